@@ -1,0 +1,35 @@
+"""Tidemill: questions about events in time, asked once and answered everywhere."""
+
+from tidemill.aggregates.basic import all, any, count, count_if, max, mean, min, product, sum
+from tidemill.aggregates.holistic import (
+    bottom_k, collect, count_by, distinct_count, entropy, max_by, mean_by, median, min_by, quantile,
+    sum_by, top_k, top_keys,
+)  # fmt: skip
+from tidemill.aggregates.moments import correlation, covariance, std, var
+from tidemill.aggregates.ordered import arg_max, arg_min, drawdown, ewma, first, last
+from tidemill.aggregates.sketches import distinct_sketch, quantile_sketch
+from tidemill.aggregates.user import aggregate
+from tidemill.core.errors import InternalError, TidemillError, UnsupportedError, UserError
+from tidemill.core.time import FOREVER
+from tidemill.expr.fluent import (
+    Expr, coalesce, col, concat, greatest, least, lit, udf, when,
+)  # fmt: skip
+from tidemill.query import Query
+from tidemill.stream import Stream, stream
+from tidemill.windows.semantics import bounds, extent, wids, windows
+from tidemill.windows.spec import (
+    Window, hopping, landmark, per_event, rows, session, tumbling,
+)  # fmt: skip
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FOREVER", "Expr", "InternalError", "Query", "Stream", "TidemillError", "UnsupportedError",
+    "UserError", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
+    "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
+    "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
+    "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",
+    "mean_by", "median", "min", "min_by", "per_event", "product", "quantile", "quantile_sketch",
+    "rows", "session", "std", "stream", "sum", "sum_by", "top_k", "top_keys", "tumbling", "udf",
+    "var", "when", "wids", "windows",
+]  # fmt: skip

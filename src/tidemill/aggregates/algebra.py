@@ -1,0 +1,287 @@
+"""The one algebra of aggregates (papers 000 section 5.2, 001 section 3.1).
+
+An aggregate keeps *partials*. `identity() → P`, `lift(x) → P`, `combine(P, P) → P`, and
+`lower(P) → R`; where it can, `inverse(P, P) → P` takes a partial back out. Windows, snapshots,
+interval joins and wheels all run on these functions and read nothing but the traits.
+
+The functions are plain Python on scalars and small tuples. They are run once on expressions, which
+records what they do (`form_of`); the record is compiled, and the reference engine evaluates it.
+A function that cannot be recorded stays *opaque*: Numba compiles it whole, or it runs row by row.
+
+An `Aggregate` is one or more `Part`s, partials over some arguments, and a way to lower them
+together: `mean` is `sum` and `count`, and shares both with whoever else asks for them. A row in
+which an argument is null is skipped; an aggregate of nothing is null unless `empty` says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Union
+
+from tidemill.core.errors import TidemillError, UserError
+from tidemill.core.schema import Schema
+from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
+from tidemill.expr.fluent import Expr, as_node
+from tidemill.expr.functions import TypeMismatch, unify
+from tidemill.expr.nodes import Cast, Column, Literal, Node
+from tidemill.expr.typing import resolve, type_of
+
+EVENT_TIME = Column("$time")
+"""Stands for the stream's time column until the plan is bound."""
+
+
+@dataclass(frozen=True)
+class Algebra:
+    """Partials of a fixed number of scalars. Built-in and user-defined ones look the same.
+
+    `identity` is given the types of the arguments, because the neutral element of `min` depends
+    on them.
+    """
+
+    name: str
+    identity: Callable[[tuple[DataType, ...]], tuple[Any, ...]]
+    lift: Callable[..., tuple[Any, ...]]
+    combine: Callable[[Any, Any], tuple[Any, ...]]
+    inverse: Callable[[Any, Any], tuple[Any, ...]] | None = None
+    accumulate: Callable[..., tuple[Any, ...]] | None = None
+    commutative: bool = True
+    idempotent: bool = False
+    selective: bool = False
+    exact_inverse: bool = True
+    """Whether `inverse` undoes `combine` to the last bit when all fields are ints.
+
+    Floats never do: a large value that came and went leaves its rounding behind. Windows
+    therefore subtract only on ints; indexes may still choose to.
+    """
+
+    holistic = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Multiset:
+    """Partials that keep every row they saw, sorted: what holistic aggregates need.
+
+    `distinct` keeps each row once. Lowering is by name, see `holistic`.
+    """
+
+    distinct: bool = False
+    commutative = True
+    holistic = True
+    inverse = None
+
+    @property
+    def name(self) -> str:
+        return "set" if self.distinct else "multiset"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Partials that are a DataSketches object: `hll` or `kll`, with its size parameter."""
+
+    kind: str
+    size: int
+    commutative = True
+    holistic = False
+    inverse = None
+
+    @property
+    def name(self) -> str:
+        return self.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.size})"
+
+
+AnyAlgebra = Union[Algebra, Multiset, Sketch]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Partials of one algebra over some arguments; equal parts of a query are kept once."""
+
+    algebra: AnyAlgebra
+    args: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return f"{self.algebra}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True)
+class NamedLower:
+    """How a multiset or a sketch becomes a result: a name and constants, see those modules."""
+
+    name: str
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """What a user writes in `.agg(...)`: parts, and how they are lowered together."""
+
+    name: str
+    args: tuple[Node, ...]
+    parts: tuple[Part, ...]
+    lower: Union[Callable[..., Any], NamedLower]
+    empty: Any = None
+    """The result over no rows: null, unless it says otherwise."""
+    params: tuple[tuple[str, Any], ...] = ()
+    returns: DataType | None = None
+    """Type of the result, needed only where `lower` cannot be recorded."""
+
+    def __str__(self) -> str:
+        shown = [str(a) for a in self.args if a != EVENT_TIME]
+        shown += [f"{n}={v!r}" for n, v in self.params]
+        return f"{self.name}({', '.join(shown)})"
+
+    __repr__ = __str__
+
+    def over(self, change: Callable[[Node], Node]) -> Aggregate:
+        """The same aggregate with every argument rewritten."""
+        return replace(
+            self,
+            args=tuple(change(a) for a in self.args),
+            parts=tuple(Part(p.algebra, tuple(change(a) for a in p.args)) for p in self.parts),
+        )
+
+
+# --- recording plain functions as expressions -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Form:
+    """An algebra over given argument types, recorded: columns `x0…`, `a0…`, `b0…` are its inputs."""
+
+    fields: tuple[DataType, ...]
+    identity: tuple[Literal, ...]
+    lift: tuple[Node, ...]
+    combine: tuple[Node, ...]
+    inverse: tuple[Node, ...] | None
+    accumulate: tuple[Node, ...] | None
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether a window may subtract what leaves it and stay exact."""
+        return self.inverse is not None and FLOAT64 not in self.fields
+
+
+@dataclass(frozen=True)
+class OpaqueForm:
+    """An algebra whose functions could not be recorded; only the types of its state are known."""
+
+    fields: tuple[DataType, ...]
+    identity: tuple[Any, ...]
+    reason: str = field(compare=False, default="")
+
+
+def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
+    """Record an algebra over argument types.
+
+    >>> from tidemill.aggregates.basic import SUM
+    >>> print(form_of(SUM, (INT64,)).combine[0])
+    (col.a0 + col.b0)
+    """
+    identity = as_state(algebra.identity(types))
+    try:
+        return _record(algebra, types, identity)
+    except (TidemillError, TypeMismatch, TypeError, AttributeError, ValueError) as untraceable:
+        kinds = tuple(_state_type(v, algebra) for v in identity)
+        return OpaqueForm(kinds, identity, str(untraceable))
+
+
+def _record(algebra: Algebra, types: tuple[DataType, ...], identity: tuple[Any, ...]) -> Form:
+    inputs = Schema(tuple((f"x{i}", t) for i, t in enumerate(types)))
+    lifted = _nodes(algebra.lift(*[Expr(Column(n)) for n in inputs.names]), inputs)
+    fields = tuple(
+        unify((type_of(as_node(i), inputs), type_of(node, inputs)))
+        for i, node in zip(identity, lifted)
+    )
+    if len(identity) != len(lifted):
+        raise UserError(
+            f"aggregate {algebra.name}", expected=f"lift to give {len(identity)} fields, as identity",
+            got=str(len(lifted)),
+        )  # fmt: skip
+    a, b = (Schema(tuple((f"{s}{i}", t) for i, t in enumerate(fields))) for s in "ab")
+    both = Schema((*a.fields, *b.fields, *inputs.fields))
+
+    def state(side: Schema) -> tuple[Expr, ...]:
+        return tuple(Expr(Column(n)) for n in side.names)
+
+    def record(function: Callable[..., Any] | None, *args: Any) -> tuple[Node, ...] | None:
+        if function is None:
+            return None
+        nodes = _nodes(function(*args), both)
+        return tuple(_as_type(n, t, both) for n, t in zip(nodes, fields, strict=True))
+
+    combined = record(algebra.combine, _unwrap(state(a), identity), _unwrap(state(b), identity))
+    assert combined is not None
+    return Form(
+        fields,
+        tuple(Literal(_typed(v, t), t) for v, t in zip(identity, fields)),
+        tuple(_as_type(n, t, inputs) for n, t in zip(lifted, fields)),
+        combined,
+        record(algebra.inverse, _unwrap(state(a), identity), _unwrap(state(b), identity)),
+        record(
+            algebra.accumulate, _unwrap(state(a), identity),
+            *[Expr(Column(n)) for n in inputs.names],
+        ),
+    )  # fmt: skip
+
+
+class Scalar(tuple):  # type: ignore[type-arg]
+    """Marks a state of one bare scalar, so that user functions see the scalar itself."""
+
+
+def as_state(value: Any) -> tuple[Any, ...]:
+    """A state as a tuple, whether the functions work on a tuple or on one scalar."""
+    return value if isinstance(value, tuple) else Scalar((value,))
+
+
+def _unwrap(state: tuple[Any, ...], identity: tuple[Any, ...]) -> Any:
+    return state[0] if isinstance(identity, Scalar) else state
+
+
+def call_on_states(function: Callable[..., Any], identity: tuple[Any, ...], *states: Any) -> Any:
+    """Call an algebra's function on states, bare where its state is one scalar."""
+    return function(*[_unwrap(s, identity) for s in states])
+
+
+def _nodes(value: Any, schema: Schema) -> tuple[Node, ...]:
+    return tuple(resolve(as_node(v), schema, step="aggregate") for v in as_state(value))
+
+
+def _as_type(node: Node, want: DataType, schema: Schema) -> Node:
+    have = type_of(node, schema)
+    if have == want:
+        return node
+    if isinstance(node, Literal):
+        return Literal(_typed(node.value, want), want)
+    return resolve(Cast(node, want), schema, step="aggregate")
+
+
+def _typed(value: Any, kind: DataType) -> Any:
+    return float(value) if kind == FLOAT64 and value is not None else value
+
+
+def _state_type(value: Any, algebra: Algebra) -> DataType:
+    for python, kind in ((bool, BOOL), (int, INT64), (float, FLOAT64), (str, STRING)):
+        if isinstance(value, python):
+            return kind
+    raise UserError(
+        f"aggregate {algebra.name}", expected="identity made of bool, int, float or str",
+        got=repr(value),
+    )  # fmt: skip
+
+
+def lower_node(aggregate: Aggregate, parts: tuple[Schema, ...]) -> Node:
+    """The recorded `lower` of an aggregate, given the state columns of each of its parts."""
+    assert callable(aggregate.lower)
+    states = [tuple(Expr(Column(n)) for n in part.names) for part in parts]
+    everything = Schema(tuple(f for part in parts for f in part.fields))
+    return resolve(as_node(aggregate.lower(*states)), everything, step=str(aggregate))

@@ -1,0 +1,139 @@
+"""Counting, sums and extremes, written in the algebra."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tidemill.aggregates.algebra import Aggregate, Algebra, Part
+from tidemill.core.types import FLOAT64, DataType
+from tidemill.expr.fluent import Operand, as_node, greatest, least, when
+from tidemill.expr.functions import INT_MAX, INT_MIN
+
+Types = tuple[DataType, ...]
+
+
+def lowest(kind: DataType) -> Any:
+    """Below or at every value of a type; absent (null) for strings, which have no bottom to name."""
+    return {"float64": -math.inf, "bool": False, "string": None}.get(kind.kind, INT_MIN)
+
+
+def highest(kind: DataType) -> Any:
+    """Above or at every value of a type. NaN is the greatest float."""
+    return {"float64": math.nan, "bool": True, "string": None}.get(kind.kind, INT_MAX)
+
+
+def zero(kind: DataType) -> Any:
+    return 0.0 if kind == FLOAT64 else 0
+
+
+COUNT = Algebra(
+    "count",
+    identity=lambda types: (0,),
+    lift=lambda *x: (1,),
+    combine=lambda a, b: (a[0] + b[0],),
+    inverse=lambda a, b: (a[0] - b[0],),
+)
+SUM = Algebra(
+    "sum",
+    identity=lambda types: (zero(types[0]),),
+    lift=lambda x: (x,),
+    combine=lambda a, b: (a[0] + b[0],),
+    inverse=lambda a, b: (a[0] - b[0],),
+)
+PRODUCT = Algebra(
+    "product",
+    identity=lambda types: (1.0 if types[0] == FLOAT64 else 1,),
+    lift=lambda x: (x,),
+    combine=lambda a, b: (a[0] * b[0],),
+)
+MIN = Algebra(
+    "min",
+    identity=lambda types: (highest(types[0]),),
+    lift=lambda x: (x,),
+    combine=lambda a, b: (least(a[0], b[0]),),
+    idempotent=True,
+    selective=True,
+)
+MAX = Algebra(
+    "max",
+    identity=lambda types: (lowest(types[0]),),
+    lift=lambda x: (x,),
+    combine=lambda a, b: (greatest(a[0], b[0]),),
+    idempotent=True,
+    selective=True,
+)
+ANY = Algebra(
+    "any",
+    identity=lambda types: (False,),
+    lift=lambda x: (x,),
+    combine=lambda a, b: (a[0] | b[0],),
+    idempotent=True,
+)
+ALL = Algebra(
+    "all",
+    identity=lambda types: (True,),
+    lift=lambda x: (x,),
+    combine=lambda a, b: (a[0] & b[0],),
+    idempotent=True,
+)
+
+
+def _one(algebra: Algebra, x: Operand, name: str | None = None, empty: Any = None) -> Aggregate:
+    node = as_node(x)
+    part = Part(algebra, (node,))
+    return Aggregate(name or algebra.name, (node,), (part,), lambda s: s[0], empty)
+
+
+def count(x: Operand | None = None) -> Aggregate:
+    """How many rows; with an argument, in how many it is not null. 0 over nothing."""
+    args = () if x is None else (as_node(x),)
+    return Aggregate("count", args, (Part(COUNT, args),), lambda n: n[0], 0)
+
+
+def count_if(condition: Operand) -> Aggregate:
+    """In how many rows a condition is true. 0 over nothing."""
+    node = when(condition).then(True).node
+    part = Part(COUNT, (node,))
+    return Aggregate("count_if", (as_node(condition),), (part,), lambda n: n[0], 0)
+
+
+def sum(x: Operand) -> Aggregate:
+    """The sum; of ints it is an int, and an error when it leaves int64."""
+    return _one(SUM, x)
+
+
+def product(x: Operand) -> Aggregate:
+    """The product; of ints it is an int, and an error when it leaves int64."""
+    return _one(PRODUCT, x)
+
+
+def min(x: Operand) -> Aggregate:
+    """The smallest value; NaN only when there is nothing else."""
+    return _one(MIN, x)
+
+
+def max(x: Operand) -> Aggregate:
+    """The greatest value; NaN is greater than every number."""
+    return _one(MAX, x)
+
+
+def any(x: Operand) -> Aggregate:
+    """Whether a condition is true in some row."""
+    return _one(ANY, x)
+
+
+def all(x: Operand) -> Aggregate:
+    """Whether a condition is true in every row."""
+    return _one(ALL, x)
+
+
+def mean(x: Operand) -> Aggregate:
+    """The arithmetic mean, from a sum and a count that it shares with others.
+
+    >>> from tidemill.expr.fluent import col
+    >>> mean(col.price).parts == sum(col.price).parts + count(col.price).parts
+    True
+    """
+    args = (as_node(x),)
+    return Aggregate("mean", args, (Part(SUM, args), Part(COUNT, args)), lambda s, n: s[0] / n[0])

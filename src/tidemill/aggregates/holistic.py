@@ -1,0 +1,198 @@
+"""Aggregates that need every row of a window: quantiles, distinct counts, lists, histograms.
+
+Their partial is a sorted multiset of argument tuples; `combine` is a merge, so all of them over the
+same argument share one. Each is defined here on a sorted list of Python tuples; the compiled form
+of the same name is in `kernels.holistic`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Multiset, NamedLower, Part
+from tidemill.aggregates.sketches import approximate_distinct, approximate_quantile
+from tidemill.core.errors import UserError
+from tidemill.core.types import FLOAT64, INT64, DataType, list_of, struct_of
+from tidemill.expr.fluent import Operand, as_node
+from tidemill.expr.functions import checked, order_key
+from tidemill.expr.nodes import Cast, Node
+
+Row = tuple[Any, ...]
+Types = tuple[DataType, ...]
+
+BAG = Multiset()
+SET = Multiset(distinct=True)
+
+
+# --- definitions: sorted rows in, result out ------------------------------------------------------
+
+
+def _quantile(rows: list[Row], q: float) -> float:
+    # Linear interpolation between the two nearest ranks.
+    at = q * (len(rows) - 1)
+    low = math.floor(at)
+    a, b = rows[low][0], rows[min(low + 1, len(rows) - 1)][0]
+    return float(a if at == low else a + (b - a) * (at - low))
+
+
+def _entropy(rows: list[Row]) -> float:
+    counts = [len(list(g)) for _, g in itertools.groupby(rows, key=_key)]
+    return -math.fsum(c / len(rows) * math.log2(c / len(rows)) for c in counts) + 0.0
+
+
+def _by(reduce: Callable[[list[Any]], Any]) -> Callable[[list[Row]], list[dict[str, Any]]]:
+    def lower(rows: list[Row]) -> list[dict[str, Any]]:
+        groups = [list(g) for _, g in itertools.groupby(rows, key=lambda r: order_key(r[0]))]
+        return [{"key": g[0][0], "value": reduce([r[-1] for r in g])} for g in groups]
+
+    return lower
+
+
+def _sum(values: list[Any]) -> Any:
+    return checked(sum(values)) if isinstance(values[0], int) else float(math.fsum(values))
+
+
+def _top_keys(rows: list[Row], n: int) -> list[dict[str, Any]]:
+    counted = _by(len)(rows)
+    ordered = sorted(counted, key=lambda e: (e["value"], order_key(e["key"])), reverse=True)
+    return ordered[:n]
+
+
+def _key(row: Row) -> Any:
+    return tuple(order_key(v) for v in row)
+
+
+LOWER: dict[str, Callable[..., Any]] = {
+    "quantile": _quantile,
+    "distinct_count": lambda rows: len({_key(r) for r in rows}),
+    "top_k": lambda rows, k: [r[0] for r in rows[::-1][:k]],
+    "bottom_k": lambda rows, k: [r[0] for r in rows[:k]],
+    "collect": lambda rows: [r[1] for r in rows],
+    "entropy": _entropy,
+    "count_by": _by(len),
+    "sum_by": _by(_sum),
+    "mean_by": _by(lambda v: float(math.fsum(v)) / len(v)),
+    "min_by": _by(lambda v: min(v, key=order_key)),
+    "max_by": _by(lambda v: max(v, key=order_key)),
+    "top_keys": _top_keys,
+}
+
+
+def _pairs(key: DataType, value: DataType) -> DataType:
+    return list_of(struct_of({"key": key, "value": value}))
+
+
+RESULT: dict[str, Callable[[Types], DataType]] = {
+    "quantile": lambda t: FLOAT64,
+    "distinct_count": lambda t: INT64,
+    "top_k": lambda t: list_of(t[0]),
+    "bottom_k": lambda t: list_of(t[0]),
+    "collect": lambda t: list_of(t[1]),
+    "entropy": lambda t: FLOAT64,
+    "count_by": lambda t: _pairs(t[0], INT64),
+    "sum_by": lambda t: _pairs(t[0], t[1]),
+    "mean_by": lambda t: _pairs(t[0], FLOAT64),
+    "min_by": lambda t: _pairs(t[0], t[1]),
+    "max_by": lambda t: _pairs(t[0], t[1]),
+    "top_keys": lambda t: _pairs(t[0], INT64),
+}
+
+
+# --- the surface ----------------------------------------------------------------------------------
+
+
+def _holistic(
+    name: str, args: tuple[Node, ...], *params: Any, empty: Any = None, bag: Multiset = BAG,
+    shown: tuple[tuple[str, Any], ...] = (),
+) -> Aggregate:  # fmt: skip
+    return Aggregate(name, args, (Part(bag, args),), NamedLower(name, params), empty, shown)
+
+
+def quantile(x: Operand, q: float, *, method: str = "exact", size: int = 200) -> Aggregate:
+    """The q-quantile: exact with linear interpolation, or by a KLL sketch of the given size."""
+    if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
+        raise UserError("quantile", expected="q between 0 and 1", got=repr(q))
+    value = Cast(as_node(x), FLOAT64)
+    if _method("quantile", method, "kll"):
+        return approximate_quantile(value, float(q), size)
+    return _holistic("quantile", (value,), float(q), shown=(("q", q),))
+
+
+def median(x: Operand, *, method: str = "exact", size: int = 200) -> Aggregate:
+    """The middle value; see `quantile`."""
+    return quantile(x, 0.5, method=method, size=size)
+
+
+def distinct_count(x: Operand, *, method: str = "exact", size: int = 12) -> Aggregate:
+    """How many different values: exact, or estimated by an HLL sketch of 2**size registers."""
+    if _method("distinct_count", method, "hll"):
+        return approximate_distinct(as_node(x), size)
+    return _holistic("distinct_count", (as_node(x),), bag=SET, empty=0)
+
+
+def top_k(x: Operand, k: int) -> Aggregate:
+    """The k greatest values, greatest first."""
+    return _holistic("top_k", (as_node(x),), _positive("top_k", k), empty=(), shown=(("k", k),))
+
+
+def bottom_k(x: Operand, k: int) -> Aggregate:
+    """The k smallest values, smallest first."""
+    return _holistic("bottom_k", (as_node(x),), _positive("bottom_k", k), empty=(), shown=(("k", k),))
+
+
+def collect(x: Operand) -> Aggregate:
+    """All values in order of time; ties by value."""
+    return _holistic("collect", (EVENT_TIME, as_node(x)), empty=())
+
+
+def entropy(x: Operand) -> Aggregate:
+    """Shannon entropy of the values, in bits."""
+    return _holistic("entropy", (as_node(x),))
+
+
+def count_by(category: Operand) -> Aggregate:
+    """A histogram: how many rows in each category, as a list of (key, value) by key."""
+    return _holistic("count_by", (as_node(category),), empty=())
+
+
+def sum_by(x: Operand, category: Operand) -> Aggregate:
+    """The sum in each category, as a list of (key, value) by key."""
+    return _holistic("sum_by", (as_node(category), as_node(x)), empty=())
+
+
+def mean_by(x: Operand, category: Operand) -> Aggregate:
+    """The mean in each category, as a list of (key, value) by key."""
+    return _holistic("mean_by", (as_node(category), as_node(x)), empty=())
+
+
+def min_by(x: Operand, category: Operand) -> Aggregate:
+    """The smallest value in each category, as a list of (key, value) by key."""
+    return _holistic("min_by", (as_node(category), as_node(x)), empty=())
+
+
+def max_by(x: Operand, category: Operand) -> Aggregate:
+    """The greatest value in each category, as a list of (key, value) by key."""
+    return _holistic("max_by", (as_node(category), as_node(x)), empty=())
+
+
+def top_keys(category: Operand, n: int) -> Aggregate:
+    """The n most frequent categories with their counts; ties go to the greater key."""
+    params = (("n", n),)
+    return _holistic(
+        "top_keys", (as_node(category),), _positive("top_keys", n), empty=(), shown=params
+    )
+
+
+def _positive(step: str, n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n <= 0:
+        raise UserError(step, expected="a positive int", got=repr(n))
+    return n
+
+
+def _method(step: str, method: str, sketch: str) -> bool:
+    if method not in ("exact", sketch):
+        raise UserError(step, expected=f"method='exact' or method={sketch!r}", got=repr(method))
+    return method == sketch

@@ -1,0 +1,165 @@
+"""The state that several aggregates keep together: equal parts once, a column for each field.
+
+Every engine works from this layout: it fixes the names of state columns (`s<part>_<field>`), so
+that a partial made by one engine can be combined and lowered by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Union
+
+from tidemill.aggregates import holistic, sketches
+from tidemill.aggregates.algebra import (
+    Aggregate, Algebra, Form, Multiset, NamedLower, OpaqueForm, Part, Sketch, form_of, lower_node,
+)  # fmt: skip
+from tidemill.aggregates.basic import COUNT
+from tidemill.core.errors import TidemillError, UserError
+from tidemill.core.schema import Schema
+from tidemill.core.types import DataType, parse_type
+from tidemill.expr.nodes import Literal, Node
+from tidemill.expr.typing import type_of
+
+
+@dataclass(frozen=True)
+class StatePart:
+    """One part with its state columns. Multisets have a column for each argument."""
+
+    part: Part
+    types: tuple[DataType, ...]
+    form: Union[Form, OpaqueForm, None]
+    columns: Schema
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its state is a fixed number of scalars that were recorded."""
+        return isinstance(self.form, Form)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One output column and where it comes from."""
+
+    name: str
+    type: DataType
+    parts: tuple[int, ...]
+    lower: Union[Node, NamedLower, Callable[..., Any]]
+    present: int | None
+    """The part whose count says whether there was anything to aggregate; None: always."""
+    empty: Any
+    shown: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All parts and results of a query's aggregates."""
+
+    parts: tuple[StatePart, ...]
+    results: tuple[Result, ...]
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        """Positions of the parts whose state is a fixed number of scalars."""
+        return tuple(i for i, p in enumerate(self.parts) if isinstance(p.part.algebra, Algebra))
+
+    @property
+    def multisets(self) -> tuple[int, ...]:
+        return tuple(i for i, p in enumerate(self.parts) if isinstance(p.part.algebra, Multiset))
+
+    @property
+    def sketches(self) -> tuple[int, ...]:
+        return tuple(i for i, p in enumerate(self.parts) if isinstance(p.part.algebra, Sketch))
+
+    @property
+    def commutative(self) -> bool:
+        return all(p.part.algebra.commutative for p in self.parts)
+
+
+def layout(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> Layout:
+    """Lay out aggregates whose arguments are resolved over `schema`.
+
+    >>> from tidemill.aggregates.basic import count, mean, sum
+    >>> from tidemill.core.schema import schema
+    >>> from tidemill.expr.fluent import col
+    >>> s = schema({"x": "float64"})
+    >>> [str(p.part) for p in layout((("m", mean(col.x)), ("t", sum(col.x))), s).parts]
+    ['sum(col.x)', 'count(col.x)']
+    """
+    parts: list[Part] = []
+
+    def place(part: Part) -> int:
+        if part not in parts:
+            parts.append(part)
+        return parts.index(part)
+
+    placed = []
+    for name, aggregate in aggregates:
+        positions = tuple(place(p) for p in aggregate.parts)
+        present = None if aggregate.empty is not None else place(Part(COUNT, aggregate.parts[0].args))
+        placed.append((name, aggregate, positions, present))
+    states = tuple(_state(i, part, schema) for i, part in enumerate(parts))
+    return Layout(states, tuple(_result(*p, states) for p in placed))
+
+
+def _state(index: int, part: Part, schema: Schema) -> StatePart:
+    types = tuple(type_of(a, schema) for a in part.args)
+    form: Form | OpaqueForm | None = None
+    if isinstance(part.algebra, Algebra):
+        form = form_of(part.algebra, types)
+        fields = form.fields
+    elif isinstance(part.algebra, Multiset):
+        fields = types
+    else:
+        sketches.check_argument(part.algebra, types[0], step=str(part))
+        fields = (parse_type("binary"),)
+    for kind, arg in zip(types, part.args):
+        if kind.kind in ("list", "struct", "binary", "null"):
+            raise UserError(
+                str(part), expected="an argument that is a number, bool, string or timestamp",
+                got=f"{kind!r} in {arg}",
+            )  # fmt: skip
+    columns = Schema(tuple((f"s{index}_{j}", t) for j, t in enumerate(fields)))
+    return StatePart(part, types, form, columns)
+
+
+def _result(
+    name: str, aggregate: Aggregate, positions: tuple[int, ...], present: int | None,
+    states: tuple[StatePart, ...],
+) -> Result:  # fmt: skip
+    lower: Node | NamedLower | Callable[..., Any] = aggregate.lower
+    own = [states[p] for p in positions]
+    if isinstance(aggregate.lower, NamedLower):
+        rules = holistic.RESULT.get(aggregate.lower.name)
+        kind = rules(own[0].types) if rules else sketches.RESULT[aggregate.lower.name]
+    elif all(s.compiled for s in own):
+        lower, kind = _recorded(aggregate, own)
+    else:
+        kind = aggregate.returns or _opaque_type(aggregate, own)
+    return Result(name, kind, positions, lower, present, aggregate.empty, str(aggregate))
+
+
+def _recorded(aggregate: Aggregate, own: list[StatePart]) -> tuple[Any, DataType]:
+    everything = Schema(tuple(f for s in own for f in s.columns.fields))
+    try:
+        node = lower_node(aggregate, tuple(s.columns for s in own))
+    except (TidemillError, TypeError, AttributeError, ValueError):
+        return aggregate.lower, aggregate.returns or _opaque_type(aggregate, own)
+    return node, type_of(node, everything)
+
+
+def _opaque_type(aggregate: Aggregate, own: list[StatePart]) -> DataType:
+    identities = [_plain_identity(s) for s in own]
+    try:
+        assert callable(aggregate.lower)
+        return parse_type(type(aggregate.lower(*identities)))
+    except Exception as failed:  # the user's function, on the one state we know
+        raise UserError(
+            str(aggregate), expected="returns= to name the type of the result",
+            got=f"a lower function that cannot be recorded and fails on identity: {failed}",
+        ) from failed  # fmt: skip
+
+
+def _plain_identity(state: StatePart) -> tuple[Any, ...]:
+    assert state.form is not None
+    return tuple(v.value if isinstance(v, Literal) else v for v in state.form.identity)

@@ -1,0 +1,108 @@
+"""Variance, covariance and correlation by Welford's method, merged by Chan's formula.
+
+Sums of squares would be invertible but lose every digit when the mean is large; these do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemill.aggregates.algebra import Aggregate, Algebra, Part
+from tidemill.core.errors import UserError
+from tidemill.core.types import FLOAT64
+from tidemill.expr.fluent import Expr, Operand, as_node, coalesce, when
+from tidemill.expr.nodes import Cast, Node
+
+
+def _merged_mean(na: Any, nb: Any, mean_a: Any, delta: Any) -> Expr:
+    # The division is null only when both sides are empty, and then the mean is 0, as in identity.
+    return coalesce(mean_a + delta * (nb / (na + nb)), 0.0)
+
+
+def _cross(na: Any, nb: Any, delta_x: Any, delta_y: Any) -> Expr:
+    return coalesce(delta_x * delta_y * (na * (nb / (na + nb))), 0.0)
+
+
+def _combine_moments(a: Any, b: Any) -> tuple[Any, ...]:
+    delta = b[1] - a[1]
+    return (
+        a[0] + b[0],
+        _merged_mean(a[0], b[0], a[1], delta),
+        a[2] + b[2] + _cross(a[0], b[0], delta, delta),
+    )
+
+
+MOMENTS = Algebra(
+    "moments",
+    identity=lambda types: (0.0, 0.0, 0.0),
+    lift=lambda x: (1.0, x, 0.0),
+    combine=_combine_moments,
+)
+
+
+def _combine_comoments(a: Any, b: Any) -> tuple[Any, ...]:
+    dx, dy = b[1] - a[1], b[2] - a[2]
+    return (
+        a[0] + b[0],
+        _merged_mean(a[0], b[0], a[1], dx),
+        _merged_mean(a[0], b[0], a[2], dy),
+        a[3] + b[3] + _cross(a[0], b[0], dx, dy),
+        a[4] + b[4] + _cross(a[0], b[0], dx, dx),
+        a[5] + b[5] + _cross(a[0], b[0], dy, dy),
+    )
+
+
+COMOMENTS = Algebra(
+    "comoments",
+    identity=lambda types: (0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    lift=lambda x, y: (1.0, x, y, 0.0, 0.0, 0.0),
+    combine=_combine_comoments,
+)
+
+
+def _float(x: Operand) -> Node:
+    return Cast(as_node(x), FLOAT64)
+
+
+def _ddof(step: str, ddof: int) -> float:
+    if ddof not in (0, 1):
+        raise UserError(step, expected="ddof=1 (sample) or ddof=0 (population)", got=repr(ddof))
+    return float(ddof)
+
+
+def _over(total: Expr, n: Expr, ddof: float) -> Expr:
+    return when(n > ddof).then(total / (n - ddof)).otherwise(None)
+
+
+def var(x: Operand, *, ddof: int = 1) -> Aggregate:
+    """The variance: of a sample by default. Null with too few rows."""
+    d, args = _ddof("var", ddof), (_float(x),)
+    return Aggregate(
+        "var", args, (Part(MOMENTS, args),), lambda m: _over(m[2], m[0], d), params=(("ddof", ddof),)
+    )
+
+
+def std(x: Operand, *, ddof: int = 1) -> Aggregate:
+    """The standard deviation: of a sample by default. Null with too few rows."""
+    d, args = _ddof("std", ddof), (_float(x),)
+    return Aggregate(
+        "std", args, (Part(MOMENTS, args),), lambda m: _over(m[2], m[0], d).sqrt(),
+        params=(("ddof", ddof),),
+    )  # fmt: skip
+
+
+def covariance(x: Operand, y: Operand, *, ddof: int = 1) -> Aggregate:
+    """The covariance of two expressions, over rows in which neither is null."""
+    d, args = _ddof("covariance", ddof), (_float(x), _float(y))
+    return Aggregate(
+        "covariance", args, (Part(COMOMENTS, args),), lambda m: _over(m[3], m[0], d),
+        params=(("ddof", ddof),),
+    )  # fmt: skip
+
+
+def correlation(x: Operand, y: Operand) -> Aggregate:
+    """Pearson's correlation; null when either side does not vary."""
+    args = (_float(x), _float(y))
+    return Aggregate(
+        "correlation", args, (Part(COMOMENTS, args),), lambda m: m[3] / (m[4].sqrt() * m[5].sqrt())
+    )

@@ -1,0 +1,122 @@
+"""Aggregates that look at time or at another column to choose: first, last, arg_*, ewma, drawdown.
+
+Ties go to the greater value, so that every engine agrees.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Algebra, Part
+from tidemill.aggregates.basic import highest, lowest
+from tidemill.core.errors import UserError
+from tidemill.core.time import DurationLike, duration
+from tidemill.core.types import FLOAT64, INT64
+from tidemill.expr.fluent import Operand, as_node, greatest, least, when
+from tidemill.expr.nodes import Cast, Node
+
+
+def _pick(replace: Any, a: Any, b: Any) -> tuple[Any, ...]:
+    return tuple(when(replace).then(y).otherwise(x) for x, y in zip(a, b))
+
+
+ARG_MAX = Algebra(
+    "arg_max",
+    identity=lambda types: (lowest(types[0]), lowest(types[1])),
+    lift=lambda by, value: (by, value),
+    combine=lambda a, b: _pick(
+        (b[0] > a[0]) | a[0].is_null() | ((b[0] == a[0]) & ((b[1] > a[1]) | a[1].is_null())), a, b
+    ),
+    idempotent=True,
+    selective=True,
+)
+ARG_MIN = Algebra(
+    "arg_min",
+    identity=lambda types: (highest(types[0]), lowest(types[1])),
+    lift=lambda by, value: (by, value),
+    combine=lambda a, b: _pick(
+        (b[0] < a[0]) | a[0].is_null() | ((b[0] == a[0]) & ((b[1] > a[1]) | a[1].is_null())), a, b
+    ),
+    idempotent=True,
+    selective=True,
+)
+
+
+def _arg(name: str, algebra: Algebra, value: Node, by: Node, shown: tuple[Node, ...]) -> Aggregate:
+    return Aggregate(name, shown, (Part(algebra, (by, value)),), lambda s: s[1])
+
+
+def arg_max(value: Operand, by: Operand) -> Aggregate:
+    """The value in the row where `by` is greatest."""
+    return _arg("arg_max", ARG_MAX, as_node(value), as_node(by), (as_node(value), as_node(by)))
+
+
+def arg_min(value: Operand, by: Operand) -> Aggregate:
+    """The value in the row where `by` is smallest."""
+    return _arg("arg_min", ARG_MIN, as_node(value), as_node(by), (as_node(value), as_node(by)))
+
+
+def last(x: Operand) -> Aggregate:
+    """The value of the latest row in which it is not null."""
+    return _arg("last", ARG_MAX, as_node(x), EVENT_TIME, (as_node(x), EVENT_TIME))
+
+
+def first(x: Operand) -> Aggregate:
+    """The value of the earliest row in which it is not null."""
+    return _arg("first", ARG_MIN, as_node(x), EVENT_TIME, (as_node(x), EVENT_TIME))
+
+
+@functools.lru_cache(maxsize=None)
+def _ewma(half_life: int) -> Algebra:
+    # The state is two decayed sums as of its latest event; combining moves the older one forward.
+    def decayed(now: Any, t: Any) -> Any:
+        age = (now.cast(FLOAT64) - t.cast(FLOAT64)) / float(half_life)
+        return (age * -math.log(2.0)).exp()
+
+    def combine(a: Any, b: Any) -> tuple[Any, ...]:
+        now = greatest(a[0], b[0])
+        da, db = decayed(now, a[0]), decayed(now, b[0])
+        return (now, a[1] * da + b[1] * db, a[2] * da + b[2] * db)
+
+    return Algebra(
+        f"ewma({half_life})",
+        identity=lambda types: (-(1 << 62), 0.0, 0.0),
+        lift=lambda t, x: (t, x, 1.0),
+        combine=combine,
+    )
+
+
+def ewma(x: Operand, *, half_life: DurationLike) -> Aggregate:
+    """The mean weighted by age: a row counts half as much as one that is `half_life` younger."""
+    length = duration(half_life, step="ewma").ticks
+    if length <= 0:
+        raise UserError("ewma", expected="a positive half_life", got=repr(half_life))
+    value = Cast(as_node(x), FLOAT64)
+    part = Part(_ewma(length), (Cast(EVENT_TIME, INT64), value))
+    return Aggregate(
+        "ewma", (value, EVENT_TIME), (part,), lambda s: s[1] / s[2],
+        params=(("half_life", str(half_life)),),
+    )  # fmt: skip
+
+
+DRAWDOWN = Algebra(
+    "drawdown",
+    identity=lambda types: (-math.inf, math.inf, 0.0),
+    lift=lambda x: (x, x, 0.0),
+    combine=lambda a, b: (
+        greatest(a[0], b[0]),
+        least(a[1], b[1]),
+        greatest(a[2], b[2], a[0] - b[1]),
+    ),
+    commutative=False,
+)
+
+
+def drawdown(x: Operand) -> Aggregate:
+    """The greatest fall from a peak to a later trough, in time order; 0 when it only rises."""
+    args = (Cast(as_node(x), FLOAT64),)
+    return Aggregate("drawdown", (*args, EVENT_TIME), (Part(DRAWDOWN, args),), lambda s: s[2])
+
+

@@ -1,0 +1,125 @@
+"""Approximate aggregates by DataSketches: HLL for distinct counts, KLL for quantiles.
+
+The binary form is the one that Spark's own sketch functions read and write, so a sketch made on
+one side merges on the other. `datasketches` is imported when the first sketch is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidemill.aggregates.algebra import Aggregate, NamedLower, Part, Sketch
+from tidemill.core.errors import UserError
+from tidemill.core.types import BINARY, FLOAT64, INT64, DataType
+from tidemill.expr.fluent import Operand, as_node
+from tidemill.expr.nodes import Cast, Node
+
+RESULT: dict[str, DataType] = {
+    "estimate": INT64, "sketch_quantile": FLOAT64, "hll_bytes": BINARY, "kll_bytes": BINARY,
+}  # fmt: skip
+
+
+def approximate_distinct(value: Node, size: int) -> Aggregate:
+    return _sketched("distinct_count", value, _hll(size), NamedLower("estimate"), 0)
+
+
+def approximate_quantile(value: Node, q: float, size: int) -> Aggregate:
+    return _sketched("quantile", value, _kll(size), NamedLower("sketch_quantile", (q,)))
+
+
+def distinct_sketch(x: Operand, *, size: int = 12) -> Aggregate:
+    """An HLL sketch in its compact binary form; Spark's `hll_sketch_estimate` reads it."""
+    return _sketched("distinct_sketch", as_node(x), _hll(size), NamedLower("hll_bytes"))
+
+
+def quantile_sketch(x: Operand, *, size: int = 200) -> Aggregate:
+    """A KLL sketch of doubles in its binary form; Spark's `kll_sketch_*_double` read it."""
+    value = Cast(as_node(x), FLOAT64)
+    return _sketched("quantile_sketch", value, _kll(size), NamedLower("kll_bytes"))
+
+
+def _sketched(
+    name: str, value: Node, sketch: Sketch, lower: NamedLower, empty: Any = None
+) -> Aggregate:
+    params = (("method", sketch.kind), *((("q", lower.params[0]),) if lower.params else ()))
+    return Aggregate(name, (value,), (Part(sketch, (value,)),), lower, empty, params)
+
+
+def _hll(size: int) -> Sketch:
+    if isinstance(size, bool) or not isinstance(size, int) or not 7 <= size <= 21:
+        raise UserError("hll sketch", expected="size between 7 and 21", got=repr(size))
+    return Sketch("hll", size)
+
+
+def _kll(size: int) -> Sketch:
+    if isinstance(size, bool) or not isinstance(size, int) or not 8 <= size <= 65535:
+        raise UserError("kll sketch", expected="size between 8 and 65535", got=repr(size))
+    return Sketch("kll", size)
+
+
+def check_argument(sketch: Sketch, kind: DataType, *, step: str) -> None:
+    """HLL hashes ints and strings alike everywhere; Spark has no HLL of doubles."""
+    if sketch.kind == "hll" and kind.kind not in ("int64", "string", "timestamp", "duration"):
+        raise UserError(
+            step, expected="an int, a string or a timestamp to count distinct values of by HLL",
+            got=repr(kind), hint="cast it, or use method='exact'",
+        )  # fmt: skip
+
+
+# --- the algebra, on sketch objects ---------------------------------------------------------------
+
+
+def new(sketch: Sketch) -> Any:
+    import datasketches
+
+    if sketch.kind == "hll":
+        return datasketches.hll_sketch(sketch.size, datasketches.tgt_hll_type.HLL_8)
+    return datasketches.kll_doubles_sketch(sketch.size)
+
+
+def update(sketch: Sketch, state: Any, values: Iterable[Any]) -> Any:
+    """Lift and combine many values at once; a NumPy array of floats goes in whole."""
+    if sketch.kind == "kll":
+        import numpy as np
+
+        state.update(np.ascontiguousarray(values, dtype=np.float64))
+        return state
+    for value in values:
+        state.update(value)
+    return state
+
+
+def combine(sketch: Sketch, a: Any, b: Any) -> Any:
+    """A new sketch that saw what both saw; neither argument changes."""
+    import datasketches
+
+    if sketch.kind == "hll":
+        union = datasketches.hll_union(sketch.size)
+        union.update(a)
+        union.update(b)
+        return union.get_result(datasketches.tgt_hll_type.HLL_8)
+    merged = datasketches.kll_doubles_sketch.deserialize(a.serialize())
+    merged.merge(b)
+    return merged
+
+
+def serialize(sketch: Sketch, state: Any) -> bytes:
+    return bytes(state.serialize_updatable() if sketch.kind == "hll" else state.serialize())
+
+
+def deserialize(sketch: Sketch, data: bytes) -> Any:
+    import datasketches
+
+    if sketch.kind == "hll":
+        return datasketches.hll_sketch.deserialize(data)
+    return datasketches.kll_doubles_sketch.deserialize(data)
+
+
+def lower(sketch: Sketch, state: Any, how: NamedLower) -> Any:
+    if how.name == "estimate":
+        return round(state.get_estimate())
+    if how.name == "sketch_quantile":
+        # A NaN never enters a KLL sketch, so one of NaNs alone is empty.
+        return None if state.is_empty() else state.get_quantile(how.params[0])
+    return serialize(sketch, state)

@@ -1,0 +1,91 @@
+"""Arrow data as a stream declares it: columns checked, picked and cast to the canonical types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.types import FLOAT64, INT64, NULL, DataType, from_arrow, to_arrow
+
+
+def conform(batch: Any, schema: Schema, *, step: str) -> pa.RecordBatch:
+    """The columns of `schema`, of its types, from a record batch; extra columns are left out.
+
+    >>> b = pa.record_batch({"x": pa.array([1, 2], pa.int8()), "y": [0, 0]})
+    >>> conform(b, Schema((("x", INT64),)), step="run").schema
+    x: int64
+    """
+    arrays = []
+    for name, kind in schema:
+        position = batch.schema.get_field_index(name)
+        if position < 0:
+            raise UserError(
+                step, expected=f"a column {name!r} of {kind!r}",
+                got=f"columns {batch.schema.names}",
+                hint="every batch must have the columns that the stream declares",
+            )  # fmt: skip
+        arrays.append(_as(batch.column(position), kind, step, name))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())
+
+
+def check_schema(found: pa.Schema, schema: Schema, *, step: str) -> None:
+    """Refuse a source before its first row is read."""
+    conform(pa.RecordBatch.from_pylist([], schema=found), schema, step=step)
+
+
+def _as(array: pa.Array, kind: DataType, step: str, name: str) -> pa.Array:
+    want = to_arrow(kind)
+    if array.type == want:
+        return array
+    have = from_arrow(array.type, step=step, column=name)
+    if have not in (kind, NULL) and not (have == INT64 and kind == FLOAT64):
+        raise UserError(
+            step, expected=f"column {name!r} of type {kind!r}", got=str(array.type),
+            hint="fix the schema of the stream, or cast the column",
+        )  # fmt: skip
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        array = _floor_to_micros(array)
+    try:
+        return array.cast(want)
+    except pa.ArrowInvalid as unfit:
+        raise UserError(
+            step, expected=f"column {name!r} to fit {kind!r}", got=f"{array.type}: {unfit}"
+        ) from unfit
+
+
+def _floor_to_micros(array: pa.Array) -> pa.Array:
+    # Arrow's own cast truncates toward zero, which would move instants before 1970 forward.
+    ticks = array.cast(pa.int64())
+    micros = pc.divide(ticks, 1000)
+    short = pc.less(ticks, pc.multiply(micros, 1000))
+    return pc.subtract(micros, short.cast(pa.int64())).cast(pa.timestamp("us"))
+
+
+def to_rows(batches: Iterable[pa.RecordBatch], schema: Schema) -> list[dict[str, Any]]:
+    """Rows of Python values, with timestamps and durations as ticks."""
+    plain = pa.schema([pa.field(n, _ticks(to_arrow(t))) for n, t in schema])
+    rows: list[dict[str, Any]] = []
+    for batch in batches:
+        columns = [c.cast(f.type) for c, f in zip(batch.columns, plain)]
+        rows.extend(pa.RecordBatch.from_arrays(columns, schema=plain).to_pylist())
+    return rows
+
+
+def _ticks(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return pa.int64()
+    return pa.list_(_ticks(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pa.Table:
+    """A table from rows of Python values, ticks for timestamps."""
+    listed = list(rows)
+    arrays = [pa.array([r[n] for r in listed], type=to_arrow(t)) for n, t in schema]
+    return pa.Table.from_arrays(arrays, schema=schema.to_arrow())

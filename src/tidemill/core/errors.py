@@ -1,0 +1,48 @@
+"""The one way to fail: three errors, each of which tells a person what to do."""
+
+from __future__ import annotations
+
+
+class TidemillError(Exception):
+    """Base of everything Tidemill raises on purpose."""
+
+
+class UserError(TidemillError):
+    """The query or the data is wrong.
+
+    The message names the step, what was expected, what came, and what to do.
+
+    >>> raise UserError("window", expected="a positive range", got="0s", hint="write tumbling('1s')")
+    Traceback (most recent call last):
+    ...
+    tidemill.core.errors.UserError: window: expected a positive range, got 0s — write tumbling('1s')
+    """
+
+    def __init__(
+        self, step: str, message: str = "", *, expected: str = "", got: str = "", hint: str = ""
+    ) -> None:
+        self.step, self.expected, self.got, self.hint = step, expected, got, hint
+        text = message
+        if expected:
+            text = f"{text}; " if text else ""
+            text += f"expected {expected}" + (f", got {got}" if got else "")
+        elif got:
+            text += f", got {got}"
+        super().__init__(f"{step}: {text}" + (f" — {hint}" if hint else ""))
+
+
+class UnsupportedError(TidemillError):
+    """This engine cannot run this plan; the message says which one can."""
+
+    def __init__(self, engine: str, what: str, *, instead: str) -> None:
+        self.engine, self.what, self.instead = engine, what, instead
+        super().__init__(f"the {engine} engine cannot run {what} — {instead}")
+
+
+class InternalError(TidemillError):
+    """A fault of Tidemill itself: please report it, with the plan that is attached."""
+
+    def __init__(self, message: str, *, plan: object = None) -> None:
+        self.plan = plan
+        shown = f"\nplan:\n{plan}" if plan is not None else ""
+        super().__init__(f"{message} (this is a fault of Tidemill: please report it){shown}")

@@ -1,0 +1,107 @@
+"""Names and types of a stream's columns, in order."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.types import DataType, from_arrow, list_of, parse_type, struct_of, to_arrow
+
+
+@dataclass(frozen=True)
+class Schema:
+    """An ordered set of named, typed columns; compared by value.
+
+    >>> s = schema({"ts": "timestamp", "price": "float32"})
+    >>> s
+    Schema(ts: timestamp, price: float64)
+    >>> s["price"]
+    float64
+    """
+
+    fields: tuple[tuple[str, DataType], ...]
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(f'{n}: {t!r}' for n, t in self.fields)})"
+
+    def __contains__(self, name: object) -> bool:
+        return any(n == name for n, _ in self.fields)
+
+    def __iter__(self) -> Iterator[tuple[str, DataType]]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, name: str) -> DataType:
+        return self.type_of(name, step="schema")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(n for n, _ in self.fields)
+
+    def type_of(self, name: str, *, step: str) -> DataType:
+        """The type of a column, or a `UserError` that lists what there is."""
+        for n, t in self.fields:
+            if n == name:
+                return t
+        near = difflib.get_close_matches(name, self.names, n=1)
+        raise UserError(
+            step,
+            expected=f"a column of {list(self.names)}",
+            got=repr(name),
+            hint=f"did you mean {near[0]!r}?" if near else "check the name or the schema",
+        )
+
+    def select(self, names: tuple[str, ...]) -> Schema:
+        return Schema(tuple((n, self[n]) for n in names))
+
+    def to_arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(n, to_arrow(t)) for n, t in self.fields])
+
+
+def schema(value: Any, *, step: str = "schema") -> Schema:
+    """Read a schema from a dict, a pyarrow schema, a Spark StructType or a `Schema`."""
+    if isinstance(value, Schema):
+        return value
+    if isinstance(value, pa.Schema):
+        pairs = [(f.name, from_arrow(f.type, step=step, column=f.name)) for f in value]
+    elif isinstance(value, Mapping):
+        pairs = [(str(n), parse_type(t, step=step, column=str(n))) for n, t in value.items()]
+    elif hasattr(value, "jsonValue") and hasattr(value, "fields"):
+        # Spark's StructType, read by its JSON form so that pyspark need not be imported here.
+        described = json.loads(json.dumps(value.jsonValue()))
+        pairs = [(f["name"], _from_spark(f["type"], step, f["name"])) for f in described["fields"]]
+    else:
+        raise UserError(
+            step,
+            expected="a dict of names to types, a pyarrow.Schema or a Spark StructType",
+            got=type(value).__name__,
+        )
+    names = [n for n, _ in pairs]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise UserError(step, expected="each column once", got=f"{twice} more than once")
+    return Schema(tuple(pairs))
+
+
+def _from_spark(described: Any, step: str, column: str) -> DataType:
+    if isinstance(described, str):
+        return parse_type(described, step=step, column=column)
+    if described["type"] == "array":
+        return list_of(_from_spark(described["elementType"], step, column))
+    if described["type"] == "struct":
+        inner = {f["name"]: _from_spark(f["type"], step, column) for f in described["fields"]}
+        return struct_of(inner)
+    raise UserError(
+        step,
+        expected=f"column {column!r}: a type Tidemill reads",
+        got=str(described["type"]),
+        hint="cast or drop the column before it reaches the stream",
+    )

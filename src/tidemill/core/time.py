@@ -1,0 +1,188 @@
+"""Instants and durations: int64 ticks, either microseconds since the epoch or logical time.
+
+A stream runs on the *clock* (ticks are microseconds, UTC) or on *logical* time (ticks are the
+integers of a column). A value of one kind never meets a value of the other: that is a `UserError`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import Union
+
+from tidemill.core.errors import UserError
+
+FOREVER = (1 << 63) - 1
+"""The end of a lifetime that is still open."""
+
+BEGINNING = -(1 << 63)
+"""Below every instant: the watermark before any promise was made."""
+
+_UNITS = {
+    "us": 1, "µs": 1, "microsecond": 1, "microseconds": 1,
+    "ms": 1_000, "millisecond": 1_000, "milliseconds": 1_000,
+    "s": 1_000_000, "sec": 1_000_000, "second": 1_000_000, "seconds": 1_000_000,
+    "m": 60_000_000, "min": 60_000_000, "minute": 60_000_000, "minutes": 60_000_000,
+    "h": 3_600_000_000, "hour": 3_600_000_000, "hours": 3_600_000_000,
+    "d": 86_400_000_000, "day": 86_400_000_000, "days": 86_400_000_000,
+    "w": 604_800_000_000, "week": 604_800_000_000, "weeks": 604_800_000_000,
+}  # fmt: skip
+_CALENDAR = {"mo", "month", "months", "y", "year", "years", "quarter", "quarters"}
+_TERM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Zµ]+)\s*")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Domain(Enum):
+    """What the ticks of a stream count."""
+
+    CLOCK = "clock time"
+    LOGICAL = "logical time"
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of time, in ticks of its domain."""
+
+    ticks: int
+    domain: Domain
+
+    def __str__(self) -> str:
+        return str(self.ticks) if self.domain is Domain.LOGICAL else format_duration(self.ticks)
+
+
+DurationLike = Union[str, int, timedelta, Duration]
+InstantLike = Union[str, int, datetime]
+
+
+def duration(value: DurationLike, *, step: str = "duration") -> Duration:
+    """Read a duration: text and `timedelta` are clock time, an int is logical time.
+
+    >>> duration("1h30m")
+    Duration(ticks=5400000000, domain=<Domain.CLOCK: 'clock time'>)
+    >>> duration(10).domain
+    <Domain.LOGICAL: 'logical time'>
+    """
+    if isinstance(value, Duration):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (str, int, timedelta)):
+        raise UserError(
+            step,
+            expected="a duration: '1h30m', a timedelta, or an int on logical time",
+            got=f"{value!r} ({type(value).__name__})",
+        )
+    if isinstance(value, int):
+        return Duration(value, Domain.LOGICAL)
+    if isinstance(value, timedelta):
+        return Duration(value // timedelta(microseconds=1), Domain.CLOCK)
+    return Duration(_parse_duration(value, step), Domain.CLOCK)
+
+
+def _parse_duration(text: str, step: str) -> int:
+    position, total, found = 0, 0, False
+    sign = -1 if text.strip().startswith("-") else 1
+    body = text.strip().lstrip("-") if sign < 0 else text.strip()
+    while position < len(body):
+        term = _TERM.match(body, position)
+        if term is None:
+            break
+        number, unit = term.group(1), term.group(2)
+        if unit.lower() in _CALENDAR:
+            raise UserError(
+                step,
+                expected="a duration of fixed length",
+                got=repr(text),
+                hint="months and years vary in length; use days or weeks",
+            )
+        scale = _UNITS.get(unit) or _UNITS.get(unit.lower())
+        if scale is None:
+            break
+        whole, _, fraction = number.partition(".")
+        ticks = int(whole) * scale
+        if fraction:
+            part, rest = divmod(int(fraction) * scale, 10 ** len(fraction))
+            if rest:
+                raise UserError(
+                    step, expected="a whole number of microseconds", got=repr(text),
+                    hint="a microsecond is the finest grain of clock time",
+                )  # fmt: skip
+            ticks += part
+        total, position, found = total + ticks, term.end(), True
+    if not found or position != len(body):
+        raise UserError(
+            step,
+            expected="a duration such as '1h30m', '250ms' or '10 minutes'",
+            got=repr(text),
+            hint="units: us, ms, s, m, h, d, w",
+        )
+    return sign * total
+
+
+def format_duration(ticks: int) -> str:
+    """Clock ticks as people write them.
+
+    >>> format_duration(5_400_000_000)
+    '1h30m'
+    """
+    if ticks == 0:
+        return "0s"
+    sign, rest, parts = "-" if ticks < 0 else "", abs(ticks), []
+    for unit in ("d", "h", "m", "s", "ms", "us"):
+        count, rest = divmod(rest, _UNITS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return sign + "".join(parts)
+
+
+def instant(value: InstantLike, *, step: str = "instant") -> int:
+    """Read an instant: ISO text or `datetime` (UTC unless it says otherwise), or ticks.
+
+    >>> instant("1970-01-01T00:00:01Z")
+    1000000
+    """
+    if isinstance(value, bool):
+        raise UserError(step, expected="an instant", got=repr(value))
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        except ValueError as bad:
+            raise UserError(
+                step, expected="an ISO instant such as '2026-01-01T00:05Z'", got=repr(value)
+            ) from bad
+    if not isinstance(value, datetime):
+        raise UserError(
+            step, expected="a datetime, ISO text or int", got=f"{value!r} ({type(value).__name__})"
+        )
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=timezone.utc)
+    return (value - _EPOCH) // timedelta(microseconds=1)
+
+
+def instant_domain(value: InstantLike) -> Domain | None:
+    """The domain an instant is written in; a bare int fits both, so it has none."""
+    return None if isinstance(value, int) else Domain.CLOCK
+
+
+def to_datetime(ticks: int) -> datetime:
+    """Clock ticks as a `datetime`.
+
+    >>> to_datetime(0).isoformat()
+    '1970-01-01T00:00:00+00:00'
+    """
+    return _EPOCH + timedelta(microseconds=ticks)
+
+
+def require_domain(value: Duration, domain: Domain, *, step: str) -> int:
+    """The ticks of a duration, or a `UserError` when it is of the other kind of time."""
+    if value.domain is not domain:
+        want = "an int, in ticks of the column" if domain is Domain.LOGICAL else "text or a timedelta"
+        raise UserError(
+            step,
+            expected=f"a duration in {domain.value} ({want})",
+            got=f"{value} in {value.domain.value}",
+            hint="logical and clock time never mix",
+        )
+    return value.ticks

@@ -1,0 +1,62 @@
+"""Frozen trees: what expressions and plans have in common.
+
+A node is a frozen dataclass. Its children are the fields that hold nodes, or tuples of nodes, in
+order of declaration. Rules build new nodes; nothing is ever edited.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeVar
+
+N = TypeVar("N", bound="Tree")
+
+
+class Tree:
+    """Base of frozen nodes: children, walk, rebuild.
+
+    Only fields of the node's own family are children: the predicate of a plan node is an
+    expression, not a plan.
+    """
+
+    __slots__ = ()
+    family: ClassVar[type]
+
+    def children(self: N) -> tuple[N, ...]:
+        found: list[Any] = []
+        for value in _field_values(self):
+            if isinstance(value, self.family):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(v for v in value if isinstance(v, self.family))
+        return tuple(found)
+
+    def walk(self: N) -> Iterator[N]:
+        """This node and everything below it, parents first."""
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+    def map_children(self: N, change: Callable[[N], N]) -> N:
+        """The same node with every child replaced; the node itself when nothing changed."""
+        updates: dict[str, Any] = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value: Any = getattr(self, field.name)
+            new: Any = value
+            if isinstance(value, self.family):
+                new = change(value)  # type: ignore[arg-type]
+            elif isinstance(value, tuple) and any(isinstance(v, self.family) for v in value):
+                new = tuple(change(v) if isinstance(v, self.family) else v for v in value)  # type: ignore[arg-type]
+            if new is not value and new != value:
+                updates[field.name] = new
+        return dataclasses.replace(self, **updates) if updates else self  # type: ignore[type-var]
+
+    def transform(self: N, change: Callable[[N], N]) -> N:
+        """Rebuild from the leaves up, passing every node through `change`."""
+        return change(self.map_children(lambda child: child.transform(change)))
+
+
+def _field_values(node: Any) -> Iterator[Any]:
+    for field in dataclasses.fields(node):
+        yield getattr(node, field.name)

@@ -1,0 +1,451 @@
+"""The running example of paper 000, section 2: ``python -m tidemill.demo``.
+
+Each click has a time, a user, an ad and a price. Over a 5 % sample of the users, how many clicks
+did each ad get in the last five minutes, and what were they worth? The query is written once and
+runs twice, in this process and on Spark in local mode; both must give the same answer, or the exit
+code is 1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import tidemill as tm
+from tidemill import col
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
+
+    from tidemill.query import Query
+
+T = TypeVar("T")
+
+CLICKS = pa.schema(
+    [
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("user", pa.int64()),
+        ("ad", pa.int64()),
+        ("price", pa.float64()),
+    ]
+)
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+HOURS = 6
+ADS = 500
+USERS = 100_000
+ROWS_PER_GROUP = 250_000
+ORDER = ["ad", "window_start"]
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+# --- the query ------------------------------------------------------------------------------------
+
+
+def per_ad() -> Query:
+    """Clicks and spend for each ad over the last five minutes, each minute, for 5 % of the users."""
+    clicks = tm.stream(
+        "clicks",
+        time="ts",
+        schema={"ts": "timestamp", "user": "int64", "ad": "int64", "price": "float64"},
+    )
+    return (
+        clicks.where(lambda e: e.user % 100 < 5)
+        .group_by("ad")
+        .window(tm.hopping("5m", every="1m"))
+        .agg(n=tm.count(), spend=tm.sum(col.price))
+    )
+
+
+# --- generate -------------------------------------------------------------------------------------
+
+
+def generate(path: Path, rows: int, advance: Callable[[int], None], seed: int = 7) -> None:
+    """Write ``rows`` clicks to a Parquet file, in time order; the same clicks for the same seed.
+
+    A few ads get most of the clicks, and traffic swells and ebbs, so that there is something to see.
+    """
+    random = np.random.default_rng(seed)
+    popularity = 1.0 / np.arange(1, ADS + 1) ** 0.8
+    thresholds = np.cumsum(popularity / popularity.sum())
+    with pq.ParquetWriter(path, CLICKS) as writer:
+        for first in range(0, rows, ROWS_PER_GROUP):
+            size = min(ROWS_PER_GROUP, rows - first)
+            ad = np.minimum(np.searchsorted(thresholds, random.random(size)), ADS - 1)
+            columns = [
+                pa.array(_click_times(first, size, rows), pa.int64()).cast(CLICKS.field("ts").type),
+                pa.array(random.integers(0, USERS, size)),
+                pa.array(ad.astype(np.int64)),
+                pa.array(np.round(random.lognormal(-1.0, 0.6, size), 2)),
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=CLICKS))
+            advance(size)
+
+
+def _click_times(first: int, size: int, rows: int) -> NDArray[np.int64]:
+    """Instants of clicks ``first … first + size`` of ``rows``: increasing, dense three times over."""
+    share = (first + np.arange(size)) / rows
+    # d(bent)/d(share) = 1 - 0.8 cos(6π share) > 0, so time never runs backwards.
+    bent = share - 0.8 * np.sin(6 * np.pi * share) / (6 * np.pi)
+    start = int(START.timestamp()) * 1_000_000
+    return start + (bent * HOURS * 3_600_000_000).astype(np.int64)
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Timed(Generic[T]):
+    """A value, and how long it took to get."""
+
+    value: T
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one engine said, and its times: the first run has to compile, the second does not."""
+
+    engine: str
+    table: pa.Table
+    first: float
+    second: float
+
+
+def timed(work: Callable[[], T]) -> Timed[T]:
+    """Call ``work`` and measure it."""
+    begin = time.perf_counter()
+    value = work()
+    return Timed(value, time.perf_counter() - begin)
+
+
+def run_in_process(query: Query, path: Path) -> Answer:
+    """Run the query on this process' own engine, twice."""
+
+    def once() -> pa.Table:
+        return query.run(clicks=str(path))
+
+    first, second = timed(once), timed(once)
+    return Answer("in process", second.value, first.seconds, second.seconds)
+
+
+def run_on_spark(query: Query, path: Path, spark: SparkSession) -> Answer:
+    """Run the query on Spark, twice."""
+
+    def once() -> pa.Table:
+        return query.on_spark(spark).run(clicks=spark.read.parquet(str(path))).toArrow()
+
+    first, second = timed(once), timed(once)
+    return Answer("Spark, local[2]", second.value, first.seconds, second.seconds)
+
+
+def start_spark(scratch: Path) -> SparkSession:
+    """A quiet Spark session on two cores that keeps its files under ``scratch``."""
+    from pyspark.sql import SparkSession
+
+    # Spark's Python workers must be the interpreter that has the packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging = scratch / "log4j2.properties"
+    logging.write_text(
+        "rootLogger.level = error\n"
+        "rootLogger.appenderRef.console.ref = console\n"
+        "appender.console.type = Console\n"
+        "appender.console.name = console\n"
+        "appender.console.target = SYSTEM_ERR\n"
+        "appender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n\n"
+    )
+    options = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tidemill-demo")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+# --- compare --------------------------------------------------------------------------------------
+
+
+def canonical(table: pa.Table) -> pa.Table:
+    """The rows in one order, instants as integers: what two engines must agree on."""
+    columns = {}
+    for name in sorted(table.column_names):
+        column = table[name]
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+        columns[name] = column.combine_chunks()
+    return pa.table(columns).sort_by([(name, "ascending") for name in ORDER])
+
+
+def differences(left: pa.Table, right: pa.Table) -> list[str]:
+    """What differs between two answers; empty when they are equal.
+
+    Integers, instants and nulls must be the same; float sums may differ in the last bits.
+
+    >>> a = pa.table({"ad": [2, 1], "window_start": [0, 0], "spend": [0.3, 1.0]})
+    >>> b = pa.table({"ad": [1, 2], "window_start": [0, 0], "spend": [1.0, 0.1 + 0.2]})
+    >>> differences(a, b)
+    []
+    >>> differences(a, b.slice(1))
+    ['2 rows against 1']
+    """
+    a, b = canonical(left), canonical(right)
+    if a.column_names != b.column_names:
+        return [f"columns {a.column_names} against {b.column_names}"]
+    if a.num_rows != b.num_rows:
+        return [f"{a.num_rows} rows against {b.num_rows}"]
+    found = []
+    for name in a.column_names:
+        wrong = a.num_rows - int(np.count_nonzero(_same(a[name], b[name])))
+        if wrong:
+            found.append(f"column {name}: {wrong} of {a.num_rows} values differ")
+    return found
+
+
+def _same(a: pa.ChunkedArray, b: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Row by row, whether two columns hold the same value."""
+    x, y = a.fill_null(0).to_numpy(), b.fill_null(0).to_numpy()
+    same: NDArray[np.bool_] = np.equal(a.is_null().to_numpy(), b.is_null().to_numpy())
+    if pa.types.is_floating(a.type):
+        same &= np.isclose(x, y, rtol=1e-9, atol=1e-9, equal_nan=True)
+    else:
+        same &= np.equal(x, y)
+    return same
+
+
+# --- show -----------------------------------------------------------------------------------------
+
+
+def show_top(console: Console, answers: list[Answer], rows: int = 5) -> None:
+    """For each engine, the windows with the most clicks."""
+    for answer in answers:
+        by_clicks = [("n", "descending"), ("ad", "ascending"), ("window_start", "ascending")]
+        title = f"{answer.engine}: busiest of {answer.table.num_rows:,} windows"
+        shown = Table(title=title, title_justify="left")
+        for name in ("ad", "window_start", "window_end", "n", "spend"):
+            shown.add_column(name, justify="right")
+        for row in answer.table.sort_by(by_clicks).slice(0, rows).to_pylist():
+            shown.add_row(
+                str(row["ad"]),
+                f"{row['window_start']:%H:%M}",
+                f"{row['window_end']:%H:%M}",
+                f"{row['n']:,}",
+                f"{row['spend']:,.2f}",
+            )
+        console.print(shown)
+
+
+def show_times(console: Console, answers: list[Answer], rows: int, session_seconds: float) -> None:
+    """How long each engine took, first (with compiling) and again."""
+    shown = Table(title=f"{rows:,} clicks", title_justify="left")
+    for name in ("engine", "first run", "second run", "clicks per second"):
+        shown.add_column(name, justify="left" if name == "engine" else "right")
+    for answer in answers:
+        shown.add_row(
+            answer.engine,
+            f"{answer.first:.2f} s",
+            f"{answer.second:.2f} s",
+            f"{rows / answer.second:,.0f}",
+        )
+    console.print(shown)
+    console.print(f"[dim]starting the Spark session took another {session_seconds:.1f} s[/]")
+
+
+@dataclass(frozen=True)
+class Series:
+    """The clicks of one ad, window by window."""
+
+    ad: int
+    ends: list[datetime]
+    clicks: list[int]
+
+
+def busiest(table: pa.Table) -> Series:
+    """The ad with the most clicks in all, as a series over time."""
+    totals = table.group_by("ad").aggregate([("n", "sum")])
+    ad = totals.sort_by([("n_sum", "descending"), ("ad", "ascending")])["ad"][0].as_py()
+    one = table.filter(pc.equal(table["ad"], ad)).sort_by("window_end")
+    return Series(ad, one["window_end"].to_pylist(), one["n"].to_pylist())
+
+
+def columns_chart(values: list[int], width: int, height: int) -> list[str]:
+    """Values as a column chart of block characters, one string a line, top line first.
+
+    Neighbours share a column (their mean) when there are more values than columns.
+
+    >>> for line in columns_chart([0, 1, 2, 3, 4], width=5, height=2):
+    ...     print(repr(line))
+    '   ▄█'
+    ' ▄███'
+    """
+    if not values:
+        return [""] * height
+    bins = np.array_split(np.asarray(values, dtype=np.float64), min(width, len(values)))
+    means = np.array([part.mean() for part in bins])
+    top = max(float(means.max()), 1.0)
+    eighths = np.rint(means / top * height * 8).astype(int)
+    return [
+        "".join(BLOCKS[min(max(filled - level * 8, 0), 8)] for filled in eighths)
+        for level in reversed(range(height))
+    ]
+
+
+def show_chart(console: Console, series: Series) -> None:
+    """The busiest ad's clicks over time, in the terminal."""
+    width = max(20, min(console.width - 6, 100))
+    lines = columns_chart(series.clicks, width, height=8)
+    first, last = f"{series.ends[0]:%H:%M}", f"{series.ends[-1]:%H:%M}"
+    axis = first + " " * max(1, len(lines[0]) - len(first) - len(last)) + last
+    title = f"clicks on ad {series.ad} in the last 5 minutes (peak {max(series.clicks):,})"
+    console.print(Panel("\n".join([*lines, axis]), title=title, expand=False))
+
+
+def write_png(series: Series, path: Path) -> bool:
+    """The same chart as a picture; False when matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure: Any = Figure(figsize=(9, 3.5), layout="constrained")
+    axes = figure.subplots()
+    axes.fill_between(series.ends, series.clicks, step="pre", alpha=0.6)
+    axes.set(
+        title=f"Clicks on ad {series.ad} in the last 5 minutes", ylabel="clicks", ylim=(0, None)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Appears by rename, so that nobody sees half a picture.
+    partial = path.with_suffix(".partial.png")
+    figure.savefig(partial, dpi=120)
+    partial.replace(path)
+    return True
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def step(bars: Progress, text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A progress bar for the enclosed work, which may advance it; full when the work is done."""
+    task = bars.add_task(text, total=total)
+    yield lambda count: bars.advance(task, count)
+    done = total or 1
+    bars.update(task, total=done, completed=done)
+
+
+@contextmanager
+def spark_tasks(bars: Progress, text: str, spark: SparkSession) -> Iterator[None]:
+    """A progress bar that follows the tasks of the running Spark stages."""
+    task = bars.add_task(text, total=None)
+    tracker = spark.sparkContext.statusTracker()
+    stop = threading.Event()
+
+    def follow() -> None:
+        while not stop.wait(0.2):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            active = [stage for stage in stages if stage is not None]
+            if active:
+                done = sum(stage.numCompletedTasks for stage in active)
+                known = sum(stage.numTasks for stage in active)
+                # One more than is known: the bar is full only when the answer is here.
+                bars.update(task, completed=done, total=known + 1)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    bars.update(task, total=1, completed=1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Both answers, and what it took to start Spark."""
+
+    answers: list[Answer]
+    session_seconds: float
+
+
+def run_both(rows: int, console: Console) -> Outcome:
+    """Generate the clicks in a temporary folder and run the query on both engines."""
+    query = per_ad()
+    bars = Progress(
+        SpinnerColumn(finished_text="[green]✓"),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+    with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder, bars:
+        path = Path(folder) / "clicks.parquet"
+        with step(bars, f"generate {rows:,} clicks", rows) as advance:
+            generate(path, rows, advance)
+        with step(bars, "run in process, twice"):
+            local = run_in_process(query, path)
+        with step(bars, "start Spark"):
+            session = timed(lambda: start_spark(Path(folder)))
+        try:
+            with spark_tasks(bars, "run on Spark, twice", session.value):
+                spark = run_on_spark(query, path, session.value)
+        finally:
+            session.value.stop()
+    return Outcome([local, spark], session.seconds)
+
+
+def main(
+    rows: Annotated[int, typer.Option(min=1, help="How many clicks to generate.")] = 4_000_000,
+    png: Annotated[bool, typer.Option("--png", help="Also write out/demo.png.")] = False,
+) -> None:
+    """Run the running example of paper 000 in process and on Spark, and compare."""
+    console = Console()
+    outcome = run_both(rows, console)
+    local, spark = outcome.answers
+    show_top(console, outcome.answers)
+    if local.table.num_rows:
+        series = busiest(local.table)
+        show_chart(console, series)
+        if png:
+            picture = Path("out") / "demo.png"
+            written = write_png(series, picture)
+            console.print(f"wrote {picture}" if written else "no PNG: matplotlib is not installed")
+    show_times(console, outcome.answers, rows, outcome.session_seconds)
+
+    found = differences(local.table, spark.table)
+    if found:
+        console.print("[bold red]the engines differ:[/] " + "; ".join(found))
+        raise typer.Exit(code=1)
+    console.print(f"[bold green]equal:[/] both engines gave the same {local.table.num_rows:,} rows")
+
+
+if __name__ == "__main__":
+    typer.run(main)

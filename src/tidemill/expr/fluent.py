@@ -1,0 +1,444 @@
+"""What people write: `col.price * 2 > 10`, `when(...).then(...).otherwise(...)`, lambdas.
+
+An `Expr` wraps a frozen node and builds new ones; a lambda over a row proxy gives the same tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Union
+
+from tidemill.core.errors import UserError
+from tidemill.core.time import DurationLike, duration, instant
+from tidemill.core.types import (
+    BOOL, DURATION, FLOAT64, INT64, NULL, STRING, TIMESTAMP, parse_type,
+)  # fmt: skip
+from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
+
+Scalar = Union[None, bool, int, float, str, datetime, timedelta]
+Operand = Union["Expr", Scalar]
+
+
+class Expr:
+    """An expression over the columns of a row.
+
+    >>> (col.price * 2 > 10) & col.ad.is_not_null()
+    (((col.price * 2) > 10) & is_not_null(col.ad))
+    """
+
+    __slots__ = ("node",)
+    __array_ufunc__ = None
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __repr__(self) -> str:
+        return str(self.node)
+
+    def __bool__(self) -> bool:
+        raise UserError(
+            "expression",
+            f"{self} has no truth value until it meets a row",
+            hint="write & | ~ instead of and/or/not, .is_in() instead of in, when() instead of if",
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.node)
+
+    # arithmetic
+    def __add__(self, other: Operand) -> Expr:
+        return call("add", self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return call("add", other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return call("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return call("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return call("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return call("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return call("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return call("div", other, self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return call("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return call("floordiv", other, self)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return call("mod", self, other)
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return call("mod", other, self)
+
+    def __pow__(self, other: Operand) -> Expr:
+        return call("pow", self, other)
+
+    def __neg__(self) -> Expr:
+        return call("neg", self)
+
+    def __abs__(self) -> Expr:
+        return call("abs", self)
+
+    def abs(self) -> Expr:
+        return call("abs", self)
+
+    def sign(self) -> Expr:
+        return call("sign", self)
+
+    def floor(self) -> Expr:
+        return call("floor", self)
+
+    def ceil(self) -> Expr:
+        return call("ceil", self)
+
+    def round(self, digits: int = 0) -> Expr:
+        """Round half away from zero."""
+        return call("round", self, digits)
+
+    def sqrt(self) -> Expr:
+        return call("sqrt", self)
+
+    def exp(self) -> Expr:
+        return call("exp", self)
+
+    def log(self) -> Expr:
+        """Natural logarithm; null where the argument is not positive."""
+        return call("log", self)
+
+    def log2(self) -> Expr:
+        return call("log2", self)
+
+    def log10(self) -> Expr:
+        return call("log10", self)
+
+    def pow(self, exponent: Operand) -> Expr:
+        return call("pow", self, exponent)
+
+    # comparison
+    def __eq__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return call("eq", self, other)
+
+    def __ne__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return call("ne", self, other)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return call("lt", self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return call("le", self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return call("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return call("ge", self, other)
+
+    def between(self, low: Operand, high: Operand) -> Expr:
+        """Both ends included."""
+        return (self >= low) & (self <= high)
+
+    def is_in(self, values: Any) -> Expr:
+        """Whether the value is one of the given constants."""
+        listed = list(values)
+        if any(v is None for v in listed):
+            raise UserError(
+                "is_in", expected="constants other than None", got=repr(listed),
+                hint="test for null with .is_null()",
+            )  # fmt: skip
+        return call("is_in", self, *listed)
+
+    # logic
+    def __and__(self, other: Operand) -> Expr:
+        return call("and", self, other)
+
+    def __rand__(self, other: Operand) -> Expr:
+        return call("and", other, self)
+
+    def __or__(self, other: Operand) -> Expr:
+        return call("or", self, other)
+
+    def __ror__(self, other: Operand) -> Expr:
+        return call("or", other, self)
+
+    def __invert__(self) -> Expr:
+        return call("not", self)
+
+    def is_null(self) -> Expr:
+        return call("is_null", self)
+
+    def is_not_null(self) -> Expr:
+        return call("is_not_null", self)
+
+    def is_nan(self) -> Expr:
+        return call("is_nan", self)
+
+    def fill_null(self, value: Operand) -> Expr:
+        return call("coalesce", self, value)
+
+    def cast(self, to: object, *, strict: bool = True) -> Expr:
+        """As another type. Where a value does not fit: an error, or null when not strict."""
+        return Expr(Cast(self.node, parse_type(to, step="cast"), strict))
+
+    # time parts, UTC
+    def year(self) -> Expr:
+        return call("year", self)
+
+    def month(self) -> Expr:
+        return call("month", self)
+
+    def day(self) -> Expr:
+        return call("day", self)
+
+    def day_of_week(self) -> Expr:
+        """Monday is 1, Sunday is 7."""
+        return call("day_of_week", self)
+
+    def day_of_year(self) -> Expr:
+        return call("day_of_year", self)
+
+    def hour(self) -> Expr:
+        return call("hour", self)
+
+    def minute(self) -> Expr:
+        return call("minute", self)
+
+    def second(self) -> Expr:
+        return call("second", self)
+
+    def microsecond(self) -> Expr:
+        return call("microsecond", self)
+
+    def truncate(self, every: DurationLike) -> Expr:
+        """A timestamp floored to a multiple of a duration since the epoch."""
+        ticks = duration(every, step="truncate").ticks
+        if ticks <= 0:
+            raise UserError("truncate", expected="a positive duration", got=repr(every))
+        return Expr(Call("truncate", (self.node, Literal(ticks, DURATION))))
+
+    # strings
+    def len(self) -> Expr:
+        """Length of a string, in code points."""
+        return call("length", self)
+
+    def lower(self) -> Expr:
+        return call("lower", self)
+
+    def upper(self) -> Expr:
+        return call("upper", self)
+
+    def strip(self) -> Expr:
+        """Without leading and trailing spaces."""
+        return call("strip", self)
+
+    def contains(self, part: str) -> Expr:
+        return call("contains", self, part)
+
+    def starts_with(self, part: str) -> Expr:
+        return call("starts_with", self, part)
+
+    def ends_with(self, part: str) -> Expr:
+        return call("ends_with", self, part)
+
+    def matches(self, pattern: str) -> Expr:
+        """Whether a regular expression (RE2 syntax) is found anywhere in the string."""
+        return call("matches", self, pattern)
+
+    def replace(self, old: str, new: str) -> Expr:
+        """Every occurrence of a piece of text by another."""
+        return call("replace", self, _non_empty(old, "replace"), new)
+
+    def substring(self, start: int, length: int) -> Expr:
+        """`length` code points from position `start`, which counts from 0."""
+        if start < 0 or length < 0:
+            raise UserError("substring", expected="start and length >= 0", got=f"{start}, {length}")
+        return call("substring", self, start, length)
+
+    def find(self, part: str) -> Expr:
+        """Position of the first occurrence, from 0, in code points; -1 when there is none."""
+        return call("find", self, part)
+
+    def split(self, separator: str) -> Expr:
+        """A list of the pieces between separators."""
+        return call("split", self, _non_empty(separator, "split"))
+
+    def concat(self, *others: Operand) -> Expr:
+        return call("concat", self, *others)
+
+    # lists
+    def list_len(self) -> Expr:
+        return call("list_length", self)
+
+    def list_get(self, index: int) -> Expr:
+        """The item at a position from 0; null beyond the end."""
+        return call("list_get", self, index)
+
+
+class Columns:
+    """Attribute and item access to columns: `col.price`, `col["unit price"]`.
+
+    Where a column has the name of a method of `Expr`, nothing collides: `col.len` is a column.
+    """
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Expr(Column(name))
+
+    def __getitem__(self, name: str) -> Expr:
+        return Expr(Column(name))
+
+    def __call__(self, name: str) -> Expr:
+        return Expr(Column(name))
+
+    def __repr__(self) -> str:
+        return "col"
+
+
+col = Columns()
+
+
+def lit(value: Scalar) -> Expr:
+    """A constant.
+
+    >>> lit(3) + col.a
+    (3 + col.a)
+    """
+    if value is None:
+        return Expr(Literal(None, NULL))
+    if isinstance(value, datetime):
+        return Expr(Literal(instant(value), TIMESTAMP))
+    if isinstance(value, timedelta):
+        return Expr(Literal(duration(value).ticks, DURATION))
+    for kind, dtype in ((bool, BOOL), (int, INT64), (float, FLOAT64), (str, STRING)):
+        if isinstance(value, kind):
+            return Expr(Literal(kind(value), dtype))
+    if hasattr(value, "item"):  # a NumPy scalar
+        return lit(value.item())
+    raise UserError(
+        "literal", expected="a bool, int, float, str, datetime, timedelta or None",
+        got=f"{value!r} ({type(value).__name__})",
+    )  # fmt: skip
+
+
+def as_expr(value: Operand) -> Expr:
+    return value if isinstance(value, Expr) else lit(value)
+
+
+def as_node(value: Operand) -> Node:
+    return as_expr(value).node
+
+
+def call(function: str, *args: Operand) -> Expr:
+    return Expr(Call(function, tuple(as_node(a) for a in args)))
+
+
+def least(*values: Operand) -> Expr:
+    """The smallest of several values; nulls are skipped."""
+    return call("least", *values)
+
+
+def greatest(*values: Operand) -> Expr:
+    """The greatest of several values; nulls are skipped."""
+    return call("greatest", *values)
+
+
+def coalesce(*values: Operand) -> Expr:
+    """The first value that is not null."""
+    return call("coalesce", *values)
+
+
+def concat(*values: Operand) -> Expr:
+    """Strings put together; null if any is null."""
+    return call("concat", *values)
+
+
+class When:
+    """`when(condition).then(value)…otherwise(value)`; without `otherwise` the rest is null.
+
+    >>> when(col.a > 1).then("big").otherwise("small")
+    if_else((col.a > 1), 'big', 'small')
+    """
+
+    def __init__(self, branches: tuple[tuple[Node, Node], ...], condition: Operand) -> None:
+        self._branches, self._condition = branches, as_node(condition)
+
+    def then(self, value: Operand) -> Then:
+        return Then((*self._branches, (self._condition, as_node(value))))
+
+
+class Then(Expr):
+    """An expression already; add more branches with `.when`, the rest with `.otherwise`."""
+
+    __slots__ = ("_branches",)
+
+    def __init__(self, branches: tuple[tuple[Node, Node], ...]) -> None:
+        self._branches = branches
+        super().__init__(_nested(branches, Literal(None, NULL)))
+
+    def when(self, condition: Operand) -> When:
+        return When(self._branches, condition)
+
+    def otherwise(self, value: Operand) -> Expr:
+        return Expr(_nested(self._branches, as_node(value)))
+
+
+def _nested(branches: tuple[tuple[Node, Node], ...], rest: Node) -> Node:
+    for condition, value in reversed(branches):
+        rest = Call("if_else", (condition, value, rest))
+    return rest
+
+
+def when(condition: Operand) -> When:
+    """Start a choice; see `When`."""
+    return When((), condition)
+
+
+def udf(function: Callable[..., Any], *, returns: object) -> Callable[..., Expr]:
+    """Use a plain Python function of scalars in expressions.
+
+    It is compiled when Numba can, and runs row by row when not; `explain()` says which.
+
+    >>> clip = udf(lambda x: min(x, 9), returns="int64")
+    >>> clip(col.a)
+    udf:<lambda>(col.a)
+    """
+    kind = parse_type(returns, step="udf")
+
+    def apply(*args: Operand) -> Expr:
+        return Expr(Udf(function, kind, tuple(as_node(a) for a in args)))
+
+    return apply
+
+
+def traced(value: Any, *, step: str) -> Node:
+    """The node of an expression, a constant, or a lambda over a row proxy."""
+    if isinstance(value, Expr):
+        return value.node
+    if callable(value) and not isinstance(value, type):
+        try:
+            value = value(col)
+        except TypeError as wrong:
+            raise UserError(
+                step, f"the lambda failed while it was traced: {wrong}",
+                hint="a lambda takes one row: lambda e: e.price > 1; wrap other Python in tm.udf",
+            ) from wrong  # fmt: skip
+    return as_node(value)
+
+
+def _non_empty(text: str, step: str) -> str:
+    if not text:
+        raise UserError(step, expected="text of at least one character", got="''")
+    return text

@@ -1,0 +1,105 @@
+"""Types of expressions: `resolve` checks a tree against a schema and makes every cast explicit.
+
+After `resolve` the arguments of each function have exactly the types its rule asks for, so no
+engine ever promotes anything by itself.
+"""
+
+from __future__ import annotations
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.time import instant
+from tidemill.core.types import STRING, TIMESTAMP, DataType
+from tidemill.expr.casts import cast_value, castable
+from tidemill.expr.functions import FUNCTIONS, TypeMismatch
+from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
+
+
+def resolve(node: Node, schema: Schema, *, step: str) -> Node:
+    """The tree with casts made explicit, or a `UserError` that names step and expression."""
+    return _resolve(node, schema, step)[0]
+
+
+def type_of(node: Node, schema: Schema, *, step: str = "expression") -> DataType:
+    """The type of an expression over a schema."""
+    return _resolve(node, schema, step)[1]
+
+
+def _resolve(node: Node, schema: Schema, step: str) -> tuple[Node, DataType]:
+    if isinstance(node, Column):
+        return node, schema.type_of(node.name, step=step)
+    if isinstance(node, Literal):
+        return node, node.type
+    if isinstance(node, Udf):
+        args = tuple(_resolve(a, schema, step)[0] for a in node.args)
+        return Udf(node.function, node.returns, args), node.returns
+    if isinstance(node, Cast):
+        arg, have = _resolve(node.arg, schema, step)
+        return _cast(arg, have, node.to, node, step)
+    if isinstance(node, Call):
+        return _resolve_call(node, schema, step)
+    raise UserError(step, expected="an expression", got=repr(node))
+
+
+def _cast(
+    arg: Node, have: DataType, want: DataType, shown: Node, step: str
+) -> tuple[Node, DataType]:
+    if have == want:
+        return arg, want
+    if isinstance(arg, Literal) and arg.value is None:
+        return Literal(None, want), want
+    if not castable(have, want):
+        raise UserError(
+            step, expected=f"something that can become {want!r}", got=f"{have!r} in {shown}",
+            hint="format numbers outside the query" if have.kind == "float64" else "",
+        )  # fmt: skip
+    strict = shown.strict if isinstance(shown, Cast) else True
+    return Cast(arg, want, strict), want
+
+
+def _resolve_call(node: Call, schema: Schema, step: str) -> tuple[Node, DataType]:
+    resolved = _read_instants([_resolve(a, schema, step) for a in node.args], step)
+    have = tuple(t for _, t in resolved)
+    if node.function == "add" and STRING in have:  # `+` puts strings together
+        node = Call("concat", node.args)
+    function = FUNCTIONS[node.function]
+    try:
+        want, result = function.types(have)
+    except TypeMismatch as expected:
+        raise UserError(
+            step,
+            expected=f"{expected} in {node}",
+            got=", ".join(map(repr, have)),
+            hint="use .cast(...)" if any(t.is_numeric for t in have) else "",
+        ) from None
+    args = tuple(_coerce(arg, t, w) for (arg, t), w in zip(resolved, want))
+    if function.literal_from is not None:
+        for arg in args[function.literal_from :]:
+            if not isinstance(arg, Literal) or arg.value is None:
+                raise UserError(
+                    step, expected=f"a constant as the last argument of {node.function}",
+                    got=str(arg), hint="patterns, digits and sets are fixed when the query is built",
+                )  # fmt: skip
+    return Call(node.function, args), result
+
+
+def _coerce(arg: Node, have: DataType, want: DataType) -> Node:
+    if have == want:
+        return arg
+    if isinstance(arg, Literal):
+        return Literal(cast_value(arg.value, have, want, strict=True), want)
+    return Cast(arg, want)
+
+
+def _read_instants(
+    resolved: list[tuple[Node, DataType]], step: str
+) -> list[tuple[Node, DataType]]:
+    """Let ISO text stand for an instant beside a timestamp: `col.ts >= "2026-01-01"`."""
+    if not any(t == TIMESTAMP for _, t in resolved):
+        return resolved
+    return [
+        (Literal(instant(n.value, step=step), TIMESTAMP), TIMESTAMP)
+        if isinstance(n, Literal) and isinstance(n.value, str)
+        else (n, t)
+        for n, t in resolved
+    ]

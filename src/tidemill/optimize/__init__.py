@@ -1,0 +1,45 @@
+"""The optimizer: a visible tuple of rules, each a function in its own file, and a loop.
+
+Every rule must keep the schema, the time column and the types; that is checked after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemill.core.errors import InternalError
+from tidemill.optimize.choose_sliding import choose_sliding
+from tidemill.optimize.fold_constants import fold_constants
+from tidemill.optimize.merge_filters import merge_filters
+from tidemill.optimize.prune_columns import prune_columns
+from tidemill.optimize.push_filters import push_filters
+from tidemill.optimize.share_panes import share_panes
+from tidemill.plan.nodes import Plan, format_plan
+
+Rule = Callable[[Plan], Plan]
+
+RULES: tuple[Rule, ...] = (
+    fold_constants,
+    push_filters,
+    merge_filters,
+    prune_columns,
+    share_panes,
+    choose_sliding,
+)
+
+
+def optimize(plan: Plan, rules: tuple[Rule, ...] = RULES) -> Plan:
+    """The plan after every rule, in order."""
+    for rule in rules:
+        after = rule(plan)
+        _check(plan, after, rule.__name__)
+        plan = after
+    return plan
+
+
+def _check(before: Plan, after: Plan, rule: str) -> None:
+    if after.schema != before.schema or after.time != before.time:
+        raise InternalError(
+            f"rule {rule} changed the result from {before.schema} to {after.schema}",
+            plan=f"{format_plan(before)}\n-- became --\n{format_plan(after)}",
+        )

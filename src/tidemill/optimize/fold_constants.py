@@ -1,0 +1,54 @@
+"""Compute what is constant once, and drop conditions that decide nothing."""
+
+from __future__ import annotations
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.types import BOOL
+from tidemill.expr.evaluate import evaluate
+from tidemill.expr.nodes import Call, Cast, Literal, Node
+from tidemill.expr.typing import type_of
+from tidemill.plan.nodes import Filter, Plan
+from tidemill.plan.rewrite import map_expressions
+
+_NOTHING = Schema(())
+_TRUE, _FALSE = Literal(True, BOOL), Literal(False, BOOL)
+
+
+def fold_constants(plan: Plan) -> Plan:
+    def rule(node: Plan) -> Plan:
+        folded = map_expressions(node, lambda e: e.transform(_fold))
+        if isinstance(folded, Filter) and folded.predicate == _TRUE:
+            return folded.input
+        return folded
+
+    return plan.transform(rule)
+
+
+def _fold(node: Node) -> Node:
+    if isinstance(node, Call) and node.function in ("and", "or"):
+        return _fold_logic(node)
+    if isinstance(node, Call) and node.function == "if_else" and isinstance(node.args[0], Literal):
+        return node.args[1] if node.args[0].value is True else node.args[2]
+    if not isinstance(node, (Call, Cast)) or not all(
+        isinstance(c, Literal) for c in node.children()
+    ):
+        return node
+    kind = type_of(node, _NOTHING)
+    if not (kind.is_fixed or kind.kind == "string"):
+        return node
+    try:
+        return Literal(evaluate(node, {}, _NOTHING), kind)
+    except UserError:
+        return node  # an overflow must fail when a row meets it, and only then
+
+
+def _fold_logic(node: Call) -> Node:
+    neutral, absorbing = (_TRUE, _FALSE) if node.function == "and" else (_FALSE, _TRUE)
+    left, right = node.args
+    if left == neutral:
+        return right
+    if right == neutral:
+        return left
+    # The right side may still fail, so only an absorbing left side ends the matter.
+    return absorbing if left == absorbing else node

@@ -1,0 +1,16 @@
+"""Two filters in a row are one: `&` does not look at its right side where the left is false."""
+
+from __future__ import annotations
+
+from tidemill.expr.nodes import Call
+from tidemill.plan.nodes import Filter, Plan
+
+
+def merge_filters(plan: Plan) -> Plan:
+    def rule(node: Plan) -> Plan:
+        if isinstance(node, Filter) and isinstance(node.input, Filter):
+            both = Call("and", (node.input.predicate, node.predicate))
+            return Filter(node.input.input, both)
+        return node
+
+    return plan.transform(rule)

@@ -1,0 +1,30 @@
+"""Give all windows of a query one grid of panes, so that each row is aggregated once.
+
+The pane is the gcd of every range and slide, and of the distances between origins. Windows that
+follow the data (per_event, session) and aggregates that need time order have panes of one tick.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tidemill.plan.nodes import Panes, Plan, WindowAggregate
+from tidemill.windows.spec import GridWindow
+
+
+def share_panes(plan: Plan) -> Plan:
+    def rule(node: Plan) -> Plan:
+        return replace(node, panes=_panes(node)) if isinstance(node, WindowAggregate) else node
+
+    return plan.transform(rule)
+
+
+def _panes(node: WindowAggregate) -> Panes:
+    specs = [w.spec for w in node.windows]
+    grids = [s for s in specs if isinstance(s, GridWindow)]
+    if len(grids) < len(specs) or not node.layout.commutative:
+        return Panes(0, 1)
+    origin = grids[0].origin
+    size = math.gcd(*(g.pane for g in grids), *(g.origin - origin for g in grids))
+    return Panes(origin, size)

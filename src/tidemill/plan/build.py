@@ -1,0 +1,169 @@
+"""Building plans from what users wrote: names checked, types resolved, errors that name the step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
+from tidemill.core.errors import UserError
+from tidemill.core.schema import schema as read_schema
+from tidemill.core.time import Domain
+from tidemill.core.types import BOOL, NULL
+from tidemill.expr.fluent import Expr, traced
+from tidemill.expr.nodes import Column, Node, substitute
+from tidemill.expr.typing import resolve, type_of
+from tidemill.plan.nodes import (
+    WINDOW, WINDOW_END, WINDOW_START, Filter, NamedWindow, Plan, Project, Source, WindowAggregate,
+)  # fmt: skip
+from tidemill.windows.spec import PerEvent, Rows, Window
+
+
+def source(name: str, time: str, declared: Any) -> Source:
+    step = f"stream {name!r}"
+    fields = read_schema(declared, step=step)
+    if not fields.names:
+        raise UserError(step, expected="at least one column", got="an empty schema")
+    kind = fields.type_of(time, step=f"{step} time=")
+    if not kind.is_ticks:
+        raise UserError(
+            step, expected=f"time column {time!r} of type timestamp (clock) or int64 (logical)",
+            got=repr(kind),
+        )  # fmt: skip
+    return Source(name, fields, time)
+
+
+def where(plan: Plan, predicate: Any) -> Filter:
+    node = resolve(traced(predicate, step="where"), plan.schema, step="where")
+    kind = type_of(node, plan.schema)
+    if kind not in (BOOL, NULL):
+        raise UserError("where", expected="a condition (bool)", got=f"{kind!r} in {node}")
+    return Filter(plan, node)
+
+
+def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: bool) -> Project:
+    """`keep` adds to the columns there are; without it only the time column stays."""
+    outputs: dict[str, Node] = {n: Column(n) for n in plan.schema.names} if keep else {}
+    if not keep:
+        outputs[plan.time] = Column(plan.time)
+    for item in names:
+        node = Column(item) if isinstance(item, str) else traced(item, step="select")
+        if not isinstance(node, Column):
+            raise UserError(
+                "select", expected="a name for a computed column", got=str(node),
+                hint="write select(total=col.a + col.b)",
+            )  # fmt: skip
+        outputs[node.name] = node
+    for name, value in named.items():
+        if name == plan.time:
+            raise UserError(
+                "select", expected=f"the time column {name!r} unchanged", got=f"{name}={value!r}",
+                hint="give the computed column another name",
+            )  # fmt: skip
+        outputs[name] = Column(value) if isinstance(value, str) else traced(value, step="select")
+    resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
+    return Project(plan, tuple(resolved.items()))
+
+
+def grouped(plan: Plan, names: Sequence[Any], named: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
+    """Keys as column names; computed keys become columns first."""
+    keys: list[str] = []
+    for item in names:
+        node = Column(item) if isinstance(item, str) else traced(item, step="group_by")
+        if not isinstance(node, Column):
+            raise UserError(
+                "group_by", expected="a name for a computed key", got=str(node),
+                hint="write group_by(hour=col.ts.hour())",
+            )  # fmt: skip
+        keys.append(node.name)
+    if named:
+        plan = select(plan, (), named, keep=True)
+        keys.extend(named)
+    for key in keys:
+        kind = plan.schema.type_of(key, step="group_by")
+        if kind.kind in ("list", "struct", "null"):
+            raise UserError("group_by", expected=f"a key {key!r} that can be compared", got=repr(kind))
+    if len(set(keys)) != len(keys):
+        raise UserError("group_by", expected="each key once", got=repr(keys))
+    return plan, tuple(keys)
+
+
+def window_aggregate(
+    plan: Plan,
+    keys: tuple[str, ...],
+    windows: tuple[NamedWindow, ...],
+    aggregates: Mapping[str, Any],
+) -> WindowAggregate:
+    if not windows:
+        raise UserError(
+            "agg", expected=".window(...) before .agg(...)", got="no window",
+            hint="for one result a day write .window(tm.tumbling('1d'))",
+        )  # fmt: skip
+    if not aggregates:
+        raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
+    for window in windows:
+        _check_window(plan, window.spec)
+    _check_together(windows)
+    bound = tuple((n, _bind(plan, n, a, keys)) for n, a in aggregates.items())
+    node = WindowAggregate(plan, keys, windows, bound)
+    names = [*node.group_keys, WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else [])]
+    for name in (*node.group_keys, *aggregates):
+        if names.count(name) > (1 if name in node.group_keys else 0):
+            raise UserError("agg", expected=f"a name not taken by {names}", got=repr(name))
+    node.schema  # noqa: B018  (types of all results are checked here, at plan time)
+    return node
+
+
+def _check_window(plan: Plan, spec: Window) -> None:
+    step = f"window {spec}"
+    schema = plan.schema
+    for name in (*(spec.partition or ()), *((o,) if (o := getattr(spec, "order_by", None)) else ())):
+        schema.type_of(name, step=step)
+    if isinstance(spec, Rows):
+        return
+    attribute = spec.on or plan.time
+    kind = schema.type_of(attribute, step=step)
+    if not kind.is_ticks:
+        raise UserError(
+            step, expected=f"an int64 or timestamp column to window on, {attribute!r}",
+            got=repr(kind), hint="cast or scale it to an integer first",
+        )  # fmt: skip
+    domain = Domain.CLOCK if kind.kind == "timestamp" else Domain.LOGICAL
+    if spec.domain is not domain:
+        want = "text or a timedelta" if domain is Domain.CLOCK else "ints"
+        raise UserError(
+            step, expected=f"durations in {domain.value} ({want}), because {attribute!r} is {kind!r}",
+            got=f"durations in {spec.domain.value if spec.domain else 'rows'}",
+            hint="logical and clock time never mix",
+        )  # fmt: skip
+    if isinstance(spec, PerEvent) and spec.by == "rank" and spec.order_by:
+        raise UserError(step, expected="either by='rank' or order_by", got="both")
+
+
+def _check_together(windows: tuple[NamedWindow, ...]) -> None:
+    if len(windows) < 2:
+        return
+    kinds = {(isinstance(w.spec, Rows), w.spec.on, w.spec.partition) for w in windows}
+    if len(kinds) > 1:
+        raise UserError(
+            "window", expected="windows over one attribute and one partition",
+            got="; ".join(map(str, windows)), hint="use one query for each",
+        )  # fmt: skip
+
+
+def _bind(plan: Plan, name: str, aggregate: Any, keys: tuple[str, ...]) -> Aggregate:
+    step = f"agg {name}"
+    if not isinstance(aggregate, Aggregate):
+        got = f"{aggregate!r} ({type(aggregate).__name__})"
+        hint = "wrap it: tm.sum(...), tm.last(...)" if isinstance(aggregate, Expr) else ""
+        raise UserError(step, expected="an aggregate such as tm.sum(col.x)", got=got, hint=hint)
+
+    def change(node: Node) -> Node:
+        return resolve(
+            substitute(node, {EVENT_TIME.name: Column(plan.time)}), plan.schema,
+            step=f"{step} {aggregate}",
+        )  # fmt: skip
+
+    return aggregate.over(change)
+
+

@@ -1,0 +1,207 @@
+"""Logical plans: a few frozen nodes, each of which knows its schema and its time column."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.layout import Layout, layout
+from tidemill.core.schema import Schema
+from tidemill.core.time import Domain
+from tidemill.core.tree import Tree
+from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
+from tidemill.expr.nodes import Node
+from tidemill.expr.typing import type_of
+from tidemill.windows.spec import PerEvent, Rows, Session, Window
+
+WINDOW_START, WINDOW_END, WINDOW = "window_start", "window_end", "window"
+
+
+class Plan(Tree):
+    """Base of plan nodes; compared by value."""
+
+    __slots__ = ()
+
+    @property
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+    @property
+    def time(self) -> str:
+        """The column that holds the start of each row's lifetime."""
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> Domain:
+        return Domain.CLOCK if self.schema[self.time] == TIMESTAMP else Domain.LOGICAL
+
+
+Plan.family = Plan
+
+
+@dataclass(frozen=True)
+class Source(Plan):
+    """A named stream; `columns` is what the optimizer found to be needed of it."""
+
+    name: str
+    declared: Schema
+    time_column: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.declared if self.columns is None else self.declared.select(self.columns)
+
+    @property
+    def time(self) -> str:
+        return self.time_column
+
+    def __str__(self) -> str:
+        read = "" if self.columns is None else f" read={list(self.columns)}"
+        return f"source {self.name} time={self.time_column}{read}"
+
+
+@dataclass(frozen=True)
+class Filter(Plan):
+    """Rows for which a predicate is true; false and null go."""
+
+    input: Plan
+    predicate: Node
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def time(self) -> str:
+        return self.input.time
+
+    def __str__(self) -> str:
+        return f"where {self.predicate}"
+
+
+@dataclass(frozen=True)
+class Project(Plan):
+    """Each row as other columns. The time column always travels along."""
+
+    input: Plan
+    outputs: tuple[tuple[str, Node], ...]
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple((n, type_of(e, self.input.schema)) for n, e in self.outputs))
+
+    @property
+    def time(self) -> str:
+        return self.input.time
+
+    def __str__(self) -> str:
+        shown = [n if str(e) == f"col.{n}" else f"{n}={e}" for n, e in self.outputs]
+        return f"select {', '.join(shown)}"
+
+
+@dataclass(frozen=True)
+class NamedWindow:
+    """A window of a query, with its label where the query has several."""
+
+    label: str | None
+    spec: Window
+
+    def __str__(self) -> str:
+        return f"{self.label}={self.spec}" if self.label else str(self.spec)
+
+
+@dataclass(frozen=True)
+class Panes:
+    """The shared grid that all windows of a node are made of (rule `share_panes`)."""
+
+    origin: int
+    size: int
+
+
+@dataclass(frozen=True)
+class WindowAggregate(Plan):
+    """Aggregates of the rows of each window, by key. Arguments are resolved over the input.
+
+    `panes` and `sliding` are filled in by the optimizer.
+    """
+
+    input: Plan
+    keys: tuple[str, ...]
+    windows: tuple[NamedWindow, ...]
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    panes: Panes | None = field(default=None)
+    sliding: tuple[str, ...] | None = field(default=None)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        return layout(self.aggregates, self.input.schema)
+
+    @functools.cached_property
+    def group_keys(self) -> tuple[str, ...]:
+        """The keys of the result: what partitions the windows, then what was grouped by."""
+        found = list(self.keys)
+        for window in self.windows:
+            found = [p for p in window.spec.partition or () if p not in found] + found
+        return tuple(found)
+
+    def partition_of(self, spec: Window) -> tuple[str, ...]:
+        """The columns that split the stream before this window cuts it."""
+        if spec.partition is not None:
+            return spec.partition
+        return self.keys if isinstance(spec, (PerEvent, Session)) else ()
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        source = self.input.schema
+        label: tuple[tuple[str, DataType], ...] = ()
+        if len(self.windows) > 1:
+            label = ((WINDOW, STRING),)
+        bound = self.bound_type
+        return Schema(
+            (
+                *((k, source[k]) for k in self.group_keys),
+                *label,
+                (WINDOW_START, bound),
+                (WINDOW_END, bound),
+                *((r.name, r.type) for r in self.layout.results),
+            )
+        )
+
+    @property
+    def bound_type(self) -> DataType:
+        spec = self.windows[0].spec
+        return INT64 if isinstance(spec, Rows) else self.input.schema[self.attribute]
+
+    @property
+    def attribute(self) -> str:
+        """The windowing attribute; for row windows it is not read."""
+        return self.windows[0].spec.on or self.input.time
+
+    @property
+    def time(self) -> str:
+        return WINDOW_START
+
+    def __str__(self) -> str:
+        by = f" by {', '.join(self.group_keys)}" if self.group_keys else ""
+        what = ", ".join(f"{n}={a}" for n, a in self.aggregates)
+        text = f"aggregate {what}{by} over {'; '.join(map(str, self.windows))}"
+        if self.panes is not None:
+            text += f" panes={self.panes.size}"
+        if self.sliding is not None:
+            text += f" sliding=[{', '.join(dict.fromkeys(self.sliding))}]"
+        return text
+
+
+def format_plan(plan: Plan) -> str:
+    """The plan as an indented tree, last step first."""
+    lines = []
+
+    def show(node: Plan, depth: int) -> None:
+        lines.append("  " * depth + str(node))
+        for child in node.children():
+            show(child, depth + 1)
+
+    show(plan, 0)
+    return "\n".join(lines)

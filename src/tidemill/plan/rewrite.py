@@ -1,0 +1,21 @@
+"""Changing the expressions inside plan nodes, in one place for all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemill.expr.nodes import Node
+from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate
+
+
+def map_expressions(plan: Plan, change: Callable[[Node], Node]) -> Plan:
+    """The same node with every expression in it passed through `change`; inputs untouched."""
+    if isinstance(plan, Filter):
+        return replace(plan, predicate=change(plan.predicate))
+    if isinstance(plan, Project):
+        return replace(plan, outputs=tuple((n, change(e)) for n, e in plan.outputs))
+    if isinstance(plan, WindowAggregate):
+        aggregates = tuple((n, a.over(change)) for n, a in plan.aggregates)
+        return replace(plan, aggregates=aggregates)
+    return plan

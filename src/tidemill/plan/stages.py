@@ -1,0 +1,47 @@
+"""Stateless steps seen as one: what lies between a base (source or aggregate) and its consumer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemill.expr.nodes import Column, Node, substitute
+from tidemill.plan.nodes import Filter, Plan, Project
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of filters and projections, as expressions over the columns of `base`.
+
+    Predicates apply in order; a later one, and every output, is evaluated only on rows that passed
+    the earlier ones.
+    """
+
+    base: Plan
+    predicates: tuple[Node, ...]
+    outputs: tuple[tuple[str, Node], ...]
+
+    def output(self, name: str) -> Node:
+        return dict(self.outputs)[name]
+
+    def rewrite(self, node: Node) -> Node:
+        """An expression over the stage's outputs, as one over the columns of its base."""
+        return substitute(node, dict(self.outputs))
+
+
+def stage_of(plan: Plan) -> Stage:
+    """Peel filters and projections off a plan.
+
+    >>> from tidemill.plan.build import source, where
+    >>> from tidemill.expr.fluent import col
+    >>> s = source("s", "t", {"t": "int64", "x": "int64"})
+    >>> print(*stage_of(where(s, col.x > 1)).predicates)
+    (col.x > 1)
+    """
+    if isinstance(plan, Filter):
+        below = stage_of(plan.input)
+        return Stage(below.base, (*below.predicates, below.rewrite(plan.predicate)), below.outputs)
+    if isinstance(plan, Project):
+        below = stage_of(plan.input)
+        outputs = tuple((n, below.rewrite(e)) for n, e in plan.outputs)
+        return Stage(below.base, below.predicates, outputs)
+    return Stage(plan, (), tuple((n, Column(n)) for n in plan.schema.names))

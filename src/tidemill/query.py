@@ -1,0 +1,97 @@
+"""Running a query: in process, or compiled to Spark. The plan is the same."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from tidemill.core.schema import Schema
+from tidemill.optimize import optimize
+from tidemill.plan.nodes import Plan, format_plan
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow as pa
+
+    from tidemill.spark.query import SparkQuery
+
+
+class Query:
+    """A plan that can be explained and run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __repr__(self) -> str:
+        return format_plan(self.plan)
+
+    @property
+    def schema(self) -> Schema:
+        """Names and types of the result."""
+        return self.plan.schema
+
+    @functools.cached_property
+    def optimized(self) -> Plan:
+        """The plan after the optimizer's rules."""
+        return optimize(self.plan)
+
+    def run(self, *, progress: bool = False, **inputs: Any) -> pa.Table:
+        """Answer in this process: one input for each stream, by name.
+
+        An input is a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, an
+        iterable of batches or of dicts, or a path to Parquet, CSV or JSON lines (a file, a
+        directory, a glob). Files are streamed, not loaded.
+        """
+        import pyarrow as pa
+
+        batches = list(self.batches(progress=progress, **inputs))
+        return pa.Table.from_batches(batches, schema=self.schema.to_arrow())
+
+    def batches(self, *, progress: bool = False, **inputs: Any) -> Iterator[pa.RecordBatch]:
+        """Answer in this process, as a stream of record batches as windows close."""
+        from tidemill.local.run import run
+
+        return run(self.optimized, inputs, progress=progress)
+
+    def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
+        """`run`, as a pandas DataFrame."""
+        return self.run(**inputs).to_pandas()
+
+    def to_polars(self, **inputs: Any) -> Any:
+        """`run`, as a Polars DataFrame."""
+        import polars
+
+        return polars.from_arrow(self.run(**inputs))
+
+    def to_parquet(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
+        """Answer into a Parquet file, batch by batch; it appears whole or not at all.
+
+        Returns the number of rows written.
+        """
+        from tidemill.local.sinks import write_parquet
+
+        return write_parquet(
+            path, self.schema.to_arrow(), self.batches(progress=progress, **inputs)
+        )
+
+    def on_spark(self, spark: Any) -> SparkQuery:
+        """The same query on Spark; see `SparkQuery`."""
+        from tidemill.spark.query import SparkQuery
+
+        return SparkQuery(self, spark)
+
+    def explain(self, *, engine: str = "local") -> str:
+        """Logical plan, optimised plan, and what the engine will do. Prints it, and returns it."""
+        from tidemill.local.explain import describe
+
+        text = "\n".join(
+            [
+                "== logical ==", format_plan(self.plan), "",
+                "== optimised ==", format_plan(self.optimized), "",
+                "== local ==", describe(self.optimized),
+            ]
+        )  # fmt: skip
+        print(text)
+        return text

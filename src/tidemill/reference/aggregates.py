@@ -1,0 +1,89 @@
+"""Aggregates over a list of rows, straight from the algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemill.aggregates import holistic, sketches
+from tidemill.aggregates.algebra import (
+    Algebra, Form, Multiset, NamedLower, OpaqueForm, Sketch, as_state, call_on_states,
+)  # fmt: skip
+from tidemill.aggregates.layout import Layout, Result, StatePart
+from tidemill.core.schema import Schema
+from tidemill.expr.evaluate import evaluate
+from tidemill.expr.functions import order_key
+from tidemill.expr.nodes import Node
+
+Row = dict[str, Any]
+
+
+def aggregate(layout: Layout, rows: list[Row], schema: Schema, time: str) -> Row:
+    """The result columns over some rows: lift, combine from left to right, lower."""
+    states = [_state(part, rows, schema, time) for part in layout.parts]
+    return {r.name: _result(r, layout, states) for r in layout.results}
+
+
+def _state(part: StatePart, rows: list[Row], schema: Schema, time: str) -> Any:
+    tuples = []
+    for row in rows:
+        args = tuple(evaluate(a, row, schema) for a in part.part.args)
+        if None not in args:
+            tuples.append((row[time], args))
+    # Ties on time are ordered by value, so that order-sensitive aggregates have one answer.
+    tuples.sort(key=lambda t: (t[0], _key(t[1])))
+    inputs = [args for _, args in tuples]
+    algebra = part.part.algebra
+    if isinstance(algebra, Multiset):
+        return sorted(inputs, key=_key)
+    if isinstance(algebra, Sketch):
+        return sketches.update(algebra, sketches.new(algebra), [a[0] for a in inputs])
+    assert part.form is not None
+    lift, combine, state = _functions(algebra, part, part.form)
+    for args in inputs:
+        state = combine(state, lift(args))
+    return state
+
+
+def _functions(
+    algebra: Algebra, part: StatePart, form: Form | OpaqueForm
+) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Any]:
+    if isinstance(form, OpaqueForm):
+        return (
+            lambda args: as_state(algebra.lift(*args)),
+            lambda a, b: as_state(call_on_states(algebra.combine, form.identity, a, b)),
+            form.identity,
+        )
+    xs = Schema(tuple((f"x{i}", t) for i, t in enumerate(part.types)))
+    fields = [(f"{s}{i}", t) for s in "ab" for i, t in enumerate(form.fields)]
+    both = Schema(tuple(fields))
+
+    def lift(args: Any) -> Any:
+        return tuple(evaluate(n, dict(zip(xs.names, args)), xs) for n in form.lift)
+
+    def combine(a: Any, b: Any) -> Any:
+        return tuple(evaluate(n, dict(zip(both.names, (*a, *b))), both) for n in form.combine)
+
+    return lift, combine, tuple(v.value for v in form.identity)
+
+
+def _result(result: Result, layout: Layout, states: list[Any]) -> Any:
+    if result.present is not None and states[result.present][0] == 0:
+        return None
+    first = layout.parts[result.parts[0]]
+    if isinstance(result.lower, NamedLower):
+        if isinstance(first.part.algebra, Sketch):
+            return sketches.lower(first.part.algebra, states[result.parts[0]], result.lower)
+        rows = states[result.parts[0]]
+        if not rows:
+            return result.empty if not isinstance(result.empty, tuple) else []
+        return holistic.LOWER[result.lower.name](rows, *result.lower.params)
+    if isinstance(result.lower, Node):
+        columns = Schema(tuple(f for p in result.parts for f in layout.parts[p].columns))
+        values = [v for p in result.parts for v in states[p]]
+        return evaluate(result.lower, dict(zip(columns.names, values)), columns)
+    return result.lower(*[states[p] for p in result.parts])
+
+
+def _key(args: tuple[Any, ...]) -> Any:
+    return tuple(order_key(a) for a in args)

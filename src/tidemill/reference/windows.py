@@ -1,0 +1,71 @@
+"""Window aggregates from the definition: for each window its extent, for each group its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tidemill.core.errors import UserError
+from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
+from tidemill.reference.aggregates import Row, aggregate
+from tidemill.windows.semantics import bounds, extent, session_runs, windows
+from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+
+
+def window_aggregate(plan: WindowAggregate, rows: list[Row]) -> Iterator[Row]:
+    for window in plan.windows:
+        for row in _one_window(plan, window, rows):
+            yield {**row, WINDOW: window.label} if len(plan.windows) > 1 else row
+
+
+def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> Iterator[Row]:
+    if not rows:
+        return
+    spec = _resolved(plan, window.spec)
+    T = {name: [r[name] for r in rows] for name in plan.input.schema.names}
+    if not isinstance(spec, Rows) and any(t is None for t in T[plan.attribute]):
+        raise null_time(plan, plan.attribute)
+    seen: dict[Any, set[Any]] = {}
+    for w in windows(T, spec):
+        groups: dict[Any, list[Row]] = {}
+        for position in extent(w, T, spec):
+            row = rows[int(position)]
+            groups.setdefault(tuple(row[k] for k in plan.group_keys), []).append(row)
+        partition = w[1] if spec.partition else ()
+        if spec.fill_empty:
+            for key in seen.get(partition, ()):
+                groups.setdefault(key, [])
+            seen.setdefault(partition, set()).update(groups)
+        for key, members in groups.items():
+            start, end = _bounds(w, T, plan, spec)
+            results = aggregate(plan.layout, members, plan.input.schema, plan.input.time)
+            yield {**dict(zip(plan.group_keys, key)), WINDOW_START: start, WINDOW_END: end, **results}
+
+
+def _resolved(plan: WindowAggregate, spec: Window) -> Window:
+    """The specification with its defaults filled in from the query."""
+    if isinstance(spec, (PerEvent, Session)):
+        return replace(spec, on=plan.attribute, partition_by=plan.partition_of(spec))
+    return spec if isinstance(spec, Rows) else replace(spec, on=plan.attribute)
+
+
+def _bounds(w: Any, T: dict[str, list[Any]], plan: WindowAggregate, spec: Window) -> tuple[int, int]:
+    ident = w[0] if spec.partition else w
+    if isinstance(spec, Session):
+        inside = np.asarray([T[plan.attribute][int(i)] for i in extent(w, T, spec)])
+        first, last = session_runs(np.sort(inside), spec.gap.ticks)
+        return int(first[0]), int(last[-1]) + spec.gap.ticks
+    assert isinstance(spec, (GridWindow, PerEvent))
+    start, end = bounds([ident], spec)
+    return int(start[0]), int(end[0])
+
+
+def null_time(plan: WindowAggregate, column: str) -> UserError:
+    """What every engine says when the windowing attribute is null."""
+    return UserError(
+        f"window {plan.windows[0].spec}", expected=f"no null in the windowing column {column!r}",
+        got="null", hint=f"filter first: .where(col.{column}.is_not_null())",
+    )  # fmt: skip

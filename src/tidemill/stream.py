@@ -1,0 +1,118 @@
+"""The fluent surface: streams, groups and windows. Thin: every method builds a plan node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.plan import build
+from tidemill.plan.nodes import NamedWindow, Plan
+from tidemill.query import Query
+from tidemill.windows.spec import Window
+
+
+class Stream(Query):
+    """Events in time, and everything that can be asked of them.
+
+    Streams are values: every method returns a new one.
+
+    >>> clicks = stream("clicks", time="ts", schema={"ts": "timestamp", "ad": "int64"})
+    >>> clicks.where(lambda e: e.ad > 3)
+    where (col.ad > 3)
+      source clicks time=ts
+    """
+
+    def where(self, predicate: Any) -> Stream:
+        """Rows for which a condition is true; rows where it is false or null go."""
+        return Stream(build.where(self.plan, predicate))
+
+    def select(self, *columns: Any, **named: Any) -> Stream:
+        """Other columns for each row: names as they are, `name=expression` for computed ones.
+
+        The time column always travels along.
+        """
+        return Stream(build.select(self.plan, columns, named, keep=False))
+
+    def with_columns(self, **named: Any) -> Stream:
+        """The columns there are, and computed ones besides."""
+        return Stream(build.select(self.plan, (), named, keep=True))
+
+    def group_by(self, *keys: Any, **computed: Any) -> Grouped:
+        """Ask for each value of the keys apart. Null is a key like any other."""
+        plan, names = build.grouped(self.plan, keys, computed)
+        return Grouped(plan, names)
+
+    def window(self, *windows: Window, **named: Window) -> Windowed:
+        """Cut the stream into windows; see `tm.hopping` and its neighbours.
+
+        Several windows share one pass over the data; name them, and the result has a `window`
+        column: `.window(hour=tm.tumbling("1h"), day=tm.tumbling("1d"))`.
+        """
+        return Grouped(self.plan, ()).window(*windows, **named)
+
+
+class Grouped:
+    """A stream seen key by key; add a window next."""
+
+    def __init__(self, plan: Plan, keys: tuple[str, ...]) -> None:
+        self._plan, self._keys = plan, keys
+
+    def window(self, *windows: Window, **named: Window) -> Windowed:
+        """Cut the stream into windows; see `Stream.window`."""
+        for spec in (*windows, *named.values()):
+            if not isinstance(spec, Window):
+                raise UserError(
+                    "window", expected="a window such as tm.hopping('1h', every='1m')",
+                    got=f"{spec!r} ({type(spec).__name__})",
+                )  # fmt: skip
+        several = len(windows) + len(named) > 1
+        listed = [NamedWindow(str(w) if several else None, w) for w in windows]
+        listed += [NamedWindow(n, w) for n, w in named.items()]
+        return Windowed(self._plan, self._keys, tuple(listed))
+
+    def agg(self, **aggregates: Aggregate) -> Stream:
+        """Needs a window first."""
+        return Stream(build.window_aggregate(self._plan, self._keys, (), aggregates))
+
+    def __repr__(self) -> str:
+        return f"grouped by {list(self._keys)}: add .window(...) and .agg(...)"
+
+
+class Windowed:
+    """A stream cut into windows; add aggregates next."""
+
+    def __init__(self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...]) -> None:
+        self._plan, self._keys, self._windows = plan, keys, windows
+
+    def group_by(self, *keys: Any, **computed: Any) -> Windowed:
+        """Ask for each value of the keys apart."""
+        plan, names = build.grouped(self._plan, keys, computed)
+        return Windowed(plan, (*self._keys, *names), self._windows)
+
+    def agg(self, **aggregates: Aggregate) -> Stream:
+        """One row for each window and key: the keys, `window_start`, `window_end`, the results."""
+        return Stream(build.window_aggregate(self._plan, self._keys, self._windows, aggregates))
+
+    def __repr__(self) -> str:
+        return f"windows {'; '.join(map(str, self._windows))}: add .agg(...)"
+
+
+def stream(name: str, *, time: str, schema: Any) -> Stream:
+    """Declare a stream: its name, its time column, the names and types of its columns.
+
+    The schema is a dict, a `pyarrow.Schema` or a Spark `StructType`. A timestamp column is clock
+    time; an integer column is logical time.
+
+    >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
+    Schema(t: int64, x: float64)
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise UserError(
+            "stream", expected="a name that can be an argument: letters, digits, _", got=repr(name)
+        )
+    return Stream(build.source(name, time, schema))
+
+
+__all__ = ["Grouped", "Schema", "Stream", "Windowed", "stream"]

@@ -1,0 +1,343 @@
+"""`windows`, `extent`, `wids`: the meaning of every window, as pure functions (paper 003, 3.3–3.4).
+
+`T` is the stream: an array of the windowing attribute in order of arrival, or named columns (a
+mapping of arrays or an Arrow table) where a window has `on=`, `partition_by=` or `order_by=`.
+A row is known by its position in `T`.
+
+Window ids are ints (grid windows), values of the attribute (`per_event`), first instants
+(`session`); with a partition they are pairs `(id, partition)`, where the partition is the value of
+its column, or a tuple where there are several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemill.core.errors import UserError
+from tidemill.core.time import BEGINNING, FOREVER, Domain, instant
+from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+
+Ints = npt.NDArray[np.int64]
+
+
+def windows(T: Any, S: Window) -> npt.NDArray[Any]:
+    """The ids of the windows that rows of `T` may belong to, ascending; partition by partition.
+
+    >>> from tidemill.windows.spec import hopping
+    >>> windows([0, 25], hopping(20, every=10))
+    array([0, 1, 2, 3])
+    """
+    stream = _stream(T, S)
+    return stream.named(*_windows(stream, S))
+
+
+def extent(w: Any, T: Any, S: Window) -> Ints:
+    """The positions of the rows of window `w`.
+
+    >>> from tidemill.windows.spec import hopping
+    >>> extent(1, [0, 25, 10], hopping(20, every=10))
+    array([0, 2])
+    """
+    stream = _stream(T, S)
+    x, inside = stream.attribute, np.ones(len(stream.attribute), dtype=np.bool_)
+    if stream.labels is not None:
+        w, label = w
+        inside = stream.codes == (stream.labels.index(label) if label in stream.labels else -1)
+    if isinstance(S, Session):
+        start, end = session_runs(np.sort(x[inside]), S.gap.ticks)
+        last = end[start == w]
+        inside &= (x >= w) & (x <= last[0]) if len(last) else False
+    else:
+        low, high = (int(bound) for bound in bounds(w, S))
+        inside &= (x > low) & (x <= high) if isinstance(S, PerEvent) else (x >= low) & (x < high)
+    return np.flatnonzero(inside)
+
+
+def wids(t: Any, T: Any, S: Window) -> Any:
+    """The windows of row `t`; for an array of rows, pairs of arrays `(row, id)`.
+
+    >>> from tidemill.windows.spec import hopping
+    >>> wids(1, [0, 25], hopping(20, every=10))
+    array([2, 3])
+    >>> wids([0, 1], [0, 25], hopping(20, every=10))
+    (array([0, 0, 1, 1]), array([0, 1, 2, 3]))
+    """
+    stream, rows = _stream(T, S), np.atleast_1d(np.asarray(t, dtype=np.int64))
+    size = len(stream.attribute)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < size:
+        raise UserError("wids", expected=f"rows of T, 0 to {size - 1}", got=repr(t))
+    which, ids = _wids(rows, stream, S)
+    named = stream.named(stream.codes[rows[which]], ids)
+    return named if np.ndim(t) == 0 else (rows[which], named)
+
+
+def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
+    """First and last window id of rows with attribute `x`, vectorised; none when last < first.
+
+    For a landmark window the ids have no end, so the last is the one that ends next.
+
+    >>> from tidemill.windows.spec import hopping
+    >>> wid_range([0, 25], hopping(20, every=10))
+    (array([0, 2]), array([1, 3]))
+    """
+    values = np.asarray(x, dtype=np.int64)
+    _check_fit(values, abs(S.origin) + (S.length or 0) + S.slide, S)
+    offset = values - S.origin
+    first = np.floor_divide(offset, S.slide)
+    last = first if S.length is None else np.floor_divide(offset + S.length, S.slide) - 1
+    if S.bounded:
+        # Nothing before the origin is in any window; window ids start at 0.
+        last = np.where(offset < 0, first - 1, last)
+    return first, last
+
+
+def bounds(ids: npt.ArrayLike, S: Window) -> tuple[Ints, Ints]:
+    """`window_start` and `window_end` of windows, from their ids (without the partition) alone.
+
+    `[start, end)` for grid windows, `(start, end]` for `per_event`. A session's end depends on
+    its rows, see `session_runs`.
+    """
+    w = np.asarray(ids, dtype=np.int64)
+    if isinstance(S, PerEvent):
+        _check_fit(w, S.range.ticks, S)
+        return w - S.range.ticks, w
+    if not isinstance(S, GridWindow):
+        raise UserError("bounds", expected="a window whose id fixes its bounds", got=str(S))
+    _check_fit(w, S.length or 0, S, scale=S.slide, origin=S.origin)
+    end = S.origin + (w + 1) * S.slide
+    if S.length is None:
+        return np.full_like(end, S.origin), end
+    start = end - S.length
+    return (np.maximum(start, S.origin) if S.bounded else start), end
+
+
+def session_runs(ordered: Ints, gap: int) -> tuple[Ints, Ints]:
+    """First and last attribute value of each run whose inner gaps are below `gap`.
+
+    >>> session_runs(np.array([1, 2, 5, 20]), 4)
+    (array([ 1, 20]), array([ 5, 20]))
+    """
+    begins = _begins(np.zeros(len(ordered), dtype=np.int64), ordered, gap)
+    return ordered[begins], ordered[np.append(begins[1:], len(ordered))[: len(begins)] - 1]
+
+
+# --- ids, with the partition as a code -----------------------------------------------------------
+
+
+def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
+    """Partition and id of every window, in order of both."""
+    codes, x = stream.codes, stream.attribute
+    if isinstance(S, GridWindow):
+        first, last = wid_range(x, S)
+        order = np.argsort(codes, kind="stable")
+        order = order[(last >= first)[order]]
+        partition, begin = np.unique(codes[order], return_index=True)
+        low = np.minimum.reduceat(first[order], begin)
+        high = np.maximum.reduceat(last[order], begin)
+        which, ids = _spread(low, high - low + 1)
+        return partition[which], ids
+    gap = 1  # a run for each value: equal values make one window
+    if isinstance(S, PerEvent):
+        position = x if S.by == "rank" else stream.arrival
+        ends = (_row_numbers(codes, position) + 1) % S.every == 0
+        codes, x = codes[ends], x[ends]
+    elif isinstance(S, Session):
+        gap = S.gap.ticks
+    order = np.lexsort((x, codes))
+    codes, x = codes[order], x[order]
+    begins = _begins(codes, x, gap)
+    return codes[begins], x[begins]
+
+
+def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
+    """The index into `rows` and the id of each membership."""
+    x = stream.attribute[rows]
+    if isinstance(S, GridWindow):
+        first, last = wid_range(x, S)
+        if S.length is None:
+            # A row stays in every later landmark window, up to the last one of the stream.
+            last = np.where(last < first, last, wid_range(stream.attribute, S)[1].max(initial=0))
+        return _spread(first, last - first + 1)
+    codes, ids = _windows(stream, S)
+    reach = S.range.ticks - 1 if isinstance(S, PerEvent) else 0
+    begin, end = _search(codes, ids, stream.codes[rows], x, x + reach)
+    if isinstance(S, Session):
+        begin = end - 1
+    which, at = _spread(begin, end - begin)
+    return which, ids[at]
+
+
+def _spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """`first, first + 1, …`, `count` of them for each index, next to that index."""
+    count = np.maximum(count, 0)
+    index = np.repeat(np.arange(len(first)), count)
+    return index, first[index] + np.arange(len(index)) - (np.cumsum(count) - count)[index]
+
+
+def _search(codes: Ints, ids: Ints, at: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """The slice of the ordered `(codes, ids)` with partition `at` and an id in `[low, high]`."""
+    values, rank = np.unique(np.concatenate((ids, low, high)), return_inverse=True)
+    keys: Ints = np.concatenate((codes, at, at)) * len(values) + rank
+    have, ends = keys[: len(ids)], len(ids) + len(low)
+    return have.searchsorted(keys[len(ids) : ends]), have.searchsorted(keys[ends:], side="right")
+
+
+def _begins(codes: Ints, x: Ints, gap: int) -> Ints:
+    """Where runs begin in the ordered `(codes, x)`: at a new partition, or after `gap` or more."""
+    begins = np.ones(len(x), dtype=np.bool_)
+    # As unsigned, the difference of two ordered int64 cannot overflow.
+    begins[1:] = (np.diff(x.astype(np.uint64)) >= np.uint64(gap)) | (np.diff(codes) != 0)
+    return np.flatnonzero(begins)
+
+
+def _row_numbers(codes: Ints, position: Ints) -> Ints:
+    """From 0 in each partition, in order of `position`; ties in order of arrival."""
+    order = np.lexsort((position, codes))
+    _, begin, size = np.unique(codes[order], return_index=True, return_counts=True)
+    numbers = np.empty_like(order)
+    numbers[order] = np.arange(len(order)) - np.repeat(begin, size)
+    return numbers
+
+
+def _check_fit(x: Ints, reach: int, S: Window, *, scale: int = 1, origin: int = 0) -> None:
+    """Refuse windows that int64 cannot hold: sums below this check never wrap."""
+    low, high = (int(x.min()), int(x.max())) if x.size else (0, 0)
+    low, high = origin + low * scale - reach, origin + (high + 1) * scale + reach
+    if low < BEGINNING or high > FOREVER:
+        raise UserError(
+            str(S), expected="windows within int64 ticks", got=f"bounds from {low} to {high}"
+        )
+
+
+# --- the stream as arrays ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """`T` as arrays: of each row, the attribute, the partition and the position of arrival."""
+
+    attribute: Ints
+    codes: Ints
+    labels: list[Any] | None  # of the codes; None where there are no partitions
+    arrival: Ints
+
+    def named(self, codes: Ints, ids: Ints) -> npt.NDArray[Any]:
+        if self.labels is None:
+            return ids
+        pairs = zip(ids.tolist(), map(self.labels.__getitem__, codes.tolist()))
+        return np.fromiter(pairs, dtype=object, count=len(ids))
+
+
+def _stream(T: Any, S: Window) -> _Stream:
+    columns = _columns(T, S)
+    size = len(next(iter(columns.values()))) if columns else 0
+    codes, arrival, labels = np.zeros(size, dtype=np.int64), np.arange(size), None
+    if S.partition:
+        keys = [_pick(columns, name, S) for name in S.partition]
+        codes = _ranks(keys, size, S)
+        some = pa.array(np.unique(codes, return_index=True)[1])
+        parts = [[math.nan if v != v else v for v in key.take(some).to_pylist()] for key in keys]
+        labels = parts[0] if len(parts) == 1 else list(zip(*parts))
+    order_by: str | None = getattr(S, "order_by", None)
+    if order_by is not None:
+        others = [name for name in columns if name != order_by]
+        arrival = _ranks((_pick(columns, name, S) for name in [order_by, *others]), size, S)
+    if isinstance(S, Rows):
+        return _Stream(_row_numbers(codes, arrival), codes, labels, arrival)
+    attribute = _ticks(_pick(columns, S.on, S), S)
+    if isinstance(S, PerEvent | Session):
+        _check_fit(attribute, (S.range if isinstance(S, PerEvent) else S.gap).ticks, S)
+    return _Stream(attribute, codes, labels, arrival)
+
+
+def _columns(T: Any, S: Window) -> dict[str | None, Any]:
+    if isinstance(T, pa.Table | pa.RecordBatch):
+        return dict(zip(T.column_names, T.columns))
+    columns = dict(T) if isinstance(T, Mapping) else {None: T if hasattr(T, "__len__") else list(T)}
+    sizes = {name: len(values) for name, values in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise UserError(str(S), expected="columns of one length", got=f"lengths {sizes}")
+    return columns
+
+
+def _pick(columns: dict[str | None, Any], name: str | None, S: Window) -> pa.Array:
+    if name is None and len(columns) == 1:
+        name = next(iter(columns))
+    if name not in columns:
+        wanted = f"a column {name!r} in T" if name else "on= to name one of several columns"
+        raise UserError(str(S), expected=wanted, got=f"columns {list(columns)}")
+    values = columns[name]
+    try:
+        if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+            values = values.astype("datetime64[us]")  # floors, and Arrow has no hours or minutes
+        values = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as bad:
+        expected = f"values of one type in {_column(name)}"
+        raise UserError(str(S), expected=expected, got=str(bad)) from bad
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    # Keys compare by value, and -0.0 equals 0.0.
+    return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
+
+
+def _ticks(column: pa.Array, S: Window) -> Ints:
+    """The windowing attribute as ticks: ints as they are, instants in microseconds (floored)."""
+    name, kind, types = _column(S.on), column.type, pa.types
+    if column.null_count:
+        raise UserError(
+            str(S), expected=f"no nulls in {name}, the windowing attribute",
+            got=f"{column.null_count} of {len(column)}", hint="drop these rows or fill them first",
+        )  # fmt: skip
+    clock = types.is_timestamp(kind) or types.is_date(kind) or types.is_string(kind)
+    if not (clock or types.is_integer(kind) or len(column) == 0):
+        raise UserError(str(S), expected=f"ints or instants in {name}", got=str(kind))
+    if clock and S.domain is Domain.LOGICAL:
+        raise UserError(
+            str(S), expected=f"ints in {name}, on logical time", got=str(kind),
+            hint="logical and clock time never mix",
+        )  # fmt: skip
+    if types.is_string(kind):
+        column = pa.array([instant(text, step=str(S)) for text in column.to_pylist()], pa.int64())
+    elif clock and getattr(kind, "unit", "") == "ns":
+        column = pa.array(np.floor_divide(column.cast(pa.int64()).to_numpy(), 1000))
+    elif clock:
+        column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)))
+    try:
+        ticks: Ints = column.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid as bad:
+        raise UserError(str(S), expected=f"int64 ticks in {name}", got=str(bad)) from bad
+    return ticks
+
+
+def _ranks(columns: Iterable[pa.Array], size: int, S: Window) -> Ints:
+    """Dense ranks of rows by one column after the other: nulls first, NaN last, ties share one."""
+    ranks = np.zeros(size, dtype=np.int64)
+    for column in columns:
+        if size == 0 or ranks.max() == size - 1:
+            break  # all told apart: a later column need not even be one that can be ordered
+        try:
+            coded = column.dictionary_encode()
+            order = pc.sort_indices(coded.dictionary).to_numpy()
+        except pa.ArrowNotImplementedError as bad:
+            raise UserError(
+                str(S), expected="columns that can be ordered", got=f"a column of {column.type}"
+            ) from bad
+        places = np.zeros(len(order) + 1, dtype=np.int64)  # the last is for null
+        places[order] = np.arange(1, len(order) + 1)
+        place = places[coded.indices.fill_null(len(order)).to_numpy()]
+        _, ranks = np.unique(ranks * len(places) + place, return_inverse=True)
+    return ranks
+
+
+def _column(name: str | None) -> str:
+    return "T" if name is None else f"column {name!r}"

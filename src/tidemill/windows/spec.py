@@ -1,0 +1,393 @@
+"""Window specifications: what a window *is*, apart from how anything evaluates it (paper 003, 3.2).
+
+| constructor | range over | slides over | class |
+|---|---|---|---|
+| `tumbling(size)` | attribute | attribute | CF |
+| `hopping(range, every=)` | attribute | attribute | CF |
+| `landmark(every)` | from origin | attribute | CF |
+| `rows(range, every)` | row number | row number | CF |
+| `rows(range, every, partition_by=)` | row number in partition | same | FCF |
+| `per_event(range)` | attribute | every row | FCB |
+| `per_event(range, every=n)` | attribute | each n-th arrival | FCB |
+| `per_event(range, every=n, by="rank")` | attribute | each n-th in attribute order | FCU |
+| `session(gap)` | attribute | — | FCA |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Union
+
+from tidemill.core.errors import UserError
+from tidemill.core.time import (
+    BEGINNING,
+    FOREVER,
+    Domain,
+    Duration,
+    DurationLike,
+    InstantLike,
+    duration,
+    instant,
+    instant_domain,
+    to_datetime,
+)
+
+PartitionBy = Union[str, Sequence[str], None]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Base of all specifications. `on` is the windowing attribute: the stream's time by default."""
+
+    on: str | None = field(default=None, kw_only=True)
+    fill_empty: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for option in ("on", "order_by"):
+            name = getattr(self, option, None)
+            if name is not None and not isinstance(name, str):
+                raise UserError(str(self), expected=f"{option} as a column name", got=repr(name))
+
+    @property
+    def context(self) -> str:
+        """Class by the context that `wids` needs (paper 003, section 4): CF, FCF, FCB, FCU, FCA."""
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> Domain | None:
+        """The kind of time its durations are written in; `None` where it counts rows only."""
+        raise NotImplementedError
+
+    @property
+    def partition(self) -> tuple[str, ...] | None:
+        """Columns that split the stream before windows are cut; `None` where none were given."""
+        return None
+
+
+@dataclass(frozen=True)
+class GridWindow(Window):
+    """Windows whose ends lie on a regular grid: all the context-free kinds.
+
+    Window `w` ends at `origin + (w + 1) * slide`. Lengths are in ticks of the attribute.
+    """
+
+    origin: int = field(default=0, kw_only=True)
+    bounded: bool = field(default=False, kw_only=True)
+    """Whether the origin bounds the stream below: nothing before it belongs to any window."""
+
+    @property
+    def length(self) -> int | None:
+        """Ticks a window reaches back from its end; `None` when it reaches to the origin."""
+        raise NotImplementedError
+
+    @property
+    def slide(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def pane(self) -> int:
+        """The smallest stretch that all windows share: gcd of range and slide (section 5.2.3)."""
+        return self.slide if self.length is None else math.gcd(self.length, self.slide)
+
+
+@dataclass(frozen=True)
+class Sliding(GridWindow):
+    """RANGE and SLIDE over the same attribute; tumbling when they are equal.
+
+    A slide greater than the range is allowed: it samples, and rows between windows are in none.
+    """
+
+    range: Duration
+    every: Duration
+    context: ClassVar[str] = "CF"
+
+    @property
+    def domain(self) -> Domain:
+        return self.range.domain
+
+    @property
+    def length(self) -> int:
+        return self.range.ticks
+
+    @property
+    def slide(self) -> int:
+        return self.every.ticks
+
+    def __str__(self) -> str:
+        if self.range == self.every:
+            return f"tumbling({self.range}{_options(self)})"
+        return f"hopping({self.range}, every={self.every}{_options(self)})"
+
+
+@dataclass(frozen=True)
+class Landmark(GridWindow):
+    """Every window starts at the origin; a new one ends each slide."""
+
+    every: Duration
+    context: ClassVar[str] = "CF"
+
+    @property
+    def domain(self) -> Domain:
+        return self.every.domain
+
+    @property
+    def length(self) -> None:
+        return None
+
+    @property
+    def slide(self) -> int:
+        return self.every.ticks
+
+    def __str__(self) -> str:
+        return f"landmark({self.every}{_options(self)})"
+
+
+@dataclass(frozen=True)
+class Rows(GridWindow):
+    """RANGE and SLIDE in rows; numbered from 0 in order of arrival, or of `order_by`."""
+
+    range: int
+    every: int
+    partition_by: tuple[str, ...] | None = None
+    order_by: str | None = None
+
+    @property
+    def context(self) -> str:
+        return "FCF" if self.partition_by else "CF"
+
+    @property
+    def domain(self) -> None:
+        return None
+
+    @property
+    def partition(self) -> tuple[str, ...] | None:
+        return self.partition_by
+
+    @property
+    def length(self) -> int:
+        return self.range
+
+    @property
+    def slide(self) -> int:
+        return self.every
+
+    def __str__(self) -> str:
+        return f"rows({self.range}, every={self.every}{_options(self)})"
+
+
+@dataclass(frozen=True)
+class PerEvent(Window):
+    """A window `(w - range, w]` ends at each row, or at each n-th by arrival or by rank."""
+
+    range: Duration
+    every: int = 1
+    by: str = "arrival"
+    partition_by: tuple[str, ...] | None = None
+    order_by: str | None = None
+
+    @property
+    def context(self) -> str:
+        return "FCU" if self.by == "rank" else "FCB"
+
+    @property
+    def domain(self) -> Domain:
+        return self.range.domain
+
+    @property
+    def partition(self) -> tuple[str, ...] | None:
+        return self.partition_by
+
+    def __str__(self) -> str:
+        every = f", every={self.every}" if self.every != 1 else ""
+        by = f", by={self.by!r}" if self.by != "arrival" else ""
+        return f"per_event({self.range}{every}{by}{_options(self)})"
+
+
+@dataclass(frozen=True)
+class Session(Window):
+    """Runs of rows with gaps below `gap`; from the first instant to the last plus `gap`."""
+
+    gap: Duration
+    partition_by: tuple[str, ...] | None = None
+    context: ClassVar[str] = "FCA"
+
+    @property
+    def domain(self) -> Domain:
+        return self.gap.domain
+
+    @property
+    def partition(self) -> tuple[str, ...] | None:
+        return self.partition_by
+
+    def __str__(self) -> str:
+        return f"session({self.gap}{_options(self)})"
+
+
+def tumbling(
+    size: DurationLike,
+    *,
+    origin: InstantLike | None = None,
+    on: str | None = None,
+    fill_empty: bool = False,
+) -> Sliding:
+    """Windows side by side: `[origin + w*size, origin + (w+1)*size)`.
+
+    >>> print(tumbling("5m"))
+    tumbling(5m)
+    """
+    length = _positive("tumbling", "size", size)
+    start, bounded = _origin("tumbling", origin, length.domain)
+    return Sliding(length, length, origin=start, bounded=bounded, on=on, fill_empty=fill_empty)
+
+
+def hopping(
+    range: DurationLike,
+    every: DurationLike,
+    *,
+    origin: InstantLike | None = None,
+    on: str | None = None,
+    fill_empty: bool = False,
+) -> Sliding:
+    """Windows of a length that start every so often; a given origin bounds the stream below.
+
+    >>> hopping("1h", every="10m").pane // 60_000_000
+    10
+    """
+    length, slide = _positive("hopping", "range", range), _positive("hopping", "every", every)
+    if length.domain is not slide.domain:
+        raise UserError(
+            "hopping", expected="range and every in one kind of time",
+            got=f"{length} in {length.domain.value}, {slide} in {slide.domain.value}",
+        )  # fmt: skip
+    start, bounded = _origin("hopping", origin, length.domain)
+    return Sliding(length, slide, origin=start, bounded=bounded, on=on, fill_empty=fill_empty)
+
+
+def landmark(
+    every: DurationLike,
+    *,
+    origin: InstantLike = 0,
+    on: str | None = None,
+    fill_empty: bool = False,
+) -> Landmark:
+    """Windows that all start at the origin (the epoch by default) and end each `every`."""
+    slide = _positive("landmark", "every", every)
+    start, _ = _origin("landmark", origin, slide.domain)
+    return Landmark(slide, origin=start, bounded=True, on=on, fill_empty=fill_empty)
+
+
+def rows(
+    range: int,
+    every: int,
+    *,
+    partition_by: PartitionBy = None,
+    order_by: str | None = None,
+    fill_empty: bool = False,
+) -> Rows:
+    """Windows over row numbers: of the whole stream, or of each partition.
+
+    With `group_by`, an extent is cut from the whole stream first and grouped after (the paper's
+    Q2); `partition_by` splits the stream first (Q4). Spark needs `order_by`: rows there have no
+    order of arrival. Ties in it are broken by the other columns.
+    """
+    return Rows(
+        _count("rows", "range", range),
+        _count("rows", "every", every),
+        _columns("rows", partition_by),
+        order_by,
+        bounded=True,
+        fill_empty=fill_empty,
+    )
+
+
+def per_event(
+    range: DurationLike,
+    every: int = 1,
+    *,
+    by: str = "arrival",
+    partition_by: PartitionBy = None,
+    order_by: str | None = None,
+    on: str | None = None,
+) -> PerEvent:
+    """A window `(w - range, w]` for each row, or each n-th by arrival or by rank of the attribute.
+
+    With `group_by`, each group makes its own windows, as in SQL's `OVER (PARTITION BY …)`;
+    `partition_by=[]` lets the rows of the whole stream make them for every group. Rows of one
+    attribute value make one window.
+    """
+    if by not in ("arrival", "rank"):
+        raise UserError("per_event", expected="by='arrival' or by='rank'", got=repr(by))
+    return PerEvent(
+        _positive("per_event", "range", range),
+        _count("per_event", "every", every),
+        by,
+        _columns("per_event", partition_by),
+        order_by,
+        on=on,
+    )
+
+
+def session(
+    gap: DurationLike, *, partition_by: PartitionBy = None, on: str | None = None
+) -> Session:
+    """Runs of rows with gaps below `gap`. With `group_by`, each group has its own sessions."""
+    return Session(_positive("session", "gap", gap), _columns("session", partition_by), on=on)
+
+
+def _positive(step: str, name: str, value: DurationLike) -> Duration:
+    length = duration(value, step=step)
+    if length.ticks <= 0:
+        raise UserError(step, expected=f"{name} greater than zero", got=repr(value))
+    if length.ticks > FOREVER:
+        raise UserError(step, expected=f"{name} within int64 ticks", got=repr(value))
+    return length
+
+
+def _count(step: str, name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UserError(step, expected=f"{name} as a number of rows (int)", got=repr(value))
+    if value <= 0:
+        raise UserError(step, expected=f"{name} greater than zero", got=repr(value))
+    if value > FOREVER:
+        raise UserError(step, expected=f"{name} within int64", got=repr(value))
+    return value
+
+
+def _columns(step: str, value: PartitionBy) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+        raise UserError(step, expected="partition_by as column names", got=repr(value))
+    return tuple(names)
+
+
+def _origin(step: str, origin: InstantLike | None, domain: Domain) -> tuple[int, bool]:
+    if origin is None:
+        return 0, False
+    if domain is Domain.LOGICAL and instant_domain(origin) is Domain.CLOCK:
+        raise UserError(
+            step, expected="origin as an int, on logical time", got=repr(origin),
+            hint="logical and clock time never mix",
+        )  # fmt: skip
+    start = instant(origin, step=step)
+    if not BEGINNING <= start <= FOREVER:
+        raise UserError(step, expected="origin within int64 ticks", got=repr(origin))
+    return start, True
+
+
+def _options(window: Window) -> str:
+    shown = []
+    if isinstance(window, GridWindow) and window.bounded and not isinstance(window, Rows):
+        clock = window.domain is Domain.CLOCK
+        where = to_datetime(window.origin).isoformat() if clock else window.origin
+        shown.append(f"origin={where}")
+    for name in ("partition_by", "order_by", "on"):
+        value = getattr(window, name, None)
+        if value is not None:
+            shown.append(f"{name}={list(value) if isinstance(value, tuple) else value!r}")
+    if window.fill_empty:
+        shown.append("fill_empty=True")
+    return "".join(f", {s}" for s in shown)
