@@ -104,8 +104,8 @@ def generate(path: Path, rows: int, advance: Callable[[int], None], seed: int = 
 def _click_times(first: int, size: int, rows: int) -> NDArray[np.int64]:
     """Instants of clicks ``first … first + size`` of ``rows``: increasing, dense three times over."""
     share = (first + np.arange(size)) / rows
-    # d(bent)/d(share) = 1 - 0.8 cos(6π share) > 0, so time never runs backwards.
-    bent = share - 0.8 * np.sin(6 * np.pi * share) / (6 * np.pi)
+    # d(bent)/d(share) = 1 - 0.5 cos(6π share) > 0, so time never runs backwards.
+    bent = share - 0.5 * np.sin(6 * np.pi * share) / (6 * np.pi)
     start = int(START.timestamp()) * 1_000_000
     return start + (bent * HOURS * 3_600_000_000).astype(np.int64)
 
@@ -167,6 +167,8 @@ def start_spark(scratch: Path) -> SparkSession:
     logging = scratch / "log4j2.properties"
     logging.write_text(
         "rootLogger.level = error\n"
+        "logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer\n"
+        "logger.gateway.level = error\n"
         "rootLogger.appenderRef.console.ref = console\n"
         "appender.console.type = Console\n"
         "appender.console.name = console\n"
@@ -179,7 +181,6 @@ def start_spark(scratch: Path) -> SparkSession:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging}",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch),
-        "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -448,4 +449,6 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()

@@ -6,7 +6,7 @@ that a partial made by one engine can be combined and lowered by another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -18,7 +18,7 @@ from tidemill.aggregates.basic import COUNT
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, parse_type
-from tidemill.expr.nodes import Literal, Node
+from tidemill.expr.nodes import Cast, Column, Literal, Node
 from tidemill.expr.typing import type_of
 
 
@@ -76,8 +76,14 @@ class Layout:
         return all(p.part.algebra.commutative for p in self.parts)
 
 
-def layout(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> Layout:
+def layout(
+    aggregates: tuple[tuple[str, Aggregate], ...],
+    schema: Schema,
+    never_null: Collection[str] = (),
+) -> Layout:
     """Lay out aggregates whose arguments are resolved over `schema`.
+
+    Columns that are `never_null` need not be counted to know whether a row took part.
 
     >>> from tidemill.aggregates.basic import count, mean, sum
     >>> from tidemill.core.schema import schema
@@ -96,10 +102,18 @@ def layout(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> Lay
     placed = []
     for name, aggregate in aggregates:
         positions = tuple(place(p) for p in aggregate.parts)
-        present = None if aggregate.empty is not None else place(Part(COUNT, aggregate.parts[0].args))
+        present = None
+        if aggregate.empty is None:
+            counted = tuple(a for a in aggregate.parts[0].args if not _sure(a, never_null))
+            present = place(Part(COUNT, counted))
         placed.append((name, aggregate, positions, present))
     states = tuple(_state(i, part, schema) for i, part in enumerate(parts))
     return Layout(states, tuple(_result(*p, states) for p in placed))
+
+
+def _sure(node: Node, never_null: Collection[str]) -> bool:
+    inner = node.arg if isinstance(node, Cast) and node.strict else node
+    return isinstance(inner, Column) and inner.name in never_null
 
 
 def _state(index: int, part: Part, schema: Schema) -> StatePart:

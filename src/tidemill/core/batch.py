@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import FLOAT64, INT64, NULL, DataType, from_arrow, to_arrow
+
+_INT32_MAX = (1 << 31) - 1
 
 
 def conform(batch: Any, schema: Schema, *, step: str) -> pa.RecordBatch:
@@ -35,7 +36,10 @@ def conform(batch: Any, schema: Schema, *, step: str) -> pa.RecordBatch:
 
 def check_schema(found: pa.Schema, schema: Schema, *, step: str) -> None:
     """Refuse a source before its first row is read."""
-    conform(pa.RecordBatch.from_pylist([], schema=found), schema, step=step)
+    # Columns that are not needed may be of any type, also of one that Tidemill does not read.
+    fields = [f if f.name in schema else pa.field(f.name, pa.null()) for f in found]
+    nothing = [pa.nulls(0, f.type) for f in fields]
+    conform(pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields)), schema, step=step)
 
 
 def _as(array: pa.Array, kind: DataType, step: str, name: str) -> pa.Array:
@@ -53,15 +57,28 @@ def _as(array: pa.Array, kind: DataType, step: str, name: str) -> pa.Array:
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
         array = _floor_to_micros(array)
     try:
-        return array.cast(want)
+        return _compact(array).cast(want)
     except pa.ArrowInvalid as unfit:
         raise UserError(
             step, expected=f"column {name!r} to fit {kind!r}", got=f"{array.type}: {unfit}"
         ) from unfit
 
 
+def _compact(array: pa.Array) -> pa.Array:
+    # A slice far into a large string column still has offsets that 32 bits cannot hold.
+    kind = array.type
+    if len(array) and (pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
+        reach = (array.offset + len(array) + 1) * 8
+        last = int.from_bytes(array.buffers()[1][reach - 8 : reach].to_pybytes(), "little")
+        if last > _INT32_MAX:
+            return pa.concat_arrays([array.slice(0, 0), array])
+    return array
+
+
 def _floor_to_micros(array: pa.Array) -> pa.Array:
     # Arrow's own cast truncates toward zero, which would move instants before 1970 forward.
+    import pyarrow.compute as pc
+
     ticks = array.cast(pa.int64())
     micros = pc.divide(ticks, 1000)
     short = pc.less(ticks, pc.multiply(micros, 1000))

@@ -67,19 +67,19 @@ def _cast(value: Any, source: DataType, target: DataType) -> Any:
         return value != 0
     if target == FLOAT64:
         if source == STRING:
-            return float(value) if re.match(FLOAT_TEXT, value) else None
+            return float(value) if re.fullmatch(FLOAT_TEXT, value) else None
         return float(value)
     if source == STRING and target == TIMESTAMP:
         return _timestamp(value)
     if source == STRING:
-        return _in_range(int(value)) if re.match(INT_TEXT, value) else None
+        return _in_range(int(value)) if re.fullmatch(INT_TEXT, value) else None
     if source == FLOAT64:
         return _in_range(math.trunc(value)) if math.isfinite(value) else None
     return int(value)
 
 
 def _timestamp(text: str) -> int | None:
-    if not re.match(TIMESTAMP_TEXT, text):
+    if not re.fullmatch(TIMESTAMP_TEXT, text):
         return None
     if "." in text:
         head, _, tail = text.rstrip("Z").partition(".")

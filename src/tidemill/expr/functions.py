@@ -12,20 +12,22 @@ The rules, once for all:
   (`log(0)`, `sqrt(-1)`).
 - `//` floors and `%` takes the sign of the divisor, as in Python.
 - NaN equals NaN and is greater than every other number. Zero has one sign in comparisons.
-- Strings compare by code point and are measured in code points.
+- Strings compare by code point and are measured in code points. Patterns are those of RE2.
 - Time parts are in UTC.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tidemill.core.errors import UserError
-from tidemill.core.time import to_datetime
 from tidemill.core.types import (
     BOOL, DURATION, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType, list_of,
 )  # fmt: skip
@@ -281,11 +283,20 @@ def _(a: Any, digits: int) -> Any:
     # Half away from zero, by this exact float arithmetic, so that every engine can repeat it.
     if isinstance(a, int):
         return a
-    scale = 10.0**digits
+    scale = round_scale(digits)
     scaled = abs(a) * scale
     if not scaled < EXACT_FLOAT:
         return a
     return math.copysign(math.floor(scaled + 0.5) / scale, a)
+
+
+def round_scale(digits: int) -> float:
+    """The power of ten that `round` scales by; beyond ±308 a double has none, so ±308 serves.
+
+    >>> round_scale(2), round_scale(400)
+    (100.0, 1e+308)
+    """
+    return float(10.0 ** max(-308, min(digits, 308)))
 
 
 @_define("sqrt", _floats)
@@ -437,21 +448,29 @@ def _(a: Any, *values: Any) -> bool:
 
 _PART = _fixed((TIMESTAMP,), INT64)
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+_DAYS_TO_EPOCH = date(1970, 1, 1).toordinal() - 1
+
+
+def _civil(t: int) -> tuple[int, date]:
+    # The calendar repeats every 400 years, which takes instants beyond year 9999 to one before.
+    cycle, days = divmod(t // DAY + _DAYS_TO_EPOCH, 146_097)
+    return cycle, date.fromordinal(days + 1)
 
 
 @_define("year", _PART)
 def _(t: int) -> int:
-    return to_datetime(t).year
+    cycle, day = _civil(t)
+    return 400 * cycle + day.year
 
 
 @_define("month", _PART)
 def _(t: int) -> int:
-    return to_datetime(t).month
+    return _civil(t)[1].month
 
 
 @_define("day", _PART)
 def _(t: int) -> int:
-    return to_datetime(t).day
+    return _civil(t)[1].day
 
 
 @_define("day_of_week", _PART)
@@ -461,7 +480,7 @@ def _(t: int) -> int:
 
 @_define("day_of_year", _PART)
 def _(t: int) -> int:
-    return to_datetime(t).timetuple().tm_yday
+    return _civil(t)[1].timetuple().tm_yday
 
 
 @_define("hour", _PART)
@@ -529,8 +548,7 @@ def _(a: str, part: str) -> bool:
 
 @_define("matches", _all_strings(BOOL), literal_from=1)
 def _(a: str, pattern: str) -> bool:
-    # RE2 has no newline rule for `$`: only the very end matches, which Python spells \Z.
-    return re.search(end_anchored(pattern, r"\Z"), a, re.ASCII) is not None
+    return bool(pc.match_substring_regex(pa.scalar(a), check_pattern(pattern)).as_py())
 
 
 @_define("replace", _all_strings(STRING), literal_from=1)
@@ -568,23 +586,19 @@ def _(a: list[Any], index: int) -> Any:
     return a[index] if 0 <= index < len(a) else None
 
 
-def end_anchored(pattern: str, anchor: str) -> str:
-    r"""A regular expression with `$` written as `anchor`: engines differ on a final newline.
+def check_pattern(pattern: str) -> str:
+    """The pattern, if RE2 reads it: the one dialect of regular expressions, on every engine.
 
-    >>> end_anchored(r"a$|[$]\$", r"\z")
-    'a\\z|[$]\\$'
+    >>> check_pattern("(a")
+    Traceback (most recent call last):
+    ...
+    tidemill.core.errors.UserError: matches: expected a regular expression that RE2 reads, got '(a' — Invalid regular expression: missing ): (a
     """
-    out, in_class, position = [], False, 0
-    while position < len(pattern):
-        char = pattern[position]
-        if char == "\\":
-            out.append(pattern[position : position + 2])
-            position += 2
-            continue
-        if char == "[":
-            in_class = True
-        elif char == "]":
-            in_class = False
-        out.append(anchor if char == "$" and not in_class else char)
-        position += 1
-    return "".join(out)
+    try:
+        pc.match_substring_regex(pa.scalar(""), pattern)
+    except pa.ArrowInvalid as bad:
+        raise UserError(
+            "matches", expected="a regular expression that RE2 reads", got=repr(pattern),
+            hint=str(bad),
+        ) from bad  # fmt: skip
+    return pattern

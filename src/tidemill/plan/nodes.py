@@ -136,7 +136,7 @@ class WindowAggregate(Plan):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        return layout(self.aggregates, self.input.schema)
+        return layout(self.aggregates, self.input.schema, {self.input.time})
 
     @functools.cached_property
     def group_keys(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.aggregates import holistic, sketches
 from tidemill.aggregates.algebra import (
-    Algebra, Form, Multiset, NamedLower, OpaqueForm, Sketch, as_state, call_on_states,
+    Algebra, Multiset, NamedLower, OpaqueForm, Sketch, as_state, call_on_states,
 )  # fmt: skip
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.core.schema import Schema
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 def aggregate(layout: Layout, rows: list[Row], schema: Schema, time: str) -> Row:
     """The result columns over some rows: lift, combine from left to right, lower."""
     states = [_state(part, rows, schema, time) for part in layout.parts]
-    return {r.name: _result(r, layout, states) for r in layout.results}
+    return {r.name: lower(r, layout, states) for r in layout.results}
 
 
 def _state(part: StatePart, rows: list[Row], schema: Schema, time: str) -> Any:
@@ -38,22 +38,23 @@ def _state(part: StatePart, rows: list[Row], schema: Schema, time: str) -> Any:
         return sorted(inputs, key=_key)
     if isinstance(algebra, Sketch):
         return sketches.update(algebra, sketches.new(algebra), [a[0] for a in inputs])
-    assert part.form is not None
-    lift, combine, state = _functions(algebra, part, part.form)
+    lift, combine, state = functions(part)
     for args in inputs:
         state = combine(state, lift(args))
     return state
 
 
-def _functions(
-    algebra: Algebra, part: StatePart, form: Form | OpaqueForm
-) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Any]:
+def functions(part: StatePart) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Any]:
+    """`lift` of argument tuples, `combine` of partials and the identity, on Python values."""
+    algebra, form = part.part.algebra, part.form
+    assert isinstance(algebra, Algebra)
     if isinstance(form, OpaqueForm):
         return (
             lambda args: as_state(algebra.lift(*args)),
             lambda a, b: as_state(call_on_states(algebra.combine, form.identity, a, b)),
             form.identity,
         )
+    assert form is not None
     xs = Schema(tuple((f"x{i}", t) for i, t in enumerate(part.types)))
     fields = [(f"{s}{i}", t) for s in "ab" for i, t in enumerate(form.fields)]
     both = Schema(tuple(fields))
@@ -67,7 +68,8 @@ def _functions(
     return lift, combine, tuple(v.value for v in form.identity)
 
 
-def _result(result: Result, layout: Layout, states: list[Any]) -> Any:
+def lower(result: Result, layout: Layout, states: list[Any]) -> Any:
+    """One result from the states of all parts."""
     if result.present is not None and states[result.present][0] == 0:
         return None
     first = layout.parts[result.parts[0]]

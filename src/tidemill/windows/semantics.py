@@ -89,7 +89,7 @@ def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
     (array([0, 2]), array([1, 3]))
     """
     values = np.asarray(x, dtype=np.int64)
-    _check_fit(values, abs(S.origin) + (S.length or 0) + S.slide, S)
+    _check_reach(values, abs(S.origin) + (S.length or 0) + S.slide, S)
     offset = values - S.origin
     first = np.floor_divide(offset, S.slide)
     last = first if S.length is None else np.floor_divide(offset + S.length, S.slide) - 1
@@ -107,11 +107,12 @@ def bounds(ids: npt.ArrayLike, S: Window) -> tuple[Ints, Ints]:
     """
     w = np.asarray(ids, dtype=np.int64)
     if isinstance(S, PerEvent):
-        _check_fit(w, S.range.ticks, S)
+        _check_reach(w, S.range.ticks, S)
         return w - S.range.ticks, w
     if not isinstance(S, GridWindow):
         raise UserError("bounds", expected="a window whose id fixes its bounds", got=str(S))
-    _check_fit(w, S.length or 0, S, scale=S.slide, origin=S.origin)
+    low, high = (S.origin + (extreme + 1) * S.slide for extreme in _extremes(w))
+    _check_fit(low - (S.length or 0), high, S)
     end = S.origin + (w + 1) * S.slide
     if S.length is None:
         return np.full_like(end, S.origin), end
@@ -207,14 +208,20 @@ def _row_numbers(codes: Ints, position: Ints) -> Ints:
     return numbers
 
 
-def _check_fit(x: Ints, reach: int, S: Window, *, scale: int = 1, origin: int = 0) -> None:
-    """Refuse windows that int64 cannot hold: sums below this check never wrap."""
-    low, high = (int(x.min()), int(x.max())) if x.size else (0, 0)
-    low, high = origin + low * scale - reach, origin + (high + 1) * scale + reach
+def _check_reach(x: Ints, reach: int, S: Window) -> None:
+    low, high = _extremes(x)
+    _check_fit(low - reach, high + reach, S)
+
+
+def _check_fit(low: int, high: int, S: Window) -> None:
+    """Refuse windows that int64 cannot hold, so that no sum of ticks ever wraps."""
     if low < BEGINNING or high > FOREVER:
-        raise UserError(
-            str(S), expected="windows within int64 ticks", got=f"bounds from {low} to {high}"
-        )
+        got = f"bounds from {low} to {high}"
+        raise UserError(str(S), expected="windows within int64 ticks", got=got)
+
+
+def _extremes(x: Ints) -> tuple[int, int]:
+    return (int(x.min()), int(x.max())) if x.size else (0, 0)
 
 
 # --- the stream as arrays ------------------------------------------------------------------------
@@ -252,9 +259,9 @@ def _stream(T: Any, S: Window) -> _Stream:
         arrival = _ranks((_pick(columns, name, S) for name in [order_by, *others]), size, S)
     if isinstance(S, Rows):
         return _Stream(_row_numbers(codes, arrival), codes, labels, arrival)
-    attribute = _ticks(_pick(columns, S.on, S), S)
+    attribute = _ticks(columns, S)
     if isinstance(S, PerEvent | Session):
-        _check_fit(attribute, (S.range if isinstance(S, PerEvent) else S.gap).ticks, S)
+        _check_reach(attribute, (S.range if isinstance(S, PerEvent) else S.gap).ticks, S)
     return _Stream(attribute, codes, labels, arrival)
 
 
@@ -269,8 +276,6 @@ def _columns(T: Any, S: Window) -> dict[str | None, Any]:
 
 
 def _pick(columns: dict[str | None, Any], name: str | None, S: Window) -> pa.Array:
-    if name is None and len(columns) == 1:
-        name = next(iter(columns))
     if name not in columns:
         wanted = f"a column {name!r} in T" if name else "on= to name one of several columns"
         raise UserError(str(S), expected=wanted, got=f"columns {list(columns)}")
@@ -286,36 +291,41 @@ def _pick(columns: dict[str | None, Any], name: str | None, S: Window) -> pa.Arr
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    # Keys compare by value, and -0.0 equals 0.0.
-    return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
+    if pa.types.is_floating(values.type):
+        # Keys compare by value, not by bits: there is one zero and one not-a-number.
+        values = pc.if_else(pc.is_nan(values), math.nan, pc.add(values, 0.0))
+    return values
 
 
-def _ticks(column: pa.Array, S: Window) -> Ints:
+def _ticks(columns: dict[str | None, Any], S: Window) -> Ints:
     """The windowing attribute as ticks: ints as they are, instants in microseconds (floored)."""
-    name, kind, types = _column(S.on), column.type, pa.types
+    name = next(iter(columns)) if S.on is None and len(columns) == 1 else S.on
+    column = _pick(columns, name, S)
+    kind, types, where = column.type, pa.types, _column(name)
     if column.null_count:
         raise UserError(
-            str(S), expected=f"no nulls in {name}, the windowing attribute",
+            str(S), expected=f"no nulls in {where}, the windowing attribute",
             got=f"{column.null_count} of {len(column)}", hint="drop these rows or fill them first",
         )  # fmt: skip
-    clock = types.is_timestamp(kind) or types.is_date(kind) or types.is_string(kind)
+    text = types.is_string(kind) or types.is_large_string(kind)
+    clock = text or types.is_timestamp(kind) or types.is_date(kind)
     if not (clock or types.is_integer(kind) or len(column) == 0):
-        raise UserError(str(S), expected=f"ints or instants in {name}", got=str(kind))
+        raise UserError(str(S), expected=f"ints or instants in {where}", got=str(kind))
     if clock and S.domain is Domain.LOGICAL:
         raise UserError(
-            str(S), expected=f"ints in {name}, on logical time", got=str(kind),
+            str(S), expected=f"ints in {where}, on logical time", got=str(kind),
             hint="logical and clock time never mix",
         )  # fmt: skip
-    if types.is_string(kind):
-        column = pa.array([instant(text, step=str(S)) for text in column.to_pylist()], pa.int64())
-    elif clock and getattr(kind, "unit", "") == "ns":
-        column = pa.array(np.floor_divide(column.cast(pa.int64()).to_numpy(), 1000))
-    elif clock:
-        column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)))
     try:
+        if text:
+            column = pa.array([instant(v, step=str(S)) for v in column.to_pylist()], pa.int64())
+        elif clock and getattr(kind, "unit", "") == "ns":
+            column = pa.array(np.floor_divide(column.cast(pa.int64()).to_numpy(), 1000))
+        elif clock:
+            column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)))
         ticks: Ints = column.cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as bad:
-        raise UserError(str(S), expected=f"int64 ticks in {name}", got=str(bad)) from bad
+        raise UserError(str(S), expected=f"int64 ticks in {where}", got=str(bad)) from bad
     return ticks
 
 

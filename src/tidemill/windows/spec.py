@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import ClassVar, Union
 
 from tidemill.core.errors import UserError
@@ -35,6 +36,8 @@ from tidemill.core.time import (
 )
 
 PartitionBy = Union[str, Sequence[str], None]
+
+_FIRST, _LAST = instant(datetime.min), instant(datetime.max)
 
 
 @dataclass(frozen=True)
@@ -375,6 +378,11 @@ def _origin(step: str, origin: InstantLike | None, domain: Domain) -> tuple[int,
     start = instant(origin, step=step)
     if not BEGINNING <= start <= FOREVER:
         raise UserError(step, expected="origin within int64 ticks", got=repr(origin))
+    if domain is Domain.CLOCK and not _FIRST <= start <= _LAST:
+        raise UserError(
+            step, expected="origin in the years 1 to 9999", got=repr(origin),
+            hint="an int is microseconds since the epoch",
+        )  # fmt: skip
     return start, True
 
 

@@ -1,0 +1,58 @@
+# Everything sets itself up: `make demo` and `make test` need Python >= 3.10, git and make, no more.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.tidemill-installed
+
+# Spark's Python workers must be the interpreter that has the packages.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+# tools/ensure-java prints the JAVA_HOME to use; a command that needs Java starts with $(JAVA).
+JAVA = java_home="$$(tools/ensure-java)" && JAVA_HOME="$$java_home"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format types unit soak bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Reinstalled only when pyproject.toml changes; the stamp goes away with the environment.
+$(STAMP): pyproject.toml
+	PYTHON="$(PYTHON)" tools/ensure-venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e '.[dev,bench,plot]'
+	@touch $@
+
+setup: $(STAMP) ## create .venv, install, make sure there is a Java runtime
+	@tools/ensure-java > /dev/null
+
+demo: setup ## the running example on Spark and in process (ARGS="--rows 1000000 --png")
+	@$(JAVA) $(BIN)/python -m tidemill.demo $(ARGS)
+
+test: setup lint types unit ## lint, types, tests and doctests
+
+lint: $(STAMP) ## ruff check
+	$(BIN)/ruff check .
+
+format: $(STAMP) ## ruff format, and the fixes ruff is sure of
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP) ## mypy, strict on the package
+	$(BIN)/mypy
+
+unit: setup ## pytest with doctests, one process, one Spark session (ARGS="-k windows")
+	$(JAVA) $(BIN)/python -m pytest -n0 $(ARGS)
+
+soak: setup ## slow soak, fault and fuzz runs
+	$(JAVA) $(BIN)/python -m pytest -n0 -m soak $(ARGS)
+
+bench: setup ## benchmarks against other systems (ARGS="windows --quick")
+	$(JAVA) $(BIN)/python -m benchmarks $(or $(ARGS),windows)
+
+clean: ## remove caches and what runs left behind; .venv stays
+	rm -rf build dist out artifacts spark-warehouse metastore_db derby.log
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

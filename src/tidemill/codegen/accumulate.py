@@ -1,0 +1,146 @@
+"""The inner loop of window aggregates: filter, find the pane, add the row to its partial.
+
+Each key has one record, the partial of the pane it saw last. A row of another pane *spills* the
+record to a list and starts a new one. In-order data therefore touches one record a row, and
+disorder costs only more spills, which are combined later. Nothing is ever wrong, whatever the order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.algebra import PartCode
+from tidemill.codegen.cache import load
+from tidemill.codegen.columns import Columns
+from tidemill.codegen.runtime import any_kernel
+from tidemill.codegen.scalar import Emitter, Value
+from tidemill.expr.nodes import Node
+
+
+@dataclass(frozen=True)
+class AccumulateKernel:
+    """`run(n, *columns, kid, origin, pane, records, spill, count, rank, *rows, filled)`.
+
+    Returns `(count, before_origin, last_pane, err)`. `rows` are the buffers of the parts that keep
+    rows (kid, pane, one for each argument); `filled` holds how many rows each has.
+    """
+
+    run: Callable[..., tuple[int, int, int, int]]
+    source: str
+
+
+@functools.lru_cache(maxsize=512)
+def accumulate_kernel(
+    columns: Columns,
+    predicates: tuple[Node, ...],
+    attribute: Node,
+    layout: Layout,
+    args: tuple[tuple[Node, ...], ...],
+    fixed: tuple[int, ...],
+    kept: tuple[int, ...],
+    keyed: bool,
+    bounded: bool,
+    unit_pane: bool,
+) -> AccumulateKernel:
+    """`args` are the arguments of each part; `fixed` parts go into records, `kept` keep rows."""
+    e = Emitter(columns.schema, columns.loads())
+    for predicate in predicates:
+        e.line(f"if not ({e.truth(predicate)}):")
+        e.line("    continue")
+    time = e.emit(attribute)
+    if time.null is not None:
+        e.line(f"if {time.null}:")
+        e.line("    err |= NULL_TIME")
+        e.line("    continue")
+    e.line(f"t = {time.code} - origin")
+    if bounded:
+        e.line("if t < 0:")
+        e.line("    before += 1")
+        e.line("    continue")
+    e.line("p = t" if unit_pane else "p = t // pane")
+    e.line("if p > last:")
+    e.line("    last = p")
+    e.line("k = kid[i]" if keyed else "k = 0")
+    _open_record(e, layout, fixed)
+    for index in fixed:
+        _accumulate(e, PartCode(index, layout.parts[index]), args[index])
+    for position, index in enumerate(kept):
+        _keep(e, args[index], index, position)
+    buffers = [
+        name
+        for index in kept
+        for name in (f"k{index}", f"p{index}", *(f"x{index}_{j}" for j in range(len(layout.parts[index].types))))
+    ]  # fmt: skip
+    parameters = ", ".join(
+        ["n", *columns.parameters, "kid", "origin", "pane", "records", "spill", "count", "rank",
+         *buffers, "filled"]
+    )  # fmt: skip
+    source = "\n".join(
+        [
+            "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
+            "    last = INT_MIN", "    for i in range(n):", *e.lines,
+            "    return count, before, last, err", "",
+        ]
+    )  # fmt: skip
+    functions = {name: any_kernel(f) for name, f in e.functions.items()}
+    return AccumulateKernel(load(source, **functions).run, source)
+
+
+def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    e.line("r = records[k]")
+    with e.block("if r.pane != p:"):
+        e.line("if r.pane != INT_MIN:")
+        e.line("    spill[count] = r")
+        e.line("    count += 1")
+        e.line("r.kid = k")
+        e.line("r.pane = p")
+        for index in fixed:
+            part = PartCode(index, layout.parts[index])
+            for name, code in zip(part.names, part.identity()):
+                e.line(f"r.{name} = {code}")
+
+
+def _arguments(e: Emitter, nodes: tuple[Node, ...]) -> tuple[list[Value], str | None]:
+    values = [e.emit(a) for a in nodes]
+    missing = [f"{v.code} < 0" if v.type.kind == "string" else v.null for v in values]
+    flags = list(dict.fromkeys(m for m in missing if m is not None))
+    return values, " or ".join(flags) if flags else None
+
+
+def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
+    args, missing = _arguments(e, nodes)
+
+    def step() -> None:
+        before = []
+        for name, (_, kind) in zip(part.names, part.part.columns):
+            before.append(e.assign(f"r.{name}", kind).code)
+        after = part.accumulate(e, before, args)
+        for name, code in zip(part.names, after):
+            e.line(f"r.{name} = {code}")
+
+    if missing is None:
+        step()
+        return
+    with e.block(f"if not ({missing}):"):
+        step()
+
+
+def _keep(e: Emitter, nodes: tuple[Node, ...], index: int, position: int) -> None:
+    args, missing = _arguments(e, nodes)
+
+    def step() -> None:
+        e.line(f"q = filled[{position}]")
+        e.line(f"k{index}[q] = k")
+        e.line(f"p{index}[q] = p")
+        for j, arg in enumerate(args):
+            e.line(f"x{index}_{j}[q] = {arg.code}")
+        e.line(f"filled[{position}] = q + 1")
+
+    if missing is None:
+        step()
+        return
+    with e.block(f"if not ({missing}):"):
+        step()

@@ -1,0 +1,163 @@
+"""Algebras → lines of Numba source: identity, lift, combine, inverse and lower of partials.
+
+A partial is a list of sources, one for each field. Recorded algebras are inlined; opaque ones are
+called, once Numba has compiled them (`compilable`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tidemill.aggregates.algebra import Algebra, Form, OpaqueForm, Scalar
+from tidemill.aggregates.layout import Layout, Result, StatePart
+from tidemill.codegen.runtime import any_kernel
+from tidemill.codegen.scalar import Emitter, Value, literal_value
+from tidemill.core.errors import InternalError
+from tidemill.core.types import DataType
+from tidemill.expr.nodes import Column, Node
+
+Partial = list[str]
+
+_NUMPY = {"float64": "f8", "bool": "?"}
+
+
+def numpy_type(kind: DataType) -> str:
+    """How a scalar of this type is stored: strings as codes, instants as ticks."""
+    return _NUMPY.get(kind.kind, "i8")
+
+
+def record_type(layout: Layout, parts: tuple[int, ...]) -> np.dtype[Any]:
+    """One partial of all the given parts, for one key and pane, in one piece of memory."""
+    fields = [("kid", "i8"), ("pane", "i8")]
+    for p in parts:
+        fields += [(name, numpy_type(kind)) for name, kind in layout.parts[p].columns]
+    return np.dtype(fields, align=True)
+
+
+class PartCode:
+    """Emits the algebra of one part."""
+
+    def __init__(self, index: int, part: StatePart) -> None:
+        assert part.form is not None
+        self.index, self.part, self.form = index, part, part.form
+        self.algebra = part.part.algebra
+        assert isinstance(self.algebra, Algebra)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.part.columns.names
+
+    def identity(self) -> Partial:
+        if isinstance(self.form, Form):
+            return [literal_value(v).code for v in self.form.identity]
+        return [repr(v) for v in self.form.identity]
+
+    def lift(self, e: Emitter, args: list[Value]) -> Partial:
+        if isinstance(self.form, Form):
+            return self._inline(e, self.form.lift, {f"x{i}": a.code for i, a in enumerate(args)})
+        return self._call(e, "lift", [a.code for a in args])
+
+    def accumulate(self, e: Emitter, state: Partial, args: list[Value]) -> Partial:
+        """The state with one more row in it."""
+        if isinstance(self.form, Form) and self.form.accumulate is not None:
+            inputs = self._side("a", state) | {f"x{i}": a.code for i, a in enumerate(args)}
+            return self._inline(e, self.form.accumulate, inputs)
+        return self.combine(e, state, self.lift(e, args))
+
+    def combine(self, e: Emitter, a: Partial, b: Partial) -> Partial:
+        if isinstance(self.form, Form):
+            return self._inline(e, self.form.combine, self._side("a", a) | self._side("b", b))
+        return self._call(e, "combine", [self._state(a), self._state(b)])
+
+    def inverse(self, e: Emitter, a: Partial, b: Partial) -> Partial:
+        if isinstance(self.form, Form) and self.form.inverse is not None:
+            return self._inline(e, self.form.inverse, self._side("a", a) | self._side("b", b))
+        raise InternalError(f"{self.part.part} has no inverse")
+
+    def _side(self, side: str, partial: Partial) -> dict[str, str]:
+        return {f"{side}{j}": code for j, code in enumerate(partial)}
+
+    def _inline(self, e: Emitter, nodes: tuple[Node, ...], inputs: dict[str, str]) -> Partial:
+        assert isinstance(self.form, Form)
+        kinds = dict(
+            [(f"x{i}", t) for i, t in enumerate(self.part.types)]
+            + [(f"{s}{j}", t) for s in "ab" for j, t in enumerate(self.form.fields)]
+        )
+        with e.scope(kinds):
+            for name, code in inputs.items():
+                e.bind(Column(name), Value(code, None, kinds[name]))
+            values = [e.emit(n) for n in nodes]
+            for value in values:
+                if value.null is not None and value.null != "False":
+                    e.line(f"err |= NULL_STATE * ({value.null})")
+            return [v.code for v in values]
+
+    def _call(self, e: Emitter, function: str, args: list[str]) -> Partial:
+        assert isinstance(self.form, OpaqueForm)
+        name = f"f{self.index}_{function}"
+        e.functions[name] = getattr(self.algebra, function)
+        result = e.fresh()
+        e.line(f"{result} = {name}({', '.join(args)})")
+        if isinstance(self.form.identity, Scalar):
+            return [result]
+        return [f"{result}[{j}]" for j in range(len(self.form.fields))]
+
+    def _state(self, partial: Partial) -> str:
+        assert isinstance(self.form, OpaqueForm)
+        if isinstance(self.form.identity, Scalar):
+            return partial[0]
+        return f"({', '.join(partial)},)"
+
+
+def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]) -> Value:
+    """The result of an aggregate from the partials of its parts."""
+    own = [layout.parts[p] for p in result.parts]
+    if isinstance(result.lower, Node):
+        kinds = dict(f for part in own for f in part.columns)
+        with e.scope(kinds):
+            for p, part in zip(result.parts, own):
+                for (name, kind), code in zip(part.columns, states[p]):
+                    e.bind(Column(name), Value(code, None, kind))
+            return e.emit(result.lower)
+    name = f"f_lower{layout.results.index(result)}"
+    e.functions[name] = result.lower
+    args = [f"({', '.join(states[p])},)" for p in result.parts]
+    return e.assign(f"{name}({', '.join(args)})", result.type)
+
+
+@functools.lru_cache(maxsize=256)
+def compilable(part: StatePart) -> str:
+    """Why Numba cannot compile an opaque algebra; empty when it can."""
+    algebra, form = part.part.algebra, part.form
+    if not isinstance(algebra, Algebra) or not isinstance(form, OpaqueForm):
+        return ""
+    try:
+        scalars = tuple(_sample(t) for t in part.types)
+        state = form.identity[0] if isinstance(form.identity, Scalar) else tuple(form.identity)
+        lifted = any_kernel(algebra.lift)(*scalars)
+        if type(lifted) is not type(state):
+            return f"lift gives {type(lifted).__name__}, identity {type(state).__name__}"
+        any_kernel(algebra.combine)(state, lifted)
+    except Exception as refused:  # whatever Numba, or the function on a sample, raises
+        return str(refused).splitlines()[0] if str(refused) else type(refused).__name__
+    return ""
+
+
+@functools.lru_cache(maxsize=256)
+def lower_compilable(function: Callable[..., Any], identities: tuple[Any, ...]) -> bool:
+    """Whether Numba compiles an opaque `lower` for states like these."""
+    try:
+        any_kernel(function)(*identities)
+    except ZeroDivisionError:
+        return True
+    except Exception:  # Numba refuses in many ways; the row-by-row path takes over
+        return False
+    return True
+
+
+def _sample(kind: DataType) -> Any:
+    return {"float64": 1.0, "bool": True, "string": ""}.get(kind.kind, 1)

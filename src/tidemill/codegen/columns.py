@@ -1,0 +1,43 @@
+"""The columns a kernel reads: their parameters in the generated source, in a fixed order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemill.codegen.scalar import Load
+from tidemill.core.schema import Schema
+from tidemill.core.types import BOOL
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns by name and type, with which of them have nulls or rows that failed a cast.
+
+    Parameters are `c<k>` for values, `v<k>` for validity, `b<k>` for bad rows.
+    """
+
+    schema: Schema
+    nullable: frozenset[str] = frozenset()
+    bad: frozenset[str] = frozenset()
+
+    @property
+    def parameters(self) -> list[str]:
+        found = []
+        for k, (name, _) in enumerate(self.schema):
+            found.append(f"c{k}")
+            if name in self.nullable:
+                found.append(f"v{k}")
+            if name in self.bad:
+                found.append(f"b{k}")
+        return found
+
+    def loads(self, row: str = "i") -> dict[str, Load]:
+        """How generated code reads each column at a row."""
+        return {
+            name: Load(
+                f"c{k}[{row}] != 0" if kind == BOOL else f"c{k}[{row}]",
+                f"v{k}[{row}] == 0" if name in self.nullable else None,
+                f"b{k}[{row}] != 0" if name in self.bad else None,
+            )
+            for k, (name, kind) in enumerate(self.schema)
+        }

@@ -1,0 +1,188 @@
+"""Aggregates over ranges of an ordered sequence of partials: the one loop under every window.
+
+A window kind turns into ranges `[low, high)` of elements, and within a key both ends only move
+forward. How a part follows them is the optimizer's choice:
+
+- `subtract`: combine what enters, take out what leaves;
+- `two_stacks`: suffix aggregates of the older elements, a running one of the newer;
+- `merge`, `single`: combine the elements of the range.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemill.aggregates.layout import Layout, Result
+from tidemill.codegen.algebra import PartCode, lower
+from tidemill.codegen.cache import load
+from tidemill.codegen.runtime import any_kernel
+from tidemill.codegen.scalar import Emitter
+from tidemill.core.schema import Schema
+
+
+@dataclass(frozen=True)
+class FoldKernel:
+    """`run(n, low, high, elements, suffixes, rank, *outputs) -> err`.
+
+    `suffixes` is scratch of the shape of `elements`, empty where no part keeps stacks. Outputs are
+    `o<j>` and `w<j>` (validity) for each of `results`.
+    """
+
+    run: Callable[..., int]
+    needs_suffixes: bool
+    source: str
+
+
+@functools.lru_cache(maxsize=512)
+def fold_kernel(
+    layout: Layout, fixed: tuple[int, ...], sliding: tuple[str, ...], results: tuple[int, ...]
+) -> FoldKernel:
+    """`sliding` names the algorithm of each part of `fixed`."""
+    e = Emitter(Schema(()), {})
+    parts = {index: PartCode(index, layout.parts[index]) for index in fixed}
+    by = {
+        how: [parts[i] for i, s in zip(fixed, sliding) if s in names]
+        for how, names in (
+            ("subtract", ("subtract",)), ("stacks", ("two_stacks",)), ("merge", ("merge", "single")),
+        )
+    }  # fmt: skip
+    states: dict[int, list[str]] = {}
+    prologue: list[str] = []
+    _subtract(e, by["subtract"], states, prologue)
+    _stacks(e, by["stacks"], states, prologue)
+    _merge(e, by["merge"], states)
+    for j, r in enumerate(results):
+        _output(e, j, layout.results[r], layout, states)
+    outputs = [name for j in range(len(results)) for name in (f"o{j}", f"w{j}")]
+    parameters = ", ".join(["n", "low", "high", "elements", "suffixes", "rank", *outputs])
+    source = "\n".join(
+        [
+            "@kernel", f"def run({parameters}):", "    err = 0", *("    " + p for p in prologue),
+            "    for i in range(n):", "        lo = low[i]", "        hi = high[i]",
+            *e.lines, "    return err", "",
+        ]
+    )  # fmt: skip
+    functions = {name: any_kernel(f) for name, f in e.functions.items()}
+    return FoldKernel(load(source, **functions).run, bool(by["stacks"]), source)
+
+
+def _read(e: Emitter, part: PartCode, at: str, array: str = "elements") -> list[str]:
+    return [e.assign(f"{array}[{at}].{n}", kind).code for n, kind in part.part.columns]
+
+
+def _variables(part: PartCode, prefix: str) -> list[str]:
+    return [f"{prefix}{part.index}_{j}" for j in range(len(part.names))]
+
+
+def _reset(e: Emitter, parts: list[PartCode], prefix: str) -> None:
+    for part in parts:
+        for variable, code in zip(_variables(part, prefix), part.identity()):
+            e.line(f"{variable} = {code}")
+
+
+def _step(
+    e: Emitter, parts: list[PartCode], prefix: str, how: Callable[[PartCode, list[str]], list[str]]
+) -> None:
+    for part in parts:
+        variables = _variables(part, prefix)
+        after = how(part, variables)
+        if any(code in variables and code != v for v, code in zip(variables, after)):
+            # A function that swaps fields must not read what was just written.
+            after = [e.assign(code, kind).code for code, (_, kind) in zip(after, part.part.columns)]
+        for variable, code in zip(variables, after):
+            e.line(f"{variable} = {code}")
+
+
+def _subtract(
+    e: Emitter, parts: list[PartCode], states: dict[int, list[str]], prologue: list[str]
+) -> None:
+    if not parts:
+        return
+    prologue += ["sa = 0", "sb = 0"]
+    for part in parts:
+        pairs = zip(_variables(part, "s"), part.identity())
+        prologue += [f"{variable} = {code}" for variable, code in pairs]
+        states[part.index] = _variables(part, "s")
+    with e.block("if lo >= sb or lo < sa:"):  # nothing in common with the range before
+        e.line("sa = lo")
+        e.line("sb = lo")
+        _reset(e, parts, "s")
+    with e.block("while sa < lo:"):
+        _step(e, parts, "s", lambda p, state: p.inverse(e, state, _read(e, p, "sa")))
+        e.line("sa += 1")
+    with e.block("while sb < hi:"):
+        _step(e, parts, "s", lambda p, state: p.combine(e, state, _read(e, p, "sb")))
+        e.line("sb += 1")
+
+
+def _stacks(
+    e: Emitter, parts: list[PartCode], states: dict[int, list[str]], prologue: list[str]
+) -> None:
+    if not parts:
+        return
+    # [lo, mid) is answered by suffixes[lo]; [mid, tb) by the running partial b.
+    prologue += ["ta = 0", "mid = 0", "tb = 0"]
+    for part in parts:
+        prologue += [f"{v} = {c}" for v, c in zip(_variables(part, "b"), part.identity())]
+    with e.block("if lo >= tb or lo < ta:"):
+        e.line("mid = lo")
+        e.line("tb = lo")
+        _reset(e, parts, "b")
+    e.line("ta = lo")
+    with e.block("while tb < hi:"):
+        _step(e, parts, "b", lambda p, state: p.combine(e, state, _read(e, p, "tb")))
+        e.line("tb += 1")
+    with e.block("if lo >= mid and lo < hi:"):
+        _reset(e, parts, "u")
+        e.line("mid = hi")
+        e.line("q = hi - 1")
+        with e.block("while q >= lo:"):
+            _step(e, parts, "u", lambda p, state: p.combine(e, _read(e, p, "q"), state))
+            for part in parts:
+                for name, variable in zip(part.names, _variables(part, "u")):
+                    e.line(f"suffixes[q].{name} = {variable}")
+            e.line("q -= 1")
+        _reset(e, parts, "b")
+    for part in parts:
+        fronts = [e.fresh() for _ in part.names]
+        for front, code in zip(fronts, part.identity()):
+            e.line(f"{front} = {code}")
+        with e.block("if lo < mid:"):
+            for front, name in zip(fronts, part.names):
+                e.line(f"{front} = suffixes[lo].{name}")
+        combined = part.combine(e, fronts, _variables(part, "b"))
+        states[part.index] = combined
+
+
+def _merge(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
+    if not parts:
+        return
+    _reset(e, parts, "m")
+    with e.block("for q in range(lo, hi):"):
+        _step(e, parts, "m", lambda p, state: p.combine(e, state, _read(e, p, "q")))
+    for part in parts:
+        states[part.index] = _variables(part, "m")
+
+
+def _output(
+    e: Emitter, j: int, result: Result, layout: Layout, states: dict[int, list[str]]
+) -> None:
+    def write() -> None:
+        value = lower(e, result, layout, states)
+        e.line(f"o{j}[i] = {value.code}")
+        if result.type.kind == "string":
+            e.line(f"w{j}[i] = {value.code} >= 0")
+        else:
+            e.line(f"w{j}[i] = {'True' if value.null is None else f'not {value.null}'}")
+
+    if result.present is None:
+        write()
+        return
+    with e.block(f"if {states[result.present][0]} != 0:"):
+        write()
+    with e.block("else:"):
+        e.line(f"w{j}[i] = False")
+
+

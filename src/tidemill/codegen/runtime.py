@@ -1,0 +1,140 @@
+"""What generated kernels call: scalar operations that do not fit one line of Numba.
+
+Generated code reports errors by setting bits in `err`; the host turns them into a `UserError`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+F = TypeVar("F")
+
+OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE = 1, 2, 4, 8
+"""Bits of `err`: an int result left int64; a value did not fit a strict cast; the windowing
+attribute was null; an aggregate's function gave null for a field of its partial."""
+
+INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
+EXACT_FLOAT = float(1 << 52)
+NAN, INF = math.nan, math.inf
+
+
+def kernel(function: F) -> F:
+    """Compile a function once for each signature, cached on disk; it releases the GIL."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+
+
+def inline(function: F) -> F:
+    """A small function that LLVM folds into the loop that calls it."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy", inline="never")(function)  # type: ignore[no-any-return]
+
+
+@inline
+def mul_overflows(a: int, b: int) -> bool:
+    # The double product is off by at most a few units in 2**53: only near the limit look closer.
+    near = float(a) * float(b)
+    if -9.2e18 < near < 9.2e18:
+        return False
+    if a == 0 or b == 0:
+        return False
+    product = a * b
+    if (a == -1 and b == INT_MIN) or (b == -1 and a == INT_MIN):
+        return True
+    return product // b != a or product % b != 0
+
+
+@inline
+def floordiv_float(a: float, b: float) -> float:
+    return floor_float(a / b)
+
+
+@inline
+def mod_float(a: float, b: float) -> float:
+    if math.isinf(a) or math.isnan(a) or math.isnan(b):
+        return NAN
+    rest = math.fmod(a, b)
+    if rest != 0.0 and (rest < 0.0) != (b < 0.0):
+        rest += b
+    return rest
+
+
+@inline
+def floor_float(a: float) -> float:
+    return math.floor(a) * 1.0 if abs(a) < EXACT_FLOAT else a
+
+
+@inline
+def ceil_float(a: float) -> float:
+    return math.ceil(a) * 1.0 if abs(a) < EXACT_FLOAT else a
+
+
+@inline
+def round_float(a: float, scale: float) -> float:
+    scaled = abs(a) * scale
+    if not scaled < EXACT_FLOAT:
+        return a
+    return math.copysign(math.floor(scaled + 0.5) / scale, a)
+
+
+@inline
+def sign_float(a: float) -> float:
+    if a != a:
+        return a
+    return 1.0 * ((a > 0.0) - (a < 0.0))
+
+
+@inline
+def exp_float(a: float) -> float:
+    return np.exp(a)
+
+
+@inline
+def pow_float(a: float, b: float) -> float:
+    return np.power(a, b)
+
+
+@inline
+def less_float(a: float, b: float) -> bool:
+    """The one order of floats: NaN after every number."""
+    return a < b or (b != b and a == a)
+
+
+@inline
+def equal_float(a: float, b: float) -> bool:
+    return a == b or (a != a and b != b)
+
+
+@inline
+def civil(days: int) -> tuple[int, int, int]:
+    """Year, month, day of a day number since the epoch (Hinnant's algorithm)."""
+    z = days + 719468
+    era = z // 146097
+    doe = z - era * 146097
+    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    mp = (5 * doy + 2) // 153
+    day = doy - (153 * mp + 2) // 5 + 1
+    month = mp + 3 if mp < 10 else mp - 9
+    year = yoe + era * 400 + (1 if month <= 2 else 0)
+    return year, month, day
+
+
+@inline
+def day_of_year(days: int) -> int:
+    year, month, day = civil(days)
+    leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
+    before = (275 * month) // 9 - (1 if leap else 2) * ((month + 9) // 12) + day - 30
+    return before
+
+
+@inline
+def float_to_int_fits(a: float) -> bool:
+    return a >= -9223372036854775808.0 and a < 9223372036854775808.0
+
+
+def any_kernel(function: Any) -> Any:
+    """Compile a user's function, or raise what Numba raised; it is not cached on disk."""
+    return numba.njit(nogil=True, error_model="numpy")(function)

@@ -1,0 +1,61 @@
+"""Arrow arrays ↔ NumPy arrays that kernels can read, without copying where that is possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_WIDTH = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+def values(array: pa.Array) -> npt.NDArray[Any]:
+    """The values of a fixed-width array; anything at all where it is null."""
+    n, kind = len(array), array.type
+    buffer = array.buffers()[1]
+    if pa.types.is_boolean(kind):
+        return _bits(buffer, array.offset, n)
+    if pa.types.is_floating(kind):
+        dtype: Any = np.float64 if kind.bit_width == 64 else np.float32
+    else:
+        dtype = _WIDTH[kind.bit_width]
+    if buffer is None:
+        return np.zeros(n, dtype=dtype)
+    return np.frombuffer(buffer, dtype=dtype)[array.offset : array.offset + n]
+
+
+def validity(array: pa.Array) -> npt.NDArray[np.uint8] | None:
+    """1 where the array has a value, 0 where it is null; `None` where nothing is null."""
+    if array.null_count == 0:
+        return None
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), dtype=np.uint8)
+    return _bits(array.buffers()[0], array.offset, len(array))
+
+
+def _bits(buffer: pa.Buffer | None, offset: int, n: int) -> npt.NDArray[np.uint8]:
+    if buffer is None:
+        return np.zeros(n, dtype=np.uint8)
+    first = offset // 8
+    last = (offset + n + 7) // 8
+    packed = np.frombuffer(buffer, dtype=np.uint8)[first:last]
+    return np.unpackbits(packed, bitorder="little")[offset - 8 * first : offset - 8 * first + n]
+
+
+def build(
+    data: npt.NDArray[Any], valid: npt.NDArray[Any] | None, kind: pa.DataType
+) -> pa.Array:
+    """An Arrow array of a fixed-width type over NumPy memory."""
+    n = len(data)
+    bitmap, nulls = None, 0
+    if valid is not None:
+        nulls = n - int(np.count_nonzero(valid))
+        if nulls:
+            bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if pa.types.is_boolean(kind):
+        body = pa.py_buffer(np.packbits(data, bitorder="little"))
+    else:
+        body = pa.py_buffer(np.ascontiguousarray(data))
+    return pa.Array.from_buffers(kind, n, [bitmap, body], nulls)

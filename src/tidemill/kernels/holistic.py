@@ -1,0 +1,269 @@
+"""Holistic aggregates over ranges of rows, compiled: the fast form of `aggregates.holistic`.
+
+Rows are argument columns ordered by key and pane; a window is a range `[low, high)` of them.
+Strings come as ranks, so that numbers are all there is to compare. Each function gives a column:
+values and validity, or list offsets and item columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.codegen.runtime import OVERFLOW, kernel
+
+Ints = npt.NDArray[np.int64]
+Column = npt.NDArray[Any]
+
+
+@kernel
+def _quantile(low, high, x, q, out):  # type: ignore[no-untyped-def]
+    for i in range(low.size):
+        n = high[i] - low[i]
+        if n == 0:
+            continue
+        at = q * (n - 1)
+        base = np.int64(np.floor(at))
+        ordered = np.sort(x[low[i] : high[i]])
+        a = ordered[base]
+        if at == base:
+            out[i] = a
+        else:
+            out[i] = a + (ordered[base + 1] - a) * (at - base)
+
+
+@kernel
+def _distinct(low, high, x, out):  # type: ignore[no-untyped-def]
+    for i in range(low.size):
+        if high[i] == low[i]:
+            out[i] = 0
+            continue
+        ordered = np.sort(x[low[i] : high[i]])
+        count = 1
+        for j in range(1, ordered.size):
+            a, b = ordered[j - 1], ordered[j]
+            if not (a == b or (a != a and b != b)):
+                count += 1
+        out[i] = count
+
+
+@kernel
+def _entropy(low, high, x, out):  # type: ignore[no-untyped-def]
+    for i in range(low.size):
+        n = high[i] - low[i]
+        if n == 0:
+            continue
+        ordered = np.sort(x[low[i] : high[i]])
+        total = 0.0
+        run = 1
+        for j in range(1, n + 1):
+            if j < n:
+                a, b = ordered[j - 1], ordered[j]
+                if a == b or (a != a and b != b):
+                    run += 1
+                    continue
+            p = run / n
+            total -= p * np.log2(p)
+            run = 1
+        out[i] = total + 0.0
+
+
+@kernel
+def _extremes(low, high, x, k, greatest, offsets, items):  # type: ignore[no-untyped-def]
+    m = 0
+    for i in range(low.size):
+        ordered = np.sort(x[low[i] : high[i]])
+        n = ordered.size
+        for j in range(min(k, n)):
+            items[m] = ordered[n - 1 - j] if greatest else ordered[j]
+            m += 1
+        offsets[i + 1] = m
+    return m
+
+
+@kernel
+def _collect(low, high, t, x, offsets, items):  # type: ignore[no-untyped-def]
+    m = 0
+    for i in range(low.size):
+        times = t[low[i] : high[i]]
+        order = np.argsort(times, kind="mergesort")
+        a = 0
+        n = order.size
+        while a < n:
+            b = a + 1
+            while b < n and times[order[b]] == times[order[a]]:
+                b += 1
+            tied = np.empty(b - a, dtype=x.dtype)
+            for j in range(a, b):
+                tied[j - a] = x[low[i] + order[j]]
+            if b - a > 1:
+                tied.sort()
+            for j in range(b - a):
+                items[m] = tied[j]
+                m += 1
+            a = b
+        offsets[i + 1] = m
+    return m
+
+
+_COUNT, _SUM, _MEAN, _MIN, _MAX = 0, 1, 2, 3, 4
+
+
+@kernel
+def _less(a, b):  # type: ignore[no-untyped-def]
+    return a < b or (b != b and a == a)
+
+
+@kernel
+def _by(low, high, key, x, how, offsets, keys, out):  # type: ignore[no-untyped-def]
+    m = 0
+    err = 0
+    for i in range(low.size):
+        part = key[low[i] : high[i]]
+        order = np.argsort(part, kind="mergesort")
+        n = order.size
+        a = 0
+        while a < n:
+            first = x[low[i] + order[a]]
+            total = first
+            b = a + 1
+            k = part[order[a]]
+            while b < n:
+                other = part[order[b]]
+                if not (other == k or (other != other and k != k)):
+                    break
+                v = x[low[i] + order[b]]
+                if how == _MIN:
+                    total = v if _less(v, total) else total
+                elif how == _MAX:
+                    total = v if _less(total, v) else total
+                elif how != _COUNT:
+                    before = total
+                    total = total + v
+                    if (before < 0) == (v < 0) and (total < 0) != (v < 0) and total == total:
+                        err |= OVERFLOW
+                b += 1
+            keys[m] = k
+            if how == _COUNT:
+                out[m] = b - a
+            elif how == _MEAN:
+                out[m] = total / (b - a)
+            else:
+                out[m] = total
+            m += 1
+            a = b
+        offsets[i + 1] = m
+    return m, err
+
+
+@kernel
+def _top_keys(low, high, key, n, offsets, keys, out):  # type: ignore[no-untyped-def]
+    m = 0
+    for i in range(low.size):
+        ordered = np.sort(key[low[i] : high[i]])
+        size = ordered.size
+        found = np.empty(size, dtype=key.dtype)
+        counts = np.empty(size, dtype=np.int64)
+        groups = 0
+        for j in range(size):
+            if groups:
+                a, b = found[groups - 1], ordered[j]
+                if a == b or (a != a and b != b):
+                    counts[groups - 1] += 1
+                    continue
+            found[groups] = ordered[j]
+            counts[groups] = 1
+            groups += 1
+        # Ascending by count, stable over ascending keys: read backwards, ties give the greater key.
+        order = np.argsort(counts[:groups], kind="mergesort")
+        for j in range(min(n, groups)):
+            at = order[groups - 1 - j]
+            keys[m] = found[at]
+            out[m] = counts[at]
+            m += 1
+        offsets[i + 1] = m
+    return m
+
+
+class Lowered:
+    """A result column: `data` with `valid`, or lists with `offsets` and one or two item columns."""
+
+    def __init__(
+        self, data: list[Column], valid: npt.NDArray[np.bool_] | None = None,
+        offsets: Ints | None = None, err: int = 0,
+    ) -> None:  # fmt: skip
+        self.data, self.valid, self.offsets, self.err = data, valid, offsets, err
+
+
+def lower(name: str, params: tuple[Any, ...], low: Ints, high: Ints, args: list[Column]) -> Lowered:
+    """One holistic aggregate over every window."""
+    return _LOWER[name](low, high, args, *params)
+
+
+def _scalar(run: Callable[..., None], dtype: Any) -> Callable[..., Lowered]:
+    def apply(low: Ints, high: Ints, args: list[Column], *params: Any) -> Lowered:
+        out = np.zeros(len(low), dtype=dtype)
+        run(low, high, args[0], *params, out)
+        return Lowered([out], high > low)
+
+    return apply
+
+
+def _listed(low: Ints, high: Ints, most: int | None = None) -> tuple[Ints, int]:
+    sizes = high - low if most is None else np.minimum(high - low, most)
+    return np.zeros(len(low) + 1, dtype=np.int64), int(sizes.sum())
+
+
+def _k(greatest: bool) -> Callable[..., Lowered]:
+    def apply(low: Ints, high: Ints, args: list[Column], k: int) -> Lowered:
+        offsets, room = _listed(low, high, k)
+        items = np.empty(room, dtype=args[0].dtype)
+        _extremes(low, high, args[0], k, greatest, offsets, items)
+        return Lowered([items], offsets=offsets)
+
+    return apply
+
+
+def _collected(low: Ints, high: Ints, args: list[Column]) -> Lowered:
+    offsets, room = _listed(low, high)
+    items = np.empty(room, dtype=args[1].dtype)
+    _collect(low, high, args[0], args[1], offsets, items)
+    return Lowered([items], offsets=offsets)
+
+
+def _grouped(how: int, dtype: Any) -> Callable[..., Lowered]:
+    def apply(low: Ints, high: Ints, args: list[Column]) -> Lowered:
+        offsets, room = _listed(low, high)
+        keys = np.empty(room, dtype=args[0].dtype)
+        out = np.empty(room, dtype=dtype or args[-1].dtype)
+        m, err = _by(low, high, args[0], args[-1], how, offsets, keys, out)
+        # Only an integer sum can overflow; a count looks at its keys and adds nothing.
+        return Lowered([keys[:m], out[:m]], offsets=offsets, err=err if out.dtype.kind == "i" else 0)
+
+    return apply
+
+
+def _tops(low: Ints, high: Ints, args: list[Column], n: int) -> Lowered:
+    offsets, room = _listed(low, high, n)
+    keys, out = np.empty(room, dtype=args[0].dtype), np.empty(room, dtype=np.int64)
+    m = _top_keys(low, high, args[0], n, offsets, keys, out)
+    return Lowered([keys[:m], out[:m]], offsets=offsets)
+
+
+_LOWER: dict[str, Callable[..., Lowered]] = {
+    "quantile": _scalar(_quantile, np.float64),
+    "distinct_count": _scalar(_distinct, np.int64),
+    "entropy": _scalar(_entropy, np.float64),
+    "top_k": _k(True),
+    "bottom_k": _k(False),
+    "collect": _collected,
+    "count_by": _grouped(_COUNT, np.int64),
+    "sum_by": _grouped(_SUM, None),
+    "mean_by": _grouped(_MEAN, np.float64),
+    "min_by": _grouped(_MIN, None),
+    "max_by": _grouped(_MAX, None),
+    "top_keys": _tops,
+}

@@ -1,0 +1,244 @@
+"""Values → dense ids, in order of first appearance: the hash tables under keys and string pools.
+
+State is arrays; the loops are compiled. A loop stops when its table is full, the host grows the
+table, and the loop goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.codegen.runtime import kernel
+from tidemill.kernels.arrow import validity
+
+Ints = npt.NDArray[np.int64]
+_EMPTY = -1
+
+
+@kernel
+def _slot(x: Any, bits: Any) -> Any:
+    # Fibonacci hashing: the high bits of a product with 2**64 / phi.
+    return np.int64((np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+
+
+@kernel
+def _encode_ints(values, valid, start, n, slots, bits, keys, count, null_id, out):  # type: ignore[no-untyped-def]
+    mask = slots.size - 1
+    limit = min(keys.size, slots.size // 2)
+    for i in range(start, n):
+        if valid.size and valid[i] == 0:
+            out[i] = null_id
+            continue
+        x = values[i]
+        s = _slot(x, bits)
+        while True:
+            k = slots[s]
+            if k == _EMPTY:
+                if count >= limit:
+                    return i, count
+                slots[s] = count
+                keys[count] = x
+                out[i] = count
+                count += 1
+                break
+            if keys[k] == x:
+                out[i] = k
+                break
+            s = (s + 1) & mask
+    return n, count
+
+
+@kernel
+def _rehash_ints(keys, count, skip, slots, bits):  # type: ignore[no-untyped-def]
+    mask = slots.size - 1
+    for k in range(count):
+        if k == skip:
+            continue
+        s = _slot(keys[k], bits)
+        while slots[s] != _EMPTY:
+            s = (s + 1) & mask
+        slots[s] = k
+
+
+class IntIndex:
+    """int64 values, and null, as ids `0, 1, 2, …`.
+
+    >>> index = IntIndex()
+    >>> index.encode(np.array([7, 9, 7]))
+    array([0, 1, 0])
+    """
+
+    def __init__(self) -> None:
+        self._bits = 10
+        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
+        self._keys = np.empty(1 << (self._bits - 1), dtype=np.int64)
+        self.count = 0
+        self.null_id = _EMPTY
+
+    def encode(self, values: npt.NDArray[Any], valid: npt.NDArray[np.uint8] | None = None) -> Ints:
+        n = len(values)
+        out = np.empty(n, dtype=np.int64)
+        mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
+        if valid is not None and self.null_id == _EMPTY and not valid.all():
+            self._reserve_null()
+        done = 0
+        while done < n:
+            done, self.count = _encode_ints(
+                values, mask, done, n, self._slots, self._bits, self._keys, self.count,
+                self.null_id, out,
+            )  # fmt: skip
+            if done < n:
+                self._grow()
+        return out
+
+    @property
+    def keys(self) -> Ints:
+        """The value of each id; meaningless at `null_id`."""
+        return self._keys[: self.count]
+
+    def _reserve_null(self) -> None:
+        if self.count >= len(self._keys):
+            self._grow()
+        self.null_id = self.count
+        self._keys[self.count] = 0
+        self.count += 1
+
+    def _grow(self) -> None:
+        self._bits += 2
+        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
+        self._keys = np.resize(self._keys, 1 << (self._bits - 1))
+        _rehash_ints(self._keys, self.count, self.null_id, self._slots, self._bits)
+
+
+@kernel
+def _hash_bytes(data, start, end):  # type: ignore[no-untyped-def]
+    h = np.uint64(0xCBF29CE484222325)
+    for i in range(start, end):
+        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
+    h ^= h >> np.uint64(32)
+    return np.int64(h)
+
+
+@kernel
+def _encode_strings(  # type: ignore[no-untyped-def]
+    offsets, data, valid, start, n, slots, bits, hashes, ends, arena, count, used, out
+):
+    mask = slots.size - 1
+    limit = min(hashes.size, slots.size // 2)
+    for i in range(start, n):
+        if valid.size and valid[i] == 0:
+            out[i] = -1
+            continue
+        a, b = offsets[i], offsets[i + 1]
+        h = _hash_bytes(data, a, b)
+        s = _slot(h, bits)
+        length = b - a
+        while True:
+            k = slots[s]
+            if k == _EMPTY:
+                if count >= limit or used + length > arena.size:
+                    return i, count, used
+                slots[s] = count
+                hashes[count] = h
+                for j in range(length):
+                    arena[used + j] = data[a + j]
+                used += length
+                ends[count + 1] = used
+                out[i] = count
+                count += 1
+                break
+            if hashes[k] == h and ends[k + 1] - ends[k] == length:
+                same = True
+                base = ends[k]
+                for j in range(length):
+                    if arena[base + j] != data[a + j]:
+                        same = False
+                        break
+                if same:
+                    out[i] = k
+                    break
+            s = (s + 1) & mask
+    return n, count, used
+
+
+class StringIndex:
+    """Strings as ids `0, 1, 2, …`, straight from Arrow's buffers; null is -1.
+
+    >>> index = StringIndex()
+    >>> index.encode(pa.array(["b", None, "a", "b"]))
+    array([ 0, -1,  1,  0])
+    >>> index.decode(np.array([1, 0])).to_pylist()
+    ['a', 'b']
+    """
+
+    def __init__(self) -> None:
+        self._bits = 10
+        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
+        self._hashes = np.empty(1 << (self._bits - 1), dtype=np.int64)
+        self._ends = np.zeros((1 << (self._bits - 1)) + 1, dtype=np.int64)
+        self._arena = np.empty(1 << 14, dtype=np.uint8)
+        self.count = 0
+        self._used = 0
+        self._ranked = np.empty(0, dtype=np.int64)
+
+    def encode(self, array: pa.Array) -> Ints:
+        n = len(array)
+        out = np.empty(n, dtype=np.int64)
+        _, offsets_buffer, data_buffer = array.buffers()
+        if n == 0 or offsets_buffer is None:
+            out.fill(-1)
+            return out
+        offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset : array.offset + n + 1]
+        data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
+        valid = validity(array)
+        mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
+        done = 0
+        while done < n:
+            done, self.count, self._used = _encode_strings(
+                offsets, data, mask, done, n, self._slots, self._bits, self._hashes, self._ends,
+                self._arena, self.count, self._used, out,
+            )  # fmt: skip
+            if done < n:
+                self._grow(int(offsets[done + 1] - offsets[done]))
+        return out
+
+    def values(self) -> pa.Array:
+        """All strings, by id."""
+        offsets = pa.py_buffer(self._ends[: self.count + 1].tobytes())
+        data = pa.py_buffer(self._arena[: self._used].tobytes())
+        large = pa.LargeStringArray.from_buffers(self.count, offsets, data)
+        return large.cast(pa.string()) if self._used < 1 << 31 else large
+
+    def decode(self, ids: npt.NDArray[Any]) -> pa.Array:
+        """Strings by id; negative ids are null."""
+        taken = pa.array(ids, mask=ids < 0) if (ids < 0).any() else pa.array(ids)
+        return self.values().take(taken)
+
+    @property
+    def rank(self) -> Ints:
+        """The position of each id in the order of its string, so that ids can be compared."""
+        if len(self._ranked) != self.count:
+            import pyarrow.compute as pc
+
+            self._ranked = np.empty(self.count, dtype=np.int64)
+            order = np.asarray(pc.sort_indices(self.values()), dtype=np.int64)
+            self._ranked[order] = np.arange(self.count)
+        return self._ranked
+
+    def _grow(self, length: int) -> None:
+        if self._used + length > self._arena.size:
+            bigger = np.empty(max(2 * self._arena.size, self._used + length), dtype=np.uint8)
+            bigger[: self._used] = self._arena[: self._used]
+            self._arena = bigger
+        if self.count >= min(self._hashes.size, self._slots.size // 2):
+            self._bits += 2
+            self._hashes = np.resize(self._hashes, 1 << (self._bits - 1))
+            ends = np.zeros(self._hashes.size + 1, dtype=np.int64)
+            ends[: self.count + 1] = self._ends[: self.count + 1]
+            self._ends = ends
+            self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
+            _rehash_ints(self._hashes, self.count, -1, self._slots, self._bits)

@@ -1,0 +1,84 @@
+"""Stable orders of integers by radix: how partials and rows are brought together by key."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.codegen.runtime import kernel
+
+Ints = npt.NDArray[np.int64]
+_DIGIT = 11
+
+
+@kernel
+def _is_sorted(x):  # type: ignore[no-untyped-def]
+    for i in range(1, x.size):
+        if x[i] < x[i - 1]:
+            return False
+    return True
+
+
+@kernel
+def _min_max(x):  # type: ignore[no-untyped-def]
+    low = x[0]
+    high = x[0]
+    for i in range(1, x.size):
+        if x[i] < low:
+            low = x[i]
+        elif x[i] > high:
+            high = x[i]
+    return low, high
+
+
+@kernel
+def _radix_pass(keys, low, shift, digit, source, target):  # type: ignore[no-untyped-def]
+    buckets = 1 << digit
+    counts = np.zeros(buckets + 1, dtype=np.int64)
+    mask = np.uint64(buckets - 1)
+    base = np.uint64(low)
+    for i in range(source.size):
+        d = np.int64(((np.uint64(keys[source[i]]) - base) >> np.uint64(shift)) & mask)
+        counts[d + 1] += 1
+    for b in range(buckets):
+        counts[b + 1] += counts[b]
+    for i in range(source.size):
+        at = source[i]
+        d = np.int64(((np.uint64(keys[at]) - base) >> np.uint64(shift)) & mask)
+        target[counts[d]] = at
+        counts[d] += 1
+
+
+def refine(order: Ints, keys: npt.NDArray[np.int64]) -> Ints:
+    """A stable reordering of `order` by `keys[order]`."""
+    if len(order) < 2 or (_is_sorted(keys) and _is_sorted(order)):
+        return order
+    low, high = _min_max(keys)
+    bits = int(int(high) - int(low)).bit_length()
+    if bits > 44:  # too many passes: a comparison sort is faster
+        return order[np.argsort(keys[order], kind="stable")]
+    spare = np.empty_like(order)
+    passes = max(1, -(-bits // _DIGIT))
+    digit = -(-bits // passes) if bits else 1
+    for p in range(passes):
+        _radix_pass(keys, low, p * digit, digit, order, spare)
+        order, spare = spare, order
+    return order
+
+
+def order_by(*keys: npt.NDArray[np.int64]) -> Ints:
+    """The stable order by the first key, then the second, and so on.
+
+    >>> order_by(np.array([1, 0, 1]), np.array([5, 9, 4]))
+    array([1, 2, 0])
+    """
+    order = np.arange(len(keys[0]), dtype=np.int64)
+    for key in reversed(keys):
+        order = refine(order, key)
+    return order
+
+
+def float_key(column: npt.NDArray[np.float64]) -> Ints:
+    """Integers in the one order of floats: zero has one sign, NaN is the greatest."""
+    bits = (np.where(np.isnan(column), np.nan, column) + 0.0).view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64((1 << 63) - 1), bits)

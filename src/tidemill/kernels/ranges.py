@@ -1,0 +1,212 @@
+"""Windows as ranges over elements ordered by key and pane: one kernel for each way to slide.
+
+Each gives, for every window with something in it: the key, the window id, and the range
+`[low, high)` of its elements. Within a key both ends only move forward, which is what `fold` needs.
+Every kernel runs twice: to count, then to fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.codegen.runtime import kernel
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Windows found: key, id, first element, end of elements."""
+
+    kid: Ints
+    wid: Ints
+    low: Ints
+    high: Ints
+    end: Ints | None = None
+    """Where windows end, when neither the id nor the elements say so."""
+
+    def __len__(self) -> int:
+        return len(self.kid)
+
+    def __getitem__(self, some: slice) -> Ranges:
+        end = None if self.end is None else self.end[some]
+        return Ranges(self.kid[some], self.wid[some], self.low[some], self.high[some], end)
+
+
+def _twice(run: Callable[..., int], *args: Any) -> Ranges:
+    none = np.empty(0, dtype=np.int64)
+    n = run(*args, False, none, none, none, none)
+    out = [np.empty(n, dtype=np.int64) for _ in range(4)]
+    run(*args, True, *out)
+    return Ranges(*out)
+
+
+@kernel
+def _grid(kid, pane, length, slide, shift, bounded, after, until, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+    n = kid.size
+    m = 0
+    a = 0
+    while a < n:
+        b = a
+        k = kid[a]
+        while b < n and kid[b] == k:
+            b += 1
+        lo = a
+        hi = a
+        if bounded:
+            while lo < b and pane[lo] < shift:
+                lo += 1
+            hi = lo
+        if lo < b:
+            w = max(after[k if after.size > 1 else 0] + 1, (pane[lo] - shift) // slide)
+            last = until[k if until.size > 1 else 0]
+            while w <= last:
+                end = shift + (w + 1) * slide
+                start = end - length
+                while hi < b and pane[hi] < end:
+                    hi += 1
+                while lo < hi and pane[lo] < start:
+                    lo += 1
+                if lo < hi:
+                    if fill:
+                        okid[m] = k
+                        owid[m] = w
+                        olow[m] = lo
+                        ohigh[m] = hi
+                    m += 1
+                    w += 1
+                elif hi == b:
+                    break
+                else:  # nothing here: on to the first window that can hold the next element
+                    w = max(w + 1, (pane[hi] - shift) // slide)
+        a = b
+    return m
+
+
+def grid(
+    kid: Ints, pane: Ints, *, length: int, slide: int, shift: int, bounded: bool, after: Ints,
+    until: Ints,
+) -> Ranges:  # fmt: skip
+    """Tumbling and hopping windows: ids above `after`, up to `until`. All lengths in panes.
+
+    The limits are by key, or one for all.
+    """
+    return _twice(_grid, kid, pane, length, slide, shift, bounded, after, until)
+
+
+@kernel
+def _every(kid, pane, length, slide, shift, after, until, first, keys, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+    n = kid.size
+    m = 0
+    a = 0
+    for k in range(keys):
+        while a < n and kid[a] < k:
+            a += 1
+        b = a
+        while b < n and kid[b] == k:
+            b += 1
+        lo = a
+        hi = a
+        while lo < b and pane[lo] < shift:
+            lo += 1
+        hi = lo
+        begin = after[k if after.size > 1 else 0] + 1
+        last = until[k if until.size > 1 else 0]
+        for w in range(max(begin, first[k]), last + 1):
+            end = shift + (w + 1) * slide
+            while hi < b and pane[hi] < end:
+                hi += 1
+            if length >= 0:
+                while lo < hi and pane[lo] < end - length:
+                    lo += 1
+            if fill:
+                okid[m] = k
+                owid[m] = w
+                olow[m] = lo
+                ohigh[m] = hi
+            m += 1
+        a = b
+    return m
+
+
+def every(
+    kid: Ints, pane: Ints, *, length: int | None, slide: int, shift: int, after: Ints, until: Ints,
+    first: Ints,
+) -> Ranges:  # fmt: skip
+    """Every window of every key from its `first` on, empty or not: landmark and filled windows."""
+    long = -1 if length is None else length
+    return _twice(_every, kid, pane, long, slide, shift, after, until, first, len(first))
+
+
+@kernel
+def _per_event(kid, time, length, defines, after, below, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+    n = kid.size
+    m = 0
+    lo = 0
+    for i in range(n):
+        if i > 0 and kid[i] != kid[i - 1]:
+            lo = i
+        t = time[i]
+        if t < after or t >= below or not defines[i]:
+            continue
+        while time[lo] <= t - length:
+            lo += 1
+        if fill:
+            okid[m] = kid[i]
+            owid[m] = t
+            olow[m] = lo
+            ohigh[m] = i + 1
+        m += 1
+    return m
+
+
+def per_event(
+    kid: Ints, time: Ints, *, length: int, defines: npt.NDArray[np.bool_], after: int, below: int
+) -> Ranges:
+    """A window ends at each element that `defines` one and whose time is in `[after, below)`."""
+    return _twice(_per_event, kid, time, length, defines, after, below)
+
+
+@kernel
+def _sessions(kid, time, gap, below, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+    n = kid.size
+    m = 0
+    a = 0
+    while a < n:
+        b = a + 1
+        while b < n and kid[b] == kid[a] and time[b] - time[b - 1] < gap:
+            b += 1
+        if time[b - 1] < below - gap + 1:  # nothing that comes can still join it
+            if fill:
+                okid[m] = kid[a]
+                owid[m] = time[a]
+                olow[m] = a
+                ohigh[m] = b
+            m += 1
+        a = b
+    return m
+
+
+def sessions(kid: Ints, time: Ints, *, gap: int, below: int) -> Ranges:
+    """Runs with gaps below `gap` that can grow no more, now that time is complete below `below`."""
+    return _twice(_sessions, kid, time, gap, below)
+
+
+@kernel
+def _number(partition, counters, out):  # type: ignore[no-untyped-def]
+    for i in range(partition.size):
+        k = partition[i]
+        out[i] = counters[k]
+        counters[k] += 1
+
+
+def number_rows(partition: Ints, counters: Ints) -> Ints:
+    """The position of each row in its partition, going on from `counters`, which move on."""
+    out = np.empty(len(partition), dtype=np.int64)
+    _number(partition, counters, out)
+    return out

@@ -1,0 +1,257 @@
+"""Strings and lists, straight on Arrow buffers: the functions that no compiled loop can hold.
+
+`ARROW_FUNCTIONS` has the names of `expr.functions.FUNCTIONS`, and each entry equals the `define`
+of its name on every row. Columns come as arrays of the canonical Arrow types, constants as Python
+values (ticks for timestamps); at least one argument is an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType, to_arrow
+from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT, cast_value
+from tidemill.expr.functions import FUNCTIONS, check_pattern
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _rows(args: tuple[Any, ...]) -> int:
+    return next(len(a) for a in args if isinstance(a, pa.Array))
+
+
+def _type(args: tuple[Any, ...]) -> pa.DataType:
+    """The type that the values of several arguments share."""
+    arrays = [a.type for a in args if isinstance(a, pa.Array) and not pa.types.is_null(a.type)]
+    if arrays:
+        return arrays[0]
+    constants = [a for a in args if a is not None and not isinstance(a, pa.Array)]
+    return pa.scalar(constants[0]).type if constants else pa.null()
+
+
+def _typed(args: tuple[Any, ...]) -> list[Any]:
+    """Constants as scalars of the type of the arrays beside them."""
+    kind = _type(args)
+    return [
+        (a if a.type == kind else a.cast(kind)) if isinstance(a, pa.Array) else pa.scalar(a, kind)
+        for a in args
+    ]
+
+
+def _full(result: Any, rows: int) -> pa.Array:
+    return pa.repeat(result, rows) if isinstance(result, pa.Scalar) else result
+
+
+# --- strings --------------------------------------------------------------------------------------
+
+
+def _length(a: pa.Array) -> pa.Array:
+    return pc.utf8_length(a).cast(pa.int64())
+
+
+def _case(ascii_only: Callable[[pa.Array], pa.Array], full: Callable[[str], str]) -> Any:
+    def apply(a: pa.Array) -> pa.Array:
+        plain = pc.string_is_ascii(a)
+        result = ascii_only(a)
+        if pc.all(plain, min_count=0).as_py():
+            return result
+        # Arrow maps one code point to one; 'ß' and a final sigma need Python's full mapping.
+        other = pc.fill_null(pc.invert(plain), False)
+        distinct = a.filter(other).dictionary_encode()
+        mapped = pa.array([full(s) for s in distinct.dictionary.to_pylist()], pa.string())
+        return pc.replace_with_mask(result, other, mapped.take(distinct.indices))
+
+    return apply
+
+
+def _matches(a: pa.Array, pattern: str) -> pa.Array:
+    return pc.match_substring_regex(a, check_pattern(pattern))
+
+
+def _replace(a: pa.Array, old: str, new: str) -> pa.Array:
+    return pc.replace_substring(a, old, new)
+
+
+def _substring(a: pa.Array, start: int, length: int) -> pa.Array:
+    return pc.utf8_slice_codeunits(a, start, start + length)
+
+
+def _find(a: pa.Array, part: str) -> pa.Array:
+    found = pc.find_substring(a, part)
+    if len(a) == 0 or a.null_count == len(a) or pc.all(pc.string_is_ascii(a)).as_py():
+        return found.cast(pa.int64())
+    # Arrow answers in bytes: count the bytes before it that start a code point.
+    offsets = np.frombuffer(a.buffers()[1], np.int32, len(a), a.offset * 4).astype(np.int64)
+    data = np.frombuffer(a.buffers()[2], np.uint8)
+    before = np.zeros(len(data) + 1, np.int64)
+    np.cumsum((data & 0xC0) != 0x80, out=before[1:])
+    position = found.fill_null(-1).to_numpy(zero_copy_only=False)
+    counted = before[offsets + np.maximum(position, 0)] - before[offsets]
+    nulls = a.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(np.where(position < 0, -1, counted), pa.int64(), mask=nulls)
+
+
+def _split(a: pa.Array, separator: str) -> pa.Array:
+    return pc.split_pattern(a, separator)
+
+
+def _concat(*args: Any) -> pa.Array:
+    parts = [a if isinstance(a, pa.Array) else pa.scalar(a, pa.string()) for a in args]
+    return pc.binary_join_element_wise(*parts, pa.scalar(""), null_handling="emit_null")
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+def _list_length(a: pa.Array) -> pa.Array:
+    return pc.list_value_length(a).cast(pa.int64())
+
+
+def _list_get(a: pa.Array, index: int) -> pa.Array:
+    lengths = pc.fill_null(_list_length(a), 0).to_numpy(zero_copy_only=False)
+    beyond = (lengths <= index) | (index < 0)
+    starts = a.offsets.to_numpy(zero_copy_only=False)[:-1].astype(np.int64)
+    places = np.where(beyond, 0, starts + (0 if index < 0 else np.minimum(index, lengths)))
+    return a.values.take(pa.array(places, pa.int64(), mask=beyond))
+
+
+# --- comparison and choice ------------------------------------------------------------------------
+
+
+def _comparison(name: str, kernel: Callable[..., Any]) -> Any:
+    define = FUNCTIONS[name].define
+
+    def apply(*args: Any) -> pa.Array:
+        a, b = _typed(args)
+        rows = _rows(args)
+        if pa.types.is_nested(a.type):  # Arrow compares no lists
+            pairs = zip(_full(a, rows).to_pylist(), _full(b, rows).to_pylist())
+            told = [None if x is None or y is None else define(x, y) for x, y in pairs]
+            return pa.array(told, pa.bool_())
+        if pa.types.is_null(a.type):
+            return pa.nulls(rows, pa.bool_())
+        return kernel(a, b)
+
+    return apply
+
+
+def _is_in(a: pa.Array, *values: Any) -> pa.Array:
+    found = pc.is_in(a, value_set=pa.array(values, a.type))
+    return pc.if_else(a.is_valid(), found, pa.scalar(None, pa.bool_()))
+
+
+def _is_null(a: pa.Array) -> pa.Array:
+    return pc.is_null(a)
+
+
+def _is_not_null(a: pa.Array) -> pa.Array:
+    return pc.is_valid(a)
+
+
+def _coalesce(*args: Any) -> pa.Array:
+    return _full(pc.coalesce(*_typed(args)), _rows(args))
+
+
+def _if_else(condition: Any, then: Any, otherwise: Any) -> pa.Array:
+    values = _typed((then, otherwise))
+    if not isinstance(condition, pa.Array):
+        return _full(values[0 if condition is True else 1], _rows((then, otherwise)))
+    if pa.types.is_null(condition.type):
+        return _full(values[1], len(condition))
+    # A null condition takes the second branch; Arrow's own rule is null.
+    return _full(pc.if_else(pc.fill_null(condition, False), *values), len(condition))
+
+
+def _extreme(kernel: Callable[..., Any]) -> Any:
+    def apply(*args: Any) -> pa.Array:
+        return _full(kernel(*_typed(args), skip_nulls=True), _rows(args))
+
+    return apply
+
+
+ARROW_FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
+    "length": _length,
+    "lower": _case(pc.ascii_lower, str.lower), "upper": _case(pc.ascii_upper, str.upper),
+    "strip": lambda a: pc.utf8_trim(a, " "),
+    "contains": lambda a, part: pc.match_substring(a, part),
+    "starts_with": lambda a, part: pc.starts_with(a, part),
+    "ends_with": lambda a, part: pc.ends_with(a, part),
+    "matches": _matches, "replace": _replace, "substring": _substring, "find": _find,
+    "split": _split, "concat": _concat,
+    "list_length": _list_length, "list_get": _list_get,
+    "eq": _comparison("eq", pc.equal), "ne": _comparison("ne", pc.not_equal),
+    "lt": _comparison("lt", pc.less), "le": _comparison("le", pc.less_equal),
+    "gt": _comparison("gt", pc.greater), "ge": _comparison("ge", pc.greater_equal),
+    "is_in": _is_in, "is_null": _is_null, "is_not_null": _is_not_null,
+    "coalesce": _coalesce, "if_else": _if_else,
+    "least": _extreme(pc.min_element_wise), "greatest": _extreme(pc.max_element_wise),
+}  # fmt: skip
+
+
+# --- casts ----------------------------------------------------------------------------------------
+
+
+def cast(array: pa.Array, source: DataType, target: DataType, strict: bool) -> pa.Array:
+    """A column as another type, for the casts from and to strings; rules as in `expr.casts`.
+
+    >>> cast(pa.array(["42", "x"]), STRING, INT64, strict=False).to_pylist()
+    [42, None]
+    """
+    if source == target:
+        return array
+    if source == NULL:
+        return pa.nulls(len(array), to_arrow(target))
+    if target == STRING and source in (BOOL, INT64):
+        return array.cast(pa.string())
+    result = _PARSERS[target](array)
+    if strict and result.null_count > array.null_count:
+        wrong = pc.and_(array.is_valid(), result.is_null())
+        # Raises what the definition raises, about the first value that does not fit.
+        cast_value(array.filter(wrong)[0].as_py(), source, target, strict=True)
+    return result
+
+
+def _only(array: pa.Array, fits: pa.Array) -> pa.Array:
+    return pc.if_else(fits, array, pa.scalar(None, pa.string()))
+
+
+def _parse_int(array: pa.Array) -> pa.Array:
+    text = _only(array, pc.match_substring_regex(array, INT_TEXT))
+    text = pc.utf8_ltrim(pc.utf8_trim(text, " "), "+")  # Arrow reads no plus sign
+    if pc.any(pc.greater(pc.binary_length(text), 18)).as_py():  # as many digits may leave int64
+        return _one_by_one(text, INT64)
+    return text.cast(pa.int64())
+
+
+def _parse_float(array: pa.Array) -> pa.Array:
+    text = _only(array, pc.match_substring_regex(array, FLOAT_TEXT))
+    try:
+        return pc.utf8_trim(text, " ").cast(pa.float64())
+    except pa.ArrowInvalid:  # e.g. a release of Arrow that refuses what overflows to infinity
+        return _one_by_one(text, FLOAT64)
+
+
+def _parse_timestamp(array: pa.Array) -> pa.Array:
+    fits = pc.match_substring_regex(array, TIMESTAMP_TEXT)
+    fits = pc.and_(fits, pc.invert(pc.starts_with(array, "0000")))  # Python counts from year 1
+    text = pc.utf8_rtrim(_only(array, fits), "Z")
+    try:
+        return text.cast(pa.timestamp("us")).cast(to_arrow(TIMESTAMP))
+    except pa.ArrowInvalid:  # 30 February: the grammar lets it through
+        return _one_by_one(text, TIMESTAMP)
+
+
+def _one_by_one(text: pa.Array, target: DataType) -> pa.Array:
+    distinct = text.dictionary_encode()
+    values = [cast_value(s, STRING, target, strict=False) for s in distinct.dictionary.to_pylist()]
+    return pa.array(values, to_arrow(target)).take(distinct.indices)
+
+
+_PARSERS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
+    INT64: _parse_int, FLOAT64: _parse_float, TIMESTAMP: _parse_timestamp,
+}  # fmt: skip

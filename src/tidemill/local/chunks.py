@@ -1,0 +1,155 @@
+"""What every source is turned into: chunks of rows, each with a promise about the rows to come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidemill.core.batch import conform
+from tidemill.core.errors import UserError
+from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.plan.nodes import Source
+
+BATCH_ROWS = 80_000
+_SMALL = BATCH_ROWS // 8
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of a source, in its schema, and what the source promises of the rows that follow.
+
+    No later chunk has a time below `complete_below`; it is `BEGINNING` where the source cannot
+    know, and `FOREVER` where it knows that nothing follows.
+    """
+
+    batch: pa.RecordBatch
+    complete_below: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows as a source has them, with the place they came from, which errors name."""
+
+    batch: pa.RecordBatch
+    place: str = ""
+    complete_below: int = BEGINNING
+
+
+@dataclass(frozen=True)
+class Reader:
+    """An opened source: iterate over it for its chunks. After the last one nothing follows.
+
+    A reader of an iterator or of a RecordBatchReader can be iterated over once.
+    """
+
+    source: Source
+    about: str
+    pieces: Callable[[], Iterable[Piece]]
+    total_rows: int | None = None
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return _even(_sized(self.pieces(), self.source))
+
+    def describe(self) -> str:
+        """What is read, in a few words.
+
+        >>> from tidemill.core.schema import schema
+        >>> clicks = Source("clicks", schema({"ts": "timestamp"}), "ts")
+        >>> Reader(clicks, "table", tuple, total_rows=1200).describe()
+        'clicks: table, 1,200 rows'
+        """
+        rows = "" if self.total_rows is None else f", {self.total_rows:,} rows"
+        return f"{self.source.name}: {self.about}{rows}"
+
+
+def step_of(source: Source, place: str = "") -> str:
+    """How errors name a source: `run clicks`, or `run clicks, file b.csv`."""
+    return f"run {source.name}, {place}" if place else f"run {source.name}"
+
+
+def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
+    """The least time of a batch in ticks, `FOREVER` when it has none.
+
+    Only the minimum is brought to the canonical type: every such cast keeps the order.
+    """
+    import pyarrow.compute as pc
+
+    column = batch.column(source.time)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    least = pa.repeat(pc.min_max(column)["min"], 1)
+    one = pa.RecordBatch.from_arrays([least], names=[source.time])
+    only_time = source.schema.select((source.time,))
+    found = conform(one, only_time, step=step_of(source, place)).column(0).cast(pa.int64())
+    return FOREVER if found.null_count else int(found[0].as_py())
+
+
+def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
+    """For each position the least of all that follows it, `after` being what follows the last.
+
+    >>> promises([3, 1, 4, 5])[:3]
+    [1, 4, 5]
+    """
+    found = []
+    for low in reversed(lows):
+        found.append(after)
+        after = min(after, low)
+    return found[::-1]
+
+
+@contextmanager
+def readable(source: Source, place: str) -> Iterator[None]:
+    """Arrow's and the system's complaints about a file, as a `UserError` that names it."""
+    try:
+        yield
+    except (
+        pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError,
+    ) as broken:  # fmt: skip
+        raise UserError(step_of(source, place), f"cannot be read: {broken}") from broken
+
+
+def _sized(pieces: Iterable[Piece], source: Source) -> Iterator[Chunk]:
+    """Pieces in the schema of the source, cut where they are too long."""
+    for piece in pieces:
+        rows = piece.batch.num_rows
+        if rows == 0:
+            continue
+        batch = conform(piece.batch, source.schema, step=step_of(source, piece.place))
+        parts = [batch.slice(start, BATCH_ROWS) for start in range(0, rows, BATCH_ROWS)]
+        if len(parts) == 1 or piece.complete_below == BEGINNING:
+            bounds = [piece.complete_below] * len(parts)
+        else:
+            bounds = promises([earliest(p, source) for p in parts], piece.complete_below)
+        yield from map(Chunk, parts, bounds)
+
+
+def _even(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Runs of small chunks as one, so that the work for each chunk is not wasted on few rows."""
+    waiting: list[Chunk] = []
+    rows = 0
+    for chunk in chunks:
+        size = chunk.batch.num_rows
+        if waiting and (size >= _SMALL or rows + size > BATCH_ROWS):
+            yield from _joined(waiting)
+            waiting, rows = [], 0
+        if size >= _SMALL:
+            yield chunk
+        else:
+            waiting.append(chunk)
+            rows += size
+    yield from _joined(waiting)
+
+
+def _joined(chunks: list[Chunk]) -> Iterator[Chunk]:
+    if len(chunks) < 2:
+        yield from chunks
+        return
+    table = pa.Table.from_batches([c.batch for c in chunks]).combine_chunks()
+    batches = table.to_batches()
+    # Strings past 2 GB do not fit one array; then only the last part may carry the promise.
+    for batch in batches[:-1]:
+        yield Chunk(batch, BEGINNING)
+    yield Chunk(batches[-1], chunks[-1].complete_below)

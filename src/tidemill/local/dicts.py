@@ -1,0 +1,99 @@
+"""Python dicts as columns, in the types that the stream declares."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.batch import conform
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
+from tidemill.local.chunks import BATCH_ROWS, Piece, step_of
+from tidemill.plan.nodes import Source
+
+_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
+
+def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
+    """One dict for each row, with every column that is read; other keys are left alone.
+
+    Instants are datetimes (UTC unless they say otherwise), dates or ticks. `None` is null.
+    """
+    iterator, first_row = iter(rows), 1
+    while block := list(itertools.islice(iterator, BATCH_ROWS)):
+        if not all(issubclass(kind, Mapping) for kind in set(map(type, block))):
+            at, row = next((i, r) for i, r in enumerate(block) if not isinstance(r, Mapping))
+            raise UserError(
+                step_of(source, f"row {first_row + at}"),
+                expected="a dict for each row", got=f"{row!r:.60} ({_type(row)})",
+            )  # fmt: skip
+        columns = [
+            _column(_values(block, name, source, first_row), name, kind, source, first_row)
+            for name, kind in source.schema
+        ]
+        yield Piece(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
+        first_row += len(block)
+
+
+def _values(block: list[Any], name: str, source: Source, first_row: int) -> list[Any]:
+    try:
+        return [row[name] for row in block]
+    except KeyError:
+        at = next(i for i, row in enumerate(block) if name not in row)
+        raise UserError(
+            step_of(source, f"row {first_row + at}"),
+            expected=f"a column {name!r} of {source.schema[name]!r}",
+            got=f"keys {list(block[at])}", hint="give None where a value is missing",
+        ) from None  # fmt: skip
+
+
+def _column(
+    values: list[Any], name: str, kind: DataType, source: Source, first_row: int
+) -> pa.Array:
+    try:
+        return _array(values, name, kind)
+    except (*_UNFIT, UserError) as unfit:
+        # Together they did not fit; the first that does not fit alone is the one to name.
+        for number, value in enumerate(values, first_row):
+            try:
+                _array([value], name, kind)
+            except (*_UNFIT, UserError):
+                raise UserError(
+                    step_of(source, f"row {number}"), expected=f"column {name!r} of {kind!r}",
+                    got=f"{value!r:.60} ({_type(value)})",
+                ) from unfit  # fmt: skip
+        raise UserError(
+            step_of(source), expected=f"column {name!r} of {kind!r}", got=str(unfit)
+        ) from unfit
+
+
+def _array(values: list[Any], name: str, kind: DataType) -> pa.Array:
+    found = set(map(type, values))
+    if bool in found and kind != BOOL:  # Arrow would take it for a number among floats
+        raise pa.ArrowTypeError("a bool")
+    if kind in (TIMESTAMP, DURATION):
+        if date in found:  # Arrow would drop the time of day of datetimes among dates
+            values = [_midnight(v) if type(v) is date else v for v in values]
+        if not any(issubclass(f, float) for f in found):  # Arrow would truncate them
+            try:
+                return pa.array(values, to_arrow(kind))
+            except pa.ArrowNotImplementedError:  # NumPy's finer units, which `conform` floors
+                pass
+    if kind.of:
+        return pa.array(values, to_arrow(kind))
+    # Let Arrow find the type and check that it fits: told the type, it makes 1.5 the integer 1.
+    batch = pa.RecordBatch.from_arrays([pa.array(values)], names=[name])
+    return conform(batch, Schema(((name, kind),)), step=name).column(0)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day)
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__

@@ -1,0 +1,175 @@
+"""Expressions over a batch, divided between Arrow and generated code.
+
+Numbers, bools and instants are computed in generated loops. What touches a string or a list, or is
+a Python function that Numba refuses, is computed as a whole column first; the loop then reads it
+like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.codegen.columns import Columns
+from tidemill.codegen.scalar import COMPILED
+from tidemill.codegen.stage import stage_kernel
+from tidemill.codegen.udfs import refusal
+from tidemill.core.schema import Schema
+from tidemill.core.types import DataType, to_arrow
+from tidemill.expr.evaluate import call_udf
+from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf, udf_name
+from tidemill.expr.typing import type_of
+from tidemill.kernels.arrow import build, validity, values
+from tidemill.kernels.index import StringIndex
+from tidemill.kernels.strings import ARROW_FUNCTIONS, cast
+from tidemill.local.failures import raise_for
+
+
+class Expressions:
+    """Several expressions over one schema, ready for a kernel.
+
+    `nodes` are the expressions a kernel compiles; columns named `$0, $1, …` in them are computed by
+    Arrow before, and strings are ids of `pool`.
+    """
+
+    def __init__(self, nodes: Sequence[Node], schema: Schema, pool: StringIndex | None = None) -> None:
+        self._source, self._pool = schema, pool
+        self._columns: dict[Node, str] = {}
+        self.nodes = tuple(self._divide(n) for n in nodes)
+        fields = []
+        for node, name in self._columns.items():
+            fields.append((name, type_of(node, schema)))
+        self.schema = Schema(tuple(fields))
+
+    def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any]]:
+        """The columns the nodes read, as a kernel's parameters."""
+        nullable, bad, args = set(), set(), []
+        for node, name in self._columns.items():
+            kind = self.schema[name]
+            strict = isinstance(node, Cast) and node.strict
+            array = evaluate(_lenient(node), batch, self._source)
+            if kind.kind == "string":
+                assert self._pool is not None
+                args.append(self._pool.encode(array))
+                continue
+            args.append(values(array))
+            valid = validity(array)
+            if valid is not None:
+                nullable.add(name)
+                args.append(valid)
+            if strict:
+                failed = _failed(node, array, batch, self._source)
+                if failed is not None:
+                    bad.add(name)
+                    args.append(failed)
+        return Columns(self.schema, frozenset(nullable), frozenset(bad)), args
+
+    def _divide(self, node: Node) -> Node:
+        kind = type_of(node, self._source)
+        if isinstance(node, Literal) and kind.is_fixed:
+            return node
+        if isinstance(node, Column) or not kind.is_fixed or not compiles(node, self._source):
+            name = self._columns.setdefault(node, f"${len(self._columns)}")
+            return Column(name)
+        return node.map_children(self._divide)
+
+
+def compiles(node: Node, schema: Schema) -> bool:
+    """Whether this node, apart from its arguments, is computed in generated code."""
+    types = [type_of(c, schema) for c in node.children()]
+    if isinstance(node, Udf):
+        return not refusal(node.function, tuple(types), node.returns)
+    if not all(t.is_fixed for t in types):
+        return False
+    return not isinstance(node, Call) or node.function in COMPILED
+
+
+def row_by_row(node: Node, schema: Schema) -> list[str]:
+    """What in an expression runs as plain Python, and why: for `explain`."""
+    return [
+        f"{udf_name(n.function)}: {why}"
+        for n in node.walk()
+        if isinstance(n, Udf)
+        and (why := refusal(n.function, tuple(type_of(a, schema) for a in n.args), n.returns))
+    ]
+
+
+def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
+    """One expression over a batch, as an Arrow array."""
+    if isinstance(node, Column):
+        return batch.column(node.name)
+    kind = type_of(node, schema)
+    if isinstance(node, Literal):
+        return _repeated(node.value, kind, batch.num_rows)
+    if kind.is_fixed and compiles(node, schema):
+        return _compiled(node, kind, batch, schema)
+    if isinstance(node, Udf):
+        return _called(node, batch, schema)
+    if isinstance(node, Cast):
+        arg = evaluate(node.arg, batch, schema)
+        return cast(arg, type_of(node.arg, schema), node.to, node.strict)
+    assert isinstance(node, Call)
+    args = [
+        a.value if isinstance(a, Literal) and a.value is not None else evaluate(a, batch, schema)
+        for a in node.args
+    ]
+    if all(isinstance(a, Literal) for a in node.args):  # Arrow needs one array to know the length
+        args[0] = evaluate(node.args[0], batch, schema)
+    return ARROW_FUNCTIONS[node.function](*args)
+
+
+def _repeated(value: Any, kind: DataType, n: int) -> pa.Array:
+    if kind.kind == "null":
+        return pa.nulls(n)
+    return pa.repeat(pa.scalar(value, type=to_arrow(kind)), n)
+
+
+def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
+    expressions = Expressions([node], schema)
+    columns, args = expressions.prepare(batch)
+    kernel = stage_kernel(columns, (), expressions.nodes, False)
+    n = batch.num_rows
+    out, valid = allocate(kind, n), np.empty(n, dtype=np.uint8)
+    outputs = [out, valid] if kernel.nullable[0] else [out]
+    _, err = kernel.run(n, *args, np.empty(0, dtype=np.int64), *outputs)
+    raise_for(err, str(node))
+    return build(out, valid if kernel.nullable[0] else None, to_arrow(kind))
+
+
+def allocate(kind: DataType, n: int) -> np.ndarray[Any, Any]:
+    """Room for a fixed-width output column of a kernel."""
+    return np.empty(n, dtype={"float64": np.float64, "bool": np.uint8}.get(kind.kind, np.int64))
+
+
+def _called(node: Udf, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
+    columns = [_plain(evaluate(a, batch, schema)) for a in node.args]
+    if not columns:
+        results = [call_udf(node.function, node.returns, []) for _ in range(batch.num_rows)]
+    else:
+        results = [call_udf(node.function, node.returns, list(row)) for row in zip(*columns)]
+    return pa.array(results, type=to_arrow(node.returns))
+
+
+def _plain(array: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
+        array = array.cast(pa.int64())
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _lenient(node: Node) -> Node:
+    """A strict cast of text as one that gives null: whether that is an error, the loop decides."""
+    return Cast(node.arg, node.to, strict=False) if isinstance(node, Cast) else node
+
+
+def _failed(node: Node, result: pa.Array, batch: pa.RecordBatch, schema: Schema) -> Any:
+    """Rows where a lenient cast gave null for a value; `None` when there are none."""
+    assert isinstance(node, Cast)
+    arg = evaluate(node.arg, batch, schema)
+    if result.null_count == arg.null_count:
+        return None
+    had, got = validity(arg), validity(result)
+    assert got is not None
+    return (1 - got) if had is None else had & (1 - got)

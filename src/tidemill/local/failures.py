@@ -1,0 +1,28 @@
+"""What went wrong in a kernel, said to a person."""
+
+from __future__ import annotations
+
+from tidemill.codegen.runtime import BAD_CAST, NULL_STATE, NULL_TIME, OVERFLOW
+from tidemill.core.errors import UserError
+
+_MESSAGES = {
+    OVERFLOW: ("integer overflow: a result outside int64", "cast to float64 first"),
+    BAD_CAST: (
+        "a value does not fit the type it is cast to",
+        "use cast(..., strict=False) to get null instead",
+    ),
+    NULL_TIME: (
+        "null in the windowing column", "filter first: .where(col.<time>.is_not_null())",
+    ),
+    NULL_STATE: (
+        "a function of the aggregate gave null for its partial",
+        "division by zero is null; guard it with tm.when(...)",
+    ),
+}  # fmt: skip
+
+
+def raise_for(err: int, step: str) -> None:
+    """Raise the `UserError` that the bits of a kernel stand for, if any."""
+    for bit, (message, hint) in _MESSAGES.items():
+        if err & bit:
+            raise UserError(step, message, hint=hint)

@@ -1,0 +1,118 @@
+"""Paths as sources: a file, a directory or a glob; the ending says what is in a file."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidemill.core.batch import check_schema
+from tidemill.core.errors import UserError
+from tidemill.local.chunks import Piece, Reader, readable, step_of
+from tidemill.local.parquet import open_parquet
+from tidemill.local.text import read_csv, read_json
+from tidemill.plan.nodes import Source
+
+_KINDS = {
+    ".parquet": "Parquet", ".pq": "Parquet",
+    ".csv": "CSV",
+    ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
+    ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow",
+}  # fmt: skip
+_PACKED = {".gz", ".bz2", ".zst"}
+_TEXT = {"CSV", "JSON lines"}
+
+
+def open_path(path: str | os.PathLike[str], source: Source) -> Reader:
+    """The files at a path, all of one kind, in the order of their names."""
+    files = _found(os.fspath(path), source)
+    kinds = {_kind(file, source) for file in files}
+    if len(kinds) > 1:
+        raise UserError(
+            step_of(source), expected=f"files of one kind at {os.fspath(path)!r}",
+            got=", ".join(sorted(kinds)), hint="use a glob such as 'folder/*.parquet'",
+        )  # fmt: skip
+    kind = kinds.pop()
+    about = f"{kind} file {files[0]}" if len(files) == 1 else f"{len(files)} {kind} files"
+    if kind == "Parquet":
+        return open_parquet(files, source, about)
+    if kind == "Arrow":
+        _check_ipc(files, source)
+    read: Callable[[Path, Source], Iterator[Piece]]
+    read = {"CSV": read_csv, "JSON lines": read_json, "Arrow": _read_ipc}[kind]
+    return Reader(source, about, lambda: (piece for file in files for piece in read(file, source)))
+
+
+def _found(pattern: str, source: Source) -> list[Path]:
+    if os.path.isfile(pattern):
+        return [Path(pattern)]
+    matches = [pattern] if os.path.isdir(pattern) else glob.glob(pattern, recursive=True)
+    files: set[Path] = set()
+    for match in map(Path, matches):
+        files.update(_inside(match) if match.is_dir() else [match])
+    if not files:
+        raise UserError(
+            step_of(source), expected="a file, a directory with files, or a glob that matches",
+            got=f"nothing at {pattern!r}", hint=f"the working directory is {os.getcwd()}",
+        )  # fmt: skip
+    return sorted(files)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The files of a directory and below; those that start with _ or . are not data."""
+    for path in folder.rglob("*"):
+        inner = path.relative_to(folder).parts
+        if path.is_file() and not any(part.startswith(("_", ".")) for part in inner):
+            yield path
+
+
+def _kind(path: Path, source: Source) -> str:
+    endings = [ending.lower() for ending in path.suffixes]
+    if endings and endings[-1] in _PACKED:
+        kind = _KINDS.get(endings[-2], "") if len(endings) > 1 else ""
+        kind = kind if kind in _TEXT else ""
+    else:
+        kind = _KINDS.get(endings[-1], "") if endings else ""
+    if not kind:
+        raise UserError(
+            step_of(source), expected=f"a file that ends in one of {', '.join(_KINDS)}",
+            got=str(path), hint="or open it with pyarrow and give its reader",
+        )  # fmt: skip
+    return kind
+
+
+def _check_ipc(files: Sequence[Path], source: Source) -> None:
+    for path in files:
+        place = f"file {path}"
+        with readable(source, place), pa.memory_map(str(path)) as mapped:
+            found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
+            check_schema(found, source.schema, step=step_of(source, place))
+
+
+def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:
+    place = f"file {path}"
+    with readable(source, place), pa.memory_map(str(path)) as mapped:
+        found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
+        fields = [found.get_field_index(name) for name in source.schema.names]
+        reader = _open_ipc(mapped, pa.ipc.IpcReadOptions(included_fields=fields))
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            batches = iter(reader)
+        for batch in batches:
+            yield Piece(batch, place)
+
+
+def _open_ipc(
+    mapped: pa.MemoryMappedFile, options: pa.ipc.IpcReadOptions
+) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
+    """The file form of Arrow IPC, or the stream form where it is not that."""
+    mapped.seek(0)
+    try:
+        return pa.ipc.open_file(mapped, options=options)
+    except pa.ArrowInvalid:
+        mapped.seek(0)
+        return pa.ipc.open_stream(mapped, options=options)

@@ -1,0 +1,103 @@
+"""Keys of a group as dense ids: any number of columns, of any type that can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.schema import Schema
+from tidemill.core.types import DataType, to_arrow
+from tidemill.kernels.arrow import build, validity, values
+from tidemill.kernels.index import IntIndex, StringIndex
+
+Ints = npt.NDArray[np.int64]
+
+
+class KeyIndex:
+    """Rows of key columns → ids `0, 1, 2, …`, and back.
+
+    >>> from tidemill.core.types import INT64, STRING
+    >>> keys = KeyIndex(Schema((("a", INT64), ("b", STRING))))
+    >>> keys.encode([pa.array([1, 1, 1]), pa.array(["x", "y", "x"])])
+    array([0, 1, 0])
+    >>> [c.to_pylist() for c in keys.decode(np.array([1]))]
+    [[1], ['y']]
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._columns = [_column(kind) for _, kind in schema]
+        self._pairs = [IntIndex() for _ in self._columns[1:]]
+
+    @property
+    def count(self) -> int:
+        """How many keys were seen; without key columns there is one."""
+        if not self._columns:
+            return 1
+        return self._pairs[-1].count if self._pairs else self._columns[0].count
+
+    def encode(self, arrays: list[pa.Array]) -> Ints:
+        ids = self._columns[0].encode(arrays[0])
+        for column, pairs, array in zip(self._columns[1:], self._pairs, arrays[1:]):
+            # Two ids make one: both stay far below 2**31.
+            ids = pairs.encode((ids << 32) | column.encode(array))
+        return ids
+
+    def decode(self, ids: Ints) -> list[pa.Array]:
+        codes: list[Ints] = []
+        for pairs in reversed(self._pairs):
+            both = pairs.keys[ids]
+            codes.append(both & 0xFFFFFFFF)
+            ids = both >> 32
+        codes.append(ids)
+        return [c.decode(i) for c, i in zip(self._columns, reversed(codes))]
+
+
+def _column(kind: DataType) -> Any:
+    return _Strings(kind) if kind.kind in ("string", "binary") else _Fixed(kind)
+
+
+class _Fixed:
+    """Numbers, bools and instants by their bits; zero has one sign and NaN one form."""
+
+    def __init__(self, kind: DataType) -> None:
+        self._kind, self._index = kind, IntIndex()
+
+    @property
+    def count(self) -> int:
+        return self._index.count
+
+    def encode(self, array: pa.Array) -> Ints:
+        data = values(array)
+        if self._kind.kind == "float64":
+            data = np.where(np.isnan(data), np.nan, data + 0.0).view(np.int64)
+        return self._index.encode(data, validity(array))
+
+    def decode(self, ids: Ints) -> pa.Array:
+        data = self._index.keys[ids]
+        valid = None if self._index.null_id < 0 else ids != self._index.null_id
+        if self._kind.kind == "float64":
+            data = data.view(np.float64)
+        elif self._kind.kind == "bool":
+            data = data != 0
+        return build(data, valid, to_arrow(self._kind))
+
+
+class _Strings:
+    def __init__(self, kind: DataType) -> None:
+        self._kind, self._index = kind, StringIndex()
+
+    @property
+    def count(self) -> int:
+        return self._index.count + 1
+
+    def encode(self, array: pa.Array) -> Ints:
+        # Null is id 0, so that ids stay dense and never negative.
+        return self._index.encode(array) + 1
+
+    def decode(self, ids: Ints) -> pa.Array:
+        found = self._index.decode(ids - 1)
+        return found if self._kind.kind == "string" else found.cast(pa.binary())

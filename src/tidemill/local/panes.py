@@ -1,0 +1,320 @@
+"""Partials by key and pane, as they pile up: records, spills, and the rows some parts must keep.
+
+`add` is called for every batch and `elements` whenever windows may close: it brings everything into
+order by key and pane, combines what belongs together, and keeps it as the new starting point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.aggregates import sketches
+from tidemill.aggregates.algebra import NamedLower, OpaqueForm, Sketch
+from tidemill.aggregates.layout import Layout, StatePart
+from tidemill.codegen.algebra import compilable, lower_compilable, numpy_type, record_type
+from tidemill.codegen.combine import combine_kernel
+from tidemill.codegen.refold import refold_kernel
+from tidemill.kernels.index import StringIndex
+from tidemill.kernels.order import float_key, order_by
+from tidemill.local.failures import raise_for
+from tidemill.reference.aggregates import functions
+
+Ints = npt.NDArray[np.int64]
+NO_PANE = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """Which parts are kept how: the same decision for every batch of a query."""
+
+    records: tuple[int, ...]
+    """Compiled partials, combined as they come."""
+    ordered: tuple[int, ...]
+    """Compiled partials of rows that must be combined in order: rows are kept."""
+    multisets: tuple[int, ...]
+    objects: tuple[int, ...]
+    """Sketches, and algebras that Numba refuses: Python objects, row by row."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The parts whose rows are kept."""
+        return (*self.ordered, *self.multisets, *self.objects)
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        return (*self.records, *self.ordered)
+
+
+def plan_parts(layout: Layout) -> PartPlan:
+    objects = list(layout.sketches)
+    records, ordered = [], []
+    for index in layout.fixed:
+        part = layout.parts[index]
+        if refusal(layout, index):
+            objects.append(index)
+        elif part.part.algebra.commutative:
+            records.append(index)
+        else:
+            ordered.append(index)
+    return PartPlan(tuple(records), tuple(ordered), layout.multisets, tuple(objects))
+
+
+def refusal(layout: Layout, index: int) -> str:
+    """Why a part of fixed size runs row by row all the same; empty when it is compiled."""
+    part = layout.parts[index]
+    if isinstance(part.form, OpaqueForm):
+        why = compilable(part)
+        if why:
+            return why
+    for result in layout.results:
+        lower = result.lower
+        if index in result.parts and callable(lower) and not isinstance(lower, NamedLower):
+            identities = tuple(functions(layout.parts[p])[2] for p in result.parts)
+            if not lower_compilable(lower, identities):
+                return "Numba cannot compile its lower function"
+    return ""
+
+
+@dataclass
+class KeptRows:
+    """Rows of one part: key, pane, arguments."""
+
+    kid: Ints
+    pane: Ints
+    args: list[npt.NDArray[Any]]
+
+    def room(self, count: int, more: int) -> None:
+        if count + more <= len(self.kid):
+            return
+        size = max(2 * len(self.kid), count + more)
+        self.kid, self.pane = _enlarged(self.kid, size, count), _enlarged(self.pane, size, count)
+        self.args = [_enlarged(a, size, count) for a in self.args]
+
+    def take(self, order: Ints) -> None:
+        self.kid, self.pane = self.kid[order], self.pane[order]
+        self.args = [a[order] for a in self.args]
+
+
+@dataclass
+class Elements:
+    """Everything known, in order by key and pane, each pair once."""
+
+    records: npt.NDArray[Any]
+    rows: dict[int, tuple[Ints, list[npt.NDArray[Any]]]] = field(default_factory=dict)
+    """For each part that keeps rows: offsets by element, and argument columns."""
+    objects: dict[int, list[Any]] = field(default_factory=dict)
+
+    @property
+    def kid(self) -> Ints:
+        return self.records["kid"]
+
+    @property
+    def pane(self) -> Ints:
+        return self.records["pane"]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+class PaneStore:
+    """The mutable state of a window aggregate."""
+
+    def __init__(self, layout: Layout, parts: PartPlan) -> None:
+        self.layout, self.parts = layout, parts
+        self.pool = StringIndex()
+        self._dtype = record_type(layout, parts.fixed)
+        self._records = np.zeros(0, dtype=self._dtype)
+        self._spill = np.zeros(0, dtype=self._dtype)
+        self._count = 0
+        self._filled = np.zeros(max(1, len(parts.kept)), dtype=np.int64)
+        self._kept = [_empty_rows(layout.parts[i]) for i in parts.kept]
+        self._objects: dict[int, dict[tuple[int, int], Any]] = {i: {} for i in parts.objects}
+
+    @property
+    def rank(self) -> Ints:
+        """The order of strings, where partials hold any."""
+        return self.pool.rank
+
+    @property
+    def spilled(self) -> int:
+        """How many partials and rows wait to be brought into order."""
+        return self._count + int(self._filled.sum())
+
+    def add(self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, grid: tuple[int, int]) -> tuple[int, int]:
+        """Run an accumulate kernel over a batch; rows before the origin, and the last pane."""
+        if keys > len(self._records):
+            fresh = np.zeros(max(keys, 2 * len(self._records)), dtype=self._dtype)
+            fresh["pane"] = NO_PANE
+            fresh[: len(self._records)] = self._records
+            self._records = fresh
+        self._room(n)
+        buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
+        self._count, before, last, err = kernel.run(
+            n, *args, kid, *grid, self._records, self._spill, self._count, self.rank, *buffers,
+            self._filled,
+        )  # fmt: skip
+        raise_for(err, "window aggregate")
+        return before, last
+
+    def add_partials(self, records: npt.NDArray[Any]) -> None:
+        """Partials that were made elsewhere, as records."""
+        self._room(len(records))
+        self._spill[self._count : self._count + len(records)] = records
+        self._count += len(records)
+
+    def record_type(self) -> np.dtype[Any]:
+        return self._dtype
+
+    def elements(self) -> Elements:
+        """Bring everything into order and combine it; it stays, as the start of what comes next."""
+        self._flush()
+        spill = self._spill[: self._count]
+        order = order_by(spill["kid"], spill["pane"])
+        out = np.empty(len(spill), dtype=self._dtype)
+        kernel = combine_kernel(self.layout, self.parts.records)
+        distinct, err = kernel.run(order, len(spill), spill, out, self.rank)
+        raise_for(err, "window aggregate")
+        elements = Elements(out[:distinct])
+        for position, index in enumerate(self.parts.kept):
+            self._order_rows(elements, position, index)
+        self._spill, self._count = out, distinct
+        return elements
+
+    def retain(self, elements: Elements, keep: npt.NDArray[np.bool_]) -> None:
+        """Forget the elements that no window to come can need."""
+        records = elements.records[keep]
+        self._spill, self._count = records, len(records)
+        for position, index in enumerate(self.parts.kept):
+            if index in self._objects:
+                kept = {(int(k), int(p)) for k, p in zip(records["kid"], records["pane"])}
+                held = self._objects[index]
+                self._objects[index] = {at: state for at, state in held.items() if at in kept}
+                continue
+            offsets, _ = elements.rows[index]
+            rows = self._kept[position]
+            chosen = np.repeat(keep, np.diff(offsets))
+            rows.take(np.flatnonzero(chosen))
+            self._filled[position] = len(rows.kid)
+
+    def _room(self, n: int) -> None:
+        if self._count + n > len(self._spill):
+            self._spill = _enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)
+        for rows, count in zip(self._kept, self._filled):
+            rows.room(int(count), n)
+
+    def _flush(self) -> None:
+        """Close the record of every key: a pane that goes on will simply be spilled twice."""
+        live = self._records[self._records["pane"] != NO_PANE]
+        self.add_partials(live)
+        self._records["pane"] = NO_PANE
+
+    def _order_rows(self, elements: Elements, position: int, index: int) -> None:
+        rows, count = self._kept[position], int(self._filled[position])
+        part = self.layout.parts[index]
+        kid, pane = rows.kid[:count], rows.pane[:count]
+        args = [a[:count] for a in rows.args]
+        ties = [_order_key(a, t, self.rank) for a, t in zip(args, part.types)]
+        by = ties if index in self.parts.ordered else []
+        rows.take(order_by(kid, pane, *by))
+        if index in self._objects:
+            self._update_objects(elements, position, index)
+            return
+        offsets = _offsets(elements, rows.kid, rows.pane)
+        if index in self.parts.ordered:
+            kernel = refold_kernel(self.layout, index)
+            err = kernel.run(len(elements), offsets, elements.records, self.rank, *rows.args)
+            raise_for(err, "window aggregate")
+        columns = [
+            self.rank[a] if t.kind == "string" else a for a, t in zip(rows.args, part.types)
+        ]
+        elements.rows[index] = (offsets, columns)
+
+    def _update_objects(self, elements: Elements, position: int, index: int) -> None:
+        rows, held = self._kept[position], self._objects[index]
+        part = self.layout.parts[index]
+        starts = np.flatnonzero(
+            np.r_[True, (np.diff(rows.kid) != 0) | (np.diff(rows.pane) != 0)][: len(rows.kid)]
+        )
+        ends = np.r_[starts[1:], len(rows.kid)]
+        values = [self._plain(a, t.kind) for a, t in zip(rows.args, part.types)]
+        for start, end in zip(starts.tolist(), ends.tolist()):
+            at = (int(rows.kid[start]), int(rows.pane[start]))
+            state = held.get(at)
+            held[at] = update_object(part, state, [v[start:end] for v in values])
+        self._filled[position] = 0
+        pairs = zip(elements.kid.tolist(), elements.pane.tolist())
+        elements.objects[index] = [held.get(pair) for pair in pairs]
+
+    def _plain(self, column: npt.NDArray[Any], kind: str) -> Any:
+        if kind == "string":
+            return self.pool.decode(column).to_pylist()
+        return column if kind == "float64" else column.tolist()
+
+
+# --- partials that are Python objects ---------------------------------------------------------------
+
+
+def update_object(part: StatePart, state: Any, columns: list[Any]) -> Any:
+    """An object with more rows in it; `None` is the identity."""
+    algebra = part.part.algebra
+    if isinstance(algebra, Sketch):
+        return sketches.update(algebra, sketches.new(algebra) if state is None else state, columns[0])
+    lift, combine, identity = functions(part)
+    rows = zip(*(c.tolist() if hasattr(c, "tolist") else c for c in columns))
+    state = identity if state is None else state
+    for args in rows if algebra.commutative else sorted(rows):
+        state = combine(state, lift(args))
+    return state
+
+
+def combine_objects(part: StatePart, a: Any, b: Any) -> Any:
+    algebra = part.part.algebra
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(algebra, Sketch):
+        return sketches.combine(algebra, a, b)
+    return functions(part)[1](a, b)
+
+
+# --- arrays -----------------------------------------------------------------------------------------
+
+
+def _empty_rows(part: StatePart) -> KeptRows:
+    none = np.empty(0, dtype=np.int64)
+    return KeptRows(none, none, [np.empty(0, dtype=numpy_type(t)) for t in part.types])
+
+
+def _enlarged(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
+    bigger = np.empty(size, dtype=array.dtype)
+    bigger[:used] = array[:used]
+    return bigger
+
+
+def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:
+    """Integers in the order of a column's values."""
+    if kind.kind == "string":
+        return rank[column]
+    if column.dtype.kind != "f":
+        return column.astype(np.int64)
+    return float_key(column)
+
+
+def _offsets(elements: Elements, kid: Ints, pane: Ints) -> Ints:
+    """Where the rows of each element start: both sides are in the same order."""
+    starts = np.flatnonzero(np.r_[True, (np.diff(kid) != 0) | (np.diff(pane) != 0)][: len(kid)])
+    sizes = np.zeros(len(elements), dtype=np.int64)
+    at = _positions(elements, kid[starts], pane[starts])
+    sizes[at] = np.diff(np.r_[starts, len(kid)])
+    return np.r_[0, np.cumsum(sizes)]
+
+
+def _positions(elements: Elements, kid: Ints, pane: Ints) -> Ints:
+    """The element of each pair, by merging two ordered lists of pairs."""
+    everything = np.concatenate((elements.kid, kid)), np.concatenate((elements.pane, pane))
+    order = order_by(*everything)
+    is_element = order < len(elements)
+    return (np.cumsum(is_element) - 1)[~is_element]

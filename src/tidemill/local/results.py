@@ -1,0 +1,120 @@
+"""From ranges of elements to columns of results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.aggregates.algebra import NamedLower, Sketch
+from tidemill.aggregates.layout import Layout, Result
+from tidemill.codegen.fold import FoldKernel, fold_kernel
+from tidemill.core.types import DataType, to_arrow
+from tidemill.kernels.arrow import build
+from tidemill.kernels.holistic import lower as lower_multiset
+from tidemill.kernels.index import StringIndex
+from tidemill.kernels.ranges import Ranges
+from tidemill.local.expressions import allocate
+from tidemill.local.failures import raise_for
+from tidemill.local.panes import Elements, PartPlan, combine_objects
+from tidemill.reference.aggregates import lower as lower_row
+
+
+class Results:
+    """Lowers every aggregate of a query over ranges of elements."""
+
+    def __init__(self, layout: Layout, parts: PartPlan, sliding: tuple[str, ...]) -> None:
+        self._layout, self._parts = layout, parts
+        self._compiled = tuple(
+            j for j, r in enumerate(layout.results)
+            if not isinstance(r.lower, NamedLower) and set(r.parts) <= set(parts.fixed)
+        )  # fmt: skip
+        self._kernel: FoldKernel = fold_kernel(
+            layout, parts.fixed, tuple(sliding[p] for p in parts.fixed), self._compiled
+        )
+
+    def columns(self, elements: Elements, ranges: Ranges, pool: StringIndex) -> list[pa.Array]:
+        """One array for each result, a row for each range."""
+        found: dict[int, pa.Array] = {}
+        self._fold(elements, ranges, pool, found)
+        for j, result in enumerate(self._layout.results):
+            if j in found:
+                continue
+            index = result.parts[0]
+            if index in self._parts.multisets:
+                found[j] = self._multiset(result, elements, ranges, pool)
+            else:
+                found[j] = self._objects(result, elements, ranges)
+        return [found[j] for j in range(len(found))]
+
+    def _fold(
+        self, elements: Elements, ranges: Ranges, pool: StringIndex, found: dict[int, pa.Array]
+    ) -> None:
+        n = len(ranges)
+        results = [self._layout.results[j] for j in self._compiled]
+        pairs = [(allocate(r.type, n), np.empty(n, dtype=np.uint8)) for r in results]
+        suffixes = np.empty(len(elements) if self._kernel.needs_suffixes else 0, elements.records.dtype)
+        err = self._kernel.run(
+            n, ranges.low, ranges.high, elements.records, suffixes, pool.rank,
+            *(a for pair in pairs for a in pair),
+        )  # fmt: skip
+        raise_for(err, "window aggregate")
+        for j, result, (data, valid) in zip(self._compiled, results, pairs):
+            if result.type.kind == "string":
+                found[j] = pool.decode(np.where(valid != 0, data, -1))
+            else:
+                found[j] = build(data, valid, to_arrow(result.type))
+
+    def _multiset(
+        self, result: Result, elements: Elements, ranges: Ranges, pool: StringIndex
+    ) -> pa.Array:
+        assert isinstance(result.lower, NamedLower)
+        offsets, args = elements.rows[result.parts[0]]
+        low, high = offsets[ranges.low], offsets[ranges.high]
+        lowered = lower_multiset(result.lower.name, result.lower.params, low, high, args)
+        raise_for(lowered.err, result.shown)
+        if lowered.offsets is None:
+            valid = lowered.valid if result.empty is None else None
+            return build(lowered.data[0], valid, to_arrow(result.type))
+        item = result.type.of[0]
+        inner = item.of if item.kind == "struct" else (item,)
+        columns = [_items(d, t, pool) for d, t in zip(lowered.data, inner)]
+        items = columns[0]
+        if item.kind == "struct":
+            fields = [pa.field(n, to_arrow(t)) for n, t in zip(item.names, item.of)]
+            items = pa.StructArray.from_arrays(columns, fields=fields)
+        return pa.ListArray.from_arrays(pa.array(lowered.offsets, pa.int32()), items).cast(
+            to_arrow(result.type)
+        )
+
+    def _objects(self, result: Result, elements: Elements, ranges: Ranges) -> pa.Array:
+        first = self._layout.parts[result.parts[0]]
+        algebra = first.part.algebra
+        out = []
+        for low, high in zip(ranges.low.tolist(), ranges.high.tolist()):
+            states = {p: self._combined(p, elements, low, high) for p in result.parts}
+            if all(s is None for s in states.values()):
+                out.append(result.empty)
+            elif isinstance(algebra, Sketch):
+                from tidemill.aggregates import sketches
+
+                assert isinstance(result.lower, NamedLower)
+                out.append(sketches.lower(algebra, states[result.parts[0]], result.lower))
+            else:
+                everything = [states.get(p, (1,)) for p in range(len(self._layout.parts))]
+                out.append(lower_row(result, self._layout, everything))
+        return pa.array(out, type=to_arrow(result.type))
+
+    def _combined(self, index: int, elements: Elements, low: int, high: int) -> Any:
+        part, state = self._layout.parts[index], None
+        for e in range(low, high):
+            state = combine_objects(part, state, elements.objects[index][e])
+        return state
+
+
+def _items(data: Any, kind: DataType, pool: StringIndex) -> pa.Array:
+    if kind.kind != "string":
+        return build(data, None, to_arrow(kind))
+    by_rank = np.argsort(pool.rank)  # results come as ranks, see `PaneStore`
+    return pool.decode(by_rank[data])

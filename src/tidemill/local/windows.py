@@ -1,0 +1,268 @@
+"""Window aggregates over batches: push rows, advance time, get the windows that closed.
+
+Rows become partials by key and pane (`panes`), windows become ranges over them (`slides`), ranges
+become results (`results`). Memory holds the partials that some open window still needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.aggregates.basic import any as any_of
+from tidemill.aggregates.basic import count
+from tidemill.aggregates.layout import Layout, layout
+from tidemill.codegen.accumulate import AccumulateKernel, accumulate_kernel
+from tidemill.codegen.columns import Columns
+from tidemill.core.schema import Schema
+from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.core.types import INT64, STRING, to_arrow
+from tidemill.expr.fluent import Expr
+from tidemill.expr.nodes import Column, Node
+from tidemill.expr.typing import resolve
+from tidemill.kernels.arrow import build
+from tidemill.kernels.ranges import Ranges, number_rows
+from tidemill.local.expressions import Expressions, evaluate
+from tidemill.local.keys import KeyIndex
+from tidemill.local.ordering import in_order
+from tidemill.local.panes import PaneStore, plan_parts
+from tidemill.local.results import Results
+from tidemill.local.slides import Progress, slide_for
+from tidemill.local.stages import StageRunner
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.stages import stage_of
+from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
+
+ROW = "$row"
+"""The position of a row in its partition, where windows count rows."""
+
+FEW_PARTIALS = 1 << 18
+"""Below this many waiting partials, closing windows can wait: sorting little is not worth it."""
+MANY_PARTIALS = 1 << 22
+"""From this many on, combine them even if no window closes, so that memory follows keys and panes."""
+OUTPUT_ROWS = 1 << 19
+
+
+class WindowOperator:
+    """Configuration of one window aggregate, and its state."""
+
+    def __init__(self, plan: WindowAggregate) -> None:
+        assert plan.panes is not None and plan.sliding is not None
+        self.plan = plan
+        stage = stage_of(plan.input)
+        specs = [w.spec for w in plan.windows]
+        self._numbered = any(needs_numbers(s) for s in specs)
+        self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
+        self._waiting: list[pa.RecordBatch] = []
+        split = set(plan.partition_of(specs[0])) != set(plan.group_keys)
+        self._shared = split and not isinstance(specs[0], GridWindow)
+        keys = Schema(tuple((k, plan.input.schema[k]) for k in plan.group_keys))
+        self.keys = KeyIndex(keys)
+        self._compact: StageRunner | None = None
+        if self._numbered or self._shared or (stage.predicates and not _cheap(keys)):
+            # Rows are numbered, and costly keys looked up, only once they have passed the filter.
+            self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
+            base, predicates = plan.input.schema, ()
+            self._outputs: dict[str, Node] = {n: Column(n) for n in base.names}
+            if self._numbered or self._shared:
+                base = Schema((*base.fields, (ROW, INT64)))
+                self._partition = KeyIndex(base.select(plan.partition_of(specs[0])))
+                self._counters = np.zeros(1, dtype=np.int64)
+                self._partition_of_key = np.zeros(0, dtype=np.int64)
+        else:
+            base, predicates = stage.base.schema, stage.predicates
+            self._outputs = dict(stage.outputs)
+        self._base = base
+        self.layout = self._full_layout(base, specs)
+        self.parts = plan_parts(self.layout)
+        self.store = PaneStore(self.layout, self.parts)
+        self._build_expressions(predicates)
+        sliding = (*plan.sliding, *("merge",) * (len(self.layout.parts) - len(plan.sliding)))
+        self._results = Results(self.layout, self.parts, sliding)
+        self._bounded = all(isinstance(s, GridWindow) and s.bounded for s in specs) and (
+            len({s.origin for s in specs if isinstance(s, GridWindow)}) == 1
+        )
+        self._slides = [slide_for(s, plan, self.layout) for s in specs]
+        self._kernels: dict[Columns, AccumulateKernel] = {}
+        self._arrow = plan.schema.to_arrow()
+        self._retained = 0
+        self._last_pane = -(1 << 63)
+        self.before_origin = 0
+        """Rows that belong to no window, because they lie before the origin."""
+
+    # -- rows in
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if self._compact is not None and not self._compact.trivial:
+            batch = self._compact.run(batch)
+        if batch.num_rows == 0:
+            return
+        if self._order is not None:
+            self._waiting.append(batch)
+        else:
+            self._push(batch)
+
+    def _push(self, batch: pa.RecordBatch) -> None:
+        if self._numbered or self._shared:
+            batch = self._number(batch)
+        columns, args = self._expressions.prepare(batch)
+        kid = self._encode(batch)
+        if self._numbered or self._shared:
+            self._note_partitions(kid)
+        kernel = self._kernels.get(columns)
+        if kernel is None:
+            kernel = self._kernels[columns] = self._compile(columns)
+        assert self.plan.panes is not None
+        grid = (self.plan.panes.origin, self.plan.panes.size)
+        before, last = self.store.add(
+            kernel, batch.num_rows, self.keys.count, args, kid, grid
+        )
+        self.before_origin += before
+        self._last_pane = max(self._last_pane, last)
+
+    def _encode(self, batch: pa.RecordBatch) -> Any:
+        if not self.plan.group_keys:
+            return np.empty(0, dtype=np.int64)
+        arrays = [evaluate(self._outputs[k], batch, self._base) for k in self.plan.group_keys]
+        return self.keys.encode(arrays)
+
+    def _number(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = self._partition.schema.names
+        ids = np.zeros(batch.num_rows, dtype=np.int64)
+        if names:
+            ids = self._partition.encode([batch.column(n) for n in names])
+        if self._partition.count > len(self._counters):
+            more = np.zeros(2 * self._partition.count, dtype=np.int64)
+            more[: len(self._counters)] = self._counters
+            self._counters = more
+        self._row_partition = ids
+        numbers = build(number_rows(ids, self._counters), None, pa.int64())
+        return batch.append_column(pa.field(ROW, pa.int64()), numbers)
+
+    def _note_partitions(self, kid: Any) -> None:
+        if self.keys.count > len(self._partition_of_key):
+            more = np.zeros(2 * self.keys.count, dtype=np.int64)
+            more[: len(self._partition_of_key)] = self._partition_of_key
+            self._partition_of_key = more
+        self._partition_of_key[kid if len(kid) else 0] = self._row_partition if len(kid) else 0
+
+    def _build_expressions(self, predicates: tuple[Node, ...]) -> None:
+        rows = isinstance(self.plan.windows[0].spec, Rows)
+        attribute = Column(ROW) if rows else self._outputs[self.plan.attribute]
+        args = [self._over_base(a) for part in self.layout.parts for a in part.part.args]
+        self._expressions = Expressions([*predicates, attribute, *args], self._base, self.store.pool)
+        self._predicates = len(predicates)
+
+    def _over_base(self, node: Node) -> Node:
+        return node.transform(
+            lambda n: self._outputs.get(n.name, n) if isinstance(n, Column) else n
+        )
+
+    def _compile(self, columns: Columns) -> AccumulateKernel:
+        nodes = self._expressions.nodes
+        p = self._predicates
+        args, at = [], p + 1
+        for part in self.layout.parts:
+            args.append(nodes[at : at + len(part.part.args)])
+            at += len(part.part.args)
+        assert self.plan.panes is not None
+        return accumulate_kernel(
+            columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
+            self.parts.kept, bool(self.plan.group_keys), self._bounded, self.plan.panes.size == 1,
+        )  # fmt: skip
+
+    def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
+        """The layout of the query's aggregates, and of what its windows must know besides."""
+        extra = []
+        for spec in specs:
+            if isinstance(spec, PerEvent) and spec.every > 1:
+                if spec.by == "rank":
+                    extra.append(("$rows", count()))
+                else:
+                    ends = (Expr(Column(ROW)) + 1) % spec.every == 0
+                    node = resolve(ends.node, base, step=str(spec))
+                    extra.append((f"$ends{spec.every}", any_of(Expr(node))))
+        if not extra:
+            return self.plan.layout
+        schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
+        return layout((*self.plan.aggregates, *extra), schema, {self.plan.input.time})
+
+    # -- windows out
+
+    def advance(self, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+        """The windows that close now that no row below `below` can come.
+
+        Unless it is `prompt`, it may wait until enough has come to be worth sorting.
+        """
+        if self._order is not None and self._waiting and below == FOREVER:
+            for batch in in_order(self._waiting, self._order):
+                self._push(batch)
+            self._waiting = []
+        if below == FOREVER:
+            yield from self._close(below, final=True)
+            return
+        below = self._known_below(below)
+        waiting = self.store.spilled - self._retained
+        if below > BEGINNING and (prompt or waiting > max(FEW_PARTIALS, 2 * self._retained)):
+            yield from self._close(below, final=False)
+        elif waiting > max(MANY_PARTIALS, self._retained):
+            self.store.elements()
+            self._retained = self.store.spilled
+
+    def _close(self, below: int, *, final: bool) -> Iterator[pa.RecordBatch]:
+        elements = self.store.elements()
+        if len(elements) == 0 and not final:
+            return
+        keep = np.zeros(len(elements), dtype=np.bool_)
+        for window, slide in zip(self.plan.windows, self._slides):
+            ranges = slide.ranges(elements, self._progress(below, final))
+            for start in range(0, len(ranges), OUTPUT_ROWS):
+                some = ranges[start : start + OUTPUT_ROWS]
+                yield self._batch(window.label, slide, elements, some)
+            if not final:
+                keep |= slide.needed(elements, self._progress(below, final))
+        self.store.retain(elements, keep)
+        self._retained = self.store.spilled
+
+    def _known_below(self, below: int) -> int:
+        """What a promise about the stream's time says about the windowing attribute."""
+        if isinstance(self.plan.windows[0].spec, Rows):
+            return FOREVER - 1  # rows are complete as they come
+        return below if self.plan.attribute == self.plan.input.time else BEGINNING
+
+    @property
+    def promise(self) -> int:
+        """No row of the result to come has a window that starts below this."""
+        return min(s.promise() for s in self._slides)
+
+    def _progress(self, below: int, final: bool) -> Progress:
+        split = self._numbered or self._shared
+        rows = self._counters if split else np.zeros(1, dtype=np.int64)
+        partition = self._partition_of_key if split else rows
+        return Progress(below, final, self._last_pane, self.keys.count, rows, partition)
+
+    def _batch(self, label: str | None, slide: Any, elements: Any, ranges: Ranges) -> pa.RecordBatch:
+        arrays = self.keys.decode(ranges.kid) if self.plan.group_keys else []
+        if len(self.plan.windows) > 1:
+            arrays.append(pa.repeat(pa.scalar(label, to_arrow(STRING)), len(ranges)))
+        bound = to_arrow(self.plan.bound_type)
+        start, end = slide.bounds(elements, ranges)
+        arrays += [build(start, None, bound), build(end, None, bound)]
+        results = self._results.columns(elements, ranges, self.store.pool)
+        arrays += results[: len(self.plan.layout.results)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+
+
+def needs_numbers(spec: Window) -> bool:
+    """Whether a window counts rows in order of arrival."""
+    return isinstance(spec, Rows) or (
+        isinstance(spec, PerEvent) and spec.every > 1 and spec.by == "arrival"
+    )
+
+
+def _cheap(keys: Schema) -> bool:
+    """Whether looking keys up costs less than writing the rows that pass a filter."""
+    return len(keys) == 0 or (len(keys) == 1 and keys.fields[0][1].is_fixed)

@@ -1,0 +1,198 @@
+"""Imports point one way: down the layers of docs/design.md, section 5."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
+
+API = ("__init__", "stream", "query", "demo")
+LAYERS: tuple[tuple[str, ...], ...] = (
+    API,
+    ("cli", "serve", "plot"),
+    ("spark",),
+    ("local",),
+    ("reference",),
+    ("intervals", "wheels"),
+    ("kernels",),
+    ("codegen",),
+    ("optimize",),
+    ("plan",),
+    ("aggregates", "windows"),
+    ("expr",),
+    ("core",),
+)
+DEPTH = {unit: depth for depth, layer in enumerate(LAYERS) for unit in layer}
+
+# Who may import a package of others. Imports for type checkers alone are never executed: free.
+RESTRICTED = {"pyspark": {"spark"}, "numba": {"codegen", "kernels"}}
+# Who may do so inside functions only, so that importing the module stays cheap.
+LAZILY = {"pyspark": {"demo"}}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module: its full dotted name, and how the import is made."""
+
+    module: str
+    line: int
+    lazy: bool = False
+    typing_only: bool = False
+
+
+# --- reading imports ------------------------------------------------------------------------------
+
+
+def imports(path: Path, root: Path) -> Iterator[Import]:
+    """Every import of a file, also those inside functions and ``import_module("literal")``."""
+    package = ("tidemill", *path.relative_to(root).parent.parts)
+    yield from _walk(ast.parse(path.read_text(), str(path)), package, lazy=False, typing=False)
+
+
+def _walk(node: ast.AST, package: tuple[str, ...], lazy: bool, typing: bool) -> Iterator[Import]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        lazy = True
+    for module in _modules(node, package):
+        yield Import(module, getattr(node, "lineno", 0), lazy, typing)
+    guarded = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+    for field, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                # Only the guarded branch is for type checkers; the else branch runs.
+                yield from _walk(child, package, lazy, typing or (guarded and field == "body"))
+
+
+def _modules(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
+    """The modules that this one node imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        above = package[: len(package) - node.level + 1] if node.level else ()
+        base = ".".join([*above, *([node.module] if node.module else [])])
+        # `from tidemill import core` imports a package, `from tidemill import col` a name.
+        yield from (f"{base}.{a.name}" if base == "tidemill" else base for a in node.names)
+    elif isinstance(node, ast.Call) and node.args:
+        called = ast.unparse(node.func).rsplit(".", 1)[-1]
+        name = node.args[0]
+        if called in ("import_module", "__import__") and isinstance(name, ast.Constant):
+            yield str(name.value)
+
+
+# --- judging them ---------------------------------------------------------------------------------
+
+
+def unit_of(module: str) -> str:
+    """The layer entry that a module of Tidemill belongs to: ``tidemill.plan.nodes`` → ``plan``."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in DEPTH else "__init__"
+
+
+def complaint(importer: str, found: Import) -> str | None:
+    """Why ``importer``, an entry of LAYERS, may not import this; None when it may."""
+    top = found.module.split(".")[0]
+    if top in RESTRICTED and not found.typing_only and importer not in RESTRICTED[top]:
+        if importer not in LAZILY.get(top, ()):
+            return f"{importer} must not import {top}"
+        return None if found.lazy else f"{importer} may import {top} inside functions only"
+    if top != "tidemill":
+        return None
+    imported = unit_of(found.module)
+    if imported == importer or (importer in API and imported in API):
+        return None
+    if DEPTH[imported] <= DEPTH[importer]:
+        return f"{importer} must not import {imported}: imports point down"
+    if imported == "spark" and not (found.lazy or found.typing_only):
+        return f"{importer} may import spark inside functions only: it brings pyspark"
+    return None
+
+
+def violations(root: Path) -> list[str]:
+    """Each import under ``root`` that breaks the layers, with its place."""
+    broken = []
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        importer = relative.parts[0].removesuffix(".py")
+        if importer not in DEPTH:
+            broken.append(f"{relative}: {importer} belongs to no layer")
+            continue
+        for found in imports(path, root):
+            reason = complaint(importer, found)
+            if reason:
+                broken.append(f"{relative}:{found.line}: {reason}")
+    return broken
+
+
+# --- the tests ------------------------------------------------------------------------------------
+
+
+def test_the_package_keeps_its_layers() -> None:
+    assert violations(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("core/time.py", "from tidemill.expr.nodes import Expr"),
+        ("core/time.py", "import tidemill"),
+        ("core/time.py", "from tidemill import col"),
+        ("core/time.py", "from .. import plan"),
+        ("core/time.py", "from ..plan import nodes"),
+        ("core/time.py", "import importlib\nimportlib.import_module('tidemill.plan')"),
+        ("windows/spec.py", "from tidemill.aggregates import algebra"),
+        ("codegen/emit.py", "from tidemill.kernels import slide"),
+        ("plan/nodes.py", "def f():\n    from tidemill.optimize import rules"),
+        ("plan/nodes.py", "if TYPE_CHECKING:\n    from tidemill.local import engine"),
+        ("local/engine.py", "import numba"),
+        ("local/engine.py", "def f():\n    import pyspark.sql"),
+        ("query.py", "def f():\n    from pyspark.sql import DataFrame"),
+        ("query.py", "import tidemill.spark"),
+        ("demo.py", "from pyspark.sql import SparkSession"),
+        ("demo.py", "if TYPE_CHECKING:\n    pass\nelse:\n    import pyspark"),
+        ("utils.py", ""),
+    ],
+)
+def test_the_check_finds(tmp_path: Path, file: str, source: str) -> None:
+    assert len(_check(tmp_path, file, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("core/time.py", "from tidemill.core.errors import UserError\nfrom . import types"),
+        ("windows/spec.py", "from ..core.time import duration"),
+        ("kernels/slide.py", "import numba\nfrom tidemill.codegen import cache"),
+        ("spark/batch.py", "import pyspark\nfrom tidemill.local import engine"),
+        ("query.py", "def f():\n    from tidemill.spark import batch"),
+        ("query.py", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
+        ("demo.py", "import tidemill as tm\ndef f():\n    import pyspark"),
+        ("__init__.py", "from tidemill.query import Query\nfrom tidemill.expr.fluent import col"),
+    ],
+)
+def test_the_check_allows(tmp_path: Path, file: str, source: str) -> None:
+    assert _check(tmp_path, file, source) == []
+
+
+def _check(root: Path, file: str, source: str) -> list[str]:
+    path = root / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(source)
+    return violations(root)
+
+
+def test_importing_tidemill_is_light() -> None:
+    """No JVM bridge, no compiler, no data frames: they come when a query needs them."""
+    heavy = "pyspark", "numba", "pandas", "duckdb"
+    program = f"import sys, tidemill; print([m for m in {heavy!r} if m in sys.modules])"
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
