@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# The first call of anything that compiles is slow, and the machine may be busy.
+settings.register_profile("tidemill", deadline=None)
+settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,6 +36,11 @@ def spark() -> Iterator[Any]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
+        # Rows made in a test are few enough for the optimizer to compute with; real ones are not.
+        .config(
+            "spark.sql.optimizer.excludedRules",
+            "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+        )
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

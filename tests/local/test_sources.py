@@ -109,6 +109,10 @@ IN_MEMORY: dict[str, Callable[[], Any]] = {
     "dicts": lambda: ROWS,
     "iterator of dicts": lambda: iter(ROWS),
     "polars": lambda: pl.from_arrow(table()),
+    "polars in chunks": lambda: pl.concat([pl.from_arrow(table([r])) for r in ROWS], rechunk=False),
+    "polars categories": lambda: pl.concat(
+        [pl.from_arrow(table([r])) for r in ROWS], rechunk=False
+    ).with_columns(pl.col("tag").cast(pl.Categorical)),
     "polars lazy": lambda: pl.from_arrow(table()).lazy(),
     "pandas": lambda: table().to_pandas(),
     "pandas arrow": lambda: table().to_pandas(types_mapper=pd.ArrowDtype),

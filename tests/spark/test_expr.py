@@ -38,7 +38,7 @@ from tidemill.spark import expr as spark_expr
 from tidemill.spark.expr import SPARK_FUNCTIONS, SparkExpressions, ansi, named, output
 from tidemill.spark.regex import to_java
 
-DAY = 86_400_000_000
+HOUR, DAY = 3_600_000_000, 86_400_000_000
 
 ROWS_SCHEMA = Schema(
     (
@@ -58,7 +58,8 @@ def make_rows(seed: int, n: int) -> list[dict[str, Any]]:
     """Random rows whose values fit the narrower raw types too."""
     rows = random_rows(random.Random(seed), ROWS_SCHEMA, n)
     for row in rows:
-        row["i32"] = None if row["i32"] is None else (row["i32"] + (1 << 31)) % (1 << 32) - (1 << 31)
+        small = row["i32"]
+        row["i32"] = None if small is None else (small + (1 << 31)) % (1 << 32) - (1 << 31)
         row["f32"] = pa.scalar(row["f32"], pa.float64()).cast(pa.float32(), safe=False).as_py()
         row["t_date"] = None if row["t_date"] is None else row["t_date"] // DAY * DAY
     return rows
@@ -133,7 +134,7 @@ def values(spark: Any, expressions: Iterable[Expr], rows: list[dict[str, Any]]) 
 
 
 def row(**given: Any) -> dict[str, Any]:
-    return {name: None for name in ROWS_SCHEMA.names} | given
+    return dict.fromkeys(ROWS_SCHEMA.names) | given
 
 
 def query(spark: Any, expression: Expr, rows: list[dict[str, Any]]) -> Any:
@@ -171,3 +172,419 @@ def test_random_trees_equal_the_definition(spark: Any, seed: int) -> None:
     rng = random.Random(1000 + seed)
     nodes = [random_expression(rng, ROWS_SCHEMA, rng.choice(KINDS), 3) for _ in range(24)]
     check(spark, nodes, make_rows(seed, 60))
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kathmandu", "UTC"])
+def test_the_time_zone_of_the_session_has_no_say(spark: Any, zone: str) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        times = [col.t, col.t_ntz, col.t_date, col.s.cast("timestamp", strict=False)]
+        parts = [
+            getattr(t, part)()
+            for t in times
+            for part in ("year", "month", "day", "day_of_week", "day_of_year", "hour", "minute")
+        ]
+        moments = [t.truncate("1d") for t in times] + [t - "2024-03-10T07:00" for t in times]
+        values(spark, parts + moments + [t < "2024-03-10T02:30Z" for t in times], make_rows(5, 60))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def unavoidable(node: Node, row: dict[str, Any]) -> Any:
+    """The value, or a `UserError` that arises in whatever order arguments are evaluated.
+
+    The definition evaluates all arguments before it looks for nulls. Spark may stop at a null, so
+    a failure beside one shows on Spark only by chance.
+    """
+    if not isinstance(node, Call):
+        return evaluate(node.map_children(lambda a: a), row, ROWS_SCHEMA)
+    failure, args = None, []
+    for arg in node.args:
+        try:
+            args.append(unavoidable(arg, row))
+        except UserError as failed:
+            failure = failed
+    if any(a is None for a in args):
+        return None
+    if failure is not None:
+        raise failure
+    return FUNCTIONS[node.function].define(*args)
+
+
+STRICT = {
+    "add", "sub", "mul", "floordiv", "mod", "neg", "abs", "sign", "truncate", "hour", "length",
+    "concat", "replace",
+}  # fmt: skip
+
+
+def test_where_the_definition_fails_spark_fails(spark: Any) -> None:
+    rng, found = random.Random(77), 0
+    rows = make_rows(77, 30)
+    while found < 15:
+        node = random_expression(rng, ROWS_SCHEMA, rng.choice((INT64, TIMESTAMP, STRING)), 3)
+        if not all(not isinstance(n, Call) or n.function in STRICT for n in node.walk()):
+            continue
+        for row in rows:
+            try:
+                unavoidable(node, row)
+            except UserError:
+                found += 1
+                with pytest.raises(Exception, match=r"overflow|OVERFLOW|cast"):
+                    query(spark, Expr(node), [row]).collect()
+                break
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def test_overflow_fails(spark: Any) -> None:
+    for expression in (
+        col.i + 1, col.i * 2, 0 - (-1 - col.i) - (-1), -(-col.i - 1), abs(-col.i - 1),
+        (-col.i - 1) // (col.j - 2), col.t + col.d * col.i,
+    ):  # fmt: skip
+        fails(spark, expression, "overflow", i=INT_MAX, j=1, t=0, d=2)
+
+
+def test_ansi_holds_where_the_plan_was_built(spark: Any) -> None:
+    before = spark.conf.get(spark_expr.ANSI)
+    spark.conf.set(spark_expr.ANSI, "false")
+    try:
+        for expression in (
+            col.i + 1, col.i * 2, -(-col.i - 1), abs(-col.i - 1), (-col.i - 1) // col.j,
+            col.f.cast("int64"), col.s.cast("int64"),
+        ):  # fmt: skip
+            later = query(spark, expression, [row(i=INT_MAX, j=-1, f=1e19, s="x")])
+            assert spark.conf.get(spark_expr.ANSI) == "false"
+            with pytest.raises(Exception, match=r"overflow|cast"):
+                later.collect()
+        with pytest.raises(RuntimeError), ansi(spark):
+            assert spark.conf.get(spark_expr.ANSI) == "true"
+            raise RuntimeError
+        assert spark.conf.get(spark_expr.ANSI) == "false"
+    finally:
+        spark.conf.set(spark_expr.ANSI, before)
+
+
+def test_sums_and_products_of_constants_are_not_regrouped(spark: Any) -> None:
+    fails(spark, (col.i + INT_MAX) + (-INT_MAX), "overflow", i=1)
+    fails(spark, 2 * (col.i * (1 << 40)) * 0, "overflow", i=1 << 40)
+    values(
+        spark,
+        [(col.i + (1 << 62)) + (1 << 62), (1 << 40) * (col.j * (1 << 40)), 1 + col.j + (2 + col.j)],
+        [row(i=INT_MIN, j=0)],
+    )
+
+
+def test_floor_division_and_remainder_of_negatives(spark: Any) -> None:
+    divisors = (7, -7, 0, 1, -2, INT_MAX, INT_MIN)
+    expressions = [e for d in divisors for e in (col.i // d, col.i % d)]
+    expressions += [col.i // col.j, col.i % col.j, col.f // col.g, col.f % col.g, col.f / col.g]
+    pairs = [(a, b) for a in (7, -7, 0, INT_MIN, INT_MAX) for b in (3, -3, 0, 1, INT_MAX, INT_MIN)]
+    reals = (7.5, -7.5, 0.0, -0.0, 1e308, 1e-9, math.inf, -math.inf, math.nan)
+    rows = [row(i=a, j=b) for a, b in pairs] + [row(f=a, g=b) for a in reals for b in reals]
+    values(spark, expressions, rows)
+
+
+def test_powers_at_the_edges(spark: Any) -> None:
+    edges = (0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, 1e300, math.inf, -math.inf, math.nan)
+    rows = [row(f=a, g=b) for a in (*edges, None) for b in (*edges, None)]
+    values(spark, [col.f**col.g, col.f**-1.0, lit(1.0) ** col.g], rows)
+
+
+def test_rounding_keeps_doubles(spark: Any) -> None:
+    expressions = [col.f.floor(), col.f.ceil(), col.i.floor(), col.i.round(-2), col.f.sign()]
+    expressions += [col.f.round(d) for d in (0, 1, 2, -2, 308, 400, -308, -400)]
+    values(spark, expressions, [row(f=f, i=5) for f in EDGES[FLOAT64]])
+    zero = query(spark, col.f.round(1), [row(f=-0.0)]).collect()[0].x
+    assert math.copysign(1, zero) == -1
+
+
+def test_nan_is_the_greatest_and_zero_has_one_sign(spark: Any) -> None:
+    many = [0.0, *(float(n) for n in range(10, 30))]
+    rows = [row(f=a, g=b) for a in (math.nan, math.inf, -0.0, 0.0, None) for b in (math.nan, 0.0)]
+    values(
+        spark,
+        [col.f == col.g, col.f < col.g, col.f >= col.g, greatest(col.f, col.g), col.f.is_nan(),
+         col.f.is_in(many), col.f.is_in([*many, math.nan]), col.f.is_in([]), col.f.is_in([-0.0])],
+        rows,
+    )  # fmt: skip
+
+
+# --- logic and choice -----------------------------------------------------------------------------
+
+
+def test_what_is_not_needed_is_not_evaluated(spark: Any) -> None:
+    overflow = col.i + 1 > 0
+    bad = col.s.cast("int64") > 0
+    for expression in (
+        (col.i < 0) & overflow, (col.i > 0) | bad, when(col.i < 0).then(col.i + 1).otherwise(col.i),
+        when(col.b).then(col.s.cast("int64")).otherwise(0), (col.i.is_null()) & (col.i * 2 > 0),
+    ):  # fmt: skip
+        values(spark, [expression], [row(i=INT_MAX, s="x", b=None)])
+    fails(spark, col.b & overflow, "overflow", b=None, i=INT_MAX)
+    fails(spark, col.b | bad, "cast", b=None, s="x")
+
+
+# --- casts ----------------------------------------------------------------------------------------
+
+
+def test_casts_follow_the_grammar(spark: Any) -> None:
+    texts = [
+        *EDGES[STRING], "1", "--1", "1 2", "0x10", "1_000", "１", "1d", "1f", "Infinity", "1e5",
+        "1e12345", "2024-1-1", "2024-13-01", "2024-01-01T24:00", "2024-01-01T10:15:20.1234567",
+        "2024-01-01Z", "2024-01-01T10:15+01:00", " 2024-01-01", "9999-12-31T23:59:59.999999Z",
+    ]  # fmt: skip
+    expressions = [col.s.cast(t, strict=False) for t in ("int64", "float64", "timestamp")]
+    values(spark, expressions, [row(s=t) for t in texts])
+
+
+def test_a_strict_cast_names_the_value(spark: Any) -> None:
+    fails(spark, col.s.cast("int64"), "expected a string that fits int64, got 'abc'", s="abc")
+    fails(spark, col.s.cast("timestamp"), "fits timestamp, got '2023-02-30'", s="2023-02-30")
+    fails(spark, col.f.cast("int64"), "expected a float64 that fits int64", f=float(1 << 63))
+    fails(spark, col.f.cast("int64"), "fits int64, got 'NaN'", f=math.nan)
+
+
+# --- strings --------------------------------------------------------------------------------------
+
+TEXTS = [
+    *EDGES[STRING], "a\n", "\n", "a\r\n", "\x0b", "b\u2028c", "K", "ſ", "aé b", "_x9", "a[b", "a&b",
+    "]", "-", "x{,2}", "\x07\x0c", "ΓΔ", "ǅ", "\u00a0",
+]  # fmt: skip
+
+
+def agree_on(spark: Any, patterns: list[str]) -> None:
+    """Java's answers to translated patterns against RE2's."""
+    import pyarrow.compute as pc
+
+    df = spark.createDataFrame([(t,) for t in TEXTS], "s string").coalesce(1)
+    columns = [F.col("s").rlike(to_java(p)).alias(f"p{i}") for i, p in enumerate(patterns)]
+    got = df.select(*columns).toArrow()
+    for i, pattern in enumerate(patterns):
+        want = pc.match_substring_regex(pa.array(TEXTS), pattern).to_pylist()
+        differ = [t for t, g, w in zip(TEXTS, got.column(i).to_pylist(), want) if g != w]
+        assert not differ, f"{pattern!r} as {to_java(pattern)!r} on {differ}"
+
+
+def test_patterns_are_those_of_re2(spark: Any) -> None:
+    agree_on(
+        spark,
+        ["a$", "^$", "(?m)^$", "(?m)a$", "(?s)a.b", "a.b", ".", r"\s", r"\S", r"[\s]", r"[^\s]",
+         r"[\S]", r"[^\S]", r"\bb", r"\Bb", r"\b", "(?i)k", "(?i)s", "(?i)ΓΔ", "(?i)straße",
+         "a[[b]", "[a&&b]", "[]]", "[^]]", "[-a]", "[a-]", "x{,2}", "a{2}", "(?:ab){2,}", "a{1,}?", r"\v",
+         r"\a\f", r"\07", r"\x41", r"\x{1F600}", r"\Qa.b\E", r"\Qa.", r"\pL", r"\PL", r"\p{Greek}",
+         r"\p{^Greek}", r"[\p{Lu}\d]", r"\p{Any}", "[[:alpha:]]", "[[:^alpha:]]", "[[:word:]]",
+         "[[:space:]]", "[^[:space:]]", r"(?P<x>a)b", r"(?<x>a)b", "a(?i)B|c", "(a(?i)B)B",
+         "(?i:A)A", "(?i)(?-i)A", "b(?i)+", "^*a", "(|a)", "a|", r"\A\d+\z", r"\D", r"\W", "é", r"\.", r"\$", r"[\]\[]",
+         r"[\d-z]", "[+--]", r"\_", "(?U)a+", " ", "#", "(?-s).", "[^a]$", r"\d{2}\z"],
+    )  # fmt: skip
+
+
+def test_random_patterns_are_those_of_re2(spark: Any) -> None:
+    import pyarrow.compute as pc
+
+    pieces = [
+        "a", "b", ".", "^", "$", "*", "+", "?", "|", "(", ")", "(?i)", "(?m)", "(?s:", "[a", "]", "[^",
+        "-", r"\s", r"\S", r"\b", r"\d", r"\w", "{2}", "{", "[", "&&", "B", "ß", "\n", "9", r"\pL",
+        "[:digit:]", r"\x{3a3}",
+    ]  # fmt: skip
+    rng, patterns = random.Random(3), []
+    while len(patterns) < 120:
+        pattern = "".join(rng.choice(pieces) for _ in range(rng.randint(1, 7)))
+        try:
+            pc.match_substring_regex(pa.scalar(""), pattern)
+        except pa.ArrowInvalid:
+            continue
+        patterns.append(pattern)
+    agree_on(spark, patterns)
+
+
+def test_what_no_pattern_can_be(spark: Any) -> None:
+    for pattern in ("(a", r"(?=a)", r"(a)\1", "a++"):
+        with pytest.raises(UserError, match=re.escape(repr(pattern))):
+            query(spark, col.s.matches(pattern), [row(s="a")])
+    with pytest.raises(UnsupportedError):
+        to_java(r"\C")
+
+
+def test_strings_at_the_edges(spark: Any) -> None:
+    values(
+        spark,
+        [col.s.split("a"), col.s.split("\\E"), col.s.split("."), col.s.find("b"), col.s.find(""),
+         col.s.substring(1, 2), col.s.substring(0, 0), col.s.substring(1 << 40, 1 << 62),
+         col.s.upper().lower(), col.s.lower().upper(), col.s.strip(), col.s.len(),
+         col.s + "é" + col.s, col.s.replace("a", "$0\\"), col.s < "b", col.s > "\uffff", col.s.split(",").list_get(1),
+         col.s.split(",").list_get(1 << 40), col.s.split(",").list_len(), col.ss.list_len(),
+         col["dotted.name"] == col.s],
+        [row(s=t, ss=s, **{"dotted.name": "a"}) for t in TEXTS for s in ([], None)],
+    )  # fmt: skip
+
+
+# --- opaque functions -----------------------------------------------------------------------------
+
+
+def test_udfs_run_row_by_row_and_never_on_nulls(spark: Any) -> None:
+    add = udf(lambda a, b: a + b, returns="int64")
+    name = udf(lambda a: f"<{a}>", returns="string")
+    parts = udf(lambda s: list(s), returns="list<string>")
+    later = udf(lambda t, d: t + d, returns="timestamp")
+    never = udf(lambda a: None, returns="float64")
+    constant = udf(lambda: 7, returns="int64")
+    values(
+        spark,
+        [add(col.i, col.j), add(add(col.i, 1), col.i32) + 1, name(col.f), name(col.b), parts(col.s),
+         later(col.t, col.d).hour(), never(col.i), constant(), name(col.ss)],
+        [row(i=1, j=2, i32=3, f=0.5, b=True, s="aß", t=0, d=HOUR, ss=["a"]), row(i=1), row()],
+    )  # fmt: skip
+
+
+def test_a_udf_is_not_called_in_a_branch_that_is_not_taken(spark: Any) -> None:
+    def inverse(a: int) -> float:
+        return 1 / a
+
+    divide = udf(inverse, returns="float64")
+    constant = udf(lambda: 1 // 0, returns="int64")
+    rows = [row(i=i, b=b) for i in (0, 2) for b in (True, False, None)]
+    values(
+        spark,
+        [when(col.i != 0).then(divide(col.i)).otherwise(0.0),
+         when(col.i == 0).then(0.0).when(col.i == 2).then(divide(col.i)).otherwise(divide(lit(0))),
+         (col.i != 0) & (divide(col.i) > 0), (col.i == 0) | (divide(col.i) > 0),
+         when(col.i > 5).then(constant()).otherwise(col.i)],
+        rows,
+    )  # fmt: skip
+    fails(spark, divide(col.i), "udf inverse: raised ZeroDivisionError", i=0)
+
+
+# --- leaves, outputs, pushdown --------------------------------------------------------------------
+
+
+def test_output_gives_users_their_types(spark: Any) -> None:
+    rows = make_rows(9, 40)
+    df = frame(spark, rows)
+    made = compiler(df)
+    names = ("t", "t_ntz", "t_date", "d")
+    with ansi(spark):
+        shown = df.select(*(output(made.leaf(n), ROWS_SCHEMA[n]).alias(n) for n in names))
+    assert [f.dataType.simpleString() for f in shown.schema] == [
+        "timestamp", "timestamp", "timestamp", "interval day to second",
+    ]  # fmt: skip
+    got = shown.toArrow()
+    for name in names:
+        assert got.column(name).cast(pa.int64()).to_pylist() == [r[name] for r in rows]
+    assert output(F.col("x"), INT64)._jc.toString() == "x"
+
+
+def test_lists_and_structs_of_instants(spark: Any) -> None:
+    kinds = schema({"ts": "list<timestamp>", "n": "list<int64>"})
+    df = spark.sql(
+        "select array(timestamp'2024-01-01 00:00:00 UTC', null) ts, array(1, null) n, "
+        "named_struct('t', date'1970-01-02', 'x', 5) s"
+    )
+    pair = Schema((*kinds.fields, ("s", schema_struct())))
+    made = compiler(df, pair)
+    got = df.select(
+        made.leaf("ts"), made.leaf("n"), made.leaf("s"), output(made.leaf("ts"), kinds["ts"]),
+        output(made.leaf("s"), pair["s"]),
+    ).collect()[0]  # fmt: skip
+    moment = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    assert got[0] == [int(moment.timestamp()) * 1_000_000, None]
+    assert got[1] == [1, None]
+    assert got[2] == (DAY, 5)
+    assert got[3][0].astimezone(timezone.utc) == moment
+    assert got[4][0].astimezone(timezone.utc) == datetime(1970, 1, 2, tzinfo=timezone.utc)
+
+
+def schema_struct() -> Any:
+    from tidemill.core.types import struct_of
+
+    return struct_of({"t": TIMESTAMP, "x": INT64})
+
+
+def test_older_sparks_read_timestamps_without_zone_the_same(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_expr, "_UNIX_MICROS_READS_NTZ", False)
+    values(spark, [col.t_ntz, col.s.cast("timestamp", strict=False)], make_rows(11, 60))
+
+
+def test_columns_that_are_not_what_the_stream_says(spark: Any) -> None:
+    df = spark.sql("select 1.5BD as price, 'a' as name, current_timestamp() as ts")
+    for name, kind in (("price", "float64"), ("name", "int64"), ("ts", "int64")):
+        with pytest.raises(UserError, match=f"column '{name}'"):
+            compiler(df, schema({name: kind})).leaf(name)
+    with pytest.raises(UserError, match="a column 'gone'"):
+        compiler(df, schema({"gone": "int64"})).leaf("gone")
+
+
+def test_collations_do_not_reach_expressions(spark: Any) -> None:
+    df = spark.sql("select collate('ABC', 'UTF8_LCASE') s")
+    node = resolve((col.s == "abc").node, schema({"s": "string"}), step="test")
+    assert df.select(compiler(df, schema({"s": "string"})).column(node)).collect()[0][0] is False
+
+
+@pytest.fixture(scope="module")
+def parquet(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = str(tmp_path_factory.mktemp("pushed") / "rows")
+    frame(spark, make_rows(1, 20)).coalesce(1).write.parquet(path)
+    return spark.read.parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("expression", "pushed"),
+    [
+        (col.t >= "2024-01-01", "GreaterThanOrEqual(t,20"),
+        (col.t < "2024-01-01T00:00:00.000001", "LessThan(t,20"),
+        (lit(datetime(2024, 1, 1)) <= col.t, "GreaterThanOrEqual(t,20"),
+        (col.t_ntz == "2024-01-01", "EqualTo(t_ntz,2024-01-01T00:00)"),
+        (col.t_date > "2024-01-01", "GreaterThan(t_date,2024-01-01)"),
+        (col.t_date < "2024-01-01T10:00", "LessThanOrEqual(t_date,2024-01-01)"),
+        (col.t_date >= "2024-01-01T10:00", "GreaterThan(t_date,2024-01-01)"),
+        (col.t.is_not_null(), "IsNotNull(t)"),
+        (col.i > 5, "GreaterThan(i,5)"),
+        (col.i32 > 5, "GreaterThan(i32,5)"),
+        (col.i == INT_MAX, "EqualTo(i,9223372036854775807)"),
+        (col.f <= 0.5, "LessThanOrEqual(f,0.5)"),
+        (col.s == "a", "EqualTo(s,a)"),
+        (col.s.starts_with("a"), "StringStartsWith(s,a)"),
+        (col.i.is_in([1, 2]), "In(i, [1,2])"),
+    ],
+)
+def test_comparisons_with_constants_reach_the_files(
+    parquet: Any, spark: Any, expression: Expr, pushed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = resolve(expression.node, ROWS_SCHEMA, step="where")
+    with ansi(spark):
+        kept = parquet.where(compiler(parquet).column(node))
+    kept.explain()
+    shown = re.search(r"PushedFilters: \[(.*?)\], ReadSchema", capsys.readouterr().out)
+    assert shown is not None
+    assert pushed in shown.group(1)
+    rows = make_rows(1, 20)
+    assert kept.count() == sum(evaluate(node, r, ROWS_SCHEMA) is True for r in rows)
+
+
+def test_native_comparisons_equal_the_definition(spark: Any) -> None:
+    moments = ["2024-01-01", "1969-12-31T23:59:59.999999", "1900-01-01T12:00"]
+    literals = [datetime.fromisoformat(m) for m in moments]
+    tests = []
+    for c in (col.t, col.t_ntz, col.t_date):
+        for m in literals:
+            tests += [c < m, c <= m, c > m, c >= m, c == m, c != m, m < c]
+        tests += [c.is_in(literals), c.is_in(literals[:1]), c == lit(None)]
+    far = Call("lt", (col.t_ntz.node, lit(0).cast("timestamp").node))
+    tests += [Expr(far), col.t_ntz < (lit(datetime(9999, 12, 31)) + timedelta(days=9))]
+    rows = make_rows(21, 30) + [row(t=0, t_ntz=-1, t_date=-25_567 * DAY)]
+    values(spark, tests[:30], rows)
+    values(spark, tests[30:], rows)
+
+
+def test_names_are_quoted(spark: Any) -> None:
+    df = spark.createDataFrame([(1, 2)], "`a``b.c` bigint, x bigint")
+    assert df.select(named("a`b.c")).collect()[0][0] == 1
+
+
+def test_every_kind_of_node_has_a_type(spark: Any) -> None:
+    node = resolve(Udf(len, INT64, (col.s.node,)), ROWS_SCHEMA, step="test")
+    assert type_of(node, ROWS_SCHEMA) == INT64

@@ -15,8 +15,9 @@ which an argument is null is skipped; an aggregate of nothing is null unless `em
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Union
 
 from tidemill.core.errors import TidemillError, UserError
@@ -55,10 +56,25 @@ class Algebra:
     therefore subtract only on ints; indexes may still choose to.
     """
 
+    factory: tuple[Callable[..., Algebra], tuple[Any, ...]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """How another process gets this very algebra, so that parts stay equal when shipped."""
+
     holistic = False
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> Any:
+        if self.factory is not None:
+            return self.factory
+        return (Algebra, tuple(getattr(self, f.name) for f in fields(self)))
+
+
+def built_in(module: str, name: str) -> Any:
+    """The algebra of a name in a module of this package; see `Algebra.factory`."""
+    return getattr(importlib.import_module(module), name)
 
 
 @dataclass(frozen=True)
@@ -198,10 +214,7 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
 def _record(algebra: Algebra, types: tuple[DataType, ...], identity: tuple[Any, ...]) -> Form:
     inputs = Schema(tuple((f"x{i}", t) for i, t in enumerate(types)))
     lifted = _nodes(algebra.lift(*[Expr(Column(n)) for n in inputs.names]), inputs)
-    fields = tuple(
-        unify((type_of(as_node(i), inputs), type_of(node, inputs)))
-        for i, node in zip(identity, lifted)
-    )
+    fields = tuple(_field(i, type_of(node, inputs)) for i, node in zip(identity, lifted))
     if len(identity) != len(lifted):
         raise UserError(
             f"aggregate {algebra.name}", expected=f"lift to give {len(identity)} fields, as identity",
@@ -232,6 +245,13 @@ def _record(algebra: Algebra, types: tuple[DataType, ...], identity: tuple[Any, 
             *[Expr(Column(n)) for n in inputs.names],
         ),
     )  # fmt: skip
+
+
+def _field(identity: Any, lifted: DataType) -> DataType:
+    """The type of a state field. An int is the neutral element of instants too."""
+    if isinstance(identity, int) and lifted.kind in ("timestamp", "duration"):
+        return lifted
+    return unify((type_of(as_node(identity), Schema(())), lifted))
 
 
 class Scalar(tuple):  # type: ignore[type-arg]

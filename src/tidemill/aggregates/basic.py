@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tidemill.aggregates.algebra import Aggregate, Algebra, Part
+from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
 from tidemill.core.types import FLOAT64, DataType
 from tidemill.expr.fluent import Operand, as_node, greatest, least, when
 from tidemill.expr.functions import INT_MAX, INT_MIN
@@ -33,6 +33,7 @@ COUNT = Algebra(
     lift=lambda *x: (1,),
     combine=lambda a, b: (a[0] + b[0],),
     inverse=lambda a, b: (a[0] - b[0],),
+    factory=(built_in, (__name__, "COUNT")),
 )
 SUM = Algebra(
     "sum",
@@ -40,12 +41,14 @@ SUM = Algebra(
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] + b[0],),
     inverse=lambda a, b: (a[0] - b[0],),
+    factory=(built_in, (__name__, "SUM")),
 )
 PRODUCT = Algebra(
     "product",
     identity=lambda types: (1.0 if types[0] == FLOAT64 else 1,),
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] * b[0],),
+    factory=(built_in, (__name__, "PRODUCT")),
 )
 MIN = Algebra(
     "min",
@@ -54,6 +57,7 @@ MIN = Algebra(
     combine=lambda a, b: (least(a[0], b[0]),),
     idempotent=True,
     selective=True,
+    factory=(built_in, (__name__, "MIN")),
 )
 MAX = Algebra(
     "max",
@@ -62,6 +66,7 @@ MAX = Algebra(
     combine=lambda a, b: (greatest(a[0], b[0]),),
     idempotent=True,
     selective=True,
+    factory=(built_in, (__name__, "MAX")),
 )
 ANY = Algebra(
     "any",
@@ -69,6 +74,7 @@ ANY = Algebra(
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] | b[0],),
     idempotent=True,
+    factory=(built_in, (__name__, "ANY")),
 )
 ALL = Algebra(
     "all",
@@ -76,6 +82,7 @@ ALL = Algebra(
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] & b[0],),
     idempotent=True,
+    factory=(built_in, (__name__, "ALL")),
 )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemill.aggregates.algebra import Aggregate, Algebra, Part
+from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
 from tidemill.core.errors import UserError
 from tidemill.core.types import FLOAT64
 from tidemill.expr.fluent import Expr, Operand, as_node, coalesce, when
@@ -37,6 +37,7 @@ MOMENTS = Algebra(
     identity=lambda types: (0.0, 0.0, 0.0),
     lift=lambda x: (1.0, x, 0.0),
     combine=_combine_moments,
+    factory=(built_in, (__name__, "MOMENTS")),
 )
 
 
@@ -57,6 +58,7 @@ COMOMENTS = Algebra(
     identity=lambda types: (0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     lift=lambda x, y: (1.0, x, y, 0.0, 0.0, 0.0),
     combine=_combine_comoments,
+    factory=(built_in, (__name__, "COMOMENTS")),
 )
 
 

@@ -9,7 +9,7 @@ import functools
 import math
 from typing import Any
 
-from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Algebra, Part
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Algebra, Part, built_in
 from tidemill.aggregates.basic import highest, lowest
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration
@@ -31,6 +31,7 @@ ARG_MAX = Algebra(
     ),
     idempotent=True,
     selective=True,
+    factory=(built_in, (__name__, "ARG_MAX")),
 )
 ARG_MIN = Algebra(
     "arg_min",
@@ -41,6 +42,7 @@ ARG_MIN = Algebra(
     ),
     idempotent=True,
     selective=True,
+    factory=(built_in, (__name__, "ARG_MIN")),
 )
 
 
@@ -85,6 +87,7 @@ def _ewma(half_life: int) -> Algebra:
         identity=lambda types: (-(1 << 62), 0.0, 0.0),
         lift=lambda t, x: (t, x, 1.0),
         combine=combine,
+        factory=(_ewma, (half_life,)),
     )
 
 
@@ -111,6 +114,7 @@ DRAWDOWN = Algebra(
         greatest(a[2], b[2], a[0] - b[1]),
     ),
     commutative=False,
+    factory=(built_in, (__name__, "DRAWDOWN")),
 )
 
 

@@ -24,11 +24,11 @@ from tidemill.expr.nodes import Node
 class AccumulateKernel:
     """`run(n, *columns, kid, origin, pane, records, spill, count, rank, *rows, filled)`.
 
-    Returns `(count, before_origin, last_pane, err)`. `rows` are the buffers of the parts that keep
+    Returns `(count, before_origin, err)`. `rows` are the buffers of the parts that keep
     rows (kid, pane, one for each argument); `filled` holds how many rows each has.
     """
 
-    run: Callable[..., tuple[int, int, int, int]]
+    run: Callable[..., tuple[int, int, int]]
     source: str
 
 
@@ -61,8 +61,6 @@ def accumulate_kernel(
         e.line("    before += 1")
         e.line("    continue")
     e.line("p = t" if unit_pane else "p = t // pane")
-    e.line("if p > last:")
-    e.line("    last = p")
     e.line("k = kid[i]" if keyed else "k = 0")
     _open_record(e, layout, fixed)
     for index in fixed:
@@ -81,8 +79,8 @@ def accumulate_kernel(
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
-            "    last = INT_MIN", "    for i in range(n):", *e.lines,
-            "    return count, before, last, err", "",
+            "    for i in range(n):", *e.lines,
+            "    return count, before, err", "",
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}

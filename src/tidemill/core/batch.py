@@ -53,7 +53,7 @@ def _as(array: pa.Array, kind: DataType, step: str, name: str) -> pa.Array:
             hint="fix the schema of the stream, or cast the column",
         )  # fmt: skip
     if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+        array = _decoded(array)
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
         array = _floor_to_micros(array)
     try:
@@ -62,6 +62,16 @@ def _as(array: pa.Array, kind: DataType, step: str, name: str) -> pa.Array:
         raise UserError(
             step, expected=f"column {name!r} to fit {kind!r}", got=f"{array.type}: {unfit}"
         ) from unfit
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    # Arrow cannot take from views, which are what the categories of Polars come as.
+    inside = array.type.value_type
+    if pa.types.is_string_view(inside):
+        return array.dictionary.cast(pa.string()).take(array.indices)
+    if pa.types.is_binary_view(inside):
+        return array.dictionary.cast(pa.binary()).take(array.indices)
+    return array.cast(inside)
 
 
 def _compact(array: pa.Array) -> pa.Array:

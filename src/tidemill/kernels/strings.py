@@ -44,7 +44,9 @@ def _typed(args: tuple[Any, ...]) -> list[Any]:
 
 
 def _full(result: Any, rows: int) -> pa.Array:
-    return pa.repeat(result, rows) if isinstance(result, pa.Scalar) else result
+    if not isinstance(result, pa.Scalar):
+        return result
+    return pa.repeat(result, rows) if rows else pa.array([], result.type)
 
 
 # --- strings --------------------------------------------------------------------------------------
@@ -169,6 +171,8 @@ def _if_else(condition: Any, then: Any, otherwise: Any) -> pa.Array:
 
 def _extreme(kernel: Callable[..., Any]) -> Any:
     def apply(*args: Any) -> pa.Array:
+        if pa.types.is_null(_type(args)):
+            return pa.nulls(_rows(args))
         return _full(kernel(*_typed(args), skip_nulls=True), _rows(args))
 
     return apply

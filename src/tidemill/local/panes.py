@@ -144,8 +144,10 @@ class PaneStore:
         """How many partials and rows wait to be brought into order."""
         return self._count + int(self._filled.sum())
 
-    def add(self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, grid: tuple[int, int]) -> tuple[int, int]:
-        """Run an accumulate kernel over a batch; rows before the origin, and the last pane."""
+    def add(
+        self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, grid: tuple[int, int]
+    ) -> int:
+        """Run an accumulate kernel over a batch; the number of rows before the origin."""
         if keys > len(self._records):
             fresh = np.zeros(max(keys, 2 * len(self._records)), dtype=self._dtype)
             fresh["pane"] = NO_PANE
@@ -153,18 +155,33 @@ class PaneStore:
             self._records = fresh
         self._room(n)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
-        self._count, before, last, err = kernel.run(
+        self._count, before, err = kernel.run(
             n, *args, kid, *grid, self._records, self._spill, self._count, self.rank, *buffers,
             self._filled,
         )  # fmt: skip
         raise_for(err, "window aggregate")
-        return before, last
+        return int(before)
 
     def add_partials(self, records: npt.NDArray[Any]) -> None:
         """Partials that were made elsewhere, as records."""
         self._room(len(records))
         self._spill[self._count : self._count + len(records)] = records
         self._count += len(records)
+
+    def add_rows(self, index: int, kid: Ints, pane: Ints, args: list[npt.NDArray[Any]]) -> None:
+        """Rows of a part that keeps them, gathered elsewhere."""
+        position = self.parts.kept.index(index)
+        rows, count = self._kept[position], int(self._filled[position])
+        rows.room(count, len(kid))
+        for column, more in zip((rows.kid, rows.pane, *rows.args), (kid, pane, *args)):
+            column[count : count + len(kid)] = more
+        self._filled[position] = count + len(kid)
+
+    def add_objects(self, index: int, kid: Ints, pane: Ints, states: list[Any]) -> None:
+        """Partials that are Python objects, made elsewhere."""
+        part, held = self.layout.parts[index], self._objects[index]
+        for at, state in zip(zip(kid.tolist(), pane.tolist()), states):
+            held[at] = combine_objects(part, held.get(at), state)
 
     def record_type(self) -> np.dtype[Any]:
         return self._dtype

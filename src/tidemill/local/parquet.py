@@ -146,11 +146,12 @@ def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:
 
 
 def _scan(dataset: Any, source: Source) -> Iterator[Piece]:
+    """By Arrow's own scanner, which holds a row group in memory however little is read ahead."""
     import pyarrow.dataset as ds
 
     scanner = dataset.scanner(
         columns=list(source.schema.names), batch_size=BATCH_ROWS,
-        batch_readahead=1, fragment_readahead=1,
+        batch_readahead=0, fragment_readahead=0,
         fragment_scan_options=_lean(ds) if _is_parquet(dataset, ds) else None,
     )  # fmt: skip
     with readable(source, "dataset"):

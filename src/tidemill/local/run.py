@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.time import FOREVER
+from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.local.progress import shown
 from tidemill.local.sources import open_source
 from tidemill.local.stages import StageRunner
@@ -66,8 +66,11 @@ def run(plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False) -> Ite
     source = pipeline.source
     check_inputs(source, inputs)
     reader = open_source(inputs[source.name], source)
+    below = BEGINNING
     for chunk in shown(reader, source.name, reader.total_rows) if progress else reader:
-        yield from pipeline.push(chunk.batch, chunk.complete_below)
+        below = max(below, chunk.complete_below)
+        # The end of the input is told once, by `finish`.
+        yield from pipeline.push(chunk.batch, min(below, FOREVER - 1))
     yield from pipeline.finish()
 
 

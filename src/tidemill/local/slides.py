@@ -29,7 +29,8 @@ class Progress:
 
     below: int
     final: bool
-    last_pane: int
+    reached: int | None
+    """The last pane that some window of the whole stream has, where others hold the rest of it."""
     keys: int
     rows: Ints
     """Rows so far, by partition."""
@@ -92,7 +93,10 @@ class GridSlide:
         if not progress.final:
             return np.asarray([(progress.below - self.spec.origin) // self.spec.slide - 1])
         if self._everyone:
-            return np.asarray([self._last])
+            elsewhere = -_NEVER
+            if progress.reached is not None:
+                elsewhere = int(self._last_window(np.asarray([progress.reached]))[0])
+            return np.asarray([max(self._last, elsewhere)])
         return np.asarray([_NEVER])
 
     def _last_window(self, pane: Ints) -> Ints:

@@ -83,8 +83,7 @@ def _table(value: Any, source: Source, place: str = "") -> pa.Table | None:
     if _is(value, "pandas", "DataFrame"):
         return _from_pandas(value, source, place)
     if _is(value, "polars", "DataFrame"):
-        _require(value.columns, source, place)
-        return pa.table(value.select(list(source.schema.names)))
+        return _from_polars(value, source, place)
     if hasattr(value, "__arrow_c_array__"):
         return pa.Table.from_batches([pa.record_batch(value)])
     return None
@@ -114,6 +113,14 @@ def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
     return pa.table(columns, names=list(source.schema.names))
 
 
+def _from_polars(frame: Any, source: Source, place: str) -> pa.Table:
+    _require(frame.columns, source, place)
+    needed = frame.select(list(source.schema.names))
+    # Given whole, Polars would first copy a frame of several chunks into one.
+    parts = [needed.clear(), *needed.iter_slices(BATCH_ROWS)]
+    return pa.concat_tables([pa.table(part) for part in parts])
+
+
 def _held(tables: Sequence[tuple[pa.Table, str]], source: Source, about: str) -> Reader:
     """Tables in memory: their least times are looked up first, so that promises are exact."""
     for table, place in tables:
@@ -139,7 +146,7 @@ def _lazy(frame: Any, source: Source) -> Reader:
     _require(frame.collect_schema().names(), source)
     needed = frame.select(list(source.schema.names))
     if not hasattr(needed, "collect_batches"):
-        return _held([(pa.table(needed.collect()), "")], source, "LazyFrame")
+        return _held([(_from_polars(needed.collect(), source, ""), "")], source, "LazyFrame")
     check_schema(pa.table(needed.clear().collect()).schema, source.schema, step=step_of(source))
 
     def pieces() -> Iterator[Piece]:

@@ -89,7 +89,7 @@ class WindowOperator:
         self._kernels: dict[Columns, AccumulateKernel] = {}
         self._arrow = plan.schema.to_arrow()
         self._retained = 0
-        self._last_pane = -(1 << 63)
+        self._reached: int | None = None
         self.before_origin = 0
         """Rows that belong to no window, because they lie before the origin."""
 
@@ -117,11 +117,9 @@ class WindowOperator:
             kernel = self._kernels[columns] = self._compile(columns)
         assert self.plan.panes is not None
         grid = (self.plan.panes.origin, self.plan.panes.size)
-        before, last = self.store.add(
+        self.before_origin += self.store.add(
             kernel, batch.num_rows, self.keys.count, args, kid, grid
         )
-        self.before_origin += before
-        self._last_pane = max(self._last_pane, last)
 
     def _encode(self, batch: pa.RecordBatch) -> Any:
         if not self.plan.group_keys:
@@ -190,6 +188,10 @@ class WindowOperator:
         schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
         return layout((*self.plan.aggregates, *extra), schema, {self.plan.input.time})
 
+    def reach(self, pane: int) -> None:
+        """Know of a pane of the stream that others hold: windows that fill up go on until there."""
+        self._reached = pane if self._reached is None else max(self._reached, pane)
+
     # -- windows out
 
     def advance(self, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
@@ -242,7 +244,7 @@ class WindowOperator:
         split = self._numbered or self._shared
         rows = self._counters if split else np.zeros(1, dtype=np.int64)
         partition = self._partition_of_key if split else rows
-        return Progress(below, final, self._last_pane, self.keys.count, rows, partition)
+        return Progress(below, final, self._reached, self.keys.count, rows, partition)
 
     def _batch(self, label: str | None, slide: Any, elements: Any, ranges: Ranges) -> pa.RecordBatch:
         arrays = self.keys.decode(ranges.kid) if self.plan.group_keys else []

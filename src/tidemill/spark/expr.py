@@ -422,7 +422,7 @@ def _div(a: SparkColumn, b: SparkColumn) -> SparkColumn:
     return F.call_function("div", a, b)
 
 
-def _floor_div(a: SparkColumn, every: int) -> SparkColumn:
+def floor_div(a: SparkColumn, every: int) -> SparkColumn:
     return _div(a, _int(every)) - (a % _int(every) < 0).cast("bigint")
 
 
@@ -432,7 +432,7 @@ def _floordiv(a: Term, b: Term) -> SparkColumn:
     if b.constant == 0:
         return _null(INT64)
     if b.constant is not None and b.constant > 0:
-        return _floor_div(a.column, b.constant)
+        return floor_div(a.column, b.constant)
     rest = F.try_mod(a.column, b.column)
     above = (rest != 0) & ((rest < 0) != (b.column < 0))
     return _div(a.column, F.nullif(b.column, F.lit(0))) - above.cast("bigint")
@@ -519,7 +519,7 @@ def _extreme(how: Callable[..., SparkColumn]) -> Any:
 
 
 def _date(t: SparkColumn) -> SparkColumn:
-    return F.date_from_unix_date(_floor_div(t, DAY).cast("int"))
+    return F.date_from_unix_date(floor_div(t, DAY).cast("int"))
 
 
 def _date_part(part: Callable[[SparkColumn], SparkColumn]) -> Any:
@@ -531,7 +531,7 @@ def _clock_part(whole: int, unit: int) -> Any:
 
 
 def _day_of_week(t: Term) -> SparkColumn:
-    return F.pmod(_floor_div(t.column, DAY) + 3, F.lit(7)) + 1
+    return F.pmod(floor_div(t.column, DAY) + 3, F.lit(7)) + 1
 
 
 def _truncate(t: Term, every: Term) -> SparkColumn:
@@ -542,6 +542,15 @@ def _truncate(t: Term, every: Term) -> SparkColumn:
 
 _LONGEST = 1 << 30
 """Positions are ints in Spark, and no string reaches this one."""
+
+
+def _case(how: Callable[[SparkColumn], SparkColumn]) -> Any:
+    def apply(a: Term) -> SparkColumn:
+        twice = isinstance(a.node, Call) and a.node.function in ("lower", "upper")
+        # Spark's optimizer drops the inner of two changes of case, but 'ß' does not survive it.
+        return how(F.concat(a.column, F.lit("")) if twice else a.column)
+
+    return apply
 
 
 def _substring(a: Term, start: Term, length: Term) -> SparkColumn:
@@ -590,7 +599,7 @@ SPARK_FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "second": _clock_part(MINUTE, SECOND), "microsecond": _clock_part(SECOND, 1),
     "truncate": _truncate,
     "length": _on_columns(lambda a: F.char_length(a).cast("bigint")),
-    "lower": _on_columns(F.lower), "upper": _on_columns(F.upper), "strip": _on_columns(F.trim),
+    "lower": _case(F.lower), "upper": _case(F.upper), "strip": _on_columns(F.trim),
     "contains": _on_columns(F.contains), "starts_with": _on_columns(F.startswith),
     "ends_with": _on_columns(F.endswith),
     "matches": lambda a, pattern: a.column.rlike(to_java(pattern.constant)),

@@ -70,7 +70,7 @@ class _Reader:
         if repeat := self.take(_REPEAT):
             return repeat.group()
         if quoted := self.take(_QUOTED):
-            return "".join(_plain(ord(c)) for c in quoted.group(1))
+            return "".join(self.folded(_plain(ord(c))) for c in quoted.group(1))
         char = self.text[self.at]
         if char == "(":
             return self.group()
@@ -88,7 +88,11 @@ class _Reader:
             return r"(?:\A|(?<=\n))" if "m" in self.flags else r"\A"
         if char == "$":
             return r"(?:\z|(?=\n))" if "m" in self.flags else r"\z"
-        return "|" if char == "|" else _plain(ord(char))
+        return "|" if char == "|" else self.folded(_plain(ord(char)))
+
+    def folded(self, atom: str) -> str:
+        # RE2 folds case over all of Unicode, which Java does only with `u`.
+        return f"(?iu:{atom})" if "i" in self.flags else atom
 
     def group(self) -> str:
         found = self.take(_GROUP)
@@ -98,9 +102,7 @@ class _Reader:
         if close != ")":
             self.outer.append(self.flags)
         self.flags = (self.flags | set(on or "")) - set(off or "")
-        # RE2 folds case over all of Unicode, which Java does only with `u`.
-        fold = "(?iu)" if "i" in self.flags else "(?-iu)"
-        return fold if close == ")" else "(?:" + (fold if close == ":" else "")
+        return "" if close == ")" else "(?:"
 
     def escape(self) -> str:
         name = self.text[self.at + 1]
@@ -111,7 +113,7 @@ class _Reader:
         if name in _ASSERTIONS:
             self.at += 2
             return _ASSERTIONS[name]
-        return f"[{self.member()}]"
+        return self.folded(f"[{self.member()}]")
 
     def bracket(self) -> str:
         """A character class; what Java would take for an operator in it is escaped."""
@@ -134,7 +136,7 @@ class _Reader:
                 self.at += 1
                 out.append("-" + self.member())
         self.at += 1
-        return "".join(out) + "]"
+        return self.folded("".join(out) + "]")
 
     def member(self) -> str:
         """One character or set, as it stands inside a Java class."""

@@ -1,0 +1,127 @@
+"""Partials of aggregates by Spark's own functions, field for field as the layout says.
+
+What has no entry here is aggregated by Tidemill's kernels inside Spark's Python workers instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
+from tidemill.aggregates.layout import StatePart
+from tidemill.core.types import DataType
+from tidemill.spark.expr import literal
+
+Columns = list[SparkColumn]
+Types = tuple[DataType, ...]
+
+
+def partial(part: StatePart, args: Columns) -> Columns | None:
+    """One aggregate column for each field of a part's state; `None` where Spark has none.
+
+    A row counts only where no argument is null. A field of no rows is the algebra's identity.
+    """
+    whole = _whole(args)
+    present = [a if whole is None else F.when(whole, a) for a in args]
+    algebra = part.part.algebra
+    if isinstance(algebra, Multiset):
+        return [_collected(algebra, args)]
+    if isinstance(algebra, Sketch):
+        make = F.hll_sketch_agg if algebra.kind == "hll" else F.kll_sketch_agg_double
+        return [make(present[0], F.lit(algebra.size))]
+    build = _PARTIALS.get(algebra.name) if isinstance(algebra, Algebra) else None
+    fields = build(present, part.types) if build else None
+    if fields is None:
+        return None
+    assert isinstance(part.form, Form)
+    return [
+        f if v.value is None else F.coalesce(f, literal(v.value, v.type))
+        for f, v in zip(fields, part.form.identity)
+    ]
+
+
+
+
+def _whole(args: Columns) -> SparkColumn | None:
+    """The condition that no argument is null; one argument needs none, Spark skips its nulls."""
+    if len(args) < 2:
+        return None
+    condition = args[0].isNotNull()
+    for arg in args[1:]:
+        condition = condition & arg.isNotNull()
+    return condition
+
+
+def _collected(algebra: Multiset, args: Columns) -> SparkColumn:
+    row = F.struct(*(a.alias(f"x{j}") for j, a in enumerate(args)))
+    condition = args[0].isNotNull()
+    for arg in args[1:]:
+        condition = condition & arg.isNotNull()
+    collect = F.collect_set if algebra.distinct else F.collect_list
+    return collect(F.when(condition, row))
+
+
+def _count(args: Columns, types: Types) -> Columns:
+    return [F.count(args[0] if args else F.lit(1))]
+
+
+def _sum(args: Columns, types: Types) -> Columns:
+    return [F.sum(args[0])]
+
+
+def _product(args: Columns, types: Types) -> Columns | None:
+    # Spark multiplies in double: exact for floats as ours, but not for ints.
+    return [F.product(args[0])] if types[0].kind == "float64" else None
+
+
+def _moments(args: Columns, types: Types) -> Columns:
+    n = F.count(args[0]).cast("double")
+    return [n, F.avg(args[0]), F.var_pop(args[0]) * n]
+
+
+def _comoments(args: Columns, types: Types) -> Columns:
+    x, y = args
+    n = F.count(x).cast("double")
+    return [
+        n, F.avg(x), F.avg(y), F.covar_pop(x, y) * n, F.var_pop(x) * n, F.var_pop(y) * n,
+    ]  # fmt: skip
+
+
+def _arg_max(args: Columns, types: Types) -> Columns:
+    best = F.max(F.when(args[0].isNotNull(), F.struct(args[0].alias("by"), args[1].alias("value"))))
+    return [best["by"], best["value"]]
+
+
+def _arg_min(args: Columns, types: Types) -> Columns | None:
+    # The smallest `by`, but the greatest value among ties: turn `by` around and take the maximum.
+    by, value = args
+    kind = types[0].kind
+    if kind == "string":
+        return None
+    if kind == "float64":
+        order = F.struct((~F.isnan(by)).alias("number"), (-by).alias("by"))
+        best = F.max(F.when(by.isNotNull(), F.struct(order.alias("o"), value.alias("value"))))
+        smallest = F.when(best["o"]["number"], -best["o"]["by"])
+        return [F.when(best.isNotNull(), F.coalesce(smallest, F.lit(float("nan")))), best["value"]]
+    turned = ~by if kind == "bool" else F.bitwise_not(by)
+    best = F.max(F.when(by.isNotNull(), F.struct(turned.alias("by"), value.alias("value"))))
+    back = ~best["by"] if kind == "bool" else F.bitwise_not(best["by"])
+    return [back, best["value"]]
+
+
+_PARTIALS: dict[str, Callable[[Columns, Types], Columns | None]] = {
+    "count": _count,
+    "sum": _sum,
+    "product": _product,
+    "min": lambda args, types: [F.min(args[0])],
+    "max": lambda args, types: [F.max(args[0])],
+    "any": lambda args, types: [F.bool_or(args[0])],
+    "all": lambda args, types: [F.bool_and(args[0])],
+    "moments": _moments,
+    "comoments": _comoments,
+    "arg_max": _arg_max,
+    "arg_min": _arg_min,
+}

@@ -1,0 +1,74 @@
+"""A query on Spark: `query.on_spark(spark).run(clicks=df)` gives a lazy DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import schema as read_schema
+from tidemill.plan.nodes import Plan, Source
+from tidemill.spark.explain import describe
+from tidemill.spark.expr import ansi
+from tidemill.spark.run import frame_of
+
+if TYPE_CHECKING:
+    from tidemill.query import Query
+
+
+class SparkQuery:
+    """A query bound to a Spark session."""
+
+    def __init__(self, query: Query, spark: SparkSession) -> None:
+        self._query, self._spark = query, spark
+
+    def run(self, **inputs: DataFrame) -> DataFrame:
+        """The result as a DataFrame; nothing runs until something asks for its rows."""
+        plan = self._query.optimized
+        _check(plan, inputs)
+        with ansi(self._spark):
+            return frame_of(plan, inputs)
+
+    def explain(self, **inputs: DataFrame) -> str:
+        """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
+        text = describe(self._query.optimized)
+        if inputs:
+            plan = self.run(**inputs)._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+            text += f"\n\n== Spark's plan ==\n{plan.toString()}"
+        print(text)
+        return text
+
+    def __repr__(self) -> str:
+        return f"on Spark:\n{self._query!r}"
+
+
+def _check(plan: Plan, inputs: dict[str, Any]) -> None:
+    sources = [n for n in plan.walk() if isinstance(n, Source)]
+    if set(inputs) != {s.name for s in sources}:
+        names = [s.name for s in sources]
+        raise UserError(
+            "run", expected=f"a DataFrame for each of {names}", got=f"{sorted(inputs)}",
+            hint=f"write run({names[0]}=df)",
+        )  # fmt: skip
+    for source in sources:
+        step = f"run {source.name}"
+        df = inputs[source.name]
+        if not hasattr(df, "mapInArrow"):
+            raise UserError(
+                step, expected="a Spark DataFrame", got=type(df).__name__,
+                hint="for data in this process use query.run(...)",
+            )  # fmt: skip
+        found = {f.name: f for f in df.schema.fields}
+        for name, kind in source.schema:
+            if name not in found:
+                raise UserError(
+                    step, expected=f"a column {name!r} of {kind!r}", got=f"columns {df.columns}"
+                )
+            have = read_schema(type(df.schema)([found[name]]), step=step)[name]
+            if have != kind and not (have.kind, kind.kind) == ("int64", "float64"):
+                raise UserError(
+                    step, expected=f"column {name!r} of type {kind!r}",
+                    got=found[name].dataType.simpleString(),
+                    hint="fix the schema of the stream, or cast the column",
+                )  # fmt: skip

@@ -1,0 +1,42 @@
+"""Plans → DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+
+from tidemill.core.errors import UnsupportedError
+from tidemill.expr.nodes import Column
+from tidemill.plan.nodes import Plan, Source, WindowAggregate
+from tidemill.plan.stages import stage_of
+from tidemill.spark.expr import SparkExpressions, named, output
+from tidemill.spark.frames import user_type
+from tidemill.spark.windows import window_aggregate
+
+
+def frame_of(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """The DataFrame of a plan, with columns in the types users expect. Nothing runs yet."""
+    stage = stage_of(plan)
+    df = _base(stage.base, inputs)
+    raw = {f.name: f.dataType for f in df.schema}
+    expressions = SparkExpressions(stage.base.schema, raw)
+    for predicate in stage.predicates:
+        df = df.filter(expressions.column(predicate))
+    columns = []
+    for name, node in stage.outputs:
+        kind = plan.schema[name]
+        if isinstance(node, Column) and raw[node.name] == user_type(kind):
+            columns.append(named(node.name).alias(name))
+        else:
+            columns.append(output(expressions.column(node), kind).alias(name))
+    return df.select(*columns)
+
+
+def _base(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    if isinstance(plan, Source):
+        return inputs[plan.name]
+    if isinstance(plan, WindowAggregate):
+        below = stage_of(plan.input).base
+        return window_aggregate(plan, _base(below, inputs))
+    raise UnsupportedError("spark", str(plan), instead="run it on the local engine")

@@ -1,0 +1,77 @@
+"""What runs inside Spark's Python workers: the local engine on the rows of one partition.
+
+Every function here is made on the driver and shipped with its plan. Batches carry instants as
+bigint; see `windows` for how columns are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.core.schema import Schema
+from tidemill.core.time import FOREVER
+from tidemill.core.types import to_arrow
+from tidemill.plan.nodes import WindowAggregate
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+LAST = "$last"
+"""A column that holds the last pane of the whole stream, where windows go on until there."""
+
+
+def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
+    """Rows of complete partitions in, results out: the local operator from start to end."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tidemill.local.windows import WindowOperator
+
+        operator = WindowOperator(plan)
+        for batch in batches:
+            operator.push(_typed(batch, schema))
+        yield from operator.advance(FOREVER)
+
+    return task
+
+
+def partials(plan: WindowAggregate, schema: Schema) -> Task:
+    """Rows of any partition in, partials by key and pane out."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tidemill.local.partials import partial_batches
+        from tidemill.local.windows import WindowOperator
+
+        operator = WindowOperator(plan)
+        for batch in batches:
+            operator.push(_typed(batch, schema))
+        yield from partial_batches(operator)
+
+    return task
+
+
+def finish(plan: WindowAggregate) -> Task:
+    """Partials of complete keys in, results out."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tidemill.local.partials import add_partial_batch
+        from tidemill.local.windows import WindowOperator
+
+        operator = WindowOperator(plan)
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            position = batch.schema.get_field_index(LAST)
+            if position >= 0:
+                operator.reach(int(np.asarray(batch.column(position)).max()))
+            add_partial_batch(operator, batch)
+        yield from operator.advance(FOREVER)
+
+    return task
+
+
+def _typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Bigints as the instants they stand for: a change of label, not of bytes."""
+    arrays = [batch.column(n).cast(to_arrow(t)) for n, t in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())
