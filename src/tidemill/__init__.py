@@ -2,8 +2,19 @@
 
 from tidemill.aggregates.basic import all, any, count, count_if, max, mean, min, product, sum
 from tidemill.aggregates.holistic import (
-    bottom_k, collect, count_by, distinct_count, entropy, max_by, mean_by, median, min_by, quantile,
-    sum_by, top_k, top_keys,
+    bottom_k,
+    collect,
+    count_by,
+    distinct_count,
+    entropy,
+    max_by,
+    mean_by,
+    median,
+    min_by,
+    quantile,
+    sum_by,
+    top_k,
+    top_keys,
 )  # fmt: skip
 from tidemill.aggregates.moments import correlation, covariance, std, var
 from tidemill.aggregates.ordered import arg_max, arg_min, drawdown, ewma, first, last
@@ -12,13 +23,27 @@ from tidemill.aggregates.user import aggregate
 from tidemill.core.errors import InternalError, TidemillError, UnsupportedError, UserError
 from tidemill.core.time import FOREVER
 from tidemill.expr.fluent import (
-    Expr, coalesce, col, concat, greatest, least, lit, udf, when,
+    Expr,
+    coalesce,
+    col,
+    concat,
+    greatest,
+    least,
+    lit,
+    udf,
+    when,
 )  # fmt: skip
 from tidemill.query import Query
 from tidemill.stream import Stream, stream
 from tidemill.windows.semantics import bounds, extent, wids, windows
 from tidemill.windows.spec import (
-    Window, hopping, landmark, per_event, rows, session, tumbling,
+    Window,
+    hopping,
+    landmark,
+    per_event,
+    rows,
+    session,
+    tumbling,
 )  # fmt: skip
 
 __version__ = "0.1.0"

@@ -80,18 +80,22 @@ class Query:
         """The same query on Spark; see `SparkQuery`."""
         from tidemill.spark.query import SparkQuery
 
-        return SparkQuery(self, spark)
+        return SparkQuery(self.optimized, spark)
 
-    def explain(self, *, engine: str = "local") -> str:
-        """Logical plan, optimised plan, and what the engine will do. Prints it, and returns it."""
-        from tidemill.local.explain import describe
+    def explain(self) -> str:
+        """Logical plan, optimised plan, and what each engine will do. Prints it, and returns it.
 
-        text = "\n".join(
-            [
-                "== logical ==", format_plan(self.plan), "",
-                "== optimised ==", format_plan(self.optimized), "",
-                "== local ==", describe(self.optimized),
-            ]
-        )  # fmt: skip
+        `query.on_spark(spark).explain(clicks=df)` adds Spark's own physical plan.
+        """
+        from tidemill.local.explain import describe as in_process
+        from tidemill.spark.explain import describe as on_spark
+
+        sections = {
+            "logical": format_plan(self.plan),
+            "optimised": format_plan(self.optimized),
+            "local": in_process(self.optimized),
+            "spark": on_spark(self.optimized),
+        }
+        text = "\n\n".join(f"== {name} ==\n{body}" for name, body in sections.items())
         print(text)
         return text

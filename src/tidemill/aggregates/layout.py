@@ -12,7 +12,16 @@ from typing import Any, Union
 
 from tidemill.aggregates import holistic, sketches
 from tidemill.aggregates.algebra import (
-    Aggregate, Algebra, Form, Multiset, NamedLower, OpaqueForm, Part, Sketch, form_of, lower_node,
+    Aggregate,
+    Algebra,
+    Form,
+    Multiset,
+    NamedLower,
+    OpaqueForm,
+    Part,
+    Sketch,
+    form_of,
+    lower_node,
 )  # fmt: skip
 from tidemill.aggregates.basic import COUNT
 from tidemill.core.errors import TidemillError, UserError

@@ -70,7 +70,7 @@ def first(x: Operand) -> Aggregate:
     return _arg("first", ARG_MIN, as_node(x), EVENT_TIME, (as_node(x), EVENT_TIME))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _ewma(half_life: int) -> Algebra:
     # The state is two decayed sums as of its latest event; combining moves the older one forward.
     def decayed(now: Any, t: Any) -> Any:

@@ -32,8 +32,7 @@ def aggregate(
     Numba refuses runs row by row; `explain()` says which. `returns` is the type of the result
     where it cannot be recorded; by default the type of `lower(identity())`.
 
-    >>> from tidemill.core.types import parse_type
-from tidemill.expr.fluent import col
+    >>> from tidemill.expr.fluent import col
     >>> sum_of_squares = aggregate(
     ...     "sum_of_squares",
     ...     identity=lambda: 0.0,

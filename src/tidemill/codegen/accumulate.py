@@ -67,11 +67,10 @@ def accumulate_kernel(
         _accumulate(e, PartCode(index, layout.parts[index]), args[index])
     for position, index in enumerate(kept):
         _keep(e, args[index], index, position)
-    buffers = [
-        name
-        for index in kept
-        for name in (f"k{index}", f"p{index}", *(f"x{index}_{j}" for j in range(len(layout.parts[index].types))))
-    ]  # fmt: skip
+    buffers = []
+    for index in kept:
+        buffers += [f"k{index}", f"p{index}"]
+        buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
         ["n", *columns.parameters, "kid", "origin", "pane", "records", "spill", "count", "rank",
          *buffers, "filled"]

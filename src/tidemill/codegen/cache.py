@@ -31,7 +31,7 @@ def load(source: str, **names: Any) -> ModuleType:
     return _load_cached(source) if not names else _load_unique(source, names)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _load_cached(source: str) -> ModuleType:
     text = _HEADER + source
     name = f"tidemill_kernel_{hashlib.sha256((_fingerprint() + text).encode()).hexdigest()[:24]}"
@@ -73,7 +73,7 @@ def _write(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def cache_directory() -> Path:
     """Where kernels are kept: `TIDEMILL_CACHE`, or `tidemill/kernels` in the user's cache."""
     base = os.environ.get("TIDEMILL_CACHE")
@@ -86,7 +86,7 @@ def cache_directory() -> Path:
     return path
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _fingerprint() -> str:
     """Generated code inlines the runtime, so a change there makes every kernel stale."""
     return Path(runtime.__file__).read_text()

@@ -6,12 +6,11 @@ Generated code reports errors by setting bits in `err`; the host turns them into
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
-
-F = TypeVar("F")
 
 OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE = 1, 2, 4, 8
 """Bits of `err`: an int result left int64; a value did not fit a strict cast; the windowing
@@ -22,17 +21,15 @@ EXACT_FLOAT = float(1 << 52)
 NAN, INF = math.nan, math.inf
 
 
-def kernel(function: F) -> F:
-    """Compile a function once for each signature, cached on disk; it releases the GIL."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function once for each signature, cached on disk; it releases the GIL.
+
+    LLVM folds small ones into the loops that call them.
+    """
+    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
 
 
-def inline(function: F) -> F:
-    """A small function that LLVM folds into the loop that calls it."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy", inline="never")(function)  # type: ignore[no-any-return]
-
-
-@inline
+@kernel
 def mul_overflows(a: int, b: int) -> bool:
     # The double product is off by at most a few units in 2**53: only near the limit look closer.
     near = float(a) * float(b)
@@ -46,12 +43,12 @@ def mul_overflows(a: int, b: int) -> bool:
     return product // b != a or product % b != 0
 
 
-@inline
+@kernel
 def floordiv_float(a: float, b: float) -> float:
-    return floor_float(a / b)
+    return float(floor_float(a / b))
 
 
-@inline
+@kernel
 def mod_float(a: float, b: float) -> float:
     if math.isinf(a) or math.isnan(a) or math.isnan(b):
         return NAN
@@ -61,17 +58,17 @@ def mod_float(a: float, b: float) -> float:
     return rest
 
 
-@inline
+@kernel
 def floor_float(a: float) -> float:
     return math.floor(a) * 1.0 if abs(a) < EXACT_FLOAT else a
 
 
-@inline
+@kernel
 def ceil_float(a: float) -> float:
     return math.ceil(a) * 1.0 if abs(a) < EXACT_FLOAT else a
 
 
-@inline
+@kernel
 def round_float(a: float, scale: float) -> float:
     scaled = abs(a) * scale
     if not scaled < EXACT_FLOAT:
@@ -79,35 +76,35 @@ def round_float(a: float, scale: float) -> float:
     return math.copysign(math.floor(scaled + 0.5) / scale, a)
 
 
-@inline
+@kernel
 def sign_float(a: float) -> float:
     if a != a:
         return a
     return 1.0 * ((a > 0.0) - (a < 0.0))
 
 
-@inline
+@kernel
 def exp_float(a: float) -> float:
-    return np.exp(a)
+    return float(np.exp(a))
 
 
-@inline
+@kernel
 def pow_float(a: float, b: float) -> float:
-    return np.power(a, b)
+    return float(np.power(a, b))
 
 
-@inline
+@kernel
 def less_float(a: float, b: float) -> bool:
     """The one order of floats: NaN after every number."""
     return a < b or (b != b and a == a)
 
 
-@inline
+@kernel
 def equal_float(a: float, b: float) -> bool:
     return a == b or (a != a and b != b)
 
 
-@inline
+@kernel
 def civil(days: int) -> tuple[int, int, int]:
     """Year, month, day of a day number since the epoch (Hinnant's algorithm)."""
     z = days + 719468
@@ -122,15 +119,14 @@ def civil(days: int) -> tuple[int, int, int]:
     return year, month, day
 
 
-@inline
+@kernel
 def day_of_year(days: int) -> int:
     year, month, day = civil(days)
     leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
-    before = (275 * month) // 9 - (1 if leap else 2) * ((month + 9) // 12) + day - 30
-    return before
+    return int((275 * month) // 9 - (1 if leap else 2) * ((month + 9) // 12) + day - 30)
 
 
-@inline
+@kernel
 def float_to_int_fits(a: float) -> bool:
     return a >= -9223372036854775808.0 and a < 9223372036854775808.0
 

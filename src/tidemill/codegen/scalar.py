@@ -10,16 +10,17 @@ choice that is not taken cannot fail.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Iterator
+from typing import Any
 
 from tidemill.core.errors import InternalError
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.expr.typing import type_of
+
 
 @dataclass(frozen=True)
 class Value:

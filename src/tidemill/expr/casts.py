@@ -9,7 +9,14 @@ from typing import Any
 from tidemill.core.errors import UserError
 from tidemill.core.time import instant
 from tidemill.core.types import (
-    BOOL, DURATION, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType,
+    BOOL,
+    DURATION,
+    FLOAT64,
+    INT64,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    DataType,
 )  # fmt: skip
 from tidemill.expr.functions import INT_MAX, INT_MIN
 

@@ -12,7 +12,14 @@ from typing import Any, Union
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration, instant
 from tidemill.core.types import (
-    BOOL, DURATION, FLOAT64, INT64, NULL, STRING, TIMESTAMP, parse_type,
+    BOOL,
+    DURATION,
+    FLOAT64,
+    INT64,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    parse_type,
 )  # fmt: skip
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 

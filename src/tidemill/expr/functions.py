@@ -29,7 +29,15 @@ import pyarrow.compute as pc
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import (
-    BOOL, DURATION, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType, list_of,
+    BOOL,
+    DURATION,
+    FLOAT64,
+    INT64,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    list_of,
 )  # fmt: skip
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
@@ -59,7 +67,9 @@ Types = tuple[DataType, ...]
 Rule = Callable[[Types], tuple[Types, DataType]]
 
 
-def _define(name: str, types: Rule, *, lazy: bool = False, literal_from: int | None = None) -> Any:
+def _define(
+    name: str, types: Rule, *, lazy: bool = False, literal_from: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(define: Callable[..., Any]) -> Callable[..., Any]:
         FUNCTIONS[name] = Function(name, types, define, lazy, literal_from)
         return define
@@ -504,7 +514,7 @@ def _(t: int) -> int:
 
 
 @_define("truncate", _fixed((TIMESTAMP, DURATION), TIMESTAMP), literal_from=1)
-def _(t: int, every: int) -> int:
+def _(t: int, every: int) -> Any:
     return checked(t // every * every)
 
 

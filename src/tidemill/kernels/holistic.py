@@ -20,7 +20,7 @@ Column = npt.NDArray[Any]
 
 
 @kernel
-def _quantile(low, high, x, q, out):  # type: ignore[no-untyped-def]
+def _quantile(low: Ints, high: Ints, x: Column, q: float, out: Column) -> None:
     for i in range(low.size):
         n = high[i] - low[i]
         if n == 0:
@@ -36,7 +36,7 @@ def _quantile(low, high, x, q, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _distinct(low, high, x, out):  # type: ignore[no-untyped-def]
+def _distinct(low: Ints, high: Ints, x: Column, out: Column) -> None:
     for i in range(low.size):
         if high[i] == low[i]:
             out[i] = 0
@@ -51,7 +51,7 @@ def _distinct(low, high, x, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _entropy(low, high, x, out):  # type: ignore[no-untyped-def]
+def _entropy(low: Ints, high: Ints, x: Column, out: Column) -> None:
     for i in range(low.size):
         n = high[i] - low[i]
         if n == 0:
@@ -72,7 +72,9 @@ def _entropy(low, high, x, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _extremes(low, high, x, k, greatest, offsets, items):  # type: ignore[no-untyped-def]
+def _extremes(
+    low: Ints, high: Ints, x: Column, k: int, greatest: bool, offsets: Ints, items: Column,
+) -> int:  # fmt: skip
     m = 0
     for i in range(low.size):
         ordered = np.sort(x[low[i] : high[i]])
@@ -85,7 +87,7 @@ def _extremes(low, high, x, k, greatest, offsets, items):  # type: ignore[no-unt
 
 
 @kernel
-def _collect(low, high, t, x, offsets, items):  # type: ignore[no-untyped-def]
+def _collect(low: Ints, high: Ints, t: Column, x: Column, offsets: Ints, items: Column) -> int:
     m = 0
     for i in range(low.size):
         times = t[low[i] : high[i]]
@@ -113,12 +115,15 @@ _COUNT, _SUM, _MEAN, _MIN, _MAX = 0, 1, 2, 3, 4
 
 
 @kernel
-def _less(a, b):  # type: ignore[no-untyped-def]
-    return a < b or (b != b and a == a)
+def _less(a: Any, b: Any) -> bool:
+    return bool(a < b or (b != b and a == a))
 
 
 @kernel
-def _by(low, high, key, x, how, offsets, keys, out):  # type: ignore[no-untyped-def]
+def _by(
+    low: Ints, high: Ints, key: Column, x: Column, how: int, offsets: Ints, keys: Column,
+    out: Column,
+) -> tuple[int, int]:  # fmt: skip
     m = 0
     err = 0
     for i in range(low.size):
@@ -160,7 +165,9 @@ def _by(low, high, key, x, how, offsets, keys, out):  # type: ignore[no-untyped-
 
 
 @kernel
-def _top_keys(low, high, key, n, offsets, keys, out):  # type: ignore[no-untyped-def]
+def _top_keys(
+    low: Ints, high: Ints, key: Column, n: int, offsets: Ints, keys: Column, out: Column,
+) -> int:  # fmt: skip
     m = 0
     for i in range(low.size):
         ordered = np.sort(key[low[i] : high[i]])

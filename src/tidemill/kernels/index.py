@@ -16,6 +16,7 @@ from tidemill.codegen.runtime import kernel
 from tidemill.kernels.arrow import validity
 
 Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
 _EMPTY = -1
 
 
@@ -26,7 +27,10 @@ def _slot(x: Any, bits: Any) -> Any:
 
 
 @kernel
-def _encode_ints(values, valid, start, n, slots, bits, keys, count, null_id, out):  # type: ignore[no-untyped-def]
+def _encode_ints(
+    values: Any, valid: Bytes, start: int, n: int, slots: Ints, bits: int, keys: Ints, count: int,
+    null_id: int, out: Ints,
+) -> tuple[int, int]:  # fmt: skip
     mask = slots.size - 1
     limit = min(keys.size, slots.size // 2)
     for i in range(start, n):
@@ -53,7 +57,7 @@ def _encode_ints(values, valid, start, n, slots, bits, keys, count, null_id, out
 
 
 @kernel
-def _rehash_ints(keys, count, skip, slots, bits):  # type: ignore[no-untyped-def]
+def _rehash_ints(keys: Ints, count: int, skip: int, slots: Ints, bits: int) -> None:
     mask = slots.size - 1
     for k in range(count):
         if k == skip:
@@ -115,7 +119,7 @@ class IntIndex:
 
 
 @kernel
-def _hash_bytes(data, start, end):  # type: ignore[no-untyped-def]
+def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
     h = np.uint64(0xCBF29CE484222325)
     for i in range(start, end):
         h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
@@ -124,9 +128,10 @@ def _hash_bytes(data, start, end):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _encode_strings(  # type: ignore[no-untyped-def]
-    offsets, data, valid, start, n, slots, bits, hashes, ends, arena, count, used, out
-):
+def _encode_strings(
+    offsets: Any, data: Bytes, valid: Bytes, start: int, n: int, slots: Ints, bits: int,
+    hashes: Ints, ends: Ints, arena: Bytes, count: int, used: int, out: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
     mask = slots.size - 1
     limit = min(hashes.size, slots.size // 2)
     for i in range(start, n):

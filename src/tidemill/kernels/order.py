@@ -12,7 +12,7 @@ _DIGIT = 11
 
 
 @kernel
-def _is_sorted(x):  # type: ignore[no-untyped-def]
+def _is_sorted(x: Ints) -> bool:
     for i in range(1, x.size):
         if x[i] < x[i - 1]:
             return False
@@ -20,7 +20,7 @@ def _is_sorted(x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _min_max(x):  # type: ignore[no-untyped-def]
+def _min_max(x: Ints) -> tuple[int, int]:
     low = x[0]
     high = x[0]
     for i in range(1, x.size):
@@ -32,7 +32,7 @@ def _min_max(x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _radix_pass(keys, low, shift, digit, source, target):  # type: ignore[no-untyped-def]
+def _radix_pass(keys: Ints, low: int, shift: int, digit: int, source: Ints, target: Ints) -> None:
     buckets = 1 << digit
     counts = np.zeros(buckets + 1, dtype=np.int64)
     mask = np.uint64(buckets - 1)

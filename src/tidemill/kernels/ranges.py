@@ -47,7 +47,10 @@ def _twice(run: Callable[..., int], *args: Any) -> Ranges:
 
 
 @kernel
-def _grid(kid, pane, length, slide, shift, bounded, after, until, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+def _grid(
+    kid: Ints, pane: Ints, length: int, slide: int, shift: int, bounded: bool, after: Ints,
+    until: Ints, fill: bool, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
+) -> int:  # fmt: skip
     n = kid.size
     m = 0
     a = 0
@@ -100,7 +103,10 @@ def grid(
 
 
 @kernel
-def _every(kid, pane, length, slide, shift, after, until, first, keys, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+def _every(
+    kid: Ints, pane: Ints, length: int, slide: int, shift: int, after: Ints, until: Ints,
+    first: Ints, keys: int, fill: bool, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
+) -> int:  # fmt: skip
     n = kid.size
     m = 0
     a = 0
@@ -144,7 +150,10 @@ def every(
 
 
 @kernel
-def _per_event(kid, time, length, defines, after, below, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+def _per_event(
+    kid: Ints, time: Ints, length: int, defines: Any, after: int, below: int, fill: bool,
+    okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
+) -> int:  # fmt: skip
     n = kid.size
     m = 0
     lo = 0
@@ -173,7 +182,10 @@ def per_event(
 
 
 @kernel
-def _sessions(kid, time, gap, below, fill, okid, owid, olow, ohigh):  # type: ignore[no-untyped-def]
+def _sessions(
+    kid: Ints, time: Ints, gap: int, below: int, fill: bool, okid: Ints, owid: Ints, olow: Ints,
+    ohigh: Ints,
+) -> int:  # fmt: skip
     n = kid.size
     m = 0
     a = 0
@@ -198,7 +210,7 @@ def sessions(kid: Ints, time: Ints, *, gap: int, below: int) -> Ranges:
 
 
 @kernel
-def _number(partition, counters, out):  # type: ignore[no-untyped-def]
+def _number(partition: Ints, counters: Ints, out: Ints) -> None:
     for i in range(partition.size):
         k = partition[i]
         out[i] = counters[k]

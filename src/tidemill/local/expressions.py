@@ -46,7 +46,9 @@ class Expressions:
 
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any]]:
         """The columns the nodes read, as a kernel's parameters."""
-        nullable, bad, args = set(), set(), []
+        nullable: set[str] = set()
+        bad: set[str] = set()
+        args: list[Any] = []
         for node, name in self._columns.items():
             kind = self.schema[name]
             strict = isinstance(node, Cast) and node.strict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemill.codegen.runtime import BAD_CAST, NULL_STATE, NULL_TIME, OVERFLOW
+from tidemill.codegen.runtime import BAD_CAST, NULL_STATE, OVERFLOW
 from tidemill.core.errors import UserError
 
 _MESSAGES = {
@@ -10,9 +10,6 @@ _MESSAGES = {
     BAD_CAST: (
         "a value does not fit the type it is cast to",
         "use cast(..., strict=False) to get null instead",
-    ),
-    NULL_TIME: (
-        "null in the windowing column", "filter first: .where(col.<time>.is_not_null())",
     ),
     NULL_STATE: (
         "a function of the aggregate gave null for its partial",

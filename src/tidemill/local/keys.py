@@ -40,7 +40,7 @@ class KeyIndex:
         return self._pairs[-1].count if self._pairs else self._columns[0].count
 
     def encode(self, arrays: list[pa.Array]) -> Ints:
-        ids = self._columns[0].encode(arrays[0])
+        ids: Ints = self._columns[0].encode(arrays[0])
         for column, pairs, array in zip(self._columns[1:], self._pairs, arrays[1:]):
             # Two ids make one: both stay far below 2**31.
             ids = pairs.encode((ids << 32) | column.encode(array))

@@ -18,9 +18,12 @@ from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.codegen.algebra import compilable, lower_compilable, numpy_type, record_type
 from tidemill.codegen.combine import combine_kernel
 from tidemill.codegen.refold import refold_kernel
+from tidemill.codegen.runtime import NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
 from tidemill.local.failures import raise_for
+from tidemill.plan.checks import null_time
+from tidemill.plan.nodes import WindowAggregate
 from tidemill.reference.aggregates import functions
 
 Ints = npt.NDArray[np.int64]
@@ -123,8 +126,8 @@ class Elements:
 class PaneStore:
     """The mutable state of a window aggregate."""
 
-    def __init__(self, layout: Layout, parts: PartPlan) -> None:
-        self.layout, self.parts = layout, parts
+    def __init__(self, plan: WindowAggregate, layout: Layout, parts: PartPlan) -> None:
+        self.plan, self.layout, self.parts = plan, layout, parts
         self.pool = StringIndex()
         self._dtype = record_type(layout, parts.fixed)
         self._records = np.zeros(0, dtype=self._dtype)
@@ -159,6 +162,8 @@ class PaneStore:
             n, *args, kid, *grid, self._records, self._spill, self._count, self.rank, *buffers,
             self._filled,
         )  # fmt: skip
+        if err & NULL_TIME:
+            raise null_time(self.plan)
         raise_for(err, "window aggregate")
         return int(before)
 
@@ -314,7 +319,8 @@ def _enlarged(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]
 def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:
     """Integers in the order of a column's values."""
     if kind.kind == "string":
-        return rank[column]
+        ranks: Ints = rank[column]
+        return ranks
     if column.dtype.kind != "f":
         return column.astype(np.int64)
     return float_key(column)
@@ -326,7 +332,8 @@ def _offsets(elements: Elements, kid: Ints, pane: Ints) -> Ints:
     sizes = np.zeros(len(elements), dtype=np.int64)
     at = _positions(elements, kid[starts], pane[starts])
     sizes[at] = np.diff(np.r_[starts, len(kid)])
-    return np.r_[0, np.cumsum(sizes)]
+    offsets: Ints = np.r_[0, np.cumsum(sizes)]
+    return offsets
 
 
 def _positions(elements: Elements, kid: Ints, pane: Ints) -> Ints:
@@ -334,4 +341,5 @@ def _positions(elements: Elements, kid: Ints, pane: Ints) -> Ints:
     everything = np.concatenate((elements.kid, kid)), np.concatenate((elements.pane, pane))
     order = order_by(*everything)
     is_element = order < len(elements)
-    return (np.cumsum(is_element) - 1)[~is_element]
+    at: Ints = (np.cumsum(is_element) - 1)[~is_element]
+    return at

@@ -85,7 +85,9 @@ class GridSlide:
     def _until(self, progress: Progress) -> Ints:
         """The last window that is complete, for all keys or for each."""
         if isinstance(self.spec, Rows):
-            done = progress.rows[progress.partition[: progress.keys]] if self._partitioned else progress.rows[:1]
+            done = progress.rows[:1]
+            if self._partitioned:
+                done = progress.rows[progress.partition[: progress.keys]]
             if not progress.final:
                 return done // self.spec.slide - 1
             last = done - 1

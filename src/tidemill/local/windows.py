@@ -62,23 +62,22 @@ class WindowOperator:
         keys = Schema(tuple((k, plan.input.schema[k]) for k in plan.group_keys))
         self.keys = KeyIndex(keys)
         self._compact: StageRunner | None = None
+        base, predicates = stage.base.schema, stage.predicates
+        self._outputs: dict[str, Node] = dict(stage.outputs)
         if self._numbered or self._shared or (stage.predicates and not _cheap(keys)):
             # Rows are numbered, and costly keys looked up, only once they have passed the filter.
             self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
             base, predicates = plan.input.schema, ()
-            self._outputs: dict[str, Node] = {n: Column(n) for n in base.names}
+            self._outputs = {n: Column(n) for n in base.names}
             if self._numbered or self._shared:
                 base = Schema((*base.fields, (ROW, INT64)))
                 self._partition = KeyIndex(base.select(plan.partition_of(specs[0])))
                 self._counters = np.zeros(1, dtype=np.int64)
                 self._partition_of_key = np.zeros(0, dtype=np.int64)
-        else:
-            base, predicates = stage.base.schema, stage.predicates
-            self._outputs = dict(stage.outputs)
         self._base = base
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
-        self.store = PaneStore(self.layout, self.parts)
+        self.store = PaneStore(plan, self.layout, self.parts)
         self._build_expressions(predicates)
         sliding = (*plan.sliding, *("merge",) * (len(self.layout.parts) - len(plan.sliding)))
         self._results = Results(self.layout, self.parts, sliding)

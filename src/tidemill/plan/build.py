@@ -14,7 +14,15 @@ from tidemill.expr.fluent import Expr, traced
 from tidemill.expr.nodes import Column, Node, substitute
 from tidemill.expr.typing import resolve, type_of
 from tidemill.plan.nodes import (
-    WINDOW, WINDOW_END, WINDOW_START, Filter, NamedWindow, Plan, Project, Source, WindowAggregate,
+    WINDOW,
+    WINDOW_END,
+    WINDOW_START,
+    Filter,
+    NamedWindow,
+    Plan,
+    Project,
+    Source,
+    WindowAggregate,
 )  # fmt: skip
 from tidemill.windows.spec import PerEvent, Rows, Window
 

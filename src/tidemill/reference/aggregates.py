@@ -7,7 +7,13 @@ from typing import Any
 
 from tidemill.aggregates import holistic, sketches
 from tidemill.aggregates.algebra import (
-    Algebra, Multiset, NamedLower, OpaqueForm, Sketch, as_state, call_on_states,
+    Algebra,
+    Multiset,
+    NamedLower,
+    OpaqueForm,
+    Sketch,
+    as_state,
+    call_on_states,
 )  # fmt: skip
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.core.schema import Schema

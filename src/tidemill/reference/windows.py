@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.core.errors import UserError
+from tidemill.plan.checks import null_time
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import bounds, extent, session_runs, windows
@@ -27,7 +27,7 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
     spec = _resolved(plan, window.spec)
     T = {name: [r[name] for r in rows] for name in plan.input.schema.names}
     if not isinstance(spec, Rows) and any(t is None for t in T[plan.attribute]):
-        raise null_time(plan, plan.attribute)
+        raise null_time(plan)
     seen: dict[Any, set[Any]] = {}
     for w in windows(T, spec):
         groups: dict[Any, list[Row]] = {}
@@ -61,11 +61,3 @@ def _bounds(w: Any, T: dict[str, list[Any]], plan: WindowAggregate, spec: Window
     assert isinstance(spec, (GridWindow, PerEvent))
     start, end = bounds([ident], spec)
     return int(start[0]), int(end[0])
-
-
-def null_time(plan: WindowAggregate, column: str) -> UserError:
-    """What every engine says when the windowing attribute is null."""
-    return UserError(
-        f"window {plan.windows[0].spec}", expected=f"no null in the windowing column {column!r}",
-        got="null", hint=f"filter first: .where(col.{column}.is_not_null())",
-    )  # fmt: skip

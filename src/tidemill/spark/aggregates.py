@@ -19,8 +19,20 @@ Columns = list[SparkColumn]
 Types = tuple[DataType, ...]
 
 
-def partial(part: StatePart, args: Columns) -> Columns | None:
-    """One aggregate column for each field of a part's state; `None` where Spark has none.
+def available(part: StatePart) -> bool:
+    """Whether Spark's own functions can make a part's partials."""
+    algebra = part.part.algebra
+    if not isinstance(algebra, Algebra):
+        return True
+    if algebra.factory is None or algebra.name not in _PARTIALS:
+        return False  # a user's aggregate, whatever its name
+    # Spark multiplies in double, which is not exact for ints; text has no opposite order.
+    exact_product = algebra.name != "product" or part.types[0].kind == "float64"
+    return exact_product and (algebra.name != "arg_min" or part.types[0].kind != "string")
+
+
+def partial(part: StatePart, args: Columns) -> Columns:
+    """One aggregate column for each field of the state of a part that is `available`.
 
     A row counts only where no argument is null. A field of no rows is the algebra's identity.
     """
@@ -32,10 +44,7 @@ def partial(part: StatePart, args: Columns) -> Columns | None:
     if isinstance(algebra, Sketch):
         make = F.hll_sketch_agg if algebra.kind == "hll" else F.kll_sketch_agg_double
         return [make(present[0], F.lit(algebra.size))]
-    build = _PARTIALS.get(algebra.name) if isinstance(algebra, Algebra) else None
-    fields = build(present, part.types) if build else None
-    if fields is None:
-        return None
+    fields = _PARTIALS[algebra.name](present, part.types)
     assert isinstance(part.form, Form)
     return [
         f if v.value is None else F.coalesce(f, literal(v.value, v.type))
@@ -72,11 +81,6 @@ def _sum(args: Columns, types: Types) -> Columns:
     return [F.sum(args[0])]
 
 
-def _product(args: Columns, types: Types) -> Columns | None:
-    # Spark multiplies in double: exact for floats as ours, but not for ints.
-    return [F.product(args[0])] if types[0].kind == "float64" else None
-
-
 def _moments(args: Columns, types: Types) -> Columns:
     n = F.count(args[0]).cast("double")
     return [n, F.avg(args[0]), F.var_pop(args[0]) * n]
@@ -95,12 +99,10 @@ def _arg_max(args: Columns, types: Types) -> Columns:
     return [best["by"], best["value"]]
 
 
-def _arg_min(args: Columns, types: Types) -> Columns | None:
+def _arg_min(args: Columns, types: Types) -> Columns:
     # The smallest `by`, but the greatest value among ties: turn `by` around and take the maximum.
     by, value = args
     kind = types[0].kind
-    if kind == "string":
-        return None
     if kind == "float64":
         order = F.struct((~F.isnan(by)).alias("number"), (-by).alias("by"))
         best = F.max(F.when(by.isNotNull(), F.struct(order.alias("o"), value.alias("value"))))
@@ -112,10 +114,10 @@ def _arg_min(args: Columns, types: Types) -> Columns | None:
     return [back, best["value"]]
 
 
-_PARTIALS: dict[str, Callable[[Columns, Types], Columns | None]] = {
+_PARTIALS: dict[str, Callable[[Columns, Types], Columns]] = {
     "count": _count,
     "sum": _sum,
-    "product": _product,
+    "product": lambda args, types: [F.product(args[0])],
     "min": lambda args, types: [F.min(args[0])],
     "max": lambda args, types: [F.max(args[0])],
     "any": lambda args, types: [F.bool_or(args[0])],

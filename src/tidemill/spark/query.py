@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
-from tidemill.plan.nodes import Plan, Source
+from tidemill.plan.nodes import Plan, Source, format_plan
 from tidemill.spark.explain import describe
 from tidemill.spark.expr import ansi
 from tidemill.spark.run import frame_of
 
-if TYPE_CHECKING:
-    from tidemill.query import Query
-
 
 class SparkQuery:
-    """A query bound to a Spark session."""
+    """An optimised plan bound to a Spark session."""
 
-    def __init__(self, query: Query, spark: SparkSession) -> None:
-        self._query, self._spark = query, spark
+    def __init__(self, plan: Plan, spark: SparkSession) -> None:
+        self._plan, self._spark = plan, spark
 
     def run(self, **inputs: DataFrame) -> DataFrame:
         """The result as a DataFrame; nothing runs until something asks for its rows."""
-        plan = self._query.optimized
-        _check(plan, inputs)
+        _check(self._plan, inputs)
         with ansi(self._spark):
-            return frame_of(plan, inputs)
+            return frame_of(self._plan, inputs)
 
     def explain(self, **inputs: DataFrame) -> str:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
-        text = describe(self._query.optimized)
+        text = describe(self._plan)
         if inputs:
-            plan = self.run(**inputs)._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+            plan = self.run(**inputs)._jdf.queryExecution().executedPlan()
             text += f"\n\n== Spark's plan ==\n{plan.toString()}"
         print(text)
         return text
 
     def __repr__(self) -> str:
-        return f"on Spark:\n{self._query!r}"
+        return f"on Spark:\n{format_plan(self._plan)}"
 
 
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -19,9 +19,10 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Node
 from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
-from tidemill.plan.nodes import WINDOW_END, WINDOW_START, WindowAggregate
+from tidemill.plan.checks import null_time
+from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.spark.aggregates import partial
+from tidemill.spark.aggregates import available, partial
 from tidemill.spark.expr import SparkExpressions, floor_div, named, output, spark_type
 from tidemill.spark.frames import user_schema
 from tidemill.spark.tasks import LAST, finish, partials, whole_windows
@@ -49,13 +50,14 @@ def strategy(plan: WindowAggregate) -> Strategy:
         columns = _together(plan)
         where = f"rows by {', '.join(columns)}" if columns else "all rows to one task"
         return Strategy("colocated", why, (where,))
+    to_panes = f"partials by {', '.join((*plan.group_keys, 'pane'))}"
     to_keys = f"partials by {keys}" if keys else "partials to one task"
-    foreign = [str(p.part) for p in plan.layout.parts if not _spark_has(p)]
+    foreign = [str(p.part) for p in plan.layout.parts if not available(p)]
     if foreign:
         return Strategy("partials", f"Spark has no {', '.join(foreign)}", (to_keys,))
     if _all_in_jvm(plan):
-        return Strategy("jvm", "windows do not overlap", (f"partials by {keys or 'nothing'}, pane",))
-    return Strategy("panes", "windows overlap or keep rows", (f"partials by {keys or 'nothing'}, pane", to_keys))
+        return Strategy("jvm", "windows do not overlap", (to_panes,))
+    return Strategy("panes", "windows overlap or keep rows", (to_panes, to_keys))
 
 
 def window_aggregate(plan: WindowAggregate, base: DataFrame) -> DataFrame:
@@ -92,7 +94,7 @@ class _Source:
         """The pane of a row; a null time fails the query."""
         assert self.plan.panes is not None
         name = self.plan.attribute
-        message = f"window {self.plan.windows[0].spec}: expected no null in the windowing column {name!r}, got null"
+        message = str(null_time(self.plan))
         time = self.output(name)
         sure = F.when(time.isNull(), F.raise_error(F.lit(message)).cast("bigint")).otherwise(time)
         return floor_div(sure - F.lit(self.plan.panes.origin).cast("bigint"), self.plan.panes.size)
@@ -116,9 +118,7 @@ def _summed(source: _Source) -> DataFrame:
     columns = []
     for i, part in enumerate(plan.layout.parts):
         own = [F.col(f"a{i}_{j}") for j in range(len(part.part.args))]
-        fields = partial(part, own)
-        assert fields is not None
-        columns += [f.alias(n) for f, (n, _) in zip(fields, state_fields(part))]
+        columns += [f.alias(n) for f, (n, _) in zip(partial(part, own), state_fields(part))]
     keys = [key_name(i) for i in range(len(plan.group_keys))]
     return rows.groupBy(*keys, PANE).agg(*columns)
 
@@ -180,10 +180,6 @@ def _rows(source: _Source) -> tuple[DataFrame, Schema]:
 
 def _over_rows(plan: WindowAggregate) -> WindowAggregate:
     """The same aggregate over a source of exactly the rows that reach it."""
-    from dataclasses import replace
-
-    from tidemill.plan.nodes import Source
-
     return replace(plan, input=Source("rows", plan.input.schema, plan.input.time))
 
 
@@ -219,16 +215,6 @@ def _together(plan: WindowAggregate) -> tuple[str, ...]:
             return ()  # such windows go on until the last row of the whole stream
         return plan.group_keys
     return plan.partition_of(specs[0])
-
-
-def _spark_has(part: object) -> bool:
-    from tidemill.aggregates.layout import StatePart
-
-    assert isinstance(part, StatePart)
-    algebra = part.part.algebra
-    if not isinstance(algebra, Algebra):
-        return True
-    return algebra.factory is not None and partial(part, [F.lit(0)] * len(part.types)) is not None
 
 
 def _all_in_jvm(plan: WindowAggregate) -> bool:

@@ -1,0 +1,69 @@
+"""What the local engine will do, said before it runs: loops, what is compiled, what is not."""
+
+from __future__ import annotations
+
+from tidemill.aggregates.algebra import Algebra, OpaqueForm
+from tidemill.expr.nodes import Node
+from tidemill.local.expressions import compiles, row_by_row
+from tidemill.local.panes import plan_parts, refusal
+from tidemill.plan.nodes import Plan, WindowAggregate
+from tidemill.plan.stages import Stage, stage_of
+from tidemill.windows.spec import GridWindow
+
+_SLIDING = {
+    "single": "windows do not overlap: each partial is used once",
+    "subtract": "subtract on evict",
+    "two_stacks": "two stacks",
+    "merge": "merge the panes of each window",
+    "recompute": "look at all rows of each window",
+}
+
+
+def describe(plan: Plan) -> str:
+    """The steps of a plan in this process."""
+    lines: list[str] = []
+    _describe(plan, lines)
+    return "\n".join(lines)
+
+
+def _describe(plan: Plan, lines: list[str]) -> None:
+    stage = stage_of(plan)
+    if isinstance(stage.base, WindowAggregate):
+        _describe(stage.base.input, lines)
+        _describe_windows(stage.base, lines)
+    else:
+        lines.append(str(stage.base))
+    outputs = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    if stage.predicates or outputs:
+        lines.append("one generated loop:")
+        lines += [f"  keep rows where {p}{_how(p, stage)}" for p in stage.predicates]
+        lines += [f"  {n} = {e}{_how(e, stage)}" for n, e in outputs]
+
+
+def _how(node: Node, stage: Stage) -> str:
+    """Where a node runs, unless it is all generated code."""
+    schema = stage.base.schema
+    slow = row_by_row(node, schema)
+    if slow:
+        return f"   [row by row: {'; '.join(slow)}]"
+    in_arrow = any(n.children() and not compiles(n, schema) for n in node.walk())
+    return "   [strings in Arrow]" if in_arrow else "   [compiled]"
+
+
+def _describe_windows(plan: WindowAggregate, lines: list[str]) -> None:
+    assert plan.panes is not None and plan.sliding is not None
+    keys = ", ".join(plan.group_keys) or "one group"
+    pane = plan.panes.size if all(isinstance(w.spec, GridWindow) for w in plan.windows) else 1
+    lines.append(f"windows {'; '.join(map(str, plan.windows))} by {keys}:")
+    lines.append(f"  accumulate partials by key and pane of {pane} ticks, fused with the loop above")
+    parts = plan_parts(plan.layout)
+    for index, (part, sliding) in enumerate(zip(plan.layout.parts, plan.sliding)):
+        form = "compiled"
+        if index in parts.objects and isinstance(part.part.algebra, Algebra):
+            form = f"row by row: {refusal(plan.layout, index)}"
+        elif index in parts.objects:
+            form = "sketch objects"
+        elif isinstance(part.form, OpaqueForm):
+            form = "compiled by Numba as it is"
+        args = [h for a in part.part.args if "row" in (h := _how(a, stage_of(plan.input)))]
+        lines.append(f"  {part.part}   [{form}; {_SLIDING[sliding]}]{''.join(args)}")
