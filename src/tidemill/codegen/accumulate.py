@@ -1,8 +1,9 @@
 """The inner loop of window aggregates: filter, find the pane, add the row to its partial.
 
-Each key has one record, the partial of the pane it saw last. A row of another pane *spills* the
-record to a list and starts a new one. In-order data therefore touches one record a row, and
-disorder costs only more spills, which are combined later. Nothing is ever wrong, whatever the order.
+Each key has a ring of records, one for each of the panes it saw last. A row of a pane whose place
+in the ring is taken *spills* the record there to a list, unless no window needs it any more, and
+starts a new one. In-order data therefore touches one record a row, and disorder costs only spills,
+which are combined later. Nothing is ever wrong, whatever the order.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from tidemill.expr.nodes import Node
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(n, *columns, kid, origin, pane, records, spill, count, rank, *rows, filled)`.
+    """`run(n, *columns, kid, origin, pane, records, ring, needed, spill, count, rank, *rows, filled)`.
 
-    Returns `(count, before_origin, err)`. `rows` are the buffers of the parts that keep
+    `ring` is the logarithm of the places of a key; panes below `needed` may be forgotten. Returns
+    `(count, first_pane, last_pane, before_origin, err)`. `rows` are the buffers of the parts that keep
     rows (kid, pane, one for each argument); `filled` holds how many rows each has.
     """
 
-    run: Callable[..., tuple[int, int, int]]
+    run: Callable[..., tuple[int, int, int, int, int]]
     source: str
 
 
@@ -72,14 +74,15 @@ def accumulate_kernel(
         buffers += [f"k{index}", f"p{index}"]
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
-        ["n", *columns.parameters, "kid", "origin", "pane", "records", "spill", "count", "rank",
+        ["n", *columns.parameters, "kid", "origin", "pane", "records", "ring", "needed", "spill",
+         "count", "rank",
          *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
-            "    for i in range(n):", *e.lines,
-            "    return count, before, err", "",
+            "    first = INT_MAX", "    last = INT_MIN", "    mask = (1 << ring) - 1", "    for i in range(n):", *e.lines,
+            "    return count, first, last, before, err", "",
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
@@ -87,9 +90,11 @@ def accumulate_kernel(
 
 
 def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
-    e.line("r = records[k]")
+    e.line("r = records[(k << ring) + (p & mask)]")
     with e.block("if r.pane != p:"):
-        e.line("if r.pane != INT_MIN:")
+        e.line("last = max(last, p)")
+        e.line("first = min(first, p)")
+        e.line("if r.pane >= needed:")
         e.line("    spill[count] = r")
         e.line("    count += 1")
         e.line("r.kid = k")

@@ -602,7 +602,7 @@ def check_pattern(pattern: str) -> str:
     >>> check_pattern("(a")
     Traceback (most recent call last):
     ...
-    tidemill.core.errors.UserError: matches: expected a regular expression that RE2 reads, got '(a' — Invalid regular expression: missing ): (a
+    tidemill.core.errors.UserError: matches: expected a regular expression that RE2 reads, ...
     """
     try:
         pc.match_substring_regex(pa.scalar(""), pattern)

@@ -2,7 +2,6 @@
 
 Each gives, for every window with something in it: the key, the window id, and the range
 `[low, high)` of its elements. Within a key both ends only move forward, which is what `fold` needs.
-Every kernel runs twice: to count, then to fill.
 """
 
 from __future__ import annotations
@@ -38,18 +37,31 @@ class Ranges:
         return Ranges(self.kid[some], self.wid[some], self.low[some], self.high[some], end)
 
 
-def _twice(run: Callable[..., int], *args: Any) -> Ranges:
-    none = np.empty(0, dtype=np.int64)
-    n = run(*args, False, none, none, none, none)
-    out = [np.empty(n, dtype=np.int64) for _ in range(4)]
-    run(*args, True, *out)
-    return Ranges(*out)
+def _filled(run: Callable[..., int], most: int, *args: Any) -> Ranges:
+    """What a kernel finds, given room for the most it can find."""
+    out = [np.empty(most, dtype=np.int64) for _ in range(4)]
+    n = run(*args, *out)
+    return Ranges(*(column[:n] for column in out))
+
+
+@kernel
+def _most(kid: Ints, each: int, after: Ints, until: Ints) -> int:
+    """No key has more windows than there are, nor more than its elements have."""
+    total = 0
+    a = 0
+    for i in range(1, kid.size + 1):
+        if i == kid.size or kid[i] != kid[a]:
+            k = kid[a]
+            span = until[k if until.size > 1 else 0] - after[k if after.size > 1 else 0]
+            total += max(0, min(span, (i - a) * each))
+            a = i
+    return total
 
 
 @kernel
 def _grid(
     kid: Ints, pane: Ints, length: int, slide: int, shift: int, bounded: bool, after: Ints,
-    until: Ints, fill: bool, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
+    until: Ints, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
     m = 0
@@ -76,11 +88,10 @@ def _grid(
                 while lo < hi and pane[lo] < start:
                     lo += 1
                 if lo < hi:
-                    if fill:
-                        okid[m] = k
-                        owid[m] = w
-                        olow[m] = lo
-                        ohigh[m] = hi
+                    okid[m] = k
+                    owid[m] = w
+                    olow[m] = lo
+                    ohigh[m] = hi
                     m += 1
                     w += 1
                 elif hi == b:
@@ -99,13 +110,14 @@ def grid(
 
     The limits are by key, or one for all.
     """
-    return _twice(_grid, kid, pane, length, slide, shift, bounded, after, until)
+    most = _most(kid, max(1, -(-length // slide)), after, until)
+    return _filled(_grid, most, kid, pane, length, slide, shift, bounded, after, until)
 
 
 @kernel
 def _every(
     kid: Ints, pane: Ints, length: int, slide: int, shift: int, after: Ints, until: Ints,
-    first: Ints, keys: int, fill: bool, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
+    first: Ints, keys: int, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
     m = 0
@@ -130,11 +142,10 @@ def _every(
             if length >= 0:
                 while lo < hi and pane[lo] < end - length:
                     lo += 1
-            if fill:
-                okid[m] = k
-                owid[m] = w
-                olow[m] = lo
-                ohigh[m] = hi
+            okid[m] = k
+            owid[m] = w
+            olow[m] = lo
+            ohigh[m] = hi
             m += 1
         a = b
     return m
@@ -146,12 +157,13 @@ def every(
 ) -> Ranges:  # fmt: skip
     """Every window of every key from its `first` on, empty or not: landmark and filled windows."""
     long = -1 if length is None else length
-    return _twice(_every, kid, pane, long, slide, shift, after, until, first, len(first))
+    most = int(np.maximum(until - np.maximum(after + 1, first) + 1, 0).sum())
+    return _filled(_every, most, kid, pane, long, slide, shift, after, until, first, len(first))
 
 
 @kernel
 def _per_event(
-    kid: Ints, time: Ints, length: int, defines: Any, after: int, below: int, fill: bool,
+    kid: Ints, time: Ints, length: int, defines: Any, after: int, below: int,
     okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -165,11 +177,10 @@ def _per_event(
             continue
         while time[lo] <= t - length:
             lo += 1
-        if fill:
-            okid[m] = kid[i]
-            owid[m] = t
-            olow[m] = lo
-            ohigh[m] = i + 1
+        okid[m] = kid[i]
+        owid[m] = t
+        olow[m] = lo
+        ohigh[m] = i + 1
         m += 1
     return m
 
@@ -178,12 +189,12 @@ def per_event(
     kid: Ints, time: Ints, *, length: int, defines: npt.NDArray[np.bool_], after: int, below: int
 ) -> Ranges:
     """A window ends at each element that `defines` one and whose time is in `[after, below)`."""
-    return _twice(_per_event, kid, time, length, defines, after, below)
+    return _filled(_per_event, len(kid), kid, time, length, defines, after, below)
 
 
 @kernel
 def _sessions(
-    kid: Ints, time: Ints, gap: int, below: int, fill: bool, okid: Ints, owid: Ints, olow: Ints,
+    kid: Ints, time: Ints, gap: int, below: int, okid: Ints, owid: Ints, olow: Ints,
     ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -194,11 +205,10 @@ def _sessions(
         while b < n and kid[b] == kid[a] and time[b] - time[b - 1] < gap:
             b += 1
         if time[b - 1] < below - gap + 1:  # nothing that comes can still join it
-            if fill:
-                okid[m] = kid[a]
-                owid[m] = time[a]
-                olow[m] = a
-                ohigh[m] = b
+            okid[m] = kid[a]
+            owid[m] = time[a]
+            olow[m] = a
+            ohigh[m] = b
             m += 1
         a = b
     return m
@@ -206,7 +216,7 @@ def _sessions(
 
 def sessions(kid: Ints, time: Ints, *, gap: int, below: int) -> Ranges:
     """Runs with gaps below `gap` that can grow no more, now that time is complete below `below`."""
-    return _twice(_sessions, kid, time, gap, below)
+    return _filled(_sessions, len(kid), kid, time, gap, below)
 
 
 @kernel

@@ -19,8 +19,10 @@ from tidemill.codegen.algebra import compilable, lower_compilable, numpy_type, r
 from tidemill.codegen.combine import combine_kernel
 from tidemill.codegen.refold import refold_kernel
 from tidemill.codegen.runtime import NULL_TIME
+from tidemill.core.time import FOREVER
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
+from tidemill.kernels.rings import unroll
 from tidemill.local.failures import raise_for
 from tidemill.plan.checks import null_time
 from tidemill.plan.nodes import WindowAggregate
@@ -28,6 +30,8 @@ from tidemill.reference.aggregates import functions
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
+RING_BYTES = 1 << 28
+"""As much memory as rings may take; with more keys than fit, every pane is spilled and sorted."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +128,21 @@ class Elements:
 
 
 class PaneStore:
-    """The mutable state of a window aggregate."""
+    """The mutable state of a window aggregate.
 
-    def __init__(self, plan: WindowAggregate, layout: Layout, parts: PartPlan) -> None:
+    `reach` is how many panes back from the current one a window may need, where that is known:
+    rings are made to hold them, so that in-order data never has to be sorted.
+    """
+
+    def __init__(
+        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, reach: int | None = None
+    ) -> None:
         self.plan, self.layout, self.parts = plan, layout, parts
+        self._reach = reach
+        self._ring = 0
+        self._keys = 0
+        self._needed = NO_PANE + 1
+        self._first, self._last = FOREVER, NO_PANE
         self.pool = StringIndex()
         self._dtype = record_type(layout, parts.fixed)
         self._records = np.zeros(0, dtype=self._dtype)
@@ -151,17 +166,14 @@ class PaneStore:
         self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, grid: tuple[int, int]
     ) -> int:
         """Run an accumulate kernel over a batch; the number of rows before the origin."""
-        if keys > len(self._records):
-            fresh = np.zeros(max(keys, 2 * len(self._records)), dtype=self._dtype)
-            fresh["pane"] = NO_PANE
-            fresh[: len(self._records)] = self._records
-            self._records = fresh
+        self._fit(keys)
         self._room(n)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
-        self._count, before, err = kernel.run(
-            n, *args, kid, *grid, self._records, self._spill, self._count, self.rank, *buffers,
-            self._filled,
+        self._count, first, last, before, err = kernel.run(
+            n, *args, kid, *grid, self._records, self._ring, self._needed, self._spill,
+            self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
+        self._first, self._last = min(self._first, first), max(self._last, last)
         if err & NULL_TIME:
             raise null_time(self.plan)
         raise_for(err, "window aggregate")
@@ -192,24 +204,57 @@ class PaneStore:
         return self._dtype
 
     def elements(self) -> Elements:
-        """Bring everything into order and combine it; it stays, as the start of what comes next."""
+        """Everything in order by key and pane, combined; it stays, for the windows to come."""
+        if self._count == 0 and self._in_one_turn:
+            elements = Elements(self._from_rings())
+        else:
+            elements = Elements(self._sorted())
+        for position, index in enumerate(self.parts.kept):
+            self._order_rows(elements, position, index)
+        return elements
+
+    @property
+    def crowded(self) -> bool:
+        """Whether rings are so full that closing windows now saves spilling."""
+        room = (1 << self._ring) - (self._reach or 0)
+        return self._ring > 0 and self._last - self._oldest - (self._reach or 0) > room // 2
+
+    @property
+    def _oldest(self) -> int:
+        """The oldest pane that is there and needed."""
+        return max(self._needed, self._first)
+
+    @property
+    def _in_one_turn(self) -> bool:
+        """Whether all panes that matter have a place of their own in the rings."""
+        return self._last - self._oldest < 1 << self._ring
+
+    def _from_rings(self) -> npt.NDArray[Any]:
+        out = np.empty(min(len(self._records), self._keys << self._ring), dtype=self._dtype)
+        found = unroll(self._records, self._keys, self._ring, self._oldest, self._last, out)
+        return out[:found]
+
+    def _sorted(self) -> npt.NDArray[Any]:
         self._flush()
         spill = self._spill[: self._count]
         order = order_by(spill["kid"], spill["pane"])
-        out = np.empty(len(spill), dtype=self._dtype)
+        out = np.empty(len(self._spill), dtype=self._dtype)
         kernel = combine_kernel(self.layout, self.parts.records)
         distinct, err = kernel.run(order, len(spill), spill, out, self.rank)
         raise_for(err, "window aggregate")
-        elements = Elements(out[:distinct])
-        for position, index in enumerate(self.parts.kept):
-            self._order_rows(elements, position, index)
         self._spill, self._count = out, distinct
-        return elements
+        return out[:distinct]
+
+    def forget(self, needed: int) -> bool:
+        """Forget all panes below one. Whether that is all there is to do: `retain` otherwise."""
+        self._needed = max(self._needed, needed)
+        return self._count == 0 and not self.parts.kept
 
     def retain(self, elements: Elements, keep: npt.NDArray[np.bool_]) -> None:
         """Forget the elements that no window to come can need."""
         records = elements.records[keep]
-        self._spill, self._count = records, len(records)
+        if self._count:
+            self._put_back(records)
         for position, index in enumerate(self.parts.kept):
             if index in self._objects:
                 kept = {(int(k), int(p)) for k, p in zip(records["kid"], records["pane"])}
@@ -229,10 +274,44 @@ class PaneStore:
             rows.room(int(count), n)
 
     def _flush(self) -> None:
-        """Close the record of every key: a pane that goes on will simply be spilled twice."""
-        live = self._records[self._records["pane"] != NO_PANE]
-        self.add_partials(live)
+        """Spill every record that is still needed: a pane that goes on is simply spilled twice."""
+        self.add_partials(self._records[self._records["pane"] >= self._needed])
         self._records["pane"] = NO_PANE
+
+    def _put_back(self, records: npt.NDArray[Any]) -> None:
+        """Keep records that were spilled: in the rings, which are empty now, if they fit there."""
+        if self._ring and self._in_one_turn:
+            turn = records["pane"] & ((1 << self._ring) - 1)
+            self._records[(records["kid"] << self._ring) + turn] = records
+            self._count = 0
+        else:
+            self._count = len(records)
+            self._spill[: self._count] = records
+
+    def _fit(self, keys: int) -> None:
+        """Make room for more keys, with rings as long as memory allows."""
+        if keys << self._ring <= len(self._records):
+            self._keys = keys
+            return
+        room = max(keys, 2 * self._keys, 16)
+        ring = self._ring_for(room)
+        fresh = np.zeros(room << ring, dtype=self._dtype)
+        fresh["pane"] = NO_PANE
+        if ring == self._ring:
+            fresh[: len(self._records)] = self._records
+        else:
+            self._flush()
+        self._records, self._ring, self._keys = fresh, ring, keys
+
+    def _ring_for(self, keys: int) -> int:
+        if self._reach is None:
+            return 0
+        # Short rings stay in the processor's cache; longer than twice the reach gains little.
+        for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
+            ring = room.bit_length()
+            if (keys * self._dtype.itemsize) << ring <= RING_BYTES:
+                return ring
+        return 0
 
     def _order_rows(self, elements: Elements, position: int, index: int) -> None:
         rows, count = self._kept[position], int(self._filled[position])

@@ -76,8 +76,25 @@ class GridSlide:
         if self._length is None:
             return np.ones(len(elements), dtype=np.bool_)
         after = self._after[elements.kid] if self._partitioned else self._after[0]
-        start = self._shift + (after + 2) * self._slide - self._length
-        return elements.pane >= start
+        keep: npt.NDArray[np.bool_] = elements.pane >= self._start_after(after)
+        return keep
+
+    def _start_after(self, after: Any) -> Any:
+        """The first pane of the window after this one."""
+        assert self._length is not None
+        return self._shift + (after + 2) * self._slide - self._length
+
+    @property
+    def reach(self) -> int | None:
+        """How many panes a window needs, where all keys move on together."""
+        return None if self._partitioned else self._length
+
+    @property
+    def needed_from(self) -> int | None:
+        """The pane below which nothing is needed, where it is the same for all keys."""
+        if self.reach is None or self._after[0] == -_NEVER:
+            return None
+        return int(self._start_after(self._after[0]))
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         return bounds(ranges.wid, self.spec)
@@ -208,6 +225,14 @@ class EventSlide:
     def promise(self) -> int:
         return BEGINNING
 
+    @property
+    def reach(self) -> None:
+        return None
+
+    @property
+    def needed_from(self) -> None:
+        return None
+
 
 class SessionSlide:
     """Runs with small gaps, of the rows of a key or of a partition."""
@@ -248,6 +273,14 @@ class SessionSlide:
 
     def promise(self) -> int:
         return BEGINNING
+
+    @property
+    def reach(self) -> None:
+        return None
+
+    @property
+    def needed_from(self) -> None:
+        return None
 
 
 def _looked_up(

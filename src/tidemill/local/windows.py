@@ -28,7 +28,7 @@ from tidemill.kernels.ranges import Ranges, number_rows
 from tidemill.local.expressions import Expressions, evaluate
 from tidemill.local.keys import KeyIndex
 from tidemill.local.ordering import in_order
-from tidemill.local.panes import PaneStore, plan_parts
+from tidemill.local.panes import Elements, PaneStore, plan_parts
 from tidemill.local.results import Results
 from tidemill.local.slides import Progress, slide_for
 from tidemill.local.stages import StageRunner
@@ -43,7 +43,8 @@ FEW_PARTIALS = 1 << 18
 """Below this many waiting partials, closing windows can wait: sorting little is not worth it."""
 MANY_PARTIALS = 1 << 22
 """From this many on, combine them even if no window closes, so that memory follows keys and panes."""
-OUTPUT_ROWS = 1 << 19
+OUTPUT_ROWS = 1 << 17
+"""Rows of a result batch: few enough to stay in the processor's cache."""
 
 
 class WindowOperator:
@@ -77,14 +78,16 @@ class WindowOperator:
         self._base = base
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
-        self.store = PaneStore(plan, self.layout, self.parts)
+        self._slides = [slide_for(s, plan, self.layout) for s in specs]
+        reaches = [s.reach for s in self._slides]
+        reach = None if None in reaches else max(r for r in reaches if r is not None)
+        self.store = PaneStore(plan, self.layout, self.parts, reach)
         self._build_expressions(predicates)
         sliding = (*plan.sliding, *("merge",) * (len(self.layout.parts) - len(plan.sliding)))
         self._results = Results(self.layout, self.parts, sliding)
         self._bounded = all(isinstance(s, GridWindow) and s.bounded for s in specs) and (
             len({s.origin for s in specs if isinstance(s, GridWindow)}) == 1
         )
-        self._slides = [slide_for(s, plan, self.layout) for s in specs]
         self._kernels: dict[Columns, AccumulateKernel] = {}
         self._arrow = plan.schema.to_arrow()
         self._retained = 0
@@ -207,7 +210,8 @@ class WindowOperator:
             return
         below = self._known_below(below)
         waiting = self.store.spilled - self._retained
-        if below > BEGINNING and (prompt or waiting > max(FEW_PARTIALS, 2 * self._retained)):
+        enough = self.store.crowded or waiting > max(FEW_PARTIALS, 2 * self._retained)
+        if below > BEGINNING and (prompt or enough):
             yield from self._close(below, final=False)
         elif waiting > max(MANY_PARTIALS, self._retained):
             self.store.elements()
@@ -217,16 +221,26 @@ class WindowOperator:
         elements = self.store.elements()
         if len(elements) == 0 and not final:
             return
-        keep = np.zeros(len(elements), dtype=np.bool_)
+        progress = self._progress(below, final)
         for window, slide in zip(self.plan.windows, self._slides):
-            ranges = slide.ranges(elements, self._progress(below, final))
+            ranges = slide.ranges(elements, progress)
             for start in range(0, len(ranges), OUTPUT_ROWS):
                 some = ranges[start : start + OUTPUT_ROWS]
                 yield self._batch(window.label, slide, elements, some)
-            if not final:
-                keep |= slide.needed(elements, self._progress(below, final))
-        self.store.retain(elements, keep)
+        if not final:
+            self._forget(elements, progress)
         self._retained = self.store.spilled
+
+    def _forget(self, elements: Elements, progress: Progress) -> None:
+        """Let go of what no window to come can need."""
+        bounds = [s.needed_from for s in self._slides]
+        known = [b for b in bounds if b is not None]
+        if len(known) == len(bounds) and self.store.forget(min(known)):
+            return
+        keep = np.zeros(len(elements), dtype=np.bool_)
+        for slide in self._slides:
+            keep |= slide.needed(elements, progress)
+        self.store.retain(elements, keep)
 
     def _known_below(self, below: int) -> int:
         """What a promise about the stream's time says about the windowing attribute."""

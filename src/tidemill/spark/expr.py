@@ -23,7 +23,6 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.functions import ArrowUDFType  # type: ignore[attr-defined]
 
 from tidemill.core.errors import InternalError, UserError
 from tidemill.core.schema import Schema
@@ -333,7 +332,7 @@ def _python(
     if guard is not None:
         args = [F.when(guard, args[0]), *args[1:]]
     run: Callable[..., SparkColumn] = F.arrow_udf(  # type: ignore[attr-defined]
-        _row_by_row(function, returns), spark_type(returns), ArrowUDFType.SCALAR
+        _row_by_row(function, returns), spark_type(returns)
     )
     return run(*args)
 
@@ -397,19 +396,20 @@ _PARSERS: dict[DataType, Callable[[SparkColumn], SparkColumn]] = {
 def _associative(name: str, combine: Callable[[Any, Any], SparkColumn]) -> Any:
     def apply(a: Term, b: Term) -> SparkColumn:
         whole = spark_type(a.type) == T.LongType()
-        # Spark's optimizer turns (x + 1) + 2 into x + 3, which overflows for other x than the
-        # definition. `| 0` changes no value and hides the inner sum from it.
-        if whole and sum(_constants(t.node, name) for t in (a, b)) > 1:
+        # Spark's optimizer turns (x + 1) + y into (x + y) + 1, and (x + 1) + 2 into x + 3, which
+        # overflow elsewhere. `| 0` changes no value and hides the inner sum from it.
+        if whole and any(_has_constant(t.node, name) for t in (a, b)):
             a, b = (_shielded(t, name) for t in (a, b))
         return combine(a.column, b.column)
 
     return apply
 
 
-def _constants(node: Node, name: str) -> int:
+def _has_constant(node: Node, name: str) -> bool:
+    """Whether a sum (or product), written without brackets, has a constant among its terms."""
     if isinstance(node, Call) and node.function == name:
-        return sum(_constants(a, name) for a in node.args)
-    return 0 if any(isinstance(n, (Column, Udf)) for n in node.walk()) else 1
+        return any(_has_constant(a, name) for a in node.args)
+    return not any(isinstance(n, (Column, Udf)) for n in node.walk())
 
 
 def _shielded(term: Term, name: str) -> Term:

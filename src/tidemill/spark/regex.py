@@ -4,6 +4,8 @@ Spark matches with `java.util.regex`, which reads the same text differently: `$`
 before a last newline, `\s` holds a vertical tab, `[a[b]]` is a union, `\b` asks Unicode. So a
 pattern is read as RE2 reads it and written anew. Only whether there is a match counts here, so
 groups capture nothing and laziness is kept as it comes.
+
+One difference is left: RE2 finds `\B` between the bytes of a character beyond ASCII, Java does not.
 """
 
 from __future__ import annotations

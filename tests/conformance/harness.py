@@ -1,0 +1,154 @@
+"""One query on several engines, and results compared as what they are: sets of rows.
+
+Ints, strings, lists and bounds must be equal; floats may differ in their last bits. NaN equals NaN,
+and zero has one sign.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.batch import conform, from_rows, to_rows
+from tidemill.core.schema import Schema
+from tidemill.local.run import Pipeline
+from tidemill.plan.nodes import Source
+from tidemill.reference.run import run as run_reference
+from tidemill.stream import Stream
+
+Row = dict[str, Any]
+CLOSE = 1e-9
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def source_of(query: Stream) -> Source:
+    (source,) = (node for node in query.plan.walk() if isinstance(node, Source))
+    return source
+
+
+def table_of(query: Stream, rows: Sequence[Row]) -> pa.Table:
+    """Rows of ticks as the table that a user would pass."""
+    return from_rows(rows, source_of(query).declared)
+
+
+def by_reference(query: Stream, rows: Sequence[Row]) -> list[Row]:
+    return run_reference(query.plan, {source_of(query).name: list(rows)})
+
+
+def locally(query: Stream, rows: Sequence[Row]) -> list[Row]:
+    return ran(query, table_of(query, rows))
+
+
+def ran(query: Stream, data: Any) -> list[Row]:
+    """The local engine on anything it reads, through the public surface."""
+    return to_rows(query.run(**{source_of(query).name: data}).to_batches(), query.schema)
+
+
+def in_batches(query: Stream, batches: Iterable[Sequence[Row]], *, promises: bool) -> list[Row]:
+    """The local engine on exactly these batches, which the surface would join into larger ones.
+
+    With promises, each batch comes with the truth about the rows that follow, as from a table in
+    memory; without, with none, as from a stream.
+    """
+    given = list(batches)
+    pipeline = Pipeline(query.optimized)
+    source, found = pipeline.source, []
+    for at, rows in enumerate(given):
+        batch = from_rows(rows, source.declared).to_batches()
+        rest = [row[source.time] for later in given[at + 1 :] for row in later]
+        below = min((t for t in rest if t is not None), default=1 << 60)
+        for one in batch:
+            narrow = conform(one, source.schema, step="test")
+            found += pipeline.push(narrow, below if promises else -(1 << 63))
+    found += pipeline.finish()
+    return to_rows(found, query.schema)
+
+
+def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) -> list[Row]:
+    """Spark batch, with rows spread over partitions in no order."""
+    df = spark.createDataFrame(table_of(query, rows)).repartition(parts)
+    table = query.on_spark(spark).run(**{source_of(query).name: df}).toArrow()
+    batches = [conform(b, query.schema, step="test") for b in table.to_batches()]
+    return to_rows(batches, query.schema)
+
+
+# --- disorder -------------------------------------------------------------------------------------
+
+
+def split(rows: Sequence[Row], pick: random.Random) -> list[list[Row]]:
+    """The same rows in the same order, in batches of random sizes; some are empty."""
+    cuts = sorted(pick.choices(range(len(rows) + 1), k=pick.randint(0, 6)))
+    return [list(rows[a:b]) for a, b in zip([0, *cuts], [*cuts, len(rows)])]
+
+
+def arrivals(rows: Sequence[Row], time: str, pick: random.Random) -> dict[str, list[Row]]:
+    """Orders of arrival: by time, a little out of order, and any."""
+    jitter = {id(row): row[time] + pick.randint(0, 4) for row in rows}
+    return {
+        "sorted": sorted(rows, key=lambda row: row[time]),
+        "jittered": sorted(rows, key=lambda row: jitter[id(row)]),
+        "shuffled": pick.sample(list(rows), len(rows)),
+    }
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def assert_same(got: Iterable[Row], expected: Iterable[Row], schema: Schema, what: str = "") -> None:
+    """The same rows in any order; a failure shows the rows on one side only."""
+    mine, theirs = (sorted(rows, key=_order(schema)) for rows in (list(got), list(expected)))
+    if len(mine) == len(theirs) and all(_same(a, b) for a, b in zip(mine, theirs)):
+        return
+    raise AssertionError(_difference(mine, theirs, schema, what))
+
+
+def _order(schema: Schema) -> Any:
+    # Floats last: two engines may order rows differently by the last bits of a float.
+    names = sorted(schema.names, key=lambda n: "float64" in repr(schema[n]))
+    return lambda row: [_rank(row[n]) for n in names]
+
+
+def _rank(value: Any) -> Any:
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        return (2,) if math.isnan(value) else (1, value)
+    if isinstance(value, Mapping):
+        return (1, [_rank(v) for v in value.values()])
+    return (1, [_rank(v) for v in value]) if isinstance(value, (list, tuple)) else (1, value)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[n], b[n]) for n in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        both = math.isnan(a) and math.isnan(b)
+        return both or math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE)
+    return type(a) is type(b) and bool(a == b)
+
+
+def _difference(mine: list[Row], theirs: list[Row], schema: Schema, what: str) -> str:
+    lines = [f"{what}: {len(mine)} rows, expected {len(theirs)}"]
+    left, missing = list(mine), []
+    for row in theirs:
+        at = next((i for i, other in enumerate(left) if _same(row, other)), None)
+        if at is None:
+            missing.append(row)
+        else:
+            del left[at]
+    for sign, rows in (("+", left), ("-", missing)):
+        lines += [f"  {sign} {_shown(row, schema)}" for row in rows[:6]]
+        lines += [f"  {sign} … {len(rows) - 6} more"] if len(rows) > 6 else []
+    return "\n".join([*lines, "  (+ came, - was expected)"])
+
+
+def _shown(row: Row, schema: Schema) -> str:
+    return ", ".join(f"{n}={row[n]!r}" for n in schema.names)
