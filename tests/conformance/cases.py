@@ -35,7 +35,7 @@ WINDOWS: dict[str, Window] = {
     "hopping, many panes": tm.hopping(24, every=2),
     "hopping, range no multiple of slide": tm.hopping(6, every=4),
     "hopping, origin": tm.hopping(6, every=4, origin=-5),
-    "hopping, sampling": tm.hopping(2, every=5),
+    "hopping, sampling": tm.hopping(4, every=6),
     "hopping, filled": tm.hopping(4, every=2, fill_empty=True),
     "landmark": tm.landmark(6, origin=-6),
     "rows": tm.rows(6, every=2, order_by="n"),
@@ -128,6 +128,19 @@ FAMILIES: dict[str, dict[str, Aggregate]] = {
     },
 }  # fmt: skip
 """`one of each` has an aggregate of every family but `paths`, whose drawdown needs rows in order."""
+
+
+COUNTING_ROWS = ("per_event, n-th", "per_event, n-th by rank")
+"""Windows that keep a count of their own besides the aggregates, and so have kernels of their own."""
+
+COMBINATIONS = [
+    (window, family)
+    for window in WINDOWS
+    for family in FAMILIES
+    if window not in COUNTING_ROWS or family in ("one of each", "paths")
+]
+"""Every window with every family. Where that would only compile the same again with a count in it,
+`one of each` stands for the families."""
 
 
 def ask(window: Window, family: str, *keys: str) -> Stream:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.schema import Schema
+from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.local import panes, windows
 from tidemill.local.run import Pipeline
 from tidemill.plan.nodes import Source
 from tidemill.reference.run import run as run_reference
@@ -62,10 +66,10 @@ def in_batches(query: Stream, batches: Iterable[Sequence[Row]], *, promises: boo
     for at, rows in enumerate(given):
         batch = from_rows(rows, source.declared).to_batches()
         rest = [row[source.time] for later in given[at + 1 :] for row in later]
-        below = min((t for t in rest if t is not None), default=1 << 60)
+        below = min((t for t in rest if t is not None), default=FOREVER - 1)
         for one in batch:
             narrow = conform(one, source.schema, step="test")
-            found += pipeline.push(narrow, below if promises else -(1 << 63))
+            found += pipeline.push(narrow, below if promises else BEGINNING)
     found += pipeline.finish()
     return to_rows(found, query.schema)
 
@@ -76,6 +80,24 @@ def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) 
     table = query.on_spark(spark).run(**{source_of(query).name: df}).toArrow()
     batches = [conform(b, query.schema, step="test") for b in table.to_batches()]
     return to_rows(batches, query.schema)
+
+
+HASTE = {
+    "patient": {},
+    "eager": {(windows, "FEW_PARTIALS"): 0, (windows, "OUTPUT_ROWS"): 3},
+    "spilling": {
+        (windows, "FEW_PARTIALS"): 0, (windows, "MANY_PARTIALS"): 2, (panes, "RING_BYTES"): 0,
+    },
+}  # fmt: skip
+"""How soon the local engine closes windows and combines partials: by default not on so few rows."""
+
+
+@contextmanager
+def haste(how: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), value in HASTE[how].items():
+            patch.setattr(module, name, value)
+        yield
 
 
 # --- disorder -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any
 from tidemill.core.errors import InternalError
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
+from tidemill.expr.functions import round_scale
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.expr.typing import type_of
 
@@ -324,7 +325,7 @@ def _by_kind(on_int: str, on_float: str) -> Plain:
 def _round(e: Emitter, args: list[Value], kind: DataType) -> Value:
     if kind != FLOAT64:
         return args[0]
-    scale = repr(10.0 ** int(args[1].code))
+    scale = repr(round_scale(int(args[1].code)))
     return e.pure(f"round_float({args[0].code}, {scale})", kind, args[0])
 
 

@@ -38,6 +38,9 @@ def evaluate(node: Node, row: Mapping[str, Any], schema: Schema) -> Any:
         if node.function == "if_else":  # the branch not taken must not fail
             taken = 1 if evaluate(node.args[0], row, schema) is True else 2
             return evaluate(node.args[taken], row, schema)
+        if node.function == "coalesce":
+            values = (evaluate(a, row, schema) for a in node.args)
+            return next((v for v in values if v is not None), None)
         if node.function in _DECIDED_BY_LEFT:  # nor may a right side that decides nothing
             left = evaluate(node.args[0], row, schema)
             if left is _DECIDED_BY_LEFT[node.function]:

@@ -25,7 +25,6 @@ from datetime import date
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import (
@@ -558,6 +557,8 @@ def _(a: str, part: str) -> bool:
 
 @_define("matches", _all_strings(BOOL), literal_from=1)
 def _(a: str, pattern: str) -> bool:
+    import pyarrow.compute as pc  # slow to import, seldom needed
+
     return bool(pc.match_substring_regex(pa.scalar(a), check_pattern(pattern)).as_py())
 
 
@@ -605,6 +606,8 @@ def check_pattern(pattern: str) -> str:
     tidemill.core.errors.UserError: matches: expected a regular expression that RE2 reads, ...
     """
     try:
+        import pyarrow.compute as pc  # slow to import, seldom needed
+
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid as bad:
         raise UserError(

@@ -20,19 +20,64 @@ Column = npt.NDArray[Any]
 
 
 @kernel
-def _quantile(low: Ints, high: Ints, x: Column, q: float, out: Column) -> None:
+def _select(s: Column, n: int, k: int) -> None:
+    """Bring the k-th smallest of the first n numbers to place k, none greater before it."""
+    low = 0
+    high = n - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if s[middle] < s[low]:
+            s[middle], s[low] = s[low], s[middle]
+        if s[high] < s[low]:
+            s[high], s[low] = s[low], s[high]
+        if s[high] < s[middle]:
+            s[high], s[middle] = s[middle], s[high]
+        pivot = s[middle]
+        i = low
+        j = high
+        while i <= j:
+            while s[i] < pivot:
+                i += 1
+            while pivot < s[j]:
+                j -= 1
+            if i <= j:
+                s[i], s[j] = s[j], s[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            return
+
+
+@kernel
+def _quantile(low: Ints, high: Ints, x: Column, q: float, scratch: Column, out: Column) -> None:
     for i in range(low.size):
+        numbers = 0
+        for j in range(low[i], high[i]):
+            if x[j] == x[j]:
+                scratch[numbers] = x[j]
+                numbers += 1
         n = high[i] - low[i]
         if n == 0:
             continue
         at = q * (n - 1)
         base = np.int64(np.floor(at))
-        ordered = np.sort(x[low[i] : high[i]])
-        a = ordered[base]
+        if base >= numbers or (at != base and base + 1 >= numbers):
+            out[i] = np.nan  # NaN is the greatest of all
+            continue
+        _select(scratch, numbers, base)
+        a = scratch[base]
         if at == base:
             out[i] = a
-        else:
-            out[i] = a + (ordered[base + 1] - a) * (at - base)
+            continue
+        b = scratch[base + 1]
+        for j in range(base + 2, numbers):
+            if scratch[j] < b:
+                b = scratch[j]
+        out[i] = a + (b - a) * (at - base)
 
 
 @kernel
@@ -219,6 +264,13 @@ def _scalar(run: Callable[..., None], dtype: Any) -> Callable[..., Lowered]:
     return apply
 
 
+def _quantiles(low: Ints, high: Ints, args: list[Column], q: float) -> Lowered:
+    out = np.zeros(len(low), dtype=np.float64)
+    scratch = np.empty(int((high - low).max(initial=0)), dtype=np.float64)
+    _quantile(low, high, args[0], q, scratch, out)
+    return Lowered([out], high > low)
+
+
 def _listed(low: Ints, high: Ints, most: int | None = None) -> tuple[Ints, int]:
     sizes = high - low if most is None else np.minimum(high - low, most)
     return np.zeros(len(low) + 1, dtype=np.int64), int(sizes.sum())
@@ -261,7 +313,7 @@ def _tops(low: Ints, high: Ints, args: list[Column], n: int) -> Lowered:
 
 
 _LOWER: dict[str, Callable[..., Lowered]] = {
-    "quantile": _scalar(_quantile, np.float64),
+    "quantile": _quantiles,
     "distinct_count": _scalar(_distinct, np.int64),
     "entropy": _scalar(_entropy, np.float64),
     "top_k": _k(True),

@@ -116,8 +116,8 @@ def grid(
 
 @kernel
 def _every(
-    kid: Ints, pane: Ints, length: int, slide: int, shift: int, after: Ints, until: Ints,
-    first: Ints, keys: int, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
+    kid: Ints, pane: Ints, length: int, slide: int, shift: int, bounded: bool, after: Ints,
+    until: Ints, first: Ints, keys: int, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
     m = 0
@@ -129,8 +129,7 @@ def _every(
         while b < n and kid[b] == k:
             b += 1
         lo = a
-        hi = a
-        while lo < b and pane[lo] < shift:
+        while bounded and lo < b and pane[lo] < shift:
             lo += 1
         hi = lo
         begin = after[k if after.size > 1 else 0] + 1
@@ -152,13 +151,15 @@ def _every(
 
 
 def every(
-    kid: Ints, pane: Ints, *, length: int | None, slide: int, shift: int, after: Ints, until: Ints,
-    first: Ints,
+    kid: Ints, pane: Ints, *, length: int | None, slide: int, shift: int, bounded: bool,
+    after: Ints, until: Ints, first: Ints,
 ) -> Ranges:  # fmt: skip
     """Every window of every key from its `first` on, empty or not: landmark and filled windows."""
     long = -1 if length is None else length
     most = int(np.maximum(until - np.maximum(after + 1, first) + 1, 0).sum())
-    return _filled(_every, most, kid, pane, long, slide, shift, after, until, first, len(first))
+    return _filled(
+        _every, most, kid, pane, long, slide, shift, bounded, after, until, first, len(first)
+    )  # fmt: skip
 
 
 @kernel

@@ -267,6 +267,19 @@ class PaneStore:
             rows.take(np.flatnonzero(chosen))
             self._filled[position] = len(rows.kid)
 
+    def collapse(self, pane: int) -> None:
+        """Count everything below a pane as in the one before it: no window will tell them apart."""
+        spilled = self._spill["pane"][: self._count]
+        np.maximum(spilled, pane - 1, out=spilled)
+        for rows, count in zip(self._kept, self._filled):
+            np.maximum(rows.pane[:count], pane - 1, out=rows.pane[:count])
+        for index, held in self._objects.items():
+            part, merged = self.layout.parts[index], {}
+            for (kid, at), state in held.items():
+                where = (kid, max(at, pane - 1))
+                merged[where] = combine_objects(part, merged.get(where), state)
+            self._objects[index] = merged
+
     def _room(self, n: int) -> None:
         if self._count + n > len(self._spill):
             self._spill = _enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)

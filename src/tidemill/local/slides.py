@@ -63,12 +63,12 @@ class GridSlide:
             self._after = after
         grid: dict[str, Any] = {
             "length": self._length, "slide": self._slide, "shift": self._shift,
-            "after": self._after, "until": until,
+            "bounded": self.spec.bounded, "after": self._after, "until": until,
         }  # fmt: skip
         if self._everyone:
             found = kernels.every(elements.kid, elements.pane, first=self._first, **grid)
         else:
-            found = kernels.grid(elements.kid, elements.pane, bounded=self.spec.bounded, **grid)
+            found = kernels.grid(elements.kid, elements.pane, **grid)
         self._after = np.maximum(self._after, until)
         return found
 
@@ -88,6 +88,13 @@ class GridSlide:
     def reach(self) -> int | None:
         """How many panes a window needs, where all keys move on together."""
         return None if self._partitioned else self._length
+
+    @property
+    def closed_from(self) -> int | None:
+        """For landmark windows: the first pane that is not yet in every window to come."""
+        if self._length is not None or self._after[0] == -_NEVER:
+            return None
+        return int(self._shift + (self._after[0] + 1) * self._slide)
 
     @property
     def needed_from(self) -> int | None:
@@ -233,6 +240,10 @@ class EventSlide:
     def needed_from(self) -> None:
         return None
 
+    @property
+    def closed_from(self) -> None:
+        return None
+
 
 class SessionSlide:
     """Runs with small gaps, of the rows of a key or of a partition."""
@@ -280,6 +291,10 @@ class SessionSlide:
 
     @property
     def needed_from(self) -> None:
+        return None
+
+    @property
+    def closed_from(self) -> None:
         return None
 
 

@@ -241,6 +241,9 @@ class WindowOperator:
         for slide in self._slides:
             keep |= slide.needed(elements, progress)
         self.store.retain(elements, keep)
+        closed = [s.closed_from for s in self._slides]
+        if all(c is not None for c in closed) and not self.parts.ordered:
+            self.store.collapse(min(c for c in closed if c is not None))
 
     def _known_below(self, below: int) -> int:
         """What a promise about the stream's time says about the windowing attribute."""

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER, Domain, instant
@@ -293,6 +292,8 @@ def _pick(columns: dict[str | None, Any], name: str | None, S: Window) -> pa.Arr
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
         # Keys compare by value, not by bits: there is one zero and one not-a-number.
+        import pyarrow.compute as pc  # slow to import, seldom needed
+
         values = pc.if_else(pc.is_nan(values), math.nan, pc.add(values, 0.0))
     return values
 
@@ -337,6 +338,8 @@ def _ranks(columns: Iterable[pa.Array], size: int, S: Window) -> Ints:
             break  # all told apart: a later column need not even be one that can be ordered
         try:
             coded = column.dictionary_encode()
+            import pyarrow.compute as pc  # slow to import, seldom needed
+
             order = pc.sort_indices(coded.dictionary).to_numpy()
         except pa.ArrowNotImplementedError as bad:
             raise UserError(
