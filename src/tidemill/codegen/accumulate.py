@@ -81,8 +81,8 @@ def accumulate_kernel(
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
-            "    first = INT_MAX", "    last = INT_MIN", "    mask = (1 << ring) - 1", "    for i in range(n):", *e.lines,
-            "    return count, first, last, before, err", "",
+            "    first = INT_MAX", "    last = INT_MIN", "    mask = (1 << ring) - 1",
+            "    for i in range(n):", *e.lines, "    return count, first, last, before, err", "",
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}

@@ -274,7 +274,8 @@ class PaneStore:
         for rows, count in zip(self._kept, self._filled):
             np.maximum(rows.pane[:count], pane - 1, out=rows.pane[:count])
         for index, held in self._objects.items():
-            part, merged = self.layout.parts[index], {}
+            part = self.layout.parts[index]
+            merged: dict[tuple[int, int], Any] = {}
             for (kid, at), state in held.items():
                 where = (kid, max(at, pane - 1))
                 merged[where] = combine_objects(part, merged.get(where), state)
