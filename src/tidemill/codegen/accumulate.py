@@ -105,35 +105,31 @@ def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
                 e.line(f"r.{name} = {code}")
 
 
-def _arguments(e: Emitter, nodes: tuple[Node, ...]) -> tuple[list[Value], str | None]:
-    values = [e.emit(a) for a in nodes]
-    missing = [f"{v.code} < 0" if v.type.kind == "string" else v.null for v in values]
-    flags = list(dict.fromkeys(m for m in missing if m is not None))
-    return values, " or ".join(flags) if flags else None
+def _with_arguments(
+    e: Emitter, nodes: tuple[Node, ...], step: Callable[[list[Value]], None]
+) -> None:
+    """Emit a step over arguments; rows in which one is null are skipped."""
+    args = [e.emit(a) for a in nodes]
+    flags = [f"{v.code} < 0" if v.type.kind == "string" else v.null for v in args]
+    missing = list(dict.fromkeys(f for f in flags if f is not None))
+    if not missing:
+        step(args)
+        return
+    with e.block(f"if not ({' or '.join(missing)}):"):
+        step(args)
 
 
 def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
-    args, missing = _arguments(e, nodes)
-
-    def step() -> None:
-        before = []
-        for name, (_, kind) in zip(part.names, part.part.columns):
-            before.append(e.assign(f"r.{name}", kind).code)
-        after = part.accumulate(e, before, args)
-        for name, code in zip(part.names, after):
+    def step(args: list[Value]) -> None:
+        before = [e.assign(f"r.{name}", kind).code for name, kind in part.part.columns]
+        for name, code in zip(part.names, part.accumulate(e, before, args)):
             e.line(f"r.{name} = {code}")
 
-    if missing is None:
-        step()
-        return
-    with e.block(f"if not ({missing}):"):
-        step()
+    _with_arguments(e, nodes, step)
 
 
 def _keep(e: Emitter, nodes: tuple[Node, ...], index: int, position: int) -> None:
-    args, missing = _arguments(e, nodes)
-
-    def step() -> None:
+    def step(args: list[Value]) -> None:
         e.line(f"q = filled[{position}]")
         e.line(f"k{index}[q] = k")
         e.line(f"p{index}[q] = p")
@@ -141,8 +137,4 @@ def _keep(e: Emitter, nodes: tuple[Node, ...], index: int, position: int) -> Non
             e.line(f"x{index}_{j}[q] = {arg.code}")
         e.line(f"filled[{position}] = q + 1")
 
-    if missing is None:
-        step()
-        return
-    with e.block(f"if not ({missing}):"):
-        step()
+    _with_arguments(e, nodes, step)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from tidemill.aggregates.algebra import Algebra, OpaqueForm
 from tidemill.expr.nodes import Node
 from tidemill.local.expressions import compiles, row_by_row
-from tidemill.local.panes import plan_parts, refusal
+from tidemill.local.parts import plan_parts, refusal
+from tidemill.local.windows import fuses
+from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.windows.spec import GridWindow
 
 _SLIDING = {
     "single": "windows do not overlap: each partial is used once",
@@ -21,23 +22,16 @@ _SLIDING = {
 
 def describe(plan: Plan) -> str:
     """The steps of a plan in this process."""
-    lines: list[str] = []
-    _describe(plan, lines)
-    return "\n".join(lines)
+    return describe_plan(plan, _windows, _stage)
 
 
-def _describe(plan: Plan, lines: list[str]) -> None:
-    stage = stage_of(plan)
-    if isinstance(stage.base, WindowAggregate):
-        _describe(stage.base.input, lines)
-        _describe_windows(stage.base, lines)
-    else:
-        lines.append(str(stage.base))
-    outputs = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
-    if stage.predicates or outputs:
-        lines.append("one generated loop:")
-        lines += [f"  keep rows where {p}{_how(p, stage)}" for p in stage.predicates]
-        lines += [f"  {n} = {e}{_how(e, stage)}" for n, e in outputs]
+def _stage(stage: Stage) -> list[str]:
+    changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    if not stage.predicates and not changed:
+        return []
+    lines = ["one generated loop:"]
+    lines += [f"  keep rows where {p}{_how(p, stage)}" for p in stage.predicates]
+    return lines + [f"  {n} = {e}{_how(e, stage)}" for n, e in changed]
 
 
 def _how(node: Node, stage: Stage) -> str:
@@ -50,12 +44,14 @@ def _how(node: Node, stage: Stage) -> str:
     return "   [strings in Arrow]" if in_arrow else "   [compiled]"
 
 
-def _describe_windows(plan: WindowAggregate, lines: list[str]) -> None:
+def _windows(plan: WindowAggregate) -> list[str]:
     assert plan.panes is not None and plan.sliding is not None
     keys = ", ".join(plan.group_keys) or "one group"
-    pane = plan.panes.size if all(isinstance(w.spec, GridWindow) for w in plan.windows) else 1
-    lines.append(f"windows {'; '.join(map(str, plan.windows))} by {keys}:")
-    lines.append(f"  accumulate partials by key and pane of {pane} ticks, fused with the loop above")
+    where = "in the same loop" if fuses(plan) else "in a loop of their own, after the keys"
+    lines = [
+        f"windows {'; '.join(map(str, plan.windows))} by {keys}:",
+        f"  accumulate partials by key and pane of {plan.panes.size} ticks, {where}",
+    ]
     parts = plan_parts(plan.layout)
     for index, (part, sliding) in enumerate(zip(plan.layout.parts, plan.sliding)):
         form = "compiled"
@@ -67,3 +63,4 @@ def _describe_windows(plan: WindowAggregate, lines: list[str]) -> None:
             form = "compiled by Numba as it is"
         args = [h for a in part.part.args if "row" in (h := _how(a, stage_of(plan.input)))]
         lines.append(f"  {part.part}   [{form}; {_SLIDING[sliding]}]{''.join(args)}")
+    return lines

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.aggregates import sketches
-from tidemill.aggregates.algebra import NamedLower, OpaqueForm, Sketch
 from tidemill.aggregates.layout import Layout, StatePart
-from tidemill.codegen.algebra import compilable, lower_compilable, numpy_type, record_type
+from tidemill.codegen.algebra import numpy_type, record_type
 from tidemill.codegen.combine import combine_kernel
 from tidemill.codegen.refold import refold_kernel
 from tidemill.codegen.runtime import NULL_TIME
@@ -24,66 +22,15 @@ from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.rings import unroll
 from tidemill.local.failures import raise_for
+from tidemill.local.objects import combine_objects, update_object
+from tidemill.local.parts import PartPlan
 from tidemill.plan.checks import null_time
 from tidemill.plan.nodes import WindowAggregate
-from tidemill.reference.aggregates import functions
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
 RING_BYTES = 1 << 28
 """As much memory as rings may take; with more keys than fit, every pane is spilled and sorted."""
-
-
-@dataclass(frozen=True)
-class PartPlan:
-    """Which parts are kept how: the same decision for every batch of a query."""
-
-    records: tuple[int, ...]
-    """Compiled partials, combined as they come."""
-    ordered: tuple[int, ...]
-    """Compiled partials of rows that must be combined in order: rows are kept."""
-    multisets: tuple[int, ...]
-    objects: tuple[int, ...]
-    """Sketches, and algebras that Numba refuses: Python objects, row by row."""
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The parts whose rows are kept."""
-        return (*self.ordered, *self.multisets, *self.objects)
-
-    @property
-    def fixed(self) -> tuple[int, ...]:
-        return (*self.records, *self.ordered)
-
-
-def plan_parts(layout: Layout) -> PartPlan:
-    objects = list(layout.sketches)
-    records, ordered = [], []
-    for index in layout.fixed:
-        part = layout.parts[index]
-        if refusal(layout, index):
-            objects.append(index)
-        elif part.part.algebra.commutative:
-            records.append(index)
-        else:
-            ordered.append(index)
-    return PartPlan(tuple(records), tuple(ordered), layout.multisets, tuple(objects))
-
-
-def refusal(layout: Layout, index: int) -> str:
-    """Why a part of fixed size runs row by row all the same; empty when it is compiled."""
-    part = layout.parts[index]
-    if isinstance(part.form, OpaqueForm):
-        why = compilable(part)
-        if why:
-            return why
-    for result in layout.results:
-        lower = result.lower
-        if index in result.parts and callable(lower) and not isinstance(lower, NamedLower):
-            identities = tuple(functions(layout.parts[p])[2] for p in result.parts)
-            if not lower_compilable(lower, identities):
-                return "Numba cannot compile its lower function"
-    return ""
 
 
 @dataclass
@@ -368,31 +315,6 @@ class PaneStore:
         if kind == "string":
             return self.pool.decode(column).to_pylist()
         return column if kind == "float64" else column.tolist()
-
-
-# --- partials that are Python objects ---------------------------------------------------------------
-
-
-def update_object(part: StatePart, state: Any, columns: list[Any]) -> Any:
-    """An object with more rows in it; `None` is the identity."""
-    algebra = part.part.algebra
-    if isinstance(algebra, Sketch):
-        return sketches.update(algebra, sketches.new(algebra) if state is None else state, columns[0])
-    lift, combine, identity = functions(part)
-    rows = zip(*(c.tolist() if hasattr(c, "tolist") else c for c in columns))
-    state = identity if state is None else state
-    for args in rows if algebra.commutative else sorted(rows):
-        state = combine(state, lift(args))
-    return state
-
-
-def combine_objects(part: StatePart, a: Any, b: Any) -> Any:
-    algebra = part.part.algebra
-    if a is None or b is None:
-        return b if a is None else a
-    if isinstance(algebra, Sketch):
-        return sketches.combine(algebra, a, b)
-    return functions(part)[1](a, b)
 
 
 # --- arrays -----------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from tidemill.kernels.index import StringIndex
 from tidemill.kernels.ranges import Ranges
 from tidemill.local.expressions import allocate
 from tidemill.local.failures import raise_for
-from tidemill.local.panes import Elements, PartPlan, combine_objects
+from tidemill.local.objects import combine_objects
+from tidemill.local.panes import Elements
+from tidemill.local.parts import PartPlan
 from tidemill.reference.aggregates import lower as lower_row
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,42 @@ class Progress:
     """The partition of each key."""
 
 
-class GridSlide:
+class Slide(ABC):
+    """One kind of window at work: its ranges so far, and what it can say about those to come."""
+
+    @abstractmethod
+    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
+        """The windows that close now. Each is given once."""
+
+    @abstractmethod
+    def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
+        """Which elements a window to come may need."""
+
+    @abstractmethod
+    def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
+        """`window_start` and `window_end` of windows found."""
+
+    def promise(self) -> int:
+        """No window to come starts below this."""
+        return BEGINNING
+
+    @property
+    def reach(self) -> int | None:
+        """How many panes a window needs, where all keys move on together."""
+        return None
+
+    @property
+    def needed_from(self) -> int | None:
+        """The pane below which nothing is needed, where it is the same for all keys."""
+        return None
+
+    @property
+    def closed_from(self) -> int | None:
+        """For landmark windows: the first pane that is not yet in every window to come."""
+        return None
+
+
+class GridSlide(Slide):
     """Tumbling, hopping, landmark and row windows."""
 
     def __init__(self, spec: GridWindow, plan: WindowAggregate) -> None:
@@ -47,7 +83,7 @@ class GridSlide:
         self._slide = spec.slide // self._size
         self._length = None if spec.length is None else spec.length // self._size
         self._shift = (spec.origin - plan.panes.origin) // self._size
-        self._everyone = spec.fill_empty or spec.length is None
+        self._everyone = spec.until_end
         self._after = np.full(1, -_NEVER, dtype=np.int64)
         self._first = np.empty(0, dtype=np.int64)
         self._last = -_NEVER
@@ -86,19 +122,16 @@ class GridSlide:
 
     @property
     def reach(self) -> int | None:
-        """How many panes a window needs, where all keys move on together."""
         return None if self._partitioned else self._length
 
     @property
     def closed_from(self) -> int | None:
-        """For landmark windows: the first pane that is not yet in every window to come."""
         if self._length is not None or self._after[0] == -_NEVER:
             return None
         return int(self._shift + (self._after[0] + 1) * self._slide)
 
     @property
     def needed_from(self) -> int | None:
-        """The pane below which nothing is needed, where it is the same for all keys."""
         if self.reach is None or self._after[0] == -_NEVER:
             return None
         return int(self._start_after(self._after[0]))
@@ -145,14 +178,13 @@ class GridSlide:
             self._last = max(self._last, int(self._last_window(elements.pane[inside]).max()))
 
     def promise(self) -> int:
-        """No window to come starts below this."""
         if self._length is None or self._partitioned or self._after[0] == -_NEVER:
             return BEGINNING
         assert self.spec.length is not None
         return self.spec.origin + int(self._after[0] + 2) * self.spec.slide - self.spec.length
 
 
-class EventSlide:
+class EventSlide(Slide):
     """A window at each event, or each n-th; the events are those of a partition.
 
     Where the partition is the key itself, windows are found in one compiled pass. Otherwise the
@@ -229,23 +261,8 @@ class EventSlide:
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         return bounds(ranges.wid, self.spec)
 
-    def promise(self) -> int:
-        return BEGINNING
 
-    @property
-    def reach(self) -> None:
-        return None
-
-    @property
-    def needed_from(self) -> None:
-        return None
-
-    @property
-    def closed_from(self) -> None:
-        return None
-
-
-class SessionSlide:
+class SessionSlide(Slide):
     """Runs with small gaps, of the rows of a key or of a partition."""
 
     def __init__(self, spec: Session, plan: WindowAggregate) -> None:
@@ -282,21 +299,6 @@ class SessionSlide:
         last = elements.pane[ranges.high - 1] if ranges.end is None else ranges.end
         return ranges.wid, last + self.spec.gap.ticks
 
-    def promise(self) -> int:
-        return BEGINNING
-
-    @property
-    def reach(self) -> None:
-        return None
-
-    @property
-    def needed_from(self) -> None:
-        return None
-
-    @property
-    def closed_from(self) -> None:
-        return None
-
 
 def _looked_up(
     elements: Elements, partition: Ints, windows: Callable[[int], tuple[Ints, Ints, Ints]]
@@ -321,8 +323,6 @@ def _looked_up(
             column.append(part.astype(np.int64))
     return Ranges(*(np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in found))
 
-
-Slide = Union[GridSlide, EventSlide, SessionSlide]
 
 
 def slide_for(spec: Window, plan: WindowAggregate, layout: Layout) -> Slide:

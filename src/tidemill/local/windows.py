@@ -24,20 +24,19 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.arrow import build
-from tidemill.kernels.ranges import Ranges, number_rows
+from tidemill.kernels.ranges import Ranges
 from tidemill.local.expressions import Expressions, evaluate
 from tidemill.local.keys import KeyIndex
 from tidemill.local.ordering import in_order
-from tidemill.local.panes import Elements, PaneStore, plan_parts
+from tidemill.local.panes import Elements, PaneStore
+from tidemill.local.partitions import ROW, Partitions
+from tidemill.local.parts import plan_parts
 from tidemill.local.results import Results
-from tidemill.local.slides import Progress, slide_for
+from tidemill.local.slides import Progress, Slide, slide_for
 from tidemill.local.stages import StageRunner
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.stages import stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
-
-ROW = "$row"
-"""The position of a row in its partition, where windows count rows."""
 
 FEW_PARTIALS = 1 << 18
 """Below this many waiting partials, closing windows can wait: sorting little is not worth it."""
@@ -55,26 +54,20 @@ class WindowOperator:
         self.plan = plan
         stage = stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
-        self._numbered = any(needs_numbers(s) for s in specs)
+        self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
         self._waiting: list[pa.RecordBatch] = []
-        split = set(plan.partition_of(specs[0])) != set(plan.group_keys)
-        self._shared = split and not isinstance(specs[0], GridWindow)
-        keys = Schema(tuple((k, plan.input.schema[k]) for k in plan.group_keys))
-        self.keys = KeyIndex(keys)
+        self._partitions: Partitions | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
         self._outputs: dict[str, Node] = dict(stage.outputs)
-        if self._numbered or self._shared or (stage.predicates and not _cheap(keys)):
-            # Rows are numbered, and costly keys looked up, only once they have passed the filter.
+        if not fuses(plan):
             self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
             base, predicates = plan.input.schema, ()
             self._outputs = {n: Column(n) for n in base.names}
-            if self._numbered or self._shared:
-                base = Schema((*base.fields, (ROW, INT64)))
-                self._partition = KeyIndex(base.select(plan.partition_of(specs[0])))
-                self._counters = np.zeros(1, dtype=np.int64)
-                self._partition_of_key = np.zeros(0, dtype=np.int64)
+        if _splits(plan):
+            self._partitions = Partitions(base.select(plan.partition_of(specs[0])))
+            base = Schema((*base.fields, (ROW, INT64)))
         self._base = base
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
@@ -85,9 +78,6 @@ class WindowOperator:
         self._build_expressions(predicates)
         sliding = (*plan.sliding, *("merge",) * (len(self.layout.parts) - len(plan.sliding)))
         self._results = Results(self.layout, self.parts, sliding)
-        self._bounded = all(isinstance(s, GridWindow) and s.bounded for s in specs) and (
-            len({s.origin for s in specs if isinstance(s, GridWindow)}) == 1
-        )
         self._kernels: dict[Columns, AccumulateKernel] = {}
         self._arrow = plan.schema.to_arrow()
         self._retained = 0
@@ -108,12 +98,12 @@ class WindowOperator:
             self._push(batch)
 
     def _push(self, batch: pa.RecordBatch) -> None:
-        if self._numbered or self._shared:
-            batch = self._number(batch)
+        if self._partitions is not None:
+            batch = self._partitions.number(batch)
         columns, args = self._expressions.prepare(batch)
         kid = self._encode(batch)
-        if self._numbered or self._shared:
-            self._note_partitions(kid)
+        if self._partitions is not None:
+            self._partitions.note(kid, self.keys.count)
         kernel = self._kernels.get(columns)
         if kernel is None:
             kernel = self._kernels[columns] = self._compile(columns)
@@ -128,26 +118,6 @@ class WindowOperator:
             return np.empty(0, dtype=np.int64)
         arrays = [evaluate(self._outputs[k], batch, self._base) for k in self.plan.group_keys]
         return self.keys.encode(arrays)
-
-    def _number(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        names = self._partition.schema.names
-        ids = np.zeros(batch.num_rows, dtype=np.int64)
-        if names:
-            ids = self._partition.encode([batch.column(n) for n in names])
-        if self._partition.count > len(self._counters):
-            more = np.zeros(2 * self._partition.count, dtype=np.int64)
-            more[: len(self._counters)] = self._counters
-            self._counters = more
-        self._row_partition = ids
-        numbers = build(number_rows(ids, self._counters), None, pa.int64())
-        return batch.append_column(pa.field(ROW, pa.int64()), numbers)
-
-    def _note_partitions(self, kid: Any) -> None:
-        if self.keys.count > len(self._partition_of_key):
-            more = np.zeros(2 * self.keys.count, dtype=np.int64)
-            more[: len(self._partition_of_key)] = self._partition_of_key
-            self._partition_of_key = more
-        self._partition_of_key[kid if len(kid) else 0] = self._row_partition if len(kid) else 0
 
     def _build_expressions(self, predicates: tuple[Node, ...]) -> None:
         rows = isinstance(self.plan.windows[0].spec, Rows)
@@ -171,7 +141,7 @@ class WindowOperator:
         assert self.plan.panes is not None
         return accumulate_kernel(
             columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
-            self.parts.kept, bool(self.plan.group_keys), self._bounded, self.plan.panes.size == 1,
+            self.parts.kept, bool(self.plan.group_keys), self.plan.bounded, self.plan.panes.size == 1,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
@@ -257,12 +227,14 @@ class WindowOperator:
         return min(s.promise() for s in self._slides)
 
     def _progress(self, below: int, final: bool) -> Progress:
-        split = self._numbered or self._shared
-        rows = self._counters if split else np.zeros(1, dtype=np.int64)
-        partition = self._partition_of_key if split else rows
+        none = np.zeros(1, dtype=np.int64)
+        rows = none if self._partitions is None else self._partitions.rows
+        partition = none if self._partitions is None else self._partitions.of_key
         return Progress(below, final, self._reached, self.keys.count, rows, partition)
 
-    def _batch(self, label: str | None, slide: Any, elements: Any, ranges: Ranges) -> pa.RecordBatch:
+    def _batch(
+        self, label: str | None, slide: Slide, elements: Elements, ranges: Ranges
+    ) -> pa.RecordBatch:
         arrays = self.keys.decode(ranges.kid) if self.plan.group_keys else []
         if len(self.plan.windows) > 1:
             arrays.append(pa.repeat(pa.scalar(label, to_arrow(STRING)), len(ranges)))
@@ -274,13 +246,23 @@ class WindowOperator:
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
 
 
-def needs_numbers(spec: Window) -> bool:
-    """Whether a window counts rows in order of arrival."""
-    return isinstance(spec, Rows) or (
-        isinstance(spec, PerEvent) and spec.every > 1 and spec.by == "arrival"
-    )
+def fuses(plan: WindowAggregate) -> bool:
+    """Whether filters run in the loop that accumulates.
+
+    Otherwise rows that pass are written first: rows are numbered, and costly keys looked up, only
+    once they have passed.
+    """
+    if _splits(plan):
+        return False
+    kinds = [plan.input.schema[k] for k in plan.group_keys]
+    cheap = len(kinds) == 0 or (len(kinds) == 1 and kinds[0].is_fixed)
+    return cheap or not stage_of(plan.input).predicates
 
 
-def _cheap(keys: Schema) -> bool:
-    """Whether looking keys up costs less than writing the rows that pass a filter."""
-    return len(keys) == 0 or (len(keys) == 1 and keys.fields[0][1].is_fixed)
+def _splits(plan: WindowAggregate) -> bool:
+    """Whether rows must be known by partition: they are counted there, or make windows there."""
+    spec = plan.windows[0].spec
+    if any(w.spec.counts_arrivals for w in plan.windows):
+        return True
+    apart = set(plan.partition_of(spec)) != set(plan.group_keys)
+    return apart and not isinstance(spec, GridWindow)

@@ -36,6 +36,6 @@ def _only_keys(filter: Filter, below: WindowAggregate) -> bool:
 
 def _independent(asked: frozenset[str], spec: Window, below: WindowAggregate) -> bool:
     # Filled and landmark windows go on until the last row of the whole stream.
-    if spec.fill_empty:
+    if spec.until_end:
         return False
     return isinstance(spec, Sliding) or (bool(asked) and asked <= set(below.partition_of(spec)))

@@ -13,7 +13,7 @@ from tidemill.core.tree import Tree
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.windows.spec import PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 WINDOW_START, WINDOW_END, WINDOW = "window_start", "window_end", "window"
 
@@ -178,6 +178,13 @@ class WindowAggregate(Plan):
     def attribute(self) -> str:
         """The windowing attribute; for row windows it is not read."""
         return self.windows[0].spec.on or self.input.time
+
+    @property
+    def bounded(self) -> bool:
+        """Whether one origin bounds every window, so that rows before it are in none."""
+        specs = [w.spec for w in self.windows]
+        grids = [s for s in specs if isinstance(s, GridWindow) and s.bounded]
+        return len(grids) == len(specs) and len({g.origin for g in grids}) == 1
 
     @property
     def time(self) -> str:

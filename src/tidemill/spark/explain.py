@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tidemill.aggregates.algebra import Algebra
+from tidemill.expr.nodes import Node, Udf
+from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, WindowAggregate
-from tidemill.plan.stages import stage_of
+from tidemill.plan.stages import Stage
 from tidemill.spark.windows import strategy
 
 _WORK = {
@@ -23,38 +25,29 @@ _WORK = {
 
 def describe(plan: Plan) -> str:
     """The steps of a plan on Spark, with every shuffle."""
-    lines: list[str] = []
-    _describe(plan, lines)
-    return "\n".join(lines)
+    return describe_plan(plan, _windows, _stage)
 
 
-def _describe(plan: Plan, lines: list[str]) -> None:
-    stage = stage_of(plan)
-    if isinstance(stage.base, WindowAggregate):
-        _describe(stage.base.input, lines)
-        _describe_windows(stage.base, lines)
-    else:
-        lines.append(f"read {stage.base}")
-    for predicate in stage.predicates:
-        lines.append(f"filter in the JVM: {predicate}")
-    if stage.outputs and plan is not stage.base:
-        lines.append(f"project in the JVM: {', '.join(n for n, _ in stage.outputs)}")
+def _stage(stage: Stage) -> list[str]:
+    lines = [f"filter {_where(p)}: {p}" for p in stage.predicates]
+    changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    return lines + [f"compute {_where(e)}: {n} = {e}" for n, e in changed]
 
 
-def _describe_windows(plan: WindowAggregate, lines: list[str]) -> None:
+def _where(node: Node) -> str:
+    opaque = any(isinstance(n, Udf) for n in node.walk())
+    return "in the JVM, a Python function row by row" if opaque else "in the JVM"
+
+
+def _windows(plan: WindowAggregate) -> list[str]:
     chosen = strategy(plan)
+    shuffles = [f"  shuffle {s}" for s in chosen.shuffles]
+    work = [f"  {w}" for w in _WORK[chosen.name]]
+    steps = [*shuffles, *work] if chosen.name == "colocated" else [work[0], *shuffles, *work[1:]]
+    opaque = [
+        f"  {p.part}: opaque Python functions"
+        for p in plan.layout.parts
+        if isinstance(p.part.algebra, Algebra) and not p.compiled
+    ]
     windows = "; ".join(map(str, plan.windows))
-    lines.append(f"windows {windows}: {chosen.name}, because {chosen.why}")
-    shuffles = list(chosen.shuffles)
-    work = _WORK[chosen.name]
-    if chosen.name == "colocated":
-        lines += [f"  shuffle {shuffles[0]}", f"  {work[0]}"]
-        return
-    lines.append(f"  {work[0]}")
-    for shuffle in shuffles:
-        lines.append(f"  shuffle {shuffle}")
-    lines += [f"  {w}" for w in work[1:]]
-    for part in plan.layout.parts:
-        algebra = part.part.algebra
-        if isinstance(algebra, Algebra) and not part.compiled:
-            lines.append(f"  {part.part}: opaque Python functions")
+    return [f"windows {windows}: {chosen.name}, because {chosen.why}", *steps, *opaque]

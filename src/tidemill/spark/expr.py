@@ -200,13 +200,14 @@ def named(name: str) -> SparkColumn:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def spark_type(kind: DataType) -> T.DataType:
-    """The Spark type of the internal form."""
+def spark_type(kind: DataType, leaves: Mapping[str, T.DataType] | None = None) -> T.DataType:
+    """The Spark type of the internal form, or of another that `leaves` gives."""
     if kind.kind == "list":
-        return T.ArrayType(spark_type(kind.of[0]))
+        return T.ArrayType(spark_type(kind.of[0], leaves))
     if kind.kind == "struct":
-        return T.StructType([T.StructField(n, spark_type(t)) for n, t in zip(kind.names, kind.of)])
-    return _SPARK_TYPES[kind.kind]
+        fields = zip(kind.names, kind.of)
+        return T.StructType([T.StructField(n, spark_type(t, leaves)) for n, t in fields])
+    return (leaves or _SPARK_TYPES)[kind.kind]
 
 
 _SPARK_TYPES: dict[str, T.DataType] = {

@@ -6,6 +6,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
+from tidemill.spark.expr import spark_type
 
 
 def user_schema(schema: Schema) -> T.StructType:
@@ -14,11 +15,8 @@ def user_schema(schema: Schema) -> T.StructType:
 
 
 def user_type(kind: DataType) -> T.DataType:
-    if kind.kind == "list":
-        return T.ArrayType(user_type(kind.of[0]))
-    if kind.kind == "struct":
-        return T.StructType([T.StructField(n, user_type(t)) for n, t in zip(kind.names, kind.of)])
-    return _USER[kind.kind]
+    """The Spark type in which users get a value."""
+    return spark_type(kind, _USER)
 
 
 _USER: dict[str, T.DataType] = {

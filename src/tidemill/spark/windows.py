@@ -26,7 +26,7 @@ from tidemill.spark.aggregates import available, partial
 from tidemill.spark.expr import SparkExpressions, floor_div, named, output, spark_type
 from tidemill.spark.frames import user_schema
 from tidemill.spark.tasks import LAST, finish, partials, whole_windows
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Sliding, Window
+from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _partials(source: _Source) -> DataFrame:
 
 def _finished(source: _Source, summed: DataFrame) -> DataFrame:
     plan = source.plan
-    if any(w.spec.fill_empty or getattr(w.spec, "length", 0) is None for w in plan.windows):
+    if any(w.spec.until_end for w in plan.windows):
         last = summed.filter(_inside(plan)).agg(F.max(PANE).alias(LAST))
         summed = summed.crossJoin(F.broadcast(last))
     keys = [named(key_name(i)) for i in range(len(plan.group_keys))]
@@ -185,10 +185,7 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
 
 def _within(plan: WindowAggregate, rows: DataFrame) -> DataFrame:
     """Rows before an origin that bounds every window belong to none of them."""
-    grids = [w.spec for w in plan.windows if isinstance(w.spec, GridWindow)]
-    if all(g.bounded for g in grids) and len({g.origin for g in grids}) == 1:
-        return rows.filter(F.col(PANE) >= 0)
-    return rows
+    return rows.filter(F.col(PANE) >= 0) if plan.bounded else rows
 
 
 def _inside(plan: WindowAggregate) -> SparkColumn:
@@ -211,7 +208,7 @@ def _together(plan: WindowAggregate) -> tuple[str, ...]:
     """The columns whose equal rows must meet in one task."""
     specs = [w.spec for w in plan.windows]
     if all(isinstance(s, GridWindow) and not isinstance(s, Rows) for s in specs):
-        if any(s.fill_empty or getattr(s, "length", 0) is None for s in specs):
+        if any(s.until_end for s in specs):
             return ()  # such windows go on until the last row of the whole stream
         return plan.group_keys
     return plan.partition_of(specs[0])
@@ -230,10 +227,7 @@ def _all_in_jvm(plan: WindowAggregate) -> bool:
 
 
 def _require_order(spec: Window) -> None:
-    counts = isinstance(spec, Rows) or (
-        isinstance(spec, PerEvent) and spec.every > 1 and spec.by == "arrival"
-    )
-    if counts and getattr(spec, "order_by", None) is None:
+    if spec.counts_arrivals and getattr(spec, "order_by", None) is None:
         raise UserError(
             f"window {spec}", expected="order_by= on Spark, where rows have no order of arrival",
             got="none", hint="name a column to number rows by: order_by='seq'",

@@ -68,6 +68,16 @@ class Window:
         """Columns that split the stream before windows are cut; `None` where none were given."""
         return None
 
+    @property
+    def counts_arrivals(self) -> bool:
+        """Whether its windows depend on the order in which rows arrive."""
+        return False
+
+    @property
+    def until_end(self) -> bool:
+        """Whether every key has windows until the last row of the whole stream."""
+        return self.fill_empty
+
 
 @dataclass(frozen=True)
 class GridWindow(Window):
@@ -88,6 +98,10 @@ class GridWindow(Window):
     @property
     def slide(self) -> int:
         raise NotImplementedError
+
+    @property
+    def until_end(self) -> bool:
+        return self.fill_empty or self.length is None
 
     @property
     def pane(self) -> int:
@@ -176,6 +190,10 @@ class Rows(GridWindow):
     def slide(self) -> int:
         return self.every
 
+    @property
+    def counts_arrivals(self) -> bool:
+        return True
+
     def __str__(self) -> str:
         return f"rows({self.range}, every={self.every}{_options(self)})"
 
@@ -201,6 +219,10 @@ class PerEvent(Window):
     @property
     def partition(self) -> tuple[str, ...] | None:
         return self.partition_by
+
+    @property
+    def counts_arrivals(self) -> bool:
+        return self.every > 1 and self.by == "arrival"
 
     def __str__(self) -> str:
         every = f", every={self.every}" if self.every != 1 else ""

@@ -1,0 +1,53 @@
+"""Rows by partition: which one a row and a key belong to, and the row's position in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.schema import Schema
+from tidemill.kernels.arrow import build
+from tidemill.kernels.ranges import number_rows
+from tidemill.local.keys import KeyIndex
+
+Ints = npt.NDArray[np.int64]
+
+ROW = "$row"
+"""The column with the position of a row in its partition."""
+
+
+class Partitions:
+    """Counts rows by the columns that split a stream before its windows are cut."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._index = KeyIndex(schema)
+        self._batch = np.zeros(0, dtype=np.int64)
+        self.rows = np.zeros(1, dtype=np.int64)
+        """Rows so far, by partition."""
+        self.of_key = np.zeros(0, dtype=np.int64)
+        """The partition of each key."""
+
+    def number(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with a column for the position of each row in its partition."""
+        names = self._index.schema.names
+        self._batch = np.zeros(batch.num_rows, dtype=np.int64)
+        if names:
+            self._batch = self._index.encode([batch.column(n) for n in names])
+        self.rows = _grown(self.rows, self._index.count)
+        numbers = build(number_rows(self._batch, self.rows), None, pa.int64())
+        return batch.append_column(pa.field(ROW, pa.int64()), numbers)
+
+    def note(self, kid: Ints, keys: int) -> None:
+        """Remember the partition of the keys of the batch that was numbered last."""
+        self.of_key = _grown(self.of_key, keys)
+        if len(kid):
+            self.of_key[kid] = self._batch
+
+
+def _grown(counts: Ints, size: int) -> Ints:
+    if size <= len(counts):
+        return counts
+    more = np.zeros(2 * size, dtype=np.int64)
+    more[: len(counts)] = counts
+    return more
