@@ -99,6 +99,10 @@ class Windowed:
         return f"windows {'; '.join(map(str, self._windows))}: add .agg(...)"
 
 
+RESERVED = ("self", "path", "progress")
+"""Names that `run` and its neighbours need for themselves."""
+
+
 def stream(name: str, *, time: str, schema: Any) -> Stream:
     """Declare a stream: its name, its time column, the names and types of its columns.
 
@@ -108,10 +112,11 @@ def stream(name: str, *, time: str, schema: Any) -> Stream:
     >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
     Schema(t: int64, x: float64)
     """
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
         raise UserError(
-            "stream", expected="a name that can be an argument: letters, digits, _", got=repr(name)
-        )
+            "stream", expected=f"a name that can be an argument of run(), other than {RESERVED}",
+            got=repr(name),
+        )  # fmt: skip
     return Stream(build.source(name, time, schema))
 
 

@@ -7,6 +7,7 @@ nulls in one argument alone have their own tests.
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from fractions import Fraction
@@ -143,9 +144,26 @@ COMBINATIONS = [
 `one of each` stands for the families."""
 
 
+@functools.cache
 def ask(window: Window, family: str, *keys: str) -> Stream:
     """All aggregates of a family over one window, by key."""
     return STREAM.group_by(*keys or ("k",)).window(window).agg(**FAMILIES[family])
+
+
+ASK_SPARK: dict[str, tuple[str, ...]] = {
+    "jvm": ("counting", "extremes", "moments"),
+    "rows": ("holistic", "histograms", "sketches"),
+    "python": ("sums", "ordered", "user"),
+}
+"""Families in the groups in which Spark is asked for them."""
+
+
+@functools.lru_cache(maxsize=None)
+def ask_spark(window: Window, group: str) -> Stream:
+    """The aggregates of several families in one query: a Spark job costs more than its work."""
+    families = ASK_SPARK.get(group, (group,))
+    aggregates = {n: a for family in families for n, a in FAMILIES[family].items()}
+    return STREAM.group_by("k").window(window).agg(**aggregates)
 
 
 # --- data -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 
 from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.schema import Schema
-from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.core.time import BEGINNING
 from tidemill.local import panes, windows
 from tidemill.local.run import Pipeline
 from tidemill.plan.nodes import Source
@@ -62,14 +62,14 @@ def in_batches(query: Stream, batches: Iterable[Sequence[Row]], *, promises: boo
     """
     given = list(batches)
     pipeline = Pipeline(query.optimized)
-    source, found = pipeline.source, []
+    source, below, found = pipeline.source, BEGINNING, []
     for at, rows in enumerate(given):
         batch = from_rows(rows, source.declared).to_batches()
         rest = [row[source.time] for later in given[at + 1 :] for row in later]
-        below = min((t for t in rest if t is not None), default=FOREVER - 1)
+        below = min(rest, default=below) if promises else BEGINNING
         for one in batch:
             narrow = conform(one, source.schema, step="test")
-            found += pipeline.push(narrow, below if promises else BEGINNING)
+            found += pipeline.push(narrow, below)
     found += pipeline.finish()
     return to_rows(found, query.schema)
 

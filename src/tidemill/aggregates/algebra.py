@@ -207,6 +207,11 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
     try:
         return _record(algebra, types, identity)
     except (TidemillError, TypeMismatch, TypeError, AttributeError, ValueError) as untraceable:
+        if algebra.factory is not None:  # built in: the types are wrong, not the functions
+            raise UserError(
+                f"aggregate {algebra.name}", expected="arguments it is defined for",
+                got=", ".join(map(repr, types)),
+            ) from untraceable  # fmt: skip
         kinds = tuple(_state_type(v, algebra) for v in identity)
         return OpaqueForm(kinds, identity, str(untraceable))
 

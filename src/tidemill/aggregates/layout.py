@@ -127,6 +127,12 @@ def _sure(node: Node, never_null: Collection[str]) -> bool:
 
 def _state(index: int, part: Part, schema: Schema) -> StatePart:
     types = tuple(type_of(a, schema) for a in part.args)
+    for kind, arg in zip(types, part.args):
+        if kind.kind in ("list", "struct", "binary", "null"):
+            raise UserError(
+                str(part), expected="an argument that is a number, bool, string or timestamp",
+                got=f"{kind!r} in {arg}",
+            )  # fmt: skip
     form: Form | OpaqueForm | None = None
     if isinstance(part.algebra, Algebra):
         form = form_of(part.algebra, types)
@@ -136,12 +142,6 @@ def _state(index: int, part: Part, schema: Schema) -> StatePart:
     else:
         sketches.check_argument(part.algebra, types[0], step=str(part))
         fields = (parse_type("binary"),)
-    for kind, arg in zip(types, part.args):
-        if kind.kind in ("list", "struct", "binary", "null"):
-            raise UserError(
-                str(part), expected="an argument that is a number, bool, string or timestamp",
-                got=f"{kind!r} in {arg}",
-            )  # fmt: skip
     columns = Schema(tuple((f"s{index}_{j}", t) for j, t in enumerate(fields)))
     return StatePart(part, types, form, columns)
 

@@ -119,7 +119,10 @@ DRAWDOWN = Algebra(
 
 
 def drawdown(x: Operand) -> Aggregate:
-    """The greatest fall from a peak to a later trough, in time order; 0 when it only rises."""
+    """The greatest fall from a peak to a later trough; 0 when it only rises.
+
+    Rows go in the order of the windowing attribute: time, the column of `on=`, or the row number.
+    """
     args = (Cast(as_node(x), FLOAT64),)
     return Aggregate("drawdown", (*args, EVENT_TIME), (Part(DRAWDOWN, args),), lambda s: s[2])
 

@@ -58,6 +58,8 @@ class Function:
     lazy: bool = False
     literal_from: int | None = None
     """Arguments from this position on must be literals (patterns, digits, sets)."""
+    check: Callable[..., Any] | None = None
+    """Refuses literals that mean nothing, when the query is built."""
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -67,10 +69,11 @@ Rule = Callable[[Types], tuple[Types, DataType]]
 
 
 def _define(
-    name: str, types: Rule, *, lazy: bool = False, literal_from: int | None = None
+    name: str, types: Rule, *, lazy: bool = False, literal_from: int | None = None,
+    check: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(define: Callable[..., Any]) -> Callable[..., Any]:
-        FUNCTIONS[name] = Function(name, types, define, lazy, literal_from)
+        FUNCTIONS[name] = Function(name, types, define, lazy, literal_from, check)
         return define
 
     return register
@@ -555,7 +558,7 @@ def _(a: str, part: str) -> bool:
     return a.endswith(part)
 
 
-@_define("matches", _all_strings(BOOL), literal_from=1)
+@_define("matches", _all_strings(BOOL), literal_from=1, check=lambda p: check_pattern(p))
 def _(a: str, pattern: str) -> bool:
     import pyarrow.compute as pc  # slow to import, seldom needed
 

@@ -80,6 +80,8 @@ def _resolve_call(node: Call, schema: Schema, step: str) -> tuple[Node, DataType
                     step, expected=f"a constant as the last argument of {node.function}",
                     got=str(arg), hint="patterns, digits and sets are fixed when the query is built",
                 )  # fmt: skip
+        if function.check is not None:
+            function.check(*(a.value for a in args[function.literal_from :] if isinstance(a, Literal)))
     return Call(node.function, args), result
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from tidemill.aggregates import sketches
 from tidemill.aggregates.algebra import Sketch
 from tidemill.aggregates.layout import StatePart
+from tidemill.core.errors import UserError
 from tidemill.reference.aggregates import functions
 
 
@@ -19,7 +20,13 @@ def update_object(part: StatePart, state: Any, columns: list[Any]) -> Any:
     rows = zip(*(c.tolist() if hasattr(c, "tolist") else c for c in columns))
     state = identity if state is None else state
     for args in rows if algebra.commutative else sorted(rows):
-        state = combine(state, lift(args))
+        try:
+            state = combine(state, lift(args))
+        except Exception as failed:
+            raise UserError(
+                f"aggregate {algebra.name}", f"raised {type(failed).__name__}: {failed}",
+                got=f"arguments {args!r}",
+            ) from failed  # fmt: skip
     return state
 
 

@@ -15,7 +15,7 @@ from tidemill.kernels.order import float_key
 BATCH_ROWS = 80_000
 
 
-def in_order(batches: list[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
+def in_order(batches: list[pa.RecordBatch], by: str) -> Iterator[pa.RecordBatch]:
     """All rows, sorted by a column and then by the others; nulls first, NaN last.
 
     >>> b = pa.record_batch({"x": [2, 1, 2], "y": [1, 1, 0]})
@@ -23,11 +23,14 @@ def in_order(batches: list[pa.RecordBatch], column: str) -> Iterator[pa.RecordBa
     [{'x': [1, 2, 2], 'y': [1, 0, 1]}]
     """
     table = pa.Table.from_batches(batches).combine_chunks()
-    names = [column, *(n for n in table.column_names if n != column)]
-    keys = {f"k{i}": _sortable(table.column(n), n) for i, n in enumerate(names)}
-    order = pc.sort_indices(
-        pa.table(keys), sort_keys=[(k, "ascending") for k in keys], null_placement="at_start"
-    )
+    names = [by, *(n for n in table.column_names if n != by)]
+    keys: dict[str, pa.Array] = {}
+    for i, name in enumerate(names):
+        column = _sortable(table.column(name), name)
+        if column.null_count:  # false before true: nulls first
+            keys[f"v{i}"] = column.is_valid()
+        keys[f"k{i}"] = column
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(k, "ascending") for k in keys])
     yield from table.take(order).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
 
 

@@ -202,6 +202,8 @@ class PaneStore:
         records = elements.records[keep]
         if self._count:
             self._put_back(records)
+        else:  # they lie in the rings, where what is gone must not be found again
+            self._records["pane"][self._place(elements.records[~keep])] = NO_PANE
         for position, index in enumerate(self.parts.kept):
             if index in self._objects:
                 kept = {(int(k), int(p)) for k, p in zip(records["kid"], records["pane"])}
@@ -242,12 +244,17 @@ class PaneStore:
     def _put_back(self, records: npt.NDArray[Any]) -> None:
         """Keep records that were spilled: in the rings, which are empty now, if they fit there."""
         if self._ring and self._in_one_turn:
-            turn = records["pane"] & ((1 << self._ring) - 1)
-            self._records[(records["kid"] << self._ring) + turn] = records
+            self._records[self._place(records)] = records
             self._count = 0
         else:
             self._count = len(records)
             self._spill[: self._count] = records
+
+    def _place(self, records: npt.NDArray[Any]) -> Ints:
+        """Where records belong in the rings."""
+        turn = records["pane"] & ((1 << self._ring) - 1)
+        place: Ints = (records["kid"] << self._ring) + turn
+        return place
 
     def _fit(self, keys: int) -> None:
         """Make room for more keys, with rings as long as memory allows."""
@@ -281,7 +288,11 @@ class PaneStore:
         args = [a[:count] for a in rows.args]
         ties = [_order_key(a, t, self.rank) for a, t in zip(args, part.types)]
         by = ties if index in self.parts.ordered else []
-        rows.take(order_by(kid, pane, *by))
+        order = order_by(kid, pane, *by)
+        if self._needed > NO_PANE + 1:  # between sampling windows rows come that none needs
+            order = order[pane[order] >= self._needed]
+        rows.take(order)
+        self._filled[position] = len(order)
         if index in self._objects:
             self._update_objects(elements, position, index)
             return

@@ -68,9 +68,9 @@ def run(plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False) -> Ite
     reader = open_source(inputs[source.name], source)
     below = BEGINNING
     for chunk in shown(reader, source.name, reader.total_rows) if progress else reader:
-        below = max(below, chunk.complete_below)
-        # The end of the input is told once, by `finish`.
-        yield from pipeline.push(chunk.batch, min(below, FOREVER - 1))
+        if chunk.complete_below < FOREVER:  # the end of the input is told once, by `finish`
+            below = max(below, chunk.complete_below)
+        yield from pipeline.push(chunk.batch, below)
     yield from pipeline.finish()
 
 

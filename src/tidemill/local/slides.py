@@ -150,7 +150,9 @@ class GridSlide(Slide):
             last = done - 1
             return np.where(done > 0, self._last_window(last // self._size), -1)
         if not progress.final:
-            return np.asarray([(progress.below - self.spec.origin) // self.spec.slide - 1])
+            complete = (progress.below - self.spec.origin) // self.spec.slide - 1
+            # Whether windows go on past the last row so far, only a row to come can say.
+            return np.asarray([min(complete, self._last) if self._everyone else complete])
         if self._everyone:
             elsewhere = -_NEVER
             if progress.reached is not None:
@@ -159,8 +161,8 @@ class GridSlide(Slide):
         return np.asarray([_NEVER])
 
     def _last_window(self, pane: Ints) -> Ints:
-        """The last window that a pane belongs to."""
-        reach = 0 if self._length is None else max(self._length - self._slide, 0)
+        """The last window that a pane belongs to; between sampling windows, the one before."""
+        reach = 0 if self._length is None else self._length - self._slide
         return (pane - self._shift + reach) // self._slide
 
     def _note_first(self, elements: Elements, keys: int) -> None:

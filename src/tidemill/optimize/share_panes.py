@@ -23,8 +23,10 @@ def share_panes(plan: Plan) -> Plan:
 def _panes(node: WindowAggregate) -> Panes:
     specs = [w.spec for w in node.windows]
     grids = [s for s in specs if isinstance(s, GridWindow)]
-    if len(grids) < len(specs) or not node.layout.commutative:
+    if len(grids) < len(specs):
         return Panes(0, 1)
     origin = grids[0].origin
+    if not node.layout.commutative:
+        return Panes(origin, 1)
     size = math.gcd(*(g.pane for g in grids), *(g.origin - origin for g in grids))
     return Panes(origin, size)

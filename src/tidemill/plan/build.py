@@ -114,10 +114,13 @@ def window_aggregate(
     _check_together(windows)
     bound = tuple((n, _bind(plan, n, a, keys)) for n, a in aggregates.items())
     node = WindowAggregate(plan, keys, windows, bound)
-    names = [*node.group_keys, WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else [])]
-    for name in (*node.group_keys, *aggregates):
-        if names.count(name) > (1 if name in node.group_keys else 0):
-            raise UserError("agg", expected=f"a name not taken by {names}", got=repr(name))
+    own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else [])]
+    for name, taken in (
+        *((k, own) for k in node.group_keys),
+        *((a, [*node.group_keys, *own]) for a in aggregates),
+    ):
+        if name in taken:
+            raise UserError("agg", expected=f"a name not taken by {taken}", got=repr(name))
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     return node
 

@@ -24,19 +24,19 @@ from tidemill.expr.nodes import Node
 Row = dict[str, Any]
 
 
-def aggregate(layout: Layout, rows: list[Row], schema: Schema, time: str) -> Row:
-    """The result columns over some rows: lift, combine from left to right, lower."""
-    states = [_state(part, rows, schema, time) for part in layout.parts]
+def aggregate(layout: Layout, rows: list[tuple[int, Row]], schema: Schema) -> Row:
+    """The result columns over some rows, each with its place in the order: lift, combine, lower."""
+    states = [_state(part, rows, schema) for part in layout.parts]
     return {r.name: lower(r, layout, states) for r in layout.results}
 
 
-def _state(part: StatePart, rows: list[Row], schema: Schema, time: str) -> Any:
+def _state(part: StatePart, rows: list[tuple[int, Row]], schema: Schema) -> Any:
     tuples = []
-    for row in rows:
+    for place, row in rows:
         args = tuple(evaluate(a, row, schema) for a in part.part.args)
         if None not in args:
-            tuples.append((row[time], args))
-    # Ties on time are ordered by value, so that order-sensitive aggregates have one answer.
+            tuples.append((place, args))
+    # Ties are ordered by value, so that order-sensitive aggregates have one answer.
     tuples.sort(key=lambda t: (t[0], _key(t[1])))
     inputs = [args for _, args in tuples]
     algebra = part.part.algebra

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from tidemill.plan.checks import null_time
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
-from tidemill.windows.semantics import bounds, extent, session_runs, windows
+from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 
@@ -28,12 +29,13 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
     T = {name: [r[name] for r in rows] for name in plan.input.schema.names}
     if not isinstance(spec, Rows) and any(t is None for t in T[plan.attribute]):
         raise null_time(plan)
+    order = attribute(T, spec).tolist()
     seen: dict[Any, set[Any]] = {}
     for w in windows(T, spec):
-        groups: dict[Any, list[Row]] = {}
-        for position in extent(w, T, spec):
-            row = rows[int(position)]
-            groups.setdefault(tuple(row[k] for k in plan.group_keys), []).append(row)
+        groups: dict[Any, list[tuple[int, Row]]] = {}
+        for position in extent(w, T, spec).tolist():
+            key = tuple(_one_nan(rows[position][k]) for k in plan.group_keys)
+            groups.setdefault(key, []).append((order[position], rows[position]))
         partition = w[1] if spec.partition else ()
         if spec.fill_empty:
             for key in seen.get(partition, ()):
@@ -41,8 +43,13 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
             seen.setdefault(partition, set()).update(groups)
         for key, members in groups.items():
             start, end = _bounds(w, T, plan, spec)
-            results = aggregate(plan.layout, members, plan.input.schema, plan.input.time)
+            results = aggregate(plan.layout, members, plan.input.schema)
             yield {**dict(zip(plan.group_keys, key)), WINDOW_START: start, WINDOW_END: end, **results}
+
+
+def _one_nan(value: Any) -> Any:
+    """A key that is not a number equals every other such key."""
+    return math.nan if value != value else value
 
 
 def _resolved(plan: WindowAggregate, spec: Window) -> Window:

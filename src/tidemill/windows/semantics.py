@@ -78,6 +78,16 @@ def wids(t: Any, T: Any, S: Window) -> Any:
     return named if np.ndim(t) == 0 else (rows[which], named)
 
 
+def attribute(T: Any, S: Window) -> Ints:
+    """What `S` windows each row of `T` by: ticks of its attribute, or the number of the row.
+
+    >>> from tidemill.windows.spec import rows
+    >>> attribute({"seg": ["a", "b", "a"]}, rows(2, every=1, partition_by="seg"))
+    array([0, 0, 1])
+    """
+    return _stream(T, S).attribute
+
+
 def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
     """First and last window id of rows with attribute `x`, vectorised; none when last < first.
 

@@ -1,0 +1,107 @@
+"""The command line of the benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import registry, resources
+from benchmarks.answers import Mismatch
+from benchmarks.docs import write_docs
+from benchmarks.harness import FULL, QUICK, Case, Effort, Result, run_case
+from benchmarks.registry import Benchmark
+from benchmarks.report import by_group, document, line, table, write_json
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a benchmark. 1 where systems disagree or fail, 0 otherwise."""
+    options = _parse(arguments)
+    console = _console()
+    bench = registry.benchmark(options.name)
+    cases = [c for c in bench.cases(options.quick) if options.case in c.name]
+    if not cases:
+        console.print(f"no case of {bench.name} has {options.case!r} in its name", markup=False)
+        return 2
+    try:
+        results, failures = run(cases, QUICK if options.quick else FULL, console)
+    finally:
+        resources.close()
+    return _finish(bench, results, failures, options, console)
+
+
+def run(
+    cases: Sequence[Case], effort: Effort, console: Console
+) -> tuple[list[Result], dict[str, str]]:
+    """Results of the cases in which systems agree, and what went wrong in the others."""
+    results: list[Result] = []
+    failures: dict[str, str] = {}
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(cases))
+        for case in cases:
+            tell = lambda text, name=case.name: progress.update(task, description=f"{name}: {text}")
+            try:
+                results.append(run_case(case, effort, tell))
+                console.print(line(results[-1]), markup=False, highlight=False)
+            except Mismatch as error:
+                failures[case.name] = f"answers differ\n{error}"
+            except Exception:
+                failures[case.name] = traceback.format_exc()
+            if case.name in failures:
+                console.print(f"{case.name}: FAILED: {failures[case.name]}", markup=False)
+            progress.advance(task)
+    return results, failures
+
+
+def _finish(
+    bench: Benchmark, results: Sequence[Result], failures: dict[str, str],
+    options: argparse.Namespace, console: Console,
+) -> int:  # fmt: skip
+    for group, found in by_group(results, bench.titles).items():
+        console.print()
+        console.print(table(bench.titles.get(group, group), found))
+    content = document(bench.name, results)
+    if options.json:
+        write_json(options.json, content)
+    if failures:
+        names = ", ".join(failures)
+        console.print(f"\nfailed, so without times: {names}", style="bold red", markup=False)
+        return 1
+    if options.docs:
+        for path in write_docs(bench, results, content, quick=options.quick):
+            console.print(f"wrote {path}", markup=False)
+    return 0
+
+
+def _console() -> Console:
+    console = Console()
+    # Tables need room; a file or a pipe has no width of its own.
+    return console if console.is_terminal else Console(width=140)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", choices=sorted(registry.MODULES), help="the benchmark to run")
+    parser.add_argument("--quick", action="store_true", help="less data: ends within a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
+    parser.add_argument("--case", default="", metavar="SUBSTRING", help="only cases named so")
+    parser.add_argument("--docs", action="store_true", help="rewrite docs/benchmarks.md")
+    options = parser.parse_args(arguments)
+    if options.docs and options.case:
+        parser.error("--docs shows all cases; leave --case out")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""`docs/benchmarks.md`: tables and plots of the last run, between markers. Nobody types numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Result
+from benchmarks.machine import ROOT
+from benchmarks.registry import Benchmark
+from benchmarks.report import by_group, cells, shown
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+ONCE = "¹ ran once: it took longer than a system's budget for repeats."
+
+
+def write_docs(
+    bench: Benchmark, results: Sequence[Result], content: Mapping[str, Any], *, quick: bool,
+    page: Path = PAGE,
+) -> list[Path]:  # fmt: skip
+    """Rewrite the part of the page that belongs to a benchmark, and its plots."""
+    folder = page.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    plots = _draw(bench, results, folder)
+    text = _section(bench, results, content, plots, quick=quick)
+    old = page.read_text() if page.exists() else "# Benchmarks\n"
+    temporary = page.with_name(f".{page.name}.tmp")
+    temporary.write_text(replaced(old, bench.name, text))
+    os.replace(temporary, page)
+    return [page, *plots]
+
+
+def replaced(page: str, name: str, text: str) -> str:
+    """The page with the text between the markers of `name` replaced, or added at the end.
+
+    >>> print(replaced("# Page", "x", "new"))
+    # Page
+    <BLANKLINE>
+    <!-- benchmark x: written by python -m benchmarks x --docs -->
+    new
+    <!-- end of benchmark x -->
+    <BLANKLINE>
+    """
+    begin = f"<!-- benchmark {name}: written by python -m benchmarks {name} --docs -->"
+    end = f"<!-- end of benchmark {name} -->"
+    block = f"{begin}\n{text}\n{end}"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if pattern.search(page):
+        return pattern.sub(lambda _: block, page)
+    return f"{page.rstrip()}\n\n{block}\n"
+
+
+def _section(
+    bench: Benchmark, results: Sequence[Result], content: Mapping[str, Any],
+    plots: Sequence[Path], *, quick: bool,
+) -> str:  # fmt: skip
+    machine, versions = content["machine"], content["versions"]
+    command = f"python -m benchmarks {bench.name}{' --quick' if quick else ''} --docs"
+    out = [
+        f"## {bench.name}\n",
+        f"`{command}` on {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"{machine['system']}; " + ", ".join(f"{n} {v}" for n, v in versions.items()) + ".\n",
+        "A column with a system's name says how many times as long as Tidemill it took.\n",
+    ]
+    for group, found in by_group(results, bench.titles).items():
+        out.append(f"### {bench.titles.get(group, group)}\n")
+        header, rows = cells(found)
+        header = [header[0], "parameters", *header[1:]]
+        out.append(_row(header))
+        out.append(_row(["---", "---", *["---:"] * (len(header) - 2)]))
+        for row, result in zip(rows, found):
+            out.append(_row([row[0], shown(result.params), *row[1:]]))
+        if any("¹" in c for row in rows for c in row):
+            out.append(f"\n{ONCE}")
+        out.append("")
+    out += [f"![{p.stem.replace('-', ' ')}]({p.parent.name}/{p.name})\n" for p in plots]
+    return "\n".join(out).rstrip()
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |"
+
+
+def _draw(bench: Benchmark, results: Sequence[Result], folder: Path) -> list[Path]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    made = []
+    for name, draw in bench.plots.items():
+        figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+        if draw(axes, results):
+            path = folder / f"{bench.name}-{name}.png"
+            figure.savefig(path, dpi=110, metadata={"Software": None})
+            made.append(path)
+        plt.close(figure)
+    return made

@@ -1,0 +1,203 @@
+"""One way to measure everything: the same data for all systems, answers first, then times.
+
+A system's first run gives its answer and warms it up (it compiles, it fills caches); answers are
+compared; only then are systems timed, in turn, and the best run of each counts.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+HOME = "tidemill"
+"""The system that others are compared with."""
+
+Answers = Mapping[str, Any]
+Check = Callable[[Answers], None]
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a system returns that measures itself, as a fresh process does."""
+
+    answer: Any
+    seconds: float
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question. `data()` is made once; each system gets the same and returns its answer."""
+
+    name: str
+    params: Mapping[str, Any]
+    systems: Mapping[str, Callable[[Any], Any]]
+    check: Check
+    data: Callable[[], Any] = lambda: None
+    rehearse: Callable[[Any], None] | None = None
+    """Compares answers row by row on less data, where `check` sees only sums of the full answer."""
+    repeats: int | None = None
+    fresh: bool = False
+    """Every run starts from nothing, as in a new process, so that the first one counts too."""
+
+    @property
+    def group(self) -> str:
+        """Cases are named `group/what is asked`."""
+        return self.name.split("/")[0]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often to run. A system other than Tidemill stops repeating once it has used its budget."""
+
+    repeats: int
+    at_most: int
+    enough: float
+    """Seconds of timed runs of one system after which `repeats` suffice."""
+    budget: float
+    """Seconds for one system in one case. A first run that takes longer counts as its time."""
+
+
+FULL = Effort(repeats=3, at_most=10, enough=1.0, budget=20.0)
+QUICK = Effort(repeats=2, at_most=4, enough=0.1, budget=2.0)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The best times of a case."""
+
+    case: str
+    params: Mapping[str, Any]
+    seconds: Mapping[str, float]
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        return self.case.split("/")[0]
+
+    @property
+    def ratio(self) -> dict[str, float]:
+        """How many times as long as Tidemill each other system took."""
+        if HOME not in self.seconds:
+            return {}
+        home = self.seconds[HOME]
+        return {s: t / home for s, t in self.seconds.items() if s != HOME}
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "case": self.case, "params": dict(self.params), "seconds": dict(self.seconds),
+            "ratio": self.ratio,
+        }  # fmt: skip
+        if self.measured:
+            out["measured"] = dict(self.measured)
+        return out
+
+
+def run_case(case: Case, effort: Effort, tell: Told = lambda text: None) -> Result:
+    """Answers of all systems compared, then the best time of each. Raises `answers.Mismatch`."""
+    tell("making data")
+    data = case.data()
+    if case.rehearse is not None:
+        tell("comparing answers on less data")
+        case.rehearse(data)
+    runs = {name: _Runs(system, data) for name, system in case.systems.items()}
+    with _no_collector():
+        answers = {}
+        for name, system in runs.items():
+            tell(f"{name}: answer")
+            answers[name] = system.answer()
+        tell("comparing answers")
+        case.check(answers)
+        answers.clear()
+        _repeat(case, effort, runs, tell)
+    repeats = case.repeats or effort.repeats
+    few = {name: len(r.times) for name, r in runs.items() if len(r.times) < repeats}
+    measured = _by_name({name: r.measured for name, r in runs.items()})
+    return Result(
+        case.name, case.params, {name: min(r.times) for name, r in runs.items()},
+        measured | ({"runs": few} if few else {}),
+    )  # fmt: skip
+
+
+class _Runs:
+    """The runs of one system: what each took, and what it measured besides."""
+
+    def __init__(self, system: Callable[[Any], Any], data: Any) -> None:
+        self._system, self._data = system, data
+        self.first = 0.0
+        self.times: list[float] = []
+        self.measured: dict[str, Any] = {}
+
+    def answer(self) -> Any:
+        """The first run. Its time is kept apart: it warms the system up."""
+        answer, self.first = self._timed()
+        return answer
+
+    def again(self) -> None:
+        self.times.append(self._timed()[1])
+
+    @property
+    def spent(self) -> float:
+        return self.first + sum(self.times)
+
+    def _timed(self) -> tuple[Any, float]:
+        start = time.perf_counter()
+        answer = self._system(self._data)
+        seconds = time.perf_counter() - start
+        if not isinstance(answer, Measured):
+            return answer, seconds
+        for name, value in answer.measured.items():  # the greatest: it may not flatter
+            self.measured[name] = max(value, self.measured.get(name, value))
+        return answer.answer, answer.seconds
+
+
+def _repeat(case: Case, effort: Effort, runs: Mapping[str, _Runs], tell: Told) -> None:
+    """Timed runs, systems in turn."""
+    repeats = case.repeats or effort.repeats
+    for name, system in runs.items():
+        if case.fresh or (name != HOME and system.first > effort.budget):
+            system.times.append(system.first)
+            system.first = 0.0
+    while True:
+        due = [n for n, r in runs.items() if _goes_on(n, r, case, effort, repeats)]
+        if not due:
+            return
+        for name in due:
+            tell(f"{name}: run {len(runs[name].times) + 1}")
+            runs[name].again()
+
+
+def _goes_on(name: str, system: _Runs, case: Case, effort: Effort, repeats: int) -> bool:
+    done = len(system.times)
+    if done and name != HOME and system.spent > effort.budget:
+        return False
+    if done < repeats:
+        return True
+    return case.repeats is None and done < effort.at_most and sum(system.times) < effort.enough
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without Python's garbage collector, which would run in the middle of somebody's time."""
+    on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def _by_name(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """From measurements by system to systems by measurement."""
+    out: dict[str, Any] = {}
+    for system, measured in found.items():
+        for name, value in measured.items():
+            out.setdefault(name, {})[system] = value
+    return out

@@ -1,0 +1,35 @@
+"""The benchmarks there are, by name. Their modules are imported only when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from benchmarks.harness import Case, Result
+
+Draw = Callable[[Any, Sequence[Result]], bool]
+"""Draws results on matplotlib axes; false where there is nothing to draw."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Cases for a run, and how to show their results."""
+
+    name: str
+    cases: Callable[[bool], Sequence[Case]]
+    """The cases, smaller ones for a quick run. Making them is cheap: data is made when they run."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """What a group of cases is about, in the order to show them."""
+    plots: Mapping[str, Draw] = field(default_factory=dict)
+
+
+MODULES = {"windows": "benchmarks.windows"}
+
+
+def benchmark(name: str) -> Benchmark:
+    """The benchmark of a name: `BENCHMARK` of its module."""
+    found = import_module(MODULES[name]).BENCHMARK
+    assert isinstance(found, Benchmark)
+    return found

@@ -1,0 +1,38 @@
+"""Radix orders against Python's sort."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.kernels.order import float_key, order_by
+
+narrow = st.integers(-4, 4)
+wide = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(st.lists(st.tuples(narrow, st.one_of(narrow, wide)), max_size=40))
+def test_order_by_is_stable_and_lexicographic(rows: list[tuple[int, int]]) -> None:
+    a = np.asarray([r[0] for r in rows], dtype=np.int64)
+    b = np.asarray([r[1] for r in rows], dtype=np.int64)
+    expected = sorted(range(len(rows)), key=lambda i: rows[i])
+    assert order_by(a, b).tolist() == expected
+
+
+def test_order_by_of_many_bits_takes_several_passes() -> None:
+    keys = np.random.default_rng(3).integers(0, 1 << 40, 10_000)
+    assert (keys[order_by(keys)] == np.sort(keys)).all()
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=30))
+def test_float_key_is_the_one_order_of_floats(values: list[float]) -> None:
+    keys = float_key(np.asarray(values)).tolist()
+    for x, k in zip(values, keys):
+        for y, j in zip(values, keys):
+            if math.isnan(x) or math.isnan(y):
+                assert (k < j) == (math.isnan(y) and not math.isnan(x))
+            else:
+                assert (k < j) == (x < y)

@@ -1,0 +1,209 @@
+"""Each rule: the plan before, the plan after, and the same answer from both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tidemill as tm
+from tidemill import col
+from tidemill.core.errors import InternalError
+from tidemill.optimize import RULES, optimize
+from tidemill.optimize.choose_sliding import choose_sliding
+from tidemill.optimize.fold_constants import fold_constants
+from tidemill.optimize.merge_filters import merge_filters
+from tidemill.optimize.prune_columns import prune_columns
+from tidemill.optimize.push_filters import push_filters
+from tidemill.optimize.share_panes import share_panes
+from tidemill.plan.nodes import Filter, Panes, Plan, Project, WindowAggregate, format_plan
+from tidemill.reference.run import run
+
+S = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64", "y": "int64"})
+ROWS = [{"t": t, "k": t % 3, "x": t * 7 % 11 - 4, "y": None if t % 5 == 0 else t} for t in range(40)]
+
+
+def answer(plan: Plan) -> list[Any]:
+    return sorted((tuple(r.values()) for r in run(plan, {"s": ROWS})), key=repr)
+
+
+def check(query: tm.Query, rule: Callable[[Plan], Plan], expected: str) -> Plan:
+    """The rule gives the expected plan, and the plan gives the same rows."""
+    after = rule(query.plan)
+    assert format_plan(after) == expected.strip("\n")
+    columns = query.schema.names
+    assert after.schema.names == columns
+    assert answer(after) == answer(query.plan)
+    return after
+
+
+def test_fold_constants() -> None:
+    check(
+        S.where(col.x > tm.lit(2) * 3 - 5).with_columns(z=tm.when(tm.lit(True)).then(col.y)),
+        fold_constants,
+        """
+select t, k, x, y, z=col.y
+  where (col.x > 1)
+    source s time=t
+""",
+    )
+
+
+def test_fold_constants_drops_a_filter_that_keeps_everything() -> None:
+    check(S.where(tm.lit(1) < 2), fold_constants, "source s time=t")
+
+
+def test_fold_constants_leaves_what_fails_to_the_row_that_meets_it() -> None:
+    big = tm.lit((1 << 63) - 1) + 1
+    query = S.where((col.x > 100) & (col.x < big))
+    assert "9223372036854775807 + 1" in format_plan(fold_constants(query.plan))
+    assert answer(fold_constants(query.plan)) == []
+
+
+def test_merge_filters() -> None:
+    check(
+        S.where(col.x > 0).where(col.y > 3).where(col.k == 1),
+        merge_filters,
+        """
+where (((col.x > 0) & (col.y > 3)) & (col.k == 1))
+  source s time=t
+""",
+    )
+
+
+def test_merged_filters_do_not_look_where_the_first_says_no() -> None:
+    huge = col.x * (1 << 62)
+    query = S.where(col.x.between(0, 1)).where(huge >= 0)
+    assert answer(merge_filters(query.plan)) == answer(query.plan)
+
+
+def test_push_filters_below_a_projection() -> None:
+    check(
+        S.select(z=col.x + 1, k="k").where(col.z > 2),
+        push_filters,
+        """
+select t, z=(col.x + 1), k
+  where ((col.x + 1) > 2)
+    source s time=t
+""",
+    )
+
+
+def test_push_filters_below_an_aggregate_by_key() -> None:
+    query = S.group_by("k").window(tm.tumbling(10)).agg(n=tm.count()).where(col.k > 0)
+    after = check(
+        query,
+        push_filters,
+        """
+aggregate n=count() by k over tumbling(10)
+  where (col.k > 0)
+    source s time=t
+""",
+    )
+    assert isinstance(after, WindowAggregate)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [tm.landmark(10), tm.tumbling(10, fill_empty=True), tm.rows(4, every=2)],
+    ids=str,
+)
+def test_push_filters_stays_above_windows_that_other_keys_have_a_say_in(window: tm.Window) -> None:
+    query = S.group_by("k").window(window).agg(n=tm.count()).where(col.k > 0)
+    assert isinstance(push_filters(query.plan), Filter)
+
+
+def test_push_filters_stays_above_an_aggregate_asked_about_its_result() -> None:
+    query = S.group_by("k").window(tm.tumbling(10)).agg(n=tm.count()).where(col.n > 3)
+    assert isinstance(push_filters(query.plan), Filter)
+
+
+def test_push_filters_does_not_run_an_opaque_function_twice() -> None:
+    double = tm.udf(lambda x: x * 2, returns="int64")
+    query = S.select(z=double(col.x)).where(col.z > 2)
+    assert isinstance(push_filters(query.plan), Filter)
+
+
+def test_prune_columns() -> None:
+    query = S.with_columns(z=col.x + col.y).group_by("k").window(tm.tumbling(10)).agg(n=tm.count(col.x))
+    check(
+        query,
+        prune_columns,
+        """
+aggregate n=count(col.x) by k over tumbling(10)
+  select t, k, x
+    source s time=t read=['t', 'k', 'x']
+""",
+    )
+
+
+def test_prune_columns_keeps_what_breaks_ties_in_an_order() -> None:
+    query = S.window(tm.rows(4, every=2, order_by="x")).agg(n=tm.count())
+    assert "read=['t', 'k', 'x', 'y']" in format_plan(prune_columns(query.plan))
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        ([tm.hopping(60, every=10)], Panes(0, 10)),
+        ([tm.hopping(60, every=10), tm.tumbling(15)], Panes(0, 5)),
+        ([tm.hopping(60, every=10, origin=3), tm.tumbling(15, origin=7)], Panes(3, 1)),
+        ([tm.hopping(7, every=20)], Panes(0, 1)),
+        ([tm.session(5)], Panes(0, 1)),
+    ],
+    ids=str,
+)
+def test_share_panes(windows: list[tm.Window], expected: Panes) -> None:
+    after = share_panes(S.window(*windows).agg(n=tm.count()).plan)
+    assert isinstance(after, WindowAggregate)
+    assert after.panes == expected
+
+
+def test_share_panes_keeps_order_where_an_aggregate_needs_it() -> None:
+    after = share_panes(S.window(tm.tumbling(10)).agg(d=tm.drawdown(col.x)).plan)
+    assert isinstance(after, WindowAggregate)
+    assert after.panes == Panes(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("window", "aggregate", "expected"),
+    [
+        (tm.tumbling(10), tm.sum(col.x), "single"),
+        (tm.hopping(60, every=10), tm.sum(col.x), "subtract"),
+        (tm.hopping(60, every=10), tm.sum(col.x.cast("float64")), "two_stacks"),
+        (tm.hopping(60, every=10), tm.max(col.x), "two_stacks"),
+        (tm.hopping(20, every=10), tm.max(col.x), "merge"),
+        (tm.per_event(20), tm.max(col.x), "two_stacks"),
+        (tm.session(20), tm.max(col.x), "single"),
+        (tm.hopping(60, every=10), tm.median(col.x), "recompute"),
+    ],
+    ids=str,
+)
+def test_choose_sliding(window: tm.Window, aggregate: Any, expected: str) -> None:
+    plan = choose_sliding(share_panes(S.window(window).agg(r=aggregate).plan))
+    assert isinstance(plan, WindowAggregate) and plan.sliding is not None
+    assert plan.sliding[0] == expected
+
+
+def test_all_rules_together_keep_the_answer() -> None:
+    query = (
+        S.where(col.x > -3)
+        .with_columns(z=col.x * 2, unused=col.y + 1)
+        .where(col.z < 10)
+        .group_by("k")
+        .window(tm.hopping(12, every=4))
+        .agg(n=tm.count(), total=tm.sum(col.z))
+        .where((col.k != 2) & (tm.lit(1) == 1))
+    )
+    assert answer(optimize(query.plan)) == answer(query.plan)
+    assert len(RULES) == len(set(RULES))
+
+
+def test_a_rule_that_changes_the_result_is_caught() -> None:
+    def drops_a_column(plan: Plan) -> Plan:
+        assert isinstance(plan, Project)
+        return Project(plan.input, plan.outputs[:1])
+
+    with pytest.raises(InternalError, match="rule drops_a_column changed the result"):
+        optimize(S.select("x", "y").plan, (drops_a_column,))
