@@ -87,7 +87,7 @@ def _finish(
 def _console() -> Console:
     console = Console()
     # Tables need room; a file or a pipe has no width of its own.
-    return console if console.is_terminal else Console(width=140)
+    return console if console.is_terminal else Console(width=180)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

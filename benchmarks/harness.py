@@ -64,7 +64,7 @@ class Effort:
 
 
 FULL = Effort(repeats=3, at_most=10, enough=1.0, budget=20.0)
-QUICK = Effort(repeats=2, at_most=4, enough=0.1, budget=2.0)
+QUICK = Effort(repeats=2, at_most=4, enough=0.1, budget=5.0)
 
 
 @dataclass(frozen=True)

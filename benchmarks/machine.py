@@ -10,7 +10,9 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("tidemill", "duckdb", "polars", "pyspark", "pyarrow", "numpy", "numba")
+import tidemill
+
+PACKAGES = ("duckdb", "polars", "pyspark", "pyarrow", "numpy", "numba")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -24,7 +26,7 @@ def machine() -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "tidemill": tidemill.__version__}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)

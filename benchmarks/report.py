@@ -59,7 +59,7 @@ def table(title: str, results: Sequence[Result]) -> Table:
     header, rows = cells(results)
     out = Table(title=title, title_justify="left", title_style="bold")
     for i, name in enumerate(header):
-        out.add_column(name, justify="right" if i else "left", overflow="fold")
+        out.add_column(name, justify="right" if i else "left", no_wrap=i == 0)
     for row in rows:
         out.add_row(*row)
     return out

@@ -7,18 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import resources
 from benchmarks.answers import same_rows
-from benchmarks.data import HOUR, START, columns
+from benchmarks.data import HOUR, columns
 from benchmarks.harness import Case, Measured
 from benchmarks.windows.fresh import fresh
 
 KEYS = 1_000
 ROW_GROUP = 500_000
-HOURS_EACH = 1
-"""Hours of events in each row group."""
 
 _TIDEMILL = """
 import json, sys, time
@@ -95,14 +94,14 @@ def _system(name: str, code: str) -> Callable[[Path], Measured]:
 
 @functools.cache
 def _file(megabytes: int) -> Path:
-    """A file of at least that size, one row group after the other in time order."""
+    """A file of at least that size: an hour of events again and again, in time order."""
     path = resources.scratch() / f"events-{megabytes}-mb.parquet"
-    group, writer = 0, None
-    while writer is None or path.stat().st_size < megabytes * 1_000_000:
-        first = START + group * HOURS_EACH * HOUR
-        table = columns(ROW_GROUP, KEYS, HOURS_EACH, seed=group, first=first)
-        writer = writer or pq.ParquetWriter(path, table.schema)
-        writer.write_table(table, row_group_size=ROW_GROUP)
-        group += 1
-    writer.close()
+    hour = columns(ROW_GROUP, KEYS, 1)
+    first = hour["ts"].cast("int64")
+    with pq.ParquetWriter(path, hour.schema) as writer:
+        hours = 0
+        while path.stat().st_size < megabytes * 1_000_000:
+            ts = pc.add(first, hours * HOUR).cast(hour.schema.field("ts").type)
+            writer.write_table(hour.set_column(0, "ts", ts), row_group_size=ROW_GROUP)
+            hours += 1
     return path

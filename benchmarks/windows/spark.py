@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,9 +24,8 @@ from benchmarks.harness import Case
 from tidemill import col
 
 FILES = 4
-KEYS = 1_000
 HOURS = 24
-FEW = 20_000
+FEW = 3_000
 
 Frame = Any
 Ask = Callable[[Frame], Frame]
@@ -35,15 +35,15 @@ SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
 
 
 def cases(quick: bool) -> list[Case]:
-    rows = 1_000_000 if quick else 10_000_000
+    rows, keys = (500_000, 100) if quick else (10_000_000, 1_000)
     # Spark's window() copies each row for each window; a quick run cannot wait for that.
-    fewer = {6: rows, 60: 100_000, 300: 30_000} if quick else dict.fromkeys((6, 60, 300), rows)
+    rows_60, rows_300 = (100_000, 10_000) if quick else (rows, rows)
     return [
-        _hopping("1 hour", "10 minutes", 6, fewer[6]),
-        _hopping("1 hour", "1 minute", 60, fewer[60]),
-        _hopping("5 hours", "1 minute", 300, fewer[300]),
-        _own_ratio(rows),
-        _per_event(200_000 if quick else rows),
+        _hopping("1 hour", "10 minutes", rows, keys),
+        _hopping("1 hour", "1 minute", rows_60, keys, rehearsed=not quick),
+        _hopping("5 hours", "1 minute", rows_300, keys, rehearsed=not quick),
+        _own_ratio(rows, keys),
+        _per_event(rows // 4 if quick else rows, keys),
     ]
 
 
@@ -84,40 +84,40 @@ def _over(df: Frame) -> Frame:
     )
 
 
-def _hopping(range: str, every: str, overlap: int, rows: int) -> Case:
-    asks = {
-        "tidemill": _ours(tm.hopping(range, every=every)),
-        "spark window()": _windows(range, every),
-    }
-    params = {"rows": rows, "keys": KEYS, "range": range, "every": every, "hours": HOURS}
-    return _case(f"hopping sum, range/slide {overlap}", params, asks, rows)
+def _hopping(range: str, every: str, rows: int, keys: int, *, rehearsed: bool = True) -> Case:
+    window = tm.hopping(range, every=every)
+    asks = {"tidemill": _ours(window), "spark window()": _windows(range, every)}
+    name = f"hopping sum, range/slide {window.length // window.slide}"
+    params = {"rows": rows, "keys": keys, "range": range, "every": every}
+    return _case(name, params, asks, rehearsed)
 
 
-def _per_event(rows: int) -> Case:
+def _per_event(rows: int, keys: int) -> Case:
     asks = {"tidemill": _ours(tm.per_event("1h")), "spark OVER RANGE": _over}
-    params = {"rows": rows, "keys": KEYS, "range": "1 hour", "hours": HOURS}
-    return _case("sum of the last hour at each event", params, asks, rows)
+    return _case("last hour at each event", {"rows": rows, "keys": keys, "range": "1 hour"}, asks)
 
 
-def _case(name: str, params: Mapping[str, Any], asks: Mapping[str, Ask], rows: int) -> Case:
+def _case(
+    name: str, params: Mapping[str, Any], asks: Mapping[str, Ask], rehearsed: bool = True
+) -> Case:
     return Case(
         f"spark/{name}",
-        params,
+        {**params, "hours": HOURS},
         {system: functools.partial(_consumed, ask) for system, ask in asks.items()},
         same_numbers(),
-        lambda: _read(rows),
-        functools.partial(_rehearse, asks),
+        lambda: _read(params["rows"], params["keys"]),
+        functools.partial(_rehearse, asks) if rehearsed else None,
     )
 
 
-def _own_ratio(rows: int) -> Case:
+def _own_ratio(rows: int, keys: int) -> Case:
     systems = {
         "tidemill": functools.partial(_consumed, _ours(tm.hopping("5h", every="1m"))),
         "tidemill at 6": functools.partial(_consumed, _ours(tm.hopping("1h", every="10m"))),
     }
-    params = {"rows": rows, "keys": KEYS, "hours": HOURS}
+    params = {"rows": rows, "keys": keys, "hours": HOURS}
     name = "spark/Tidemill at range/slide 300, and at 6"
-    return Case(name, params, systems, unchecked, lambda: _read(rows))
+    return Case(name, params, systems, unchecked, lambda: _read(rows, keys))
 
 
 def _consumed(ask: Ask, df: Frame) -> dict[str, Any]:
@@ -136,47 +136,37 @@ def _consumed(ask: Ask, df: Frame) -> dict[str, Any]:
 
 
 def _rehearse(asks: Mapping[str, Ask], _: Frame) -> None:
-    """All rows of the answers on a few events, with ties in time; one row for equal windows."""
+    """All rows of the answers to a few events, many at the same instant; a window counts once."""
     df = resources.spark().read.parquet(str(_few()))
     unique = {s: ask(df).dropDuplicates(["k", "window_start"]).toArrow() for s, ask in asks.items()}
     same_rows("k", "window_start")(unique)
 
 
-def _read(rows: int) -> Frame:
-    return resources.spark().read.parquet(str(_parquet(rows)))
+def _read(rows: int, keys: int) -> Frame:
+    return resources.spark().read.parquet(str(_parquet(rows, keys)))
 
 
 @functools.cache
-def _parquet(rows: int) -> Path:
-    """A directory of events; every event has its own instant."""
-    folder = resources.scratch() / f"events-{rows}"
+def _parquet(rows: int, keys: int) -> Path:
+    """A directory of events in time order. Each has an instant of its own, as windows then do too."""
+    folder = resources.scratch() / f"events-{rows}-{keys}"
     folder.mkdir()
+    rng = np.random.default_rng(2)
+    step = HOURS * HOUR // rows
+    ts = START + step * np.arange(rows, dtype=np.int64) + rng.integers(0, step, rows)
+    values = {"k": rng.integers(0, keys, rows), "v": 1.0 - rng.random(rows)}
+    table = pa.table({"ts": pa.array(ts, pa.timestamp("us", "UTC")), **values})
     share = rows // FILES
     for i in range(FILES):
-        part = columns(share, KEYS, HOURS / FILES, seed=i).select(["ts", "k", "v"])
-        first = START + i * HOURS * HOUR // FILES
-        step = HOURS * HOUR // FILES // share
-        ts = _spread(share, first, step, part["k"])
-        _write(part.set_column(0, "ts", ts), folder / f"part-{i}.parquet")
+        part = table.slice(i * share, share)
+        pq.write_table(part, folder / f"part-{i}.parquet", row_group_size=500_000)
     return folder
-
-
-def _spread(rows: int, first: int, step: int, salt: pa.ChunkedArray) -> pa.Array:
-    import numpy as np
-
-    jitter = np.asarray(salt) * 7_919 % step
-    return pa.array(
-        first + step * np.arange(rows, dtype=np.int64) + jitter, pa.timestamp("us", "UTC")
-    )
 
 
 @functools.cache
 def _few() -> Path:
     path = resources.scratch() / "few.parquet"
-    table = columns(FEW, 50, HOURS).select(["ts", "k", "v"])
-    _write(table.set_column(0, "ts", pc.floor_temporal(table["ts"], 1, "minute")), path)
+    table = columns(FEW, 10, HOURS).select(["ts", "k", "v"])
+    ties = pc.floor_temporal(table["ts"], 1, "minute")
+    pq.write_table(table.set_column(0, "ts", ties), path)
     return path
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, path, row_group_size=500_000)

@@ -30,7 +30,7 @@ def cases(quick: bool) -> list[Case]:
     return [
         _case("import tidemill", _IMPORT, 5),
         _case(
-            "import, and a first small query with a warm kernel cache", _QUERY, 3 if quick else 5
+            "import, and a first small query with a warm kernel cache", _QUERY, 2 if quick else 5
         ),
     ]
 

@@ -150,22 +150,6 @@ def ask(window: Window, family: str, *keys: str) -> Stream:
     return STREAM.group_by(*keys or ("k",)).window(window).agg(**FAMILIES[family])
 
 
-ASK_SPARK: dict[str, tuple[str, ...]] = {
-    "jvm": ("counting", "extremes", "moments"),
-    "rows": ("holistic", "histograms", "sketches"),
-    "python": ("sums", "ordered", "user"),
-}
-"""Families in the groups in which Spark is asked for them."""
-
-
-@functools.lru_cache(maxsize=None)
-def ask_spark(window: Window, group: str) -> Stream:
-    """The aggregates of several families in one query: a Spark job costs more than its work."""
-    families = ASK_SPARK.get(group, (group,))
-    aggregates = {n: a for family in families for n, a in FAMILIES[family].items()}
-    return STREAM.group_by("k").window(window).agg(**aggregates)
-
-
 # --- data -----------------------------------------------------------------------------------------
 
 XS = (0.0, -0.0, 0.5, -0.5, 1.0, 1.5, 1.5, -2.25, 3.0, 100.125, math.nan)

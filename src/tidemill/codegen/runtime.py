@@ -29,18 +29,35 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
 
 
+# Signed arithmetic that overflows is undefined to LLVM, which then removes the very test for it.
+# Unsigned arithmetic wraps, and is the same instruction.
+
+
+@kernel
+def wrap_add(a: int, b: int) -> Any:
+    return np.int64(np.uint64(a) + np.uint64(b))
+
+
+@kernel
+def wrap_sub(a: int, b: int) -> Any:
+    return np.int64(np.uint64(a) - np.uint64(b))
+
+
+@kernel
+def wrap_mul(a: int, b: int) -> Any:
+    return np.int64(np.uint64(a) * np.uint64(b))
+
+
 @kernel
 def mul_overflows(a: int, b: int) -> bool:
     # The double product is off by at most a few units in 2**53: only near the limit look closer.
     near = float(a) * float(b)
     if -9.2e18 < near < 9.2e18:
         return False
-    if a == 0 or b == 0:
-        return False
-    product = a * b
-    if (a == -1 and b == INT_MIN) or (b == -1 and a == INT_MIN):
-        return True
-    return product // b != a or product % b != 0
+    size_a = wrap_sub(0, a) if a < 0 else a
+    size_b = wrap_sub(0, b) if b < 0 else b
+    limit = np.uint64(1 << 63) if (a < 0) != (b < 0) else np.uint64(INT_MAX)
+    return bool(np.uint64(size_a) > limit // np.uint64(size_b))
 
 
 @kernel
@@ -52,7 +69,7 @@ def floordiv_float(a: float, b: float) -> float:
 def mod_float(a: float, b: float) -> float:
     if math.isinf(a) or math.isnan(a) or math.isnan(b):
         return NAN
-    rest = math.fmod(a, b)
+    rest = float(np.fmod(a, b))
     if rest != 0.0 and (rest < 0.0) != (b < 0.0):
         rest += b
     return rest

@@ -201,7 +201,8 @@ class Emitter:
                 ],
             )  # fmt: skip
         if want == FLOAT64:
-            return self.assign(f"float({arg.code})", FLOAT64, arg.null)
+            code = f"1.0 if {arg.code} else 0.0" if have == BOOL else f"float({arg.code})"
+            return self.assign(code, FLOAT64, arg.null)
         if want == BOOL:
             return self.assign(f"{arg.code} != 0", BOOL, arg.null)
         if have == BOOL:
@@ -246,26 +247,17 @@ def literal_value(node: Literal) -> Value:
 Plain = Callable[[Emitter, list[Value], DataType], Value]
 
 
-def _arithmetic(symbol: str, overflow: str) -> Plain:
+def _arithmetic(symbol: str, wrap: str, overflow: str) -> Plain:
     def emit(e: Emitter, args: list[Value], kind: DataType) -> Value:
         a, b = args[0].code, args[1].code
         if kind == FLOAT64:
             return e.pure(f"{a} {symbol} {b}", kind, *args)
         return e.guarded(
             kind, args,
-            lambda t: [f"{t} = {a} {symbol} {b}", f"err |= {overflow.format(a=a, b=b, t=t)}"],
+            lambda t: [f"{t} = {wrap}({a}, {b})", f"err |= {overflow.format(a=a, b=b, t=t)}"],
         )  # fmt: skip
 
     return emit
-
-
-def _mul(e: Emitter, args: list[Value], kind: DataType) -> Value:
-    a, b = args[0].code, args[1].code
-    if kind == FLOAT64:
-        return e.pure(f"{a} * {b}", kind, *args)
-    return e.guarded(
-        kind, args, lambda t: [f"{t} = {a} * {b}", f"err |= OVERFLOW * mul_overflows({a}, {b})"]
-    )
 
 
 def _div(e: Emitter, args: list[Value], kind: DataType) -> Value:
@@ -302,7 +294,9 @@ def _neg(e: Emitter, args: list[Value], kind: DataType) -> Value:
     a = args[0].code
     if kind == FLOAT64:
         return e.pure(f"-{a}", kind, *args)
-    return e.guarded(kind, args, lambda t: [f"{t} = -{a}", f"err |= OVERFLOW * ({a} == INT_MIN)"])
+    return e.guarded(
+        kind, args, lambda t: [f"{t} = wrap_sub(0, {a})", f"err |= OVERFLOW * ({a} == INT_MIN)"]
+    )
 
 
 def _abs(e: Emitter, args: list[Value], kind: DataType) -> Value:
@@ -310,8 +304,11 @@ def _abs(e: Emitter, args: list[Value], kind: DataType) -> Value:
     if kind == FLOAT64:
         return e.pure(f"abs({a})", kind, *args)
     return e.guarded(
-        kind, args, lambda t: [f"{t} = abs({a})", f"err |= OVERFLOW * ({a} == INT_MIN)"]
-    )
+        kind, args,
+        lambda t: [
+            f"{t} = wrap_sub(0, {a}) if {a} < 0 else {a}", f"err |= OVERFLOW * ({a} == INT_MIN)",
+        ],
+    )  # fmt: skip
 
 
 def _by_kind(on_int: str, on_float: str) -> Plain:
@@ -440,6 +437,18 @@ def _part(code: str) -> Plain:
     return emit
 
 
+def _truncate(e: Emitter, args: list[Value], kind: DataType) -> Value:
+    t, every = args[0].code, args[1].code
+    # Below the first multiple that fits, there is nothing to floor to.
+    lowest = -(-(1 << 63) // -int(every)) * int(every)
+    return e.guarded(
+        kind, args,
+        lambda name: [
+            f"{name} = wrap_mul({t} // {every}, {every})", f"err |= OVERFLOW * ({t} < {lowest})",
+        ],
+    )  # fmt: skip
+
+
 def _not(e: Emitter, args: list[Value], kind: DataType) -> Value:
     return e.pure(f"not {args[0].code}", BOOL, *args)
 
@@ -449,7 +458,9 @@ _ADD_OVERFLOW = "OVERFLOW * ((({a} ^ {t}) & ({b} ^ {t})) < 0)"
 _DAY = 86_400_000_000
 
 _PLAIN: dict[str, Plain] = {
-    "add": _arithmetic("+", _ADD_OVERFLOW), "sub": _arithmetic("-", _SUB_OVERFLOW), "mul": _mul,
+    "add": _arithmetic("+", "wrap_add", _ADD_OVERFLOW),
+    "sub": _arithmetic("-", "wrap_sub", _SUB_OVERFLOW),
+    "mul": _arithmetic("*", "wrap_mul", "OVERFLOW * mul_overflows({a}, {b})"),
     "div": _div, "floordiv": _floordiv, "mod": _mod, "neg": _neg, "abs": _abs,
     "sign": _by_kind("np.int64({0} > 0) - np.int64({0} < 0)", "sign_float({0})"),
     "floor": _by_kind("{0}", "floor_float({0})"), "ceil": _by_kind("{0}", "ceil_float({0})"),
@@ -467,14 +478,14 @@ _PLAIN: dict[str, Plain] = {
     "day_of_year": _part(f"day_of_year({{0}} // {_DAY})"),
     "hour": _part("{0} // 3600000000 % 24"), "minute": _part("{0} // 60000000 % 60"),
     "second": _part("{0} // 1000000 % 60"), "microsecond": _part("{0} % 1000000"),
-    "truncate": _part("{0} // {1} * {1}"),
+    "truncate": _truncate,
 }  # fmt: skip
 
 
 # --- functions that look at nulls or branch -------------------------------------------------------
 
 
-_CHECKED_ON_INTS = frozenset(("add", "sub", "mul", "neg", "abs", "floordiv"))
+_CHECKED_ON_INTS = frozenset(("add", "sub", "mul", "neg", "abs", "floordiv", "truncate"))
 
 
 def _logic(e: Emitter, node: Call) -> Value:

@@ -17,10 +17,22 @@ from tidemill.codegen.columns import Columns
 from tidemill.codegen.scalar import COMPILED
 from tidemill.codegen.stage import stage_kernel
 from tidemill.codegen.udfs import refusal
+from tidemill.core.batch import to_rows
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, to_arrow
 from tidemill.expr.evaluate import call_udf
-from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf, udf_name
+from tidemill.expr.evaluate import evaluate as define
+from tidemill.expr.nodes import (
+    Call,
+    Cast,
+    Column,
+    Literal,
+    Node,
+    Udf,
+    columns_of,
+    udf_name,
+)  # fmt: skip
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import StringIndex
@@ -38,6 +50,8 @@ class Expressions:
     def __init__(self, nodes: Sequence[Node], schema: Schema, pool: StringIndex | None = None) -> None:
         self._source, self._pool = schema, pool
         self._columns: dict[Node, str] = {}
+        self.failure: UserError | None = None
+        """What went wrong in a row of the last batch, should a loop look at that row."""
         self.nodes = tuple(self._divide(n) for n in nodes)
         fields = []
         for node, name in self._columns.items():
@@ -50,24 +64,36 @@ class Expressions:
         bad: set[str] = set()
         args: list[Any] = []
         for node, name in self._columns.items():
-            kind = self.schema[name]
-            strict = isinstance(node, Cast) and node.strict
-            array = evaluate(_lenient(node), batch, self._source)
-            if kind.kind == "string":
+            array, failed = self._computed(node, batch)
+            if self.schema[name].kind == "string":
                 assert self._pool is not None
                 args.append(self._pool.encode(array))
-                continue
-            args.append(values(array))
-            valid = validity(array)
-            if valid is not None:
-                nullable.add(name)
-                args.append(valid)
-            if strict:
-                failed = _failed(node, array, batch, self._source)
-                if failed is not None:
-                    bad.add(name)
-                    args.append(failed)
+            else:
+                args.append(values(array))
+                valid = validity(array)
+                if valid is not None:
+                    nullable.add(name)
+                    args.append(valid)
+            if failed is not None:
+                bad.add(name)
+                args.append(failed)
         return Columns(self.schema, frozenset(nullable), frozenset(bad)), args
+
+    def _computed(self, node: Node, batch: pa.RecordBatch) -> tuple[pa.Array, Any]:
+        """A column, and which of its rows failed, if any: only the loop knows who looks at them."""
+        try:
+            return _eagerly(node, batch, self._source), None
+        except UserError as failure:
+            self.failure = failure
+            found, failed = [], np.zeros(batch.num_rows, dtype=np.uint8)
+            for i, row in enumerate(_rows(node, batch, self._source)):
+                try:
+                    found.append(define(node, row, self._source))
+                except UserError:
+                    found.append(None)
+                    failed[i] = 1
+            kind = to_arrow(type_of(node, self._source))
+            return pa.array(found, type=kind), failed
 
     def _divide(self, node: Node) -> Node:
         kind = type_of(node, self._source)
@@ -101,6 +127,15 @@ def row_by_row(node: Node, schema: Schema) -> list[str]:
 
 def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
     """One expression over a batch, as an Arrow array."""
+    try:
+        return _eagerly(node, batch, schema)
+    except UserError:
+        # Whole columns compute branches that no row takes. Row by row it fails only if it must.
+        found = [define(node, row, schema) for row in _rows(node, batch, schema)]
+        return pa.array(found, type=to_arrow(type_of(node, schema)))
+
+
+def _eagerly(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
     if isinstance(node, Column):
         return batch.column(node.name)
     kind = type_of(node, schema)
@@ -111,16 +146,24 @@ def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
     if isinstance(node, Udf):
         return _called(node, batch, schema)
     if isinstance(node, Cast):
-        arg = evaluate(node.arg, batch, schema)
+        arg = _eagerly(node.arg, batch, schema)
         return cast(arg, type_of(node.arg, schema), node.to, node.strict)
     assert isinstance(node, Call)
     args = [
-        a.value if isinstance(a, Literal) and a.value is not None else evaluate(a, batch, schema)
+        a.value if isinstance(a, Literal) and a.value is not None else _eagerly(a, batch, schema)
         for a in node.args
     ]
     if all(isinstance(a, Literal) for a in node.args):  # Arrow needs one array to know the length
-        args[0] = evaluate(node.args[0], batch, schema)
+        args[0] = _eagerly(node.args[0], batch, schema)
     return ARROW_FUNCTIONS[node.function](*args)
+
+
+def _rows(node: Node, batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
+    """The rows of a batch as far as an expression reads them."""
+    names = tuple(n for n in schema.names if n in columns_of(node))
+    if not names:
+        return [{} for _ in range(batch.num_rows)]
+    return to_rows([batch.select(list(names))], schema.select(names))
 
 
 def _repeated(value: Any, kind: DataType, n: int) -> pa.Array:
@@ -137,7 +180,7 @@ def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, schema: Schema)
     out, valid = allocate(kind, n), np.empty(n, dtype=np.uint8)
     outputs = [out, valid] if kernel.nullable[0] else [out]
     _, err = kernel.run(n, *args, np.empty(0, dtype=np.int64), *outputs)
-    raise_for(err, str(node))
+    raise_for(err, str(node), expressions.failure)
     return build(out, valid if kernel.nullable[0] else None, to_arrow(kind))
 
 
@@ -147,7 +190,7 @@ def allocate(kind: DataType, n: int) -> np.ndarray[Any, Any]:
 
 
 def _called(node: Udf, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
-    columns = [_plain(evaluate(a, batch, schema)) for a in node.args]
+    columns = [_plain(_eagerly(a, batch, schema)) for a in node.args]
     if not columns:
         results = [call_udf(node.function, node.returns, []) for _ in range(batch.num_rows)]
     else:
@@ -159,19 +202,3 @@ def _plain(array: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
         array = array.cast(pa.int64())
     return array.to_pylist()  # type: ignore[no-any-return]
-
-
-def _lenient(node: Node) -> Node:
-    """A strict cast of text as one that gives null: whether that is an error, the loop decides."""
-    return Cast(node.arg, node.to, strict=False) if isinstance(node, Cast) else node
-
-
-def _failed(node: Node, result: pa.Array, batch: pa.RecordBatch, schema: Schema) -> Any:
-    """Rows where a lenient cast gave null for a value; `None` when there are none."""
-    assert isinstance(node, Cast)
-    arg = evaluate(node.arg, batch, schema)
-    if result.null_count == arg.null_count:
-        return None
-    had, got = validity(arg), validity(result)
-    assert got is not None
-    return (1 - got) if had is None else had & (1 - got)

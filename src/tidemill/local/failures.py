@@ -18,8 +18,13 @@ _MESSAGES = {
 }  # fmt: skip
 
 
-def raise_for(err: int, step: str) -> None:
-    """Raise the `UserError` that the bits of a kernel stand for, if any."""
+def raise_for(err: int, step: str, cause: UserError | None = None) -> None:
+    """Raise the `UserError` that the bits of a kernel stand for, if any.
+
+    `cause` is what failed in a column that was computed before; the loop has now met that row.
+    """
+    if err & BAD_CAST and cause is not None:
+        raise cause
     for bit, (message, hint) in _MESSAGES.items():
         if err & bit:
             raise UserError(step, message, hint=hint)

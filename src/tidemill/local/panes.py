@@ -17,6 +17,7 @@ from tidemill.codegen.algebra import numpy_type, record_type
 from tidemill.codegen.combine import combine_kernel
 from tidemill.codegen.refold import refold_kernel
 from tidemill.codegen.runtime import NULL_TIME
+from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
@@ -110,9 +111,13 @@ class PaneStore:
         return self._count + int(self._filled.sum())
 
     def add(
-        self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, grid: tuple[int, int]
-    ) -> int:
-        """Run an accumulate kernel over a batch; the number of rows before the origin."""
+        self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, grid: tuple[int, int],
+        failure: UserError | None = None,
+    ) -> int:  # fmt: skip
+        """Run an accumulate kernel over a batch; the number of rows before the origin.
+
+        `failure` is what to raise where a row met a column that failed there.
+        """
         self._fit(keys)
         self._room(n)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
@@ -123,7 +128,7 @@ class PaneStore:
         self._first, self._last = min(self._first, first), max(self._last, last)
         if err & NULL_TIME:
             raise null_time(self.plan)
-        raise_for(err, "window aggregate")
+        raise_for(err, "window aggregate", failure)
         return int(before)
 
     def add_partials(self, records: npt.NDArray[Any]) -> None:

@@ -80,7 +80,8 @@ class StageRunner:
             pairs.append((data, valid))
             outputs += [data] if valid is None else [data, valid]
         m, err = kernel.run(n, *args, index, *outputs)
-        raise_for(err, "where" if self._predicates else "select")
+        step = "where" if self._predicates else "select"
+        raise_for(err, step, self._expressions.failure)
         for j, kind, (data, valid) in zip(self._looped, kinds, pairs):
             arrays[j] = build(data[:m], None if valid is None else valid[:m], to_arrow(kind))
         return m

@@ -110,7 +110,7 @@ class WindowOperator:
         assert self.plan.panes is not None
         grid = (self.plan.panes.origin, self.plan.panes.size)
         self.before_origin += self.store.add(
-            kernel, batch.num_rows, self.keys.count, args, kid, grid
+            kernel, batch.num_rows, self.keys.count, args, kid, grid, self._expressions.failure
         )
 
     def _encode(self, batch: pa.RecordBatch) -> Any:

@@ -1,0 +1,237 @@
+"""The harness: answers before times, the best run counts, ratios, JSON, the page."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import benchmarks.__main__ as command
+from benchmarks import registry
+from benchmarks.answers import Mismatch, same_numbers, same_rows
+from benchmarks.docs import replaced, write_docs
+from benchmarks.harness import Case, Effort, Measured, Result, run_case
+from benchmarks.registry import Benchmark
+from benchmarks.report import document, line
+
+TWICE = Effort(repeats=2, at_most=2, enough=0.0, budget=10.0)
+
+
+def table(*rows: tuple[int, float]) -> pa.Table:
+    return pa.table({"k": [k for k, _ in rows], "x": [x for _, x in rows]})
+
+
+def taking(*seconds: float, answer: Any = 1) -> Callable[[Any], Measured]:
+    """A system that says what each of its runs took."""
+    left = list(seconds)
+    return lambda _: Measured(answer, left.pop(0))
+
+
+def agree(_: Any) -> None:
+    pass
+
+
+def fake(slow: float = 0.01, answer: pa.Table | None = None) -> Case:
+    def peer(rows: pa.Table) -> pa.Table:
+        time.sleep(slow)
+        return rows if answer is None else answer
+
+    systems = {"tidemill": lambda rows: rows, "peer": peer}
+    return Case("fake/sum", {"rows": 2}, systems, same_rows("k"), lambda: table((1, 0.5), (2, 1.5)))
+
+
+def test_every_system_gets_the_same_data_made_once() -> None:
+    made, given = [], []
+
+    def data() -> object:
+        made.append(object())
+        return made[-1]
+
+    systems = {name: lambda d: given.append(d) for name in ("tidemill", "peer")}
+    run_case(Case("c", {}, systems, agree, data), TWICE)
+    assert len(made) == 1 and {id(d) for d in given} == {id(made[0])}
+
+
+def test_answers_are_compared_before_anything_is_timed() -> None:
+    log = []
+    systems = {name: lambda _, name=name: log.append(name) for name in ("tidemill", "peer")}
+    run_case(Case("c", {}, systems, lambda answers: log.append("check")), TWICE)
+    assert log == ["tidemill", "peer", "check", "tidemill", "peer", "tidemill", "peer"]
+
+
+def test_a_mismatch_stops_the_case_and_shows_the_difference() -> None:
+    with pytest.raises(Mismatch) as caught:
+        run_case(fake(answer=table((1, 0.5), (2, 1.75))), TWICE)
+    assert "tidemill and peer differ in x" in str(caught.value)
+    assert "1.75" in str(caught.value)
+
+
+def test_the_rehearsal_comes_first() -> None:
+    def rehearse(data: Any) -> None:
+        raise Mismatch("on less data")
+
+    with pytest.raises(Mismatch, match="on less data"):
+        run_case(Case("c", {}, {"tidemill": pytest.fail}, agree, rehearse=rehearse), TWICE)
+
+
+def test_the_best_run_counts_and_the_first_does_not() -> None:
+    systems = {"tidemill": taking(0.1, 3.0, 2.0), "peer": taking(9.0, 8.0, 8.5)}
+    result = run_case(Case("c", {}, systems, agree), TWICE)
+    assert result.seconds == {"tidemill": 2.0, "peer": 8.0}
+
+
+def test_the_first_run_counts_in_a_fresh_process() -> None:
+    result = run_case(Case("c", {}, {"tidemill": taking(1.0, 2.0)}, agree, fresh=True), TWICE)
+    assert result.seconds == {"tidemill": 1.0}
+
+
+def test_fast_systems_run_more_often() -> None:
+    effort = Effort(repeats=2, at_most=4, enough=1.0, budget=10.0)
+    systems = {"tidemill": taking(0.1, 0.1, 0.1, 0.1, 0.05), "peer": taking(0.9, 0.9, 0.8)}
+    result = run_case(Case("c", {}, systems, agree), effort)
+    assert result.seconds == {"tidemill": 0.05, "peer": 0.8}
+
+
+def test_a_slow_peer_runs_once_and_the_result_says_so() -> None:
+    systems = {"tidemill": taking(30.0, 1.0, 2.0), "peer": taking(11.0)}
+    result = run_case(Case("c", {}, systems, agree), TWICE)
+    assert result.seconds == {"tidemill": 1.0, "peer": 11.0}
+    assert result.to_json()["measured"] == {"runs": {"peer": 1}}
+
+
+def test_a_peer_stops_repeating_when_its_budget_is_used() -> None:
+    systems = {"tidemill": taking(1.0, 1.0, 1.0), "peer": taking(6.0, 5.0)}
+    result = run_case(Case("c", {}, systems, agree), TWICE)
+    assert result.seconds["peer"] == 5.0
+
+
+def test_ratio_is_how_many_times_as_long_the_peer_took() -> None:
+    result = Result("c", {}, {"tidemill": 2.0, "duckdb": 10.0, "polars": 1.0})
+    assert result.ratio == {"duckdb": 5.0, "polars": 0.5}
+    assert line(result).startswith("c: 5× duckdb, 0.5× polars")
+
+
+def test_what_else_is_measured_is_the_worst_of_all_runs() -> None:
+    left = [300, 500, 400]
+    system = lambda _: Measured(None, 1.0, {"peak_rss_mb": left.pop(0)})
+    result = run_case(Case("c", {}, {"tidemill": system}, agree), TWICE)
+    assert result.measured == {"peak_rss_mb": {"tidemill": 500}}
+
+
+def test_json_has_the_shape_of_the_design() -> None:
+    content = document("fake", [run_case(fake(), TWICE)])
+    assert set(content) == {"benchmark", "cases", "machine", "versions"}
+    assert content["benchmark"] == "fake"
+    [case] = content["cases"]
+    assert set(case) == {"case", "params", "seconds", "ratio"}
+    assert case["case"] == "fake/sum" and case["params"] == {"rows": 2}
+    assert set(case["seconds"]) == {"tidemill", "peer"}
+    assert case["ratio"]["peer"] == case["seconds"]["peer"] / case["seconds"]["tidemill"]
+    assert {"cpu", "cores", "memory_gb"} <= set(content["machine"])
+    assert {"python", "tidemill", "duckdb", "polars"} <= set(content["versions"])
+
+
+class TestAnswers:
+    def test_order_of_rows_and_last_bits_do_not_matter(self) -> None:
+        one, other = table((1, 0.1 + 0.2), (2, 1.0)), table((2, 1.0), (1, 0.3))
+        same_rows("k")({"tidemill": one, "peer": other})
+
+    def test_instants_may_be_with_or_without_a_zone(self) -> None:
+        kinds = (pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ns"))
+        tables = {
+            str(k): pa.table({"t": pa.array([1_000_000], pa.timestamp("us")).cast(k)})
+            for k in kinds
+        }
+        same_rows("t")(tables)
+
+    def test_rows_of_one_side_are_shown(self) -> None:
+        with pytest.raises(Mismatch) as caught:
+            same_rows("k")({"tidemill": table((1, 1.0)), "peer": table((1, 1.0), (7, 1.0))})
+        assert "1 and 2 rows" in str(caught.value)
+        assert "only in tidemill: 0 rows" in str(caught.value)
+        assert "only in peer: 1 rows" in str(caught.value)
+
+    def test_a_row_that_comes_twice_is_a_difference(self) -> None:
+        with pytest.raises(Mismatch, match="1 and 2 rows"):
+            same_rows("k")({"tidemill": table((1, 1.0)), "peer": table((1, 1.0), (1, 1.0))})
+
+    def test_columns_are_compared(self) -> None:
+        with pytest.raises(Mismatch, match="columns"):
+            same_rows("k")({"tidemill": table((1, 1.0)), "peer": pa.table({"k": [1]})})
+
+    def test_null_is_not_zero(self) -> None:
+        null = pa.table({"k": [1], "x": pa.array([None], pa.float64())})
+        with pytest.raises(Mismatch, match="in x"):
+            same_rows("k")({"tidemill": table((1, 0.0)), "peer": null})
+
+    def test_numbers(self) -> None:
+        same_numbers()({"tidemill": {"rows": 3, "sum": 0.3}, "peer": {"rows": 3, "sum": 0.1 + 0.2}})
+        with pytest.raises(Mismatch, match="differ in rows: 10000000000 and 10000000001"):
+            same_numbers()({"tidemill": {"rows": 10**10}, "peer": {"rows": 10**10 + 1}})
+
+
+class TestCommand:
+    @pytest.fixture
+    def cases(self, monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+        listed = [fake(slow=0.0)]
+        bench = Benchmark("fake", lambda quick: listed, {"fake": "A fake"})
+        monkeypatch.setitem(registry.MODULES, "fake", "nowhere")
+        monkeypatch.setattr(registry, "benchmark", lambda name: bench)
+        return listed
+
+    def test_writes_json(self, cases: list[Case], tmp_path: Any, capsys: Any) -> None:
+        path = tmp_path / "out.json"
+        assert command.main(["fake", "--quick", "--json", str(path)]) == 0
+        assert [c["case"] for c in json.loads(path.read_text())["cases"]] == ["fake/sum"]
+        assert "A fake" in capsys.readouterr().out
+
+    def test_fails_where_systems_differ_but_measures_the_rest(
+        self, cases: list[Case], tmp_path: Any, capsys: Any
+    ) -> None:
+        cases.insert(
+            0,
+            Case(
+                "fake/bad", {}, fake(answer=table((1, 9.0))).systems, same_rows("k"), cases[0].data
+            ),
+        )
+        path = tmp_path / "out.json"
+        assert command.main(["fake", "--json", str(path)]) == 1
+        assert [c["case"] for c in json.loads(path.read_text())["cases"]] == ["fake/sum"]
+        assert "answers differ" in capsys.readouterr().out
+
+    def test_case_chooses_by_name(self, cases: list[Case], capsys: Any) -> None:
+        assert command.main(["fake", "--case", "no such"]) == 2
+        assert command.main(["fake", "--case", "sum"]) == 0
+
+    def test_docs_want_all_cases(self, cases: list[Case]) -> None:
+        with pytest.raises(SystemExit):
+            command.main(["fake", "--docs", "--case", "sum"])
+
+
+def test_the_page_is_rewritten_between_its_markers_only(tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "benchmarks.md"
+    page.write_text("# Benchmarks\n\nwords\n")
+    draw = lambda axes, results: bool(axes.plot([1, 2], [1, 2]))
+    bench = Benchmark("fake", lambda quick: [], {"fake": "A fake"}, {"line": draw})
+    slow = Result("fake/sum", {"rows": 2}, {"tidemill": 1.0, "peer": 4.0}, {"runs": {"peer": 1}})
+    for seconds in (1.0, 2.0):
+        result = Result("fake/max", {"rows": 2}, {"tidemill": seconds, "peer": 4.0})
+        content = document("fake", [result])
+        _, plot = write_docs(bench, [result, slow], content, quick=False, page=page)
+    text = page.read_text()
+    assert text.startswith("# Benchmarks\n\nwords\n")
+    assert text.count("### A fake") == 1
+    assert "| max | rows 2 | 2× | 2 | 4 |" in text
+    assert "| sum | rows 2 | 4× | 1 | 4¹ |" in text and "¹ ran once" in text
+    assert content["machine"]["cpu"] in text and plot.exists()
+    assert "(benchmarks/fake-line.png)" in text
+
+
+def test_pages_hold_several_benchmarks() -> None:
+    page = replaced(replaced("# Page\n", "a", "one"), "b", "two")
+    assert replaced(page, "a", "new \\1") == page.replace("one", "new \\1")
