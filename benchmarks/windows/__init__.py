@@ -25,7 +25,7 @@ BENCHMARK = Benchmark(
         "startup": "Fresh processes",
     },
     plots={
-        "keys": plots.keys,
+        "process": plots.process,
         "overlap": plots.overlap,
         "spark": plots.spark,
         "paper-003-figure-8": plots.figure_8,

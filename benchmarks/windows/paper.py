@@ -21,7 +21,7 @@ RANGE = 4_000
 
 
 def cases(quick: bool) -> list[Case]:
-    rows = 100_000 if quick else 500_000
+    rows = 50_000 if quick else 500_000
     slides = (1, 100, 4_000) if quick else (1, 2, 5, 10, 40, 100, 400, 1_000, 2_000, 4_000)
     return [_case(rows, slide) for slide in slides]
 

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.harness import Result
 
 
-def keys(axes: Any, results: Sequence[Result]) -> bool:
+def process(axes: Any, results: Sequence[Result]) -> bool:
     """How many times as long as Tidemill others take, for each in-process case."""
     chosen = [r for r in results if r.group == "process"]
     if not chosen:

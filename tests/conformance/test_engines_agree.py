@@ -23,7 +23,7 @@ from tests.conformance.harness import (
     HASTE, arrivals, assert_same, haste, in_batches, locally, on_spark, ran, split, table_of,
 )  # fmt: skip
 
-MANY = seeded(3000, seed=8, span=1500, keys=30)
+MANY = seeded(700, seed=8, span=500, keys=8)
 SOME = ("tumbling", "hopping, many panes", "rows, partitioned", "per_event, n-th by rank", "session")
 
 

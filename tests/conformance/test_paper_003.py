@@ -1,0 +1,94 @@
+"""Queries Q1 to Q5 and Figure 2 of paper 003, whole, on every engine.
+
+Traffic readings: a detector's segment, its speed and the time. Q2 and Q4 count ten rows instead of
+the paper's thousand.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import tidemill as tm
+from tests.conformance.harness import (
+    Row, arrivals, assert_same, by_reference, haste, in_batches, locally, on_spark, split,
+)  # fmt: skip
+from tidemill import col
+from tidemill.core.time import instant
+from tidemill.stream import Stream
+
+START = "2005-06-14T12:00:00Z"
+SECOND = 1_000_000
+TRAFFIC = tm.stream(
+    "traffic", time="ts",
+    schema={"ts": "timestamp", "seg": "int64", "speed": "float64", "reading": "int64"},
+)  # fmt: skip
+
+
+def readings(size: int = 90) -> list[Row]:
+    pick = random.Random(2005)
+    return [
+        {
+            "ts": instant(START) + pick.randint(0, 1200) * SECOND, "seg": pick.choice([6, 6, 6, 7]),
+            "speed": pick.choice([None, 31.5, 44.0, 55.25, 61.0]), "reading": n,
+        }
+        for n in range(size)
+    ]  # fmt: skip
+
+
+def asked(window: tm.Window, *keys: str) -> Stream:
+    grouped = TRAFFIC.group_by(*keys) if keys else TRAFFIC
+    return grouped.window(window).agg(n=tm.count(), fastest=tm.max(col.speed), slowest=tm.min(col.speed))
+
+
+QUERIES: dict[str, Stream] = {
+    "Q1": asked(tm.hopping("300 seconds", every="60 seconds", origin=START), "seg"),
+    "Q2": asked(tm.rows(10, every=2, order_by="reading"), "seg"),
+    "Q3": asked(tm.per_event("300 seconds")),
+    "Q4": asked(tm.rows(10, every=2, partition_by="seg", order_by="reading")),
+    "Q5": asked(tm.per_event("300 seconds", every=10, by="rank")),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_locally(name: str) -> None:
+    query, given, pick = QUERIES[name], readings(), random.Random(3)
+    expected = by_reference(query, given)
+    assert_same(locally(query, given), expected, query.schema)
+    for order, arrived in arrivals(given, "ts", pick).items():
+        with haste("eager"):
+            got = in_batches(query, split(arrived, pick), promises=True)
+        assert_same(got, expected, query.schema, order)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_on_spark(spark: Any, name: str) -> None:
+    query = QUERIES[name]
+    assert_same(on_spark(spark, query, readings()), by_reference(query, readings()), query.schema)
+
+
+def test_q2_and_q4_differ() -> None:
+    q2, q4 = (locally(QUERIES[name], readings()) for name in ("Q2", "Q4"))
+    # Q2 cuts ten rows of the whole stream and groups them: the groups of a window make up ten.
+    full = {w["window_end"] for w in q2 if 10 <= w["window_end"] <= 90}
+    assert all(sum(w["n"] for w in q2 if w["window_end"] == end) == 10 for end in full)
+    assert any(w["n"] < 10 for w in q2 if w["window_end"] in full)
+    # Q4 splits by segment first: once full, every window of a segment has ten rows of its own.
+    for seg in (6, 7):
+        count = sum(row["seg"] == seg for row in readings())
+        assert {w["n"] for w in q4 if w["seg"] == seg and 10 <= w["window_end"] <= count} == {10}
+
+
+def test_figure_2_max_and_min_by_window_id() -> None:
+    # The tuples of the figure's minute, 12:10 to 12:11, are in windows 10 to 14 and in no other.
+    base = instant(START)
+    given = [
+        {"ts": base + (600 + 20 * i) * SECOND, "seg": 6, "speed": s, "reading": i}
+        for i, s in enumerate([51.0, 43.0, 57.0])
+    ]
+    found = locally(QUERIES["Q1"], given)
+    ends = [(row["window_end"] - base) // (60 * SECOND) - 1 for row in found]
+    assert sorted(ends) == [10, 11, 12, 13, 14]
+    assert {(row["n"], row["fastest"], row["slowest"]) for row in found} == {(3, 57.0, 43.0)}

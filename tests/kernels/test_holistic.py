@@ -1,0 +1,84 @@
+"""The compiled form of each holistic aggregate against its definition on sorted rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.aggregates.holistic import LOWER
+from tidemill.expr.functions import order_key
+from tidemill.kernels.holistic import _LOWER, lower
+
+FLOATS = st.sampled_from([0.0, -0.0, 1.0, 1.5, -2.5, 7.0, math.nan, math.inf])
+INTS = st.integers(-3, 3)
+CASES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "quantile": ((FLOATS,), (0.3,)),
+    "distinct_count": ((FLOATS,), ()),
+    "entropy": ((INTS,), ()),
+    "top_k": ((FLOATS,), (2,)),
+    "bottom_k": ((INTS,), (3,)),
+    "collect": ((INTS, FLOATS), ()),
+    "count_by": ((FLOATS,), ()),
+    "sum_by": ((INTS, INTS), ()),
+    "mean_by": ((INTS, INTS), ()),
+    "min_by": ((FLOATS, INTS), ()),
+    "max_by": ((INTS, FLOATS), ()),
+    "top_keys": ((INTS,), (2,)),
+}
+
+
+def test_every_aggregate_is_here() -> None:
+    assert set(CASES) == set(LOWER) == set(_LOWER)
+
+
+def plain(value: Any) -> Any:
+    """Comparable: NaN as text, one zero, and floats to nine digits."""
+    if isinstance(value, dict):
+        return tuple(plain(v) for v in value.values())
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else round(value + 0.0, 9)
+    return int(value)
+
+
+def windows_of(name: str, rows: list[tuple[Any, ...]], ranges: list[tuple[int, int]]) -> list[Any]:
+    strategies, params = CASES[name]
+    kinds = [np.float64 if s is FLOATS else np.int64 for s in strategies]
+    columns = [np.asarray([r[j] for r in rows], dtype=kinds[j]) for j in range(len(kinds))]
+    low, high = (np.asarray(side, dtype=np.int64) for side in zip(*ranges))
+    found = lower(name, params, low, high, columns)
+    assert found.err == 0
+    if found.offsets is None:
+        return [v.item() for v in found.data[0]]
+    items = list(zip(*(d.tolist() for d in found.data)))
+    if len(found.data) == 1:
+        items = [item for (item,) in items]
+    return [items[a:b] for a, b in zip(found.offsets, found.offsets[1:])]
+
+
+@pytest.mark.parametrize("name", CASES)
+@given(data=st.data())
+@settings(max_examples=40)
+def test_against_the_definition(name: str, data: st.DataObject) -> None:
+    strategies, params = CASES[name]
+    rows = data.draw(st.lists(st.tuples(*strategies), min_size=1, max_size=20))
+    cuts = st.tuples(st.integers(0, len(rows) - 1), st.integers(1, len(rows)))
+    ranges = [(a, max(a + 1, b)) for a, b in data.draw(st.lists(cuts, min_size=1, max_size=4))]
+    got = windows_of(name, rows, ranges)
+    for (a, b), value in zip(ranges, got):
+        ordered = sorted(rows[a:b], key=lambda row: tuple(order_key(v) for v in row))
+        assert plain(value) == plain(LOWER[name](ordered, *params))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_empty_window_takes_nothing(name: str) -> None:
+    row = (1,) * len(CASES[name][0])
+    got = windows_of(name, [row, row], [(1, 1), (0, 2)])
+    assert got[0] in (0, 0.0, [])
+    assert plain(got[1]) == plain(LOWER[name]([row, row], *CASES[name][1]))

@@ -1,0 +1,84 @@
+"""Partials by key and pane: rings and spills hold the same, and what is gone stays gone."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tests.conformance.harness import haste
+from tidemill import col
+from tidemill.core.time import FOREVER
+from tidemill.local.windows import WindowOperator
+from tidemill.plan.nodes import WindowAggregate
+
+STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})
+Pairs = list[tuple[int, int]]
+
+
+def operator() -> WindowOperator:
+    query = STREAM.group_by("k").window(tm.hopping(40, every=10)).agg(total=tm.sum(col.x))
+    assert isinstance(query.optimized, WindowAggregate)
+    return WindowOperator(query.optimized)
+
+
+def push(op: WindowOperator, pairs: Pairs) -> None:
+    times, keys = zip(*pairs)
+    op.push(pa.record_batch({"t": times, "k": keys, "x": [1] * len(pairs)}))
+
+
+def totals(op: WindowOperator) -> dict[tuple[int, int], int]:
+    elements = op.store.elements()
+    (keys,) = op.keys.decode(elements.kid)
+    values = elements.records["s0_0"].tolist()
+    return dict(zip(zip(keys.to_pylist(), elements.pane.tolist()), values))
+
+
+def counted(pairs: Pairs) -> dict[tuple[int, int], int]:
+    expected: dict[tuple[int, int], int] = {}
+    for t, k in pairs:
+        expected[k, t // 10] = expected.get((k, t // 10), 0) + 1
+    return expected
+
+
+@pytest.mark.parametrize("speed", ["patient", "spilling"])
+@pytest.mark.parametrize("span", [30, 5000])
+def test_partials_are_by_key_and_pane_whatever_the_order(speed: str, span: int) -> None:
+    pick = random.Random(span)
+    with haste(speed):
+        op, seen = operator(), Pairs()
+        for _ in range(6):
+            some = [(pick.randint(-span, span), pick.randint(0, 40)) for _ in range(200)]
+            push(op, some)
+            seen += some
+            assert totals(op) == counted(seen)
+
+
+def test_elements_come_in_order_of_key_and_pane_each_once() -> None:
+    op = operator()
+    push(op, [(55, 1), (5, 0), (15, 0), (5, 1), (5, 0)])
+    elements = op.store.elements()
+    pairs = list(zip(elements.kid.tolist(), elements.pane.tolist()))
+    assert pairs == sorted(set(pairs)) and len(pairs) == 4
+
+
+def test_a_pane_that_no_window_needs_is_forgotten() -> None:
+    op = operator()
+    push(op, [(5, 0), (15, 0), (95, 0)])
+    assert [b.num_rows for b in op.advance(60, prompt=True)] == [5]  # those that end at 10 … 50
+    assert set(totals(op)) == {(0, 9)}
+
+
+def test_a_pane_goes_on_after_windows_were_closed() -> None:
+    op = operator()
+    push(op, [(5, 0), (31, 0)])
+    list(op.advance(20, prompt=True))
+    push(op, [(32, 0), (39, 1)])
+    assert totals(op)[0, 3] == 2 and totals(op)[1, 3] == 1
+    rest = pa.Table.from_batches(op.advance(FOREVER)).to_pylist()
+    assert {(r["k"], r["window_end"]): r["total"] for r in rest} == {
+        (0, 30): 1, (0, 40): 3, (0, 50): 2, (0, 60): 2, (0, 70): 2,
+        (1, 40): 1, (1, 50): 1, (1, 60): 1, (1, 70): 1,
+    }  # fmt: skip

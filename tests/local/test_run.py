@@ -1,0 +1,129 @@
+"""Batches through the pipeline: windows come out as soon as they can, and nothing is kept longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tests.conformance.harness import haste
+from tidemill import col
+from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.local.run import Pipeline
+from tidemill.local.windows import WindowOperator
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.windows.spec import Window
+
+STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})
+
+
+def batch(*times: int, key: int = 0) -> pa.RecordBatch:
+    return pa.record_batch({"t": times, "k": [key] * len(times), "x": [1] * len(times)})
+
+
+def operator(window: Window, **aggregates: Any) -> WindowOperator:
+    query = STREAM.group_by("k").window(window).agg(**(aggregates or {"n": tm.sum(col.x)}))
+    assert isinstance(query.optimized, WindowAggregate)
+    return WindowOperator(query.optimized)
+
+
+def ends(op: WindowOperator, below: int) -> list[int]:
+    found = [b.column("window_end").to_pylist() for b in op.advance(below, prompt=True)]
+    return sorted(end for part in found for end in part)
+
+
+def test_a_window_closes_when_no_row_can_come_to_it() -> None:
+    op = operator(tm.tumbling(10))
+    op.push(batch(3, 12, 27))
+    assert ends(op, 9) == []
+    assert ends(op, 10) == [10]
+    assert ends(op, 25) == [20]
+    assert ends(op, FOREVER) == [30]
+
+
+def test_hopping_windows_close_one_by_one() -> None:
+    op = operator(tm.hopping(20, every=10))
+    op.push(batch(3))
+    assert ends(op, 15) == [10]
+    op.push(batch(16))
+    assert ends(op, 30) == [20, 30]
+    assert ends(op, FOREVER) == []
+
+
+def test_a_session_closes_when_the_gap_has_passed() -> None:
+    op = operator(tm.session(5))
+    op.push(batch(1, 3))
+    assert ends(op, 7) == []
+    assert ends(op, 8) == [8]
+    op.push(batch(8))
+    assert ends(op, FOREVER) == [13]
+
+
+def test_row_windows_close_as_rows_come() -> None:
+    op = operator(tm.rows(3, every=2))
+    op.push(batch(9, 4))
+    assert ends(op, BEGINNING + 1) == [2]
+    op.push(batch(5, 5, 5))
+    assert ends(op, BEGINNING + 1) == [4]
+    assert ends(op, FOREVER) == [6]
+
+
+@pytest.mark.parametrize(
+    "window",
+    [tm.tumbling(10), tm.hopping(30, every=10), tm.per_event(20), tm.session(4), tm.rows(4, every=2),
+     tm.hopping(5, every=20)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("kept", ["partials", "rows", "objects"])
+def test_memory_follows_open_windows_not_input(window: Window, kept: str) -> None:
+    aggregates = {
+        "partials": {"n": tm.sum(col.x)},
+        "rows": {"n": tm.median(col.x)},
+        "objects": {"n": tm.quantile(col.x, 0.5, method="kll")},
+    }[kept]
+    op = operator(window, **aggregates)
+    waiting = []
+    for start in range(0, 4000, 10):
+        op.push(batch(start, start + 9))
+        list(op.advance(start + 10, prompt=True))
+        waiting.append(op.store.spilled)
+    assert max(waiting[200:]) <= max(waiting[:20])
+
+
+def test_a_landmark_keeps_what_is_behind_it_as_one() -> None:
+    op = operator(tm.landmark(10))
+    for start in range(0, 2000, 10):
+        op.push(batch(start, start + 9))
+        list(op.advance(start + 10, prompt=True))
+    assert op.store.spilled < 20
+
+
+def test_results_stream_before_the_input_ends() -> None:
+    query = STREAM.window(tm.tumbling(10)).agg(n=tm.count())
+    pipeline = Pipeline(query.optimized)
+    with haste("eager"):
+        early = [b.num_rows for t in range(0, 100, 10) for b in pipeline.push(batch(t, t + 9), t + 10)]
+        late = [b.num_rows for b in pipeline.finish()]
+    assert sum(early) + sum(late) == 10
+    assert sum(early) >= 8
+
+
+def test_a_batch_of_results_has_a_bounded_size() -> None:
+    query = STREAM.group_by("k").window(tm.tumbling(1)).agg(n=tm.count())
+    with haste("eager"):
+        batches = list(query.batches(s=batch(*range(10))))
+    assert [b.num_rows for b in batches] == [3, 3, 3, 1]
+
+
+def test_nothing_in_gives_a_table_of_the_right_shape() -> None:
+    query = STREAM.group_by("k").window(tm.tumbling(1)).agg(n=tm.count(), m=tm.mean(col.x))
+    table = query.run(s=[])
+    assert table.num_rows == 0 and table.schema == query.schema.to_arrow()
+
+
+@pytest.mark.parametrize("inputs", [{}, {"other": []}, {"s": [], "other": []}])
+def test_inputs_are_those_that_the_query_names(inputs: dict[str, Any]) -> None:
+    with pytest.raises(tm.UserError, match="expected one input named 's'"):
+        STREAM.run(**inputs)

@@ -1,0 +1,88 @@
+"""Every way of sliding, forced upon the same query, gives what the reference gives."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import tidemill as tm
+from tests.conformance.harness import assert_same
+from tidemill import col
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.core.batch import from_rows, to_rows
+from tidemill.local.run import run
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.reference.run import run as run_reference
+from tidemill.windows.spec import Window
+
+STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64", "x": "float64"})
+ANY = ("subtract", "two_stacks", "merge")
+WITHOUT_INVERSE = ("two_stacks", "merge")
+
+# A product over the integers without zero: the inverse of each step is a division that is exact.
+scaled = tm.aggregate(
+    "scaled", identity=lambda: (0, 0), lift=lambda v: (v, 1),
+    combine=lambda a, b: (a[0] + b[0], a[1] + b[1]), inverse=lambda a, b: (a[0] - b[0], a[1] - b[1]),
+    lower=lambda s: s[0] * 10 + s[1],
+)  # fmt: skip
+
+PATHS: dict[str, tuple[Aggregate, tuple[str, ...]]] = {
+    "count": (tm.count(), ANY),
+    "sum": (tm.sum(col.v), ANY),
+    "mean": (tm.mean(col.v), ANY),
+    "invertible of the user": (scaled(col.v), ANY),
+    "max": (tm.max(col.v), WITHOUT_INVERSE),
+    "last": (tm.last(col.v), WITHOUT_INVERSE),
+    "std": (tm.std(col.x), WITHOUT_INVERSE),
+    "drawdown": (tm.drawdown(col.x), WITHOUT_INVERSE),
+}
+WINDOWS: dict[str, Window] = {
+    "hopping": tm.hopping(12, every=4),
+    "with gaps": tm.hopping(3, every=2),
+    "per_event": tm.per_event(9),
+    "landmark": tm.landmark(5, origin=-40),
+}
+
+
+def rows(size: int = 90) -> list[dict[str, Any]]:
+    pick = random.Random(12)
+    return [
+        {
+            "t": pick.choice([pick.randint(-30, 30), pick.randint(60, 64)]), "k": pick.randint(0, 2),
+            "v": pick.choice([None, *range(-4, 9)]), "x": pick.choice([None, 0.5, -2.0, 7.25, math.nan]),
+        }
+        for _ in range(size)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(("name", "path"), [(n, p) for n, (_, paths) in PATHS.items() for p in paths])
+def test_path(name: str, path: str, window: str) -> None:
+    query = STREAM.group_by("k").window(WINDOWS[window]).agg(r=PATHS[name][0])
+    plan = query.optimized
+    assert isinstance(plan, WindowAggregate)
+    forced = replace(plan, sliding=(path,) * len(plan.layout.parts))
+    batches = run(forced, {"s": from_rows(rows(), STREAM.schema)})
+    expected = run_reference(query.plan, {"s": rows()})
+    assert_same(to_rows(batches, query.schema), expected, query.schema, f"{name} by {path}")
+
+
+@pytest.mark.parametrize("path", ["single", "merge"])
+def test_windows_side_by_side_need_no_path(path: str) -> None:
+    query = STREAM.group_by("k").window(tm.tumbling(4)).agg(n=tm.count(), top=tm.max(col.x))
+    plan = query.optimized
+    assert isinstance(plan, WindowAggregate) and set(plan.sliding or ()) == {"single"}
+    forced = replace(plan, sliding=(path,) * len(plan.layout.parts))
+    got = to_rows(run(forced, {"s": from_rows(rows(), STREAM.schema)}), query.schema)
+    assert_same(got, run_reference(query.plan, {"s": rows()}), query.schema)
+
+
+def test_floats_are_never_subtracted_so_a_large_value_leaves_nothing_behind() -> None:
+    query = STREAM.window(tm.hopping(40, every=4)).agg(total=tm.sum(col.x))
+    given = [{"t": t, "k": 0, "v": 0, "x": 1e20 if t == 0 else 0.1} for t in range(60)]
+    last = query.run(s=given).to_pylist()[-1]
+    assert last["total"] == pytest.approx(0.1 * (60 - last["window_start"]))
