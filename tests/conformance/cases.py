@@ -175,7 +175,7 @@ def seeded(size: int, seed: int, *, span: int = 40, keys: int = 3) -> list[Row]:
                 "x": None if gone else pick.choice(XS),
                 "v": None if gone else pick.randint(-5, 9),
                 "b": None if gone else pick.random() < 0.5,
-            }  # fmt: skip
+            }
         )
     return numbered(made)
 

@@ -9,7 +9,15 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.harness import (
-    Row, arrivals, assert_same, by_reference, haste, in_batches, locally, on_spark, split,
+    Row,
+    arrivals,
+    assert_same,
+    by_reference,
+    haste,
+    in_batches,
+    locally,
+    on_spark,
+    split,
 )  # fmt: skip
 from tidemill import col
 from tidemill.core.time import instant

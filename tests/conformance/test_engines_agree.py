@@ -20,14 +20,23 @@ import pytest
 
 from tests.conformance.cases import ARRIVAL, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import (
-    HASTE, arrivals, assert_same, haste, in_batches, locally, on_spark, ran, split, table_of,
+    HASTE,
+    arrivals,
+    assert_same,
+    haste,
+    in_batches,
+    locally,
+    on_spark,
+    ran,
+    split,
+    table_of,
 )  # fmt: skip
 
 MANY = seeded(700, seed=8, span=500, keys=8)
 SOME = ("tumbling", "hopping, many panes", "rows, partitioned", "per_event, n-th by rank", "session")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def answer(window: str) -> list[Row]:
     return locally(ask(WINDOWS[window], "one of each"), MANY)
 

@@ -15,7 +15,8 @@ from tidemill import col
 @pytest.mark.parametrize("window", ARRIVAL)
 def test_spark_has_no_order_of_arrival(spark: Any, window: str) -> None:
     query = STREAM.group_by("k").window(ARRIVAL[window]).agg(n=tm.count())
-    with pytest.raises(tm.UserError, match="expected order_by= on Spark, where rows have no order of arrival"):
+    missing = "expected order_by= on Spark, where rows have no order of arrival"
+    with pytest.raises(tm.UserError, match=missing):
         on_spark(spark, query, TYPICAL)
 
 

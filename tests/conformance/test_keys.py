@@ -10,7 +10,14 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.harness import (
-    Row, assert_same, by_reference, haste, in_batches, locally, on_spark, split,
+    Row,
+    assert_same,
+    by_reference,
+    haste,
+    in_batches,
+    locally,
+    on_spark,
+    split,
 )  # fmt: skip
 from tidemill import col
 from tidemill.stream import Stream

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tidemill as tm
@@ -28,7 +29,7 @@ def clicks(size: int = 2000) -> pa.Table:
             "ts": pa.array(moments, pa.timestamp("us", tz="UTC")),
             "ad": [pick.randint(1, 5) for _ in range(size)],
             "user": [pick.choice(["ann", "bob", "eve"]) for _ in range(size)],
-            "price": pa.array([None if pick.random() < 0.1 else pick.randint(1, 400) / 4 for _ in range(size)]),
+            "price": [None if pick.random() < 0.1 else pick.randint(1, 400) / 4 for _ in range(size)],
         }
     )  # fmt: skip
 
@@ -97,7 +98,8 @@ def test_per_event_against_duckdb_over_range() -> None:
 
 def test_tumbling_statistics_against_duckdb() -> None:
     query = CLICKS.group_by("user").window(tm.tumbling("1h")).agg(
-        var=tm.var(col.price), q=tm.quantile(col.price, 0.9), first=tm.arg_min(col.ad, col.price * 1000 + col.ad),
+        var=tm.var(col.price), q=tm.quantile(col.price, 0.9),
+        first=tm.arg_min(col.ad, col.price * 1000 + col.ad),
         corr=tm.correlation(col.price, col.ad), e=tm.entropy(col.ad),
     )  # fmt: skip
     con = duckdb.connect()
@@ -126,7 +128,7 @@ def test_hopping_against_polars_group_by_dynamic() -> None:
     )  # fmt: skip
     first = theirs.column("window_start").to_pylist()[0]
     ours = HOPPING.where(col.window_start >= first).run(clicks=TABLE)
-    wanted = theirs.filter(pa.compute.greater_equal(theirs["window_start"], first))
+    wanted = theirs.filter(pc.greater_equal(theirs["window_start"], first))
     same(ours, wanted, floats=("spent",))
 
 

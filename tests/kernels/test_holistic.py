@@ -39,7 +39,7 @@ def test_every_aggregate_is_here() -> None:
 def plain(value: Any) -> Any:
     """Comparable: NaN as text, one zero, and floats to nine digits."""
     if isinstance(value, dict):
-        return tuple(plain(v) for v in value.values())
+        return [plain(v) for v in value.values()]
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if isinstance(value, float):

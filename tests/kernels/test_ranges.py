@@ -83,3 +83,20 @@ def test_a_session_that_can_grow_is_not_given(pairs: list[tuple[int, int]], gap:
     result = ranges.sessions(kid, time, gap=gap, below=below)
     closed = {s for s in defined(kid, time, session(gap)) if s[2][-1] + gap <= below}
     assert found(result, time) == closed
+
+
+@given(elements, st.integers(1, 9), st.integers(1, 9), st.booleans())
+def test_every_window_from_the_first_on_is_there_empty_or_not(
+    pairs: list[tuple[int, int]], length: int, slide: int, bounded: bool
+) -> None:
+    kid, pane = arrays(pairs)
+    spec = hopping(length, every=slide, origin=0 if bounded else None)
+    first, last = -4, 6
+    result = ranges.every(
+        kid, pane, length=length, slide=slide, shift=0, bounded=bounded, first=np.full(3, first),
+        after=np.asarray([-FAR]), until=np.asarray([last]),
+    )  # fmt: skip
+    ids = list(zip(result.kid.tolist(), result.wid.tolist()))
+    assert ids == [(k, w) for k in range(3) for w in range(first, last + 1)]
+    full = {row for row in found(result, pane) if row[2]}
+    assert full == {row for row in defined(kid, pane, spec) if first <= row[1] <= last}

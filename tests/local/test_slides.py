@@ -23,7 +23,7 @@ STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int6
 ANY = ("subtract", "two_stacks", "merge")
 WITHOUT_INVERSE = ("two_stacks", "merge")
 
-# A product over the integers without zero: the inverse of each step is a division that is exact.
+# All ints and with an inverse: what the user writes may be subtracted as well.
 scaled = tm.aggregate(
     "scaled", identity=lambda: (0, 0), lift=lambda v: (v, 1),
     combine=lambda a, b: (a[0] + b[0], a[1] + b[1]), inverse=lambda a, b: (a[0] - b[0], a[1] - b[1]),

@@ -9,7 +9,7 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.cases import SCHEMA, TYPICAL
-from tests.conformance.harness import by_reference, locally
+from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.core.schema import schema
 from tidemill.local.stages import StageRunner
@@ -33,6 +33,8 @@ QUERIES: dict[str, Stream] = {
     "nothing passes": STREAM.where(col.v > 1000),
     "null is not true": STREAM.where((col.v > 2) | (col.x > 1.0)),
     "computed": STREAM.select(a=col.v * 2, b=tm.coalesce(col.x, 0.0), c=col.b & (col.v > 1)),
+    "fewer columns": STREAM.select("s", "k"),
+    "another order": STREAM.select("x", "v", "k").select("k", "x"),
     "a constant": STREAM.select(one=1, text="s", word=tm.lit("w")),
     "steps in a row": STREAM.where(col.v > 0).with_columns(w=col.v + 1).where(col.w < 6).select("w", "s"),
 }
@@ -42,7 +44,15 @@ QUERIES: dict[str, Stream] = {
 def test_rows_that_pass_come_in_order(name: str) -> None:
     query = QUERIES[name]
     got, expected = locally(query, TYPICAL), by_reference(query, TYPICAL)
+    assert all(tuple(row) == query.schema.names for row in got)
     assert repr(got) == repr([{n: row[n] for n in query.schema.names} for row in expected])
+
+
+def test_some_of_the_results_in_another_order() -> None:
+    query = STREAM.group_by("k").window(tm.tumbling(4)).agg(n=tm.count(), m=tm.max(col.v)).select("m", "k")
+    got = locally(query, TYPICAL)
+    assert tuple(got[0]) == ("window_start", "m", "k")
+    assert_same(got, by_reference(query, TYPICAL), query.schema)
 
 
 def test_a_batch_that_passes_as_it_is_is_not_copied() -> None:

@@ -23,7 +23,7 @@ from typing import Any, Union
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
-from tidemill.expr.fluent import Expr, as_node
+from tidemill.expr.fluent import Expr, as_node, recording
 from tidemill.expr.functions import TypeMismatch, unify
 from tidemill.expr.nodes import Cast, Column, Literal, Node
 from tidemill.expr.typing import resolve, type_of
@@ -205,7 +205,8 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
     """
     identity = as_state(algebra.identity(types))
     try:
-        return _record(algebra, types, identity)
+        with recording():
+            return _record(algebra, types, identity)
     except (TidemillError, TypeMismatch, TypeError, AttributeError, ValueError) as untraceable:
         if algebra.factory is not None:  # built in: the types are wrong, not the functions
             raise UserError(
@@ -309,4 +310,6 @@ def lower_node(aggregate: Aggregate, parts: tuple[Schema, ...]) -> Node:
     assert callable(aggregate.lower)
     states = [tuple(Expr(Column(n)) for n in part.names) for part in parts]
     everything = Schema(tuple(f for part in parts for f in part.fields))
-    return resolve(as_node(aggregate.lower(*states)), everything, step=str(aggregate))
+    with recording():
+        lowered = as_node(aggregate.lower(*states))
+    return resolve(lowered, everything, step=str(aggregate))

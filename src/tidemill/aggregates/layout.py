@@ -155,10 +155,8 @@ def _result(
     if isinstance(aggregate.lower, NamedLower):
         rules = holistic.RESULT.get(aggregate.lower.name)
         kind = rules(own[0].types) if rules else sketches.RESULT[aggregate.lower.name]
-    elif all(s.compiled for s in own):
+    else:  # that lift is opaque does not mean that lower is
         lower, kind = _recorded(aggregate, own)
-    else:
-        kind = aggregate.returns or _opaque_type(aggregate, own)
     return Result(name, kind, positions, lower, present, aggregate.empty, str(aggregate))
 
 

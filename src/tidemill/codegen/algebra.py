@@ -15,10 +15,13 @@ import numpy as np
 from tidemill.aggregates.algebra import Algebra, Form, OpaqueForm, Scalar
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.codegen.runtime import any_kernel
-from tidemill.codegen.scalar import Emitter, Value, literal_value
+from tidemill.codegen.scalar import COMPILED, Emitter, Value, literal_value
+from tidemill.codegen.udfs import refusal
 from tidemill.core.errors import InternalError
-from tidemill.core.types import DataType
-from tidemill.expr.nodes import Column, Node
+from tidemill.core.schema import Schema
+from tidemill.core.types import STRING, DataType
+from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
+from tidemill.expr.typing import type_of
 
 Partial = list[str]
 
@@ -54,7 +57,8 @@ class PartCode:
     def identity(self) -> Partial:
         if isinstance(self.form, Form):
             return [literal_value(v).code for v in self.form.identity]
-        return [repr(v) for v in self.form.identity]
+        pairs = zip(self.form.identity, self.form.fields)
+        return [literal_value(Literal(v, kind)).code for v, kind in pairs]
 
     def lift(self, e: Emitter, args: list[Value]) -> Partial:
         if isinstance(self.form, Form):
@@ -131,10 +135,18 @@ def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]
 
 @functools.lru_cache(maxsize=256)
 def compilable(part: StatePart) -> str:
-    """Why Numba cannot compile an opaque algebra; empty when it can."""
+    """Why an algebra cannot be in generated code; empty when it can."""
     algebra, form = part.part.algebra, part.form
-    if not isinstance(algebra, Algebra) or not isinstance(form, OpaqueForm):
+    if not isinstance(algebra, Algebra) or form is None:
         return ""
+    if isinstance(form, Form):
+        fields = [(f"{side}{j}", t) for side in "ab" for j, t in enumerate(form.fields)]
+        inputs = [(f"x{j}", t) for j, t in enumerate(part.types)]
+        functions = (form.identity, form.lift, form.combine, form.inverse or (), form.accumulate or ())
+        nodes = tuple(node for function in functions for node in function)
+        return unwritable(nodes, Schema((*fields, *inputs)))
+    if STRING in (*part.types, *form.fields):
+        return "a string is not a machine number"
     try:
         scalars = tuple(_sample(t) for t in part.types)
         state = form.identity[0] if isinstance(form.identity, Scalar) else tuple(form.identity)
@@ -144,6 +156,22 @@ def compilable(part: StatePart) -> str:
         any_kernel(algebra.combine)(state, lifted)
     except Exception as refused:  # whatever Numba, or the function on a sample, raises
         return str(refused).splitlines()[0] if str(refused) else type(refused).__name__
+    return ""
+
+
+def unwritable(nodes: tuple[Node, ...], schema: Schema) -> str:
+    """What in recorded functions generated code has no words for; empty when it has all."""
+    for node in (n for root in nodes for n in root.walk()):
+        if isinstance(node, Literal) and node.type == STRING and node.value is not None:
+            return f"the text {node} in it"
+        if isinstance(node, Call) and node.function not in COMPILED:
+            return f"{node.function} works on strings"
+        if isinstance(node, Cast) and STRING in (node.to, type_of(node.arg, schema)):
+            return "it casts strings"
+        if isinstance(node, Udf):
+            why = refusal(node.function, tuple(type_of(a, schema) for a in node.args), node.returns)
+            if why:
+                return why
     return ""
 
 

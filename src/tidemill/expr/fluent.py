@@ -5,7 +5,9 @@ An `Expr` wraps a frozen node and builds new ones; a lambda over a row proxy giv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Union
 
@@ -27,6 +29,19 @@ Scalar = Union[None, bool, int, float, str, datetime, timedelta]
 Operand = Union["Expr", Scalar]
 
 
+_RECORDING: ContextVar[bool] = ContextVar("recording", default=False)
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """While a user's function runs on expressions: its `str(x)` must not become our spelling of x."""
+    token = _RECORDING.set(True)
+    try:
+        yield
+    finally:
+        _RECORDING.reset(token)
+
+
 class Expr:
     """An expression over the columns of a row.
 
@@ -43,10 +58,18 @@ class Expr:
     def __repr__(self) -> str:
         return str(self.node)
 
+    def __str__(self) -> str:
+        if _RECORDING.get():
+            raise UserError(
+                "expression", f"{self!r} has no text until it meets a row",
+                hint="write .cast('string'), or wrap the function in tm.udf",
+            )  # fmt: skip
+        return repr(self)
+
     def __bool__(self) -> bool:
         raise UserError(
             "expression",
-            f"{self} has no truth value until it meets a row",
+            f"{self!r} has no truth value until it meets a row",
             hint="write & | ~ instead of and/or/not, .is_in() instead of in, when() instead of if",
         )
 
@@ -436,7 +459,8 @@ def traced(value: Any, *, step: str) -> Node:
         return value.node
     if callable(value) and not isinstance(value, type):
         try:
-            value = value(col)
+            with recording():
+                value = value(col)
         except TypeError as wrong:
             raise UserError(
                 step, f"the lambda failed while it was traced: {wrong}",

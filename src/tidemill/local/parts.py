@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemill.aggregates.algebra import NamedLower, OpaqueForm
+from tidemill.aggregates.algebra import NamedLower
 from tidemill.aggregates.layout import Layout
-from tidemill.codegen.algebra import compilable, lower_compilable
+from tidemill.codegen.algebra import compilable, lower_compilable, unwritable
+from tidemill.core.schema import Schema
+from tidemill.expr.nodes import Node
 from tidemill.reference.aggregates import functions
 
 
@@ -48,14 +50,18 @@ def plan_parts(layout: Layout) -> PartPlan:
 
 def refusal(layout: Layout, index: int) -> str:
     """Why a part of fixed size runs row by row all the same; empty when it is compiled."""
-    part = layout.parts[index]
-    if isinstance(part.form, OpaqueForm):
-        why = compilable(part)
-        if why:
-            return why
+    why = compilable(layout.parts[index])
+    if why:
+        return why
     for result in layout.results:
         lower = result.lower
-        if index in result.parts and callable(lower) and not isinstance(lower, NamedLower):
+        if index not in result.parts or isinstance(lower, NamedLower):
+            continue
+        if isinstance(lower, Node):
+            states = Schema(tuple(f for p in result.parts for f in layout.parts[p].columns))
+            if why := unwritable((lower,), states):
+                return why
+        else:
             identities = tuple(functions(layout.parts[p])[2] for p in result.parts)
             if not lower_compilable(lower, identities):
                 return "Numba cannot compile its lower function"

@@ -40,9 +40,8 @@ class StageRunner:
     @property
     def trivial(self) -> bool:
         """Whether batches pass as they are."""
-        return not self._predicates and all(
-            isinstance(e, Column) and e.name == n for n, e in self._outputs
-        )
+        kept = tuple((n, Column(n)) for n in self._source.names)
+        return not self._predicates and self._outputs == kept
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows

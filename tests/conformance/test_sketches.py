@@ -1,0 +1,78 @@
+"""Sketches: how near their estimates are, and that those of either side merge with the other's."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import datasketches
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tidemill import col
+
+STREAM = tm.stream("s", time="t", schema={"t": "int64", "v": "int64", "s": "string", "x": "float64"})
+SIZE, DIFFERENT = 20_000, 8_000
+
+
+def table(first: int = 0) -> pa.Table:
+    pick = random.Random(first)
+    values = [first + pick.randrange(DIFFERENT) for _ in range(SIZE)]
+    return pa.table(
+        {"t": [n % 60 for n in range(SIZE)], "v": values, "s": [f"u{v}" for v in values],
+         "x": [float(v) for v in values]}
+    )  # fmt: skip
+
+
+ESTIMATES = STREAM.window(tm.hopping(60, every=20, origin=0)).agg(
+    ints=tm.distinct_count(col.v, method="hll"), exact=tm.distinct_count(col.v),
+    texts=tm.distinct_count(col.s, method="hll"),
+    low=tm.quantile(col.x, 0.1, method="kll"), mid=tm.median(col.x, method="kll"),
+)  # fmt: skip
+SKETCHES = STREAM.window(tm.tumbling(60)).agg(
+    hll=tm.distinct_sketch(col.v), hll_s=tm.distinct_sketch(col.s), kll=tm.quantile_sketch(col.x)
+)
+
+
+def near(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        for name in ("ints", "texts"):
+            assert row[name] == pytest.approx(row["exact"], rel=0.05)
+        assert row["low"] == pytest.approx(0.1 * DIFFERENT, abs=0.03 * DIFFERENT)
+        assert row["mid"] == pytest.approx(0.5 * DIFFERENT, abs=0.03 * DIFFERENT)
+
+
+def test_estimates_are_near_locally() -> None:
+    near(ESTIMATES.run(s=table()).to_pylist())
+
+
+def test_estimates_are_near_on_spark(spark: Any) -> None:
+    near(ESTIMATES.on_spark(spark).run(s=spark.createDataFrame(table())).toArrow().to_pylist())
+
+
+def test_sketches_of_both_sides_merge_on_either(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    (ours,) = SKETCHES.run(s=table()).to_pylist()
+    df = SKETCHES.on_spark(spark).run(s=spark.createDataFrame(table(first=DIFFERENT // 2)))
+    (theirs,) = df.toArrow().to_pylist()
+    names = ("hll", "hll_s", "kll")
+    pairs = [tuple(bytes(row[n]) for n in names) for row in (ours, theirs)]
+    both = spark.createDataFrame(pairs, ", ".join(f"{n} binary" for n in names))
+    (merged,) = both.agg(
+        F.hll_sketch_estimate(F.hll_union_agg("hll")).alias("ints"),
+        F.hll_sketch_estimate(F.hll_union_agg("hll_s")).alias("texts"),
+        F.kll_sketch_get_quantile_double(F.kll_merge_agg_double("kll"), F.lit(0.5)).alias("mid"),
+    ).collect()
+    union = datasketches.hll_union(12)
+    kll = datasketches.kll_doubles_sketch(200)
+    for row in (ours, theirs):
+        union.update(datasketches.hll_sketch.deserialize(bytes(row["hll"])))
+        kll.merge(datasketches.kll_doubles_sketch.deserialize(bytes(row["kll"])))
+    # Half of the values are shared, so the middle is where the second half begins.
+    for count in (merged["ints"], merged["texts"], union.get_estimate()):
+        assert count == pytest.approx(1.5 * DIFFERENT * (1 - 2.718281828 ** (-SIZE / DIFFERENT)), rel=0.06)
+    for mid in (merged["mid"], kll.get_quantile(0.5)):
+        assert mid == pytest.approx(0.75 * DIFFERENT, abs=0.05 * DIFFERENT)
+    assert merged["ints"] == round(union.get_estimate())

@@ -1,0 +1,91 @@
+"""`explain()` says what was asked, what it became, what runs compiled, and where Spark shuffles."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import tidemill as tm
+from tidemill import col
+
+CLICKS = tm.stream(
+    "clicks", time="ts",
+    schema={"ts": "timestamp", "user": "int64", "ad": "int64", "name": "string", "price": "float64"},
+)  # fmt: skip
+slow = tm.udf(lambda n: str(Fraction(n)), returns="string")
+fast = tm.udf(lambda x: x * 2 if x > 1 else 0.0, returns="float64")
+QUERY = (
+    CLICKS.where(lambda e: e.user % 100 < tm.lit(2) + 3)
+    .group_by("ad")
+    .window(tm.hopping("1h", every="1m"))
+    .agg(n=tm.count(), spend=tm.sum(col.price), p95=tm.quantile(col.price, 0.95))
+)
+
+
+def test_the_three_plans_are_printed_and_returned(capsys: pytest.CaptureFixture[str]) -> None:
+    text = QUERY.explain()
+    assert capsys.readouterr().out.strip() == text.strip()
+    names = ("logical", "optimised", "local", "spark")
+    logical, optimised, local, spark = (text.index(f"== {name} ==") for name in names)
+    assert logical < optimised < local < spark
+    assert "(2 + 3)" in text[:optimised] and "< 5)" in text[optimised:local]
+    assert "read=['ts', 'user', 'ad', 'price']" in text[optimised:local]
+
+
+def test_how_each_part_slides_is_said() -> None:
+    text = QUERY.explain()
+    lines = {line.split("[")[0].strip(): line for line in text.splitlines() if "[compiled" in line}
+    assert "subtract on evict" in lines["count()"]
+    assert "two stacks" in lines["sum(col.price)"]
+    assert "all rows of each window" in lines["multiset(col.price)"]
+
+
+def test_what_runs_row_by_row_is_said_with_the_reason() -> None:
+    text = CLICKS.select(a=slow(col.user), b=fast(col.price)).explain()
+    text = text[text.index("== local ==") : text.index("== spark ==")]
+    (row_by_row,) = (line for line in text.splitlines() if "row by row" in line)
+    assert "a = " in row_by_row and "not a machine number" in row_by_row
+    (compiled,) = (line for line in text.splitlines() if line.strip().startswith("b = "))
+    assert "compiled" in compiled
+
+
+def test_strings_are_said_to_run_in_arrow() -> None:
+    text = CLICKS.where(col.name.contains("x")).explain()
+    assert "strings in Arrow" in text
+
+
+def test_opaque_aggregates_say_how_they_run() -> None:
+    opaque = tm.aggregate(
+        "opaque", identity=lambda: 0, lift=lambda v: Fraction(v, 3).denominator,
+        combine=lambda a, b: a + b, lower=lambda s: s,
+    )  # fmt: skip
+    text = CLICKS.window(tm.tumbling("1h")).agg(n=opaque(col.user)).explain()
+    assert "opaque(col.user)   [row by row:" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (CLICKS.group_by("ad").window(tm.tumbling("1h")).agg(n=tm.count()),
+         ["jvm", "shuffle partials by ad, pane"]),
+        (QUERY, ["panes", "filter in the JVM", "shuffle partials by ad, pane", "shuffle partials by ad",
+                 "compiled kernels"]),
+        (CLICKS.group_by("ad").window(tm.session("5m")).agg(n=tm.count()),
+         ["colocated", "shuffle rows by ad", "follows the rows"]),
+        (CLICKS.window(tm.hopping("1h", every="1m")).agg(e=tm.ewma(col.price, half_life="1h")),
+         ["partials", "Spark has no ewma", "to one task"]),
+    ],
+    ids=["jvm", "panes", "colocated", "partials"],
+)  # fmt: skip
+def test_spark_says_which_way_and_where_it_shuffles(spark: Any, query: Any, expected: list[str]) -> None:
+    text = query.on_spark(spark).explain()
+    for part in expected:
+        assert part in text
+
+
+def test_spark_shows_its_own_plan_when_it_has_the_data(spark: Any) -> None:
+    df = spark.createDataFrame([], "ts timestamp, user long, ad long, name string, price double")
+    text = QUERY.on_spark(spark).explain(clicks=df)
+    assert "== Spark's plan ==" in text and "MapInArrow" in text
