@@ -63,7 +63,7 @@ class Effort:
     """Seconds for one system in one case. A first run that takes longer counts as its time."""
 
 
-FULL = Effort(repeats=3, at_most=10, enough=1.0, budget=20.0)
+FULL = Effort(repeats=3, at_most=10, enough=1.0, budget=40.0)
 QUICK = Effort(repeats=2, at_most=4, enough=0.1, budget=5.0)
 
 

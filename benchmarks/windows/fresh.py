@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+from benchmarks import resources
 from benchmarks.machine import ROOT
 
 # ru_maxrss would not do: Linux keeps the peak of the parent across fork and exec.
@@ -22,6 +23,9 @@ def fresh(code: str, *arguments: object) -> dict[str, Any]:
     """Run code in a new interpreter; it may call `peak_mb()`, and prints one JSON object."""
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    # Byte code is kept, as in any usual installation; but not in the tree.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    env["PYTHONPYCACHEPREFIX"] = str(resources.scratch() / "pycache")
     done = subprocess.run(
         [sys.executable, "-c", _PEAK + code, *map(str, arguments)],
         env=env, capture_output=True, text=True,

@@ -103,10 +103,14 @@ AGGREGATES: dict[str, tuple[Aggregate, str]] = {
 
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_against_the_reference(name: str) -> None:
-    aggregate, _ = AGGREGATES[name]
-    for window in (tm.hopping(8, every=2), tm.session(2)):
-        query = ask(aggregate, window)
-        assert_same(locally(query, ROWS), by_reference(query, ROWS), query.schema, str(window))
+    query = ask(AGGREGATES[name][0])
+    assert_same(locally(query, ROWS), by_reference(query, ROWS), query.schema)
+
+
+@pytest.mark.parametrize("name", ["row by row", "in order", "in order, row by row"])
+def test_over_windows_that_follow_the_data(name: str) -> None:
+    query = ask(AGGREGATES[name][0], tm.session(2))
+    assert_same(locally(query, ROWS), by_reference(query, ROWS), query.schema)
 
 
 @pytest.mark.parametrize("name", AGGREGATES)

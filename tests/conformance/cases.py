@@ -134,14 +134,17 @@ FAMILIES: dict[str, dict[str, Aggregate]] = {
 COUNTING_ROWS = ("per_event, n-th", "per_event, n-th by rank")
 """Windows that keep a count of their own besides the aggregates, and so have kernels of their own."""
 
+BOUNDED = ("hopping, origin", "landmark", "rows", "rows, partitioned")
+"""Windows whose rows are checked against an origin before anything else."""
+
 COMBINATIONS = [
     (window, family)
     for window in WINDOWS
     for family in FAMILIES
-    if window not in COUNTING_ROWS or family in ("one of each", "paths")
+    if window not in (*COUNTING_ROWS, *BOUNDED) or family in ("one of each", "paths")
 ]
-"""Every window with every family. Where that would only compile the same again with a count in it,
-`one of each` stands for the families."""
+"""Every window with every family. Where that would only compile the same again around one more
+check or count, `one of each` stands for the families."""
 
 
 @functools.cache

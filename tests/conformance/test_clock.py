@@ -55,8 +55,7 @@ WHEN = {"around the epoch": "1969-12-31T21:00:00Z", "across daylight saving": "2
 
 def ask(window: str) -> Stream:
     return CLICKS.group_by("ad").window(WINDOWS[window]).agg(
-        n=tm.count(), spent=tm.sum(col.price), latest=tm.max(col.ts), last=tm.last(col.price),
-        ewma=tm.ewma(col.price, half_life="30m"),
+        latest=tm.max(col.ts), ewma=tm.ewma(col.price, half_life="30m")
     )  # fmt: skip
 
 

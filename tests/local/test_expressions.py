@@ -9,14 +9,27 @@ from typing import Any
 import pytest
 
 import tidemill as tm
-from tests.expressions import KINDS, SIGNATURES, TRANSCENDENTAL, random_call, random_expression, random_rows
+from tests.expressions import (
+    KINDS,
+    SIGNATURES,
+    TRANSCENDENTAL,
+    random_call,
+    random_expression,
+    random_rows,
+)
 from tidemill import col
 from tidemill.codegen.scalar import COMPILED
 from tidemill.core.batch import from_rows, to_rows
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, schema
 from tidemill.core.types import (
-    BOOL, DURATION, FLOAT64, INT64, STRING, TIMESTAMP, list_of,
+    BOOL,
+    DURATION,
+    FLOAT64,
+    INT64,
+    STRING,
+    TIMESTAMP,
+    list_of,
 )  # fmt: skip
 from tidemill.expr.evaluate import evaluate
 from tidemill.expr.functions import FUNCTIONS

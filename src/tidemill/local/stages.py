@@ -36,12 +36,9 @@ class StageRunner:
         self._expressions = Expressions(nodes, schema)
         self._kernels: dict[Columns, StageKernel] = {}
         self._arrow = self.schema.to_arrow()
-
-    @property
-    def trivial(self) -> bool:
+        unchanged = tuple((n, Column(n)) for n in schema.names)
+        self.trivial = not predicates and outputs == unchanged
         """Whether batches pass as they are."""
-        kept = tuple((n, Column(n)) for n in self._source.names)
-        return not self._predicates and self._outputs == kept
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows
