@@ -127,24 +127,31 @@ FAMILIES: dict[str, dict[str, Aggregate]] = {
         "sum_by": tm.sum_by(col.v, col.s), "hll": tm.distinct_count(col.s, method="hll"),
         "recorded": root_mean_square(col.x), "row_by_row": thirds(col.v),
     },
+    "few": {
+        "n": tm.count(), "sum": tm.sum(col.v), "max": tm.max(col.x), "collected": tm.collect(col.s),
+    },
 }  # fmt: skip
-"""`one of each` has an aggregate of every family but `paths`, whose drawdown needs rows in order."""
+"""`one of each` has an aggregate of every family but `paths`, whose drawdown needs rows in order;
+`few` is quick, for arbitrary data."""
 
 
 COUNTING_ROWS = ("per_event, n-th", "per_event, n-th by rank")
 """Windows that keep a count of their own besides the aggregates, and so have kernels of their own."""
 
-BOUNDED = ("hopping, origin", "landmark", "rows", "rows, partitioned")
-"""Windows whose rows are checked against an origin before anything else."""
+VARIANTS = (
+    *COUNTING_ROWS, "hopping", "hopping, range no multiple of slide", "hopping, origin", "landmark",
+    "rows", "rows, partitioned",
+)  # fmt: skip
+"""Windows whose loops are those of another, around one more check or with fewer panes."""
 
 COMBINATIONS = [
     (window, family)
     for window in WINDOWS
     for family in FAMILIES
-    if window not in (*COUNTING_ROWS, *BOUNDED) or family in ("one of each", "paths")
+    if family == "one of each" or (family != "few" and window not in VARIANTS)
 ]
-"""Every window with every family. Where that would only compile the same again around one more
-check or count, `one of each` stands for the families."""
+"""Every window with every family; for variants, which would only compile the same again, `one of
+each` stands for the families."""
 
 
 @functools.cache

@@ -52,14 +52,14 @@ def test_every_window_and_family(window: str, family: str) -> None:
 def test_any_rows_in_any_order_and_split(
     window: str, rows: list[Row], order: str, speed: str, promises: bool, pick: random.Random
 ) -> None:
-    query = ask(WINDOWS[window], "one of each")
+    query = ask(WINDOWS[window], "few")
     batches = split(arrivals(rows, "t", pick)[order], pick)
     with haste(speed):
         got = in_batches(query, batches, promises=promises)
     assert_same(got, by_reference(query, rows), query.schema)
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("window", [w for w in WINDOWS if w not in COUNTING_ROWS])
 @given(rows=ROWS, order=st.sampled_from(ORDERS), pick=st.randoms(use_true_random=False))
 @settings(max_examples=12)
 def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(
@@ -78,7 +78,7 @@ def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(
 def test_windows_by_arrival_in_any_split(
     window: str, rows: list[Row], speed: str, pick: random.Random
 ) -> None:
-    query = ask(ARRIVAL[window], "counting")
+    query = ask(ARRIVAL[window], "few")
     with haste(speed):
         got = in_batches(query, split(rows, pick), promises=True)
     assert_same(got, by_reference(query, rows), query.schema)
@@ -87,7 +87,7 @@ def test_windows_by_arrival_in_any_split(
 @pytest.mark.parametrize("rows", [[], TYPICAL[:1]], ids=["no row", "one row"])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_next_to_nothing(window: str, rows: list[Row]) -> None:
-    query = ask(WINDOWS[window], "one of each")
+    query = ask(WINDOWS[window], "few")
     got = locally(query, rows)
     assert_same(got, by_reference(query, rows), query.schema)
     assert bool(got) == (bool(rows) and window not in COUNTING_ROWS)
@@ -107,8 +107,7 @@ def test_a_row_is_skipped_where_any_argument_is_null() -> None:
         for row in TYPICAL
     ]
     query = STREAM.group_by("k").window(tm.hopping(6, every=2)).agg(
-        cov=tm.covariance(col.x, col.v), arg=tm.arg_max(col.v, col.x), by=tm.sum_by(col.v, col.x),
-        last=tm.last(col.x), xs=tm.count(col.x), vs=tm.mean(col.v),
+        cov=tm.covariance(col.x, col.v), arg=tm.arg_max(col.v, col.x), xs=tm.count(col.x)
     )  # fmt: skip
     assert_same(locally(query, rows), by_reference(query, rows), query.schema)
 

@@ -63,7 +63,7 @@ def test_promises_do_not_matter(window: str) -> None:
 
 @pytest.mark.parametrize("window", ARRIVAL)
 def test_batches_do_not_matter_where_arrival_does(window: str) -> None:
-    query, pick = ask(ARRIVAL[window], "counting"), random.Random(3)
+    query, pick = ask(ARRIVAL[window], "few"), random.Random(3)
     whole = locally(query, MANY)
     for speed in HASTE:
         with haste(speed):
