@@ -43,8 +43,8 @@ format: $(STAMP) ## ruff format, and the fixes ruff is sure of
 types: $(STAMP) ## mypy, strict on the package
 	$(BIN)/mypy
 
-unit: setup ## pytest with doctests, one process, one Spark session (ARGS="-k windows")
-	$(JAVA) $(BIN)/python -m pytest -n0 $(ARGS)
+unit: setup ## pytest with doctests, two processes, one Spark session (ARGS="-k windows")
+	$(JAVA) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 soak: setup ## slow soak, fault and fuzz runs
 	$(JAVA) $(BIN)/python -m pytest -n0 -m soak $(ARGS)

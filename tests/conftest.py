@@ -18,6 +18,7 @@ settings.load_profile("tidemill")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under `-n 2 --dist loadgroup`, one worker has the one Spark session and all that needs it."""
     for item in items:
