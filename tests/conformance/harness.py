@@ -86,7 +86,7 @@ HASTE = {
     "patient": {},
     "eager": {(windows, "FEW_PARTIALS"): 0, (windows, "OUTPUT_ROWS"): 3},
     "spilling": {
-        (windows, "FEW_PARTIALS"): 0, (windows, "MANY_PARTIALS"): 2, (panes, "RING_BYTES"): 0,
+        (windows, "FEW_PARTIALS"): 0, (windows, "MANY_PARTIALS"): 2, (panes, "PLANE_BYTES"): 0,
     },
 }  # fmt: skip
 """How soon the local engine closes windows and combines partials: by default not on so few rows."""

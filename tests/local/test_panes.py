@@ -1,4 +1,4 @@
-"""Partials by key and pane: rings and spills hold the same, and what is gone stays gone."""
+"""Partials by key and pane: planes and spills hold the same, and what is gone stays gone."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The inner loop of window aggregates: filter, find the pane, add the row to its partial.
 
-Each key has a ring of records, one for each of the panes it saw last. A row of a pane whose place
-in the ring is taken *spills* the record there to a list, unless no window needs it any more, and
-starts a new one. In-order data therefore touches one record a row, and disorder costs only spills,
-which are combined later. Nothing is ever wrong, whatever the order.
+The panes seen last have a *plane* each: a record for every key, side by side, so that rows that come
+about in order work on little memory. A row of a pane whose place is taken by another one *spills*
+the record there to a list, unless no window needs it any more, and starts a new one. In-order data
+therefore touches one record a row, and disorder costs only spills, which are combined later. Nothing
+is ever wrong, whatever the order.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from tidemill.expr.nodes import Node
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(n, *columns, kid, origin, pane, records, ring, needed, spill, count, rank, *rows, filled)`.
+    """`run(n, *columns, kid, origin, pane, records, needed, spill, count, rank, *rows, filled)`.
 
-    `ring` is the logarithm of the places of a key; panes below `needed` may be forgotten. Returns
+    `records` has a power of two of planes; panes below `needed` may be forgotten. Returns
     `(count, first_pane, last_pane, before_origin, err)`. `rows` are the buffers of the parts that keep
     rows (kid, pane, one for each argument); `filled` holds how many rows each has.
     """
@@ -62,7 +63,12 @@ def accumulate_kernel(
         e.line("if t < 0:")
         e.line("    before += 1")
         e.line("    continue")
-    e.line("p = t" if unit_pane else "p = t // pane")
+    if unit_pane:
+        e.line("p = t")
+    else:  # neighbours are of one pane, mostly, and division is slow
+        with e.block("if outside(t, begin, pane):"):
+            e.line("p = t // pane")
+            e.line("begin = wrap_mul(p, pane)")
     e.line("k = kid[i]" if keyed else "k = 0")
     _open_record(e, layout, fixed)
     for index in fixed:
@@ -74,14 +80,15 @@ def accumulate_kernel(
         buffers += [f"k{index}", f"p{index}"]
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
-        ["n", *columns.parameters, "kid", "origin", "pane", "records", "ring", "needed", "spill",
+        ["n", *columns.parameters, "kid", "origin", "pane", "records", "needed", "spill",
          "count", "rank",
          *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
-            "    first = INT_MAX", "    last = INT_MIN", "    mask = (1 << ring) - 1",
+            "    first = INT_MAX", "    last = INT_MIN", "    mask = records.shape[0] - 1",
+            "    p = 0", "    begin = 0",
             "    for i in range(n):", *e.lines, "    return count, first, last, before, err", "",
         ]
     )  # fmt: skip
@@ -90,7 +97,7 @@ def accumulate_kernel(
 
 
 def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
-    e.line("r = records[(k << ring) + (p & mask)]")
+    e.line("r = records[p & mask, k]")
     with e.block("if r.pane != p:"):
         e.line("last = max(last, p)")
         e.line("first = min(first, p)")

@@ -49,6 +49,12 @@ def wrap_mul(a: int, b: int) -> Any:
 
 
 @kernel
+def outside(a: int, begin: int, length: int) -> bool:
+    """Whether `a` is not in `[begin, begin + length)`, wherever on the circle of int64 that is."""
+    return bool(np.uint64(a) - np.uint64(begin) >= np.uint64(length))
+
+
+@kernel
 def mul_overflows(a: int, b: int) -> bool:
     # The double product is off by at most a few units in 2**53: only near the limit look closer.
     near = float(a) * float(b)

@@ -18,6 +18,8 @@ from tidemill.kernels.arrow import validity
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 _EMPTY = -1
+DIRECT_SPAN = 1 << 20
+"""Values that span no more than this are looked up directly: the table stays in the cache."""
 
 
 @kernel
@@ -27,8 +29,33 @@ def _slot(x: Any, bits: Any) -> Any:
 
 
 @kernel
-def _encode_ints(
-    values: Any, valid: Bytes, start: int, n: int, slots: Ints, bits: int, keys: Ints, count: int,
+def _encode_direct(
+    values: Any, valid: Bytes, start: int, n: int, table: Any, base: int, keys: Ints, count: int,
+    null_id: int, out: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    for i in range(start, n):
+        if valid.size and valid[i] == 0:
+            out[i] = null_id
+            continue
+        x = values[i]
+        at = np.uint64(np.uint64(x) - np.uint64(base))
+        if at >= np.uint64(table.size):
+            return i, count
+        k = table[at]
+        if k == _EMPTY:
+            if count >= keys.size:
+                return i, count
+            k = count
+            table[at] = k
+            keys[count] = x
+            count += 1
+        out[i] = k
+    return n, count
+
+
+@kernel
+def _encode_hashed(
+    values: Any, valid: Bytes, start: int, n: int, slots: Any, bits: int, keys: Ints, count: int,
     null_id: int, out: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     mask = slots.size - 1
@@ -57,7 +84,7 @@ def _encode_ints(
 
 
 @kernel
-def _rehash_ints(keys: Ints, count: int, skip: int, slots: Ints, bits: int) -> None:
+def _rehash(keys: Ints, count: int, skip: int, slots: Any, bits: int) -> None:
     mask = slots.size - 1
     for k in range(count):
         if k == skip:
@@ -71,15 +98,20 @@ def _rehash_ints(keys: Ints, count: int, skip: int, slots: Ints, bits: int) -> N
 class IntIndex:
     """int64 values, and null, as ids `0, 1, 2, …`.
 
+    Values that lie close together are looked up in a table of all of them; once they do not, in a
+    hash table.
+
     >>> index = IntIndex()
     >>> index.encode(np.array([7, 9, 7]))
     array([0, 1, 0])
     """
 
     def __init__(self) -> None:
+        self._keys = np.empty(0, dtype=np.int64)
+        self._direct: npt.NDArray[np.int32] | None = np.empty(0, dtype=np.int32)
+        self._base = 0
         self._bits = 10
-        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
-        self._keys = np.empty(1 << (self._bits - 1), dtype=np.int64)
+        self._slots = np.empty(0, dtype=np.int32)
         self.count = 0
         self.null_id = _EMPTY
 
@@ -90,14 +122,20 @@ class IntIndex:
         if valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
         done = 0
-        while done < n:
-            done, self.count = _encode_ints(
-                values, mask, done, n, self._slots, self._bits, self._keys, self.count,
-                self.null_id, out,
-            )  # fmt: skip
-            if done < n:
-                self._grow()
-        return out
+        while True:
+            if self._direct is not None:
+                done, self.count = _encode_direct(
+                    values, mask, done, n, self._direct, self._base, self._keys, self.count,
+                    self.null_id, out,
+                )  # fmt: skip
+            else:
+                done, self.count = _encode_hashed(
+                    values, mask, done, n, self._slots, self._bits, self._keys, self.count,
+                    self.null_id, out,
+                )  # fmt: skip
+            if done == n:
+                return out
+            self._grow(values[done:], mask[done:])
 
     @property
     def keys(self) -> Ints:
@@ -106,16 +144,50 @@ class IntIndex:
 
     def _reserve_null(self) -> None:
         if self.count >= len(self._keys):
-            self._grow()
+            self._keys = _enlarged(self._keys, max(512, 2 * self.count))
         self.null_id = self.count
         self._keys[self.count] = 0
         self.count += 1
 
-    def _grow(self) -> None:
-        self._bits += 2
-        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
-        self._keys = np.resize(self._keys, 1 << (self._bits - 1))
-        _rehash_ints(self._keys, self.count, self.null_id, self._slots, self._bits)
+    def _grow(self, coming: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> None:
+        """Make room for more values, of which some are at hand."""
+        if self.count >= len(self._keys):
+            self._keys = _enlarged(self._keys, max(512, 4 * self.count))
+        if self._direct is not None and not self._widen(coming[valid != 0] if len(valid) else coming):
+            self._direct = None
+            self._bits = max(10, (2 * self.count).bit_length())
+            self._hash()
+        elif self._direct is None and self.count >= len(self._slots) // 2:
+            self._bits += 2
+            self._hash()
+
+    def _hash(self) -> None:
+        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int32)
+        _rehash(self._keys, self.count, self.null_id, self._slots, self._bits)
+
+    def _widen(self, coming: npt.NDArray[Any]) -> bool:
+        """Let the table span what comes too, with room on both sides; not if that is too wide."""
+        assert self._direct is not None
+        low, high = int(coming.min()), int(coming.max())
+        if len(self._direct):
+            low, high = min(low, self._base), max(high, self._base + len(self._direct) - 1)
+        span = high - low + 1
+        if span == len(self._direct):
+            return True
+        if span > DIRECT_SPAN:
+            return False
+        base = max(low - span // 2, -(1 << 63))
+        wider = np.full(min(2 * span + 64, (1 << 63) - base), _EMPTY, dtype=np.int32)
+        if len(self._direct):
+            wider[self._base - base :][: len(self._direct)] = self._direct
+        self._direct, self._base = wider, base
+        return True
+
+
+def _enlarged(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    bigger = np.empty(size, dtype=array.dtype)
+    bigger[: len(array)] = array
+    return bigger
 
 
 @kernel
@@ -129,7 +201,7 @@ def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
 
 @kernel
 def _encode_strings(
-    offsets: Any, data: Bytes, valid: Bytes, start: int, n: int, slots: Ints, bits: int,
+    offsets: Any, data: Bytes, valid: Bytes, start: int, n: int, slots: Any, bits: int,
     hashes: Ints, ends: Ints, arena: Bytes, count: int, used: int, out: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     mask = slots.size - 1
@@ -182,7 +254,7 @@ class StringIndex:
 
     def __init__(self) -> None:
         self._bits = 10
-        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
+        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int32)
         self._hashes = np.empty(1 << (self._bits - 1), dtype=np.int64)
         self._ends = np.zeros((1 << (self._bits - 1)) + 1, dtype=np.int64)
         self._arena = np.empty(1 << 14, dtype=np.uint8)
@@ -236,14 +308,11 @@ class StringIndex:
 
     def _grow(self, length: int) -> None:
         if self._used + length > self._arena.size:
-            bigger = np.empty(max(2 * self._arena.size, self._used + length), dtype=np.uint8)
-            bigger[: self._used] = self._arena[: self._used]
-            self._arena = bigger
+            size = max(2 * self._arena.size, self._used + length)
+            self._arena = _enlarged(self._arena, size)
         if self.count >= min(self._hashes.size, self._slots.size // 2):
             self._bits += 2
-            self._hashes = np.resize(self._hashes, 1 << (self._bits - 1))
-            ends = np.zeros(self._hashes.size + 1, dtype=np.int64)
-            ends[: self.count + 1] = self._ends[: self.count + 1]
-            self._ends = ends
-            self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
-            _rehash_ints(self._hashes, self.count, -1, self._slots, self._bits)
+            self._hashes = _enlarged(self._hashes, 1 << (self._bits - 1))
+            self._ends = _enlarged(self._ends, self._hashes.size + 1)
+            self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int32)
+            _rehash(self._hashes, self.count, _EMPTY, self._slots, self._bits)

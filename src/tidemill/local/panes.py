@@ -21,7 +21,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
-from tidemill.kernels.rings import unroll
+from tidemill.kernels.planes import unroll
 from tidemill.local.failures import raise_for
 from tidemill.local.objects import combine_objects, update_object
 from tidemill.local.parts import PartPlan
@@ -30,8 +30,8 @@ from tidemill.plan.nodes import WindowAggregate
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
-RING_BYTES = 1 << 28
-"""As much memory as rings may take; with more keys than fit, every pane is spilled and sorted."""
+PLANE_BYTES = 1 << 28
+"""As much memory as planes may take; with more keys than fit, every pane is spilled and sorted."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class PaneStore:
     """The mutable state of a window aggregate.
 
     `reach` is how many panes back from the current one a window may need, where that is known:
-    rings are made to hold them, so that in-order data never has to be sorted.
+    planes are made to hold them, so that in-order data never has to be sorted.
     """
 
     def __init__(
@@ -87,13 +87,12 @@ class PaneStore:
     ) -> None:
         self.plan, self.layout, self.parts = plan, layout, parts
         self._reach = reach
-        self._ring = 0
         self._keys = 0
         self._needed = NO_PANE + 1
         self._first, self._last = FOREVER, NO_PANE
         self.pool = StringIndex()
         self._dtype = record_type(layout, parts.fixed)
-        self._records = np.zeros(0, dtype=self._dtype)
+        self._planes = np.zeros((1, 0), dtype=self._dtype)
         self._spill = np.zeros(0, dtype=self._dtype)
         self._count = 0
         self._filled = np.zeros(max(1, len(parts.kept)), dtype=np.int64)
@@ -122,7 +121,7 @@ class PaneStore:
         self._room(n)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         self._count, first, last, before, err = kernel.run(
-            n, *args, kid, *grid, self._records, self._ring, self._needed, self._spill,
+            n, *args, kid, *grid, self._planes, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
         self._first, self._last = min(self._first, first), max(self._last, last)
@@ -158,7 +157,7 @@ class PaneStore:
     def elements(self) -> Elements:
         """Everything in order by key and pane, combined; it stays, for the windows to come."""
         if self._count == 0 and self._in_one_turn:
-            elements = Elements(self._from_rings())
+            elements = Elements(self._from_planes())
         else:
             elements = Elements(self._sorted())
         for position, index in enumerate(self.parts.kept):
@@ -167,9 +166,10 @@ class PaneStore:
 
     @property
     def crowded(self) -> bool:
-        """Whether rings are so full that closing windows now saves spilling."""
-        room = (1 << self._ring) - (self._reach or 0)
-        return self._ring > 0 and self._last - self._oldest - (self._reach or 0) > room // 2
+        """Whether planes are so full that closing windows now saves spilling."""
+        reach = self._reach or 0
+        room = len(self._planes) - reach
+        return len(self._planes) > 1 and self._last - self._oldest - reach > room // 2
 
     @property
     def _oldest(self) -> int:
@@ -178,12 +178,13 @@ class PaneStore:
 
     @property
     def _in_one_turn(self) -> bool:
-        """Whether all panes that matter have a place of their own in the rings."""
-        return self._last - self._oldest < 1 << self._ring
+        """Whether all panes that matter have a plane of their own."""
+        return self._last - self._oldest < len(self._planes)
 
-    def _from_rings(self) -> npt.NDArray[Any]:
-        out = np.empty(min(len(self._records), self._keys << self._ring), dtype=self._dtype)
-        found = unroll(self._records, self._keys, self._ring, self._oldest, self._last, out)
+    def _from_planes(self) -> npt.NDArray[Any]:
+        most = self._keys * max(0, self._last - self._oldest + 1)
+        out = np.empty(most + 1, dtype=self._dtype)
+        found = unroll(self._planes, self._keys, self._oldest, self._last, out)
         return out[:found]
 
     def _sorted(self) -> npt.NDArray[Any]:
@@ -207,8 +208,8 @@ class PaneStore:
         records = elements.records[keep]
         if self._count:
             self._put_back(records)
-        else:  # they lie in the rings, where what is gone must not be found again
-            self._records["pane"][self._place(elements.records[~keep])] = NO_PANE
+        else:  # they lie in the planes, where what is gone must not be found again
+            self._planes["pane"][self._place(elements.records[~keep])] = NO_PANE
         for position, index in enumerate(self.parts.kept):
             if index in self._objects:
                 kept = {(int(k), int(p)) for k, p in zip(records["kid"], records["pane"])}
@@ -243,48 +244,45 @@ class PaneStore:
 
     def _flush(self) -> None:
         """Spill every record that is still needed: a pane that goes on is simply spilled twice."""
-        self.add_partials(self._records[self._records["pane"] >= self._needed])
-        self._records["pane"] = NO_PANE
+        self.add_partials(self._planes[self._planes["pane"] >= self._needed])
+        self._planes["pane"] = NO_PANE
 
     def _put_back(self, records: npt.NDArray[Any]) -> None:
-        """Keep records that were spilled: in the rings, which are empty now, if they fit there."""
-        if self._ring and self._in_one_turn:
-            self._records[self._place(records)] = records
+        """Keep records that were spilled: in the planes, which are empty now, if they fit there."""
+        if len(self._planes) > 1 and self._in_one_turn:
+            self._planes[self._place(records)] = records
             self._count = 0
         else:
             self._count = len(records)
             self._spill[: self._count] = records
 
-    def _place(self, records: npt.NDArray[Any]) -> Ints:
-        """Where records belong in the rings."""
-        turn = records["pane"] & ((1 << self._ring) - 1)
-        place: Ints = (records["kid"] << self._ring) + turn
-        return place
+    def _place(self, records: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+        """Where records belong in the planes."""
+        return records["pane"] & (len(self._planes) - 1), records["kid"]
 
     def _fit(self, keys: int) -> None:
-        """Make room for more keys, with rings as long as memory allows."""
-        if keys << self._ring <= len(self._records):
-            self._keys = keys
-            return
-        room = max(keys, 2 * self._keys, 16)
-        ring = self._ring_for(room)
-        fresh = np.zeros(room << ring, dtype=self._dtype)
-        fresh["pane"] = NO_PANE
-        if ring == self._ring:
-            fresh[: len(self._records)] = self._records
-        else:
-            self._flush()
-        self._records, self._ring, self._keys = fresh, ring, keys
+        """Make room for more keys, with as many planes as memory allows."""
+        held = self._planes.shape[1]
+        if keys > held:
+            room = max(keys, 2 * held, 16)
+            fresh = np.zeros((self._planes_for(room), room), dtype=self._dtype)
+            fresh["pane"] = NO_PANE
+            if len(fresh) == len(self._planes):
+                fresh[:, :held] = self._planes
+            else:
+                self._flush()
+            self._planes = fresh
+        self._keys = keys
 
-    def _ring_for(self, keys: int) -> int:
+    def _planes_for(self, keys: int) -> int:
         if self._reach is None:
-            return 0
-        # Short rings stay in the processor's cache; longer than twice the reach gains little.
+            return 1
+        # More than twice the reach gains little.
         for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
-            ring = room.bit_length()
-            if (keys * self._dtype.itemsize) << ring <= RING_BYTES:
-                return ring
-        return 0
+            planes = 1 << room.bit_length()
+            if planes * keys * self._dtype.itemsize <= PLANE_BYTES:
+                return planes
+        return 1
 
     def _order_rows(self, elements: Elements, position: int, index: int) -> None:
         rows, count = self._kept[position], int(self._filled[position])

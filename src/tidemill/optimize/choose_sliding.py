@@ -16,7 +16,7 @@ from tidemill.aggregates.layout import StatePart
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.windows.spec import GridWindow, Session
 
-FEW = 4
+FEW = 8
 """Up to this many panes a window, merging them again beats keeping stacks."""
 
 

@@ -1,0 +1,40 @@
+"""Planes of records, one for each of the panes seen last, read out by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.codegen.runtime import kernel
+
+
+Words = npt.NDArray[np.int64]
+
+
+@kernel
+def _unroll(planes: Words, width: int, keys: int, first: int, last: int, out: Words) -> int:
+    mask = planes.shape[0] - 1
+    m = 0
+    for k in range(keys):
+        at = k * width
+        for p in range(first, last + 1):
+            # Always written and sometimes overwritten: no branch to guess wrong.
+            for j in range(width):
+                out[m + j] = planes[p & mask, at + j]
+            m += width * (planes[p & mask, at + 1] == p)
+    return m
+
+
+def unroll(
+    planes: npt.NDArray[Any], keys: int, first: int, last: int, out: npt.NDArray[Any]
+) -> int:
+    """Write the records of panes `first..last` to `out` by key and pane; how many there are.
+
+    A pane's plane is its number modulo the number of planes, a power of two, and there are no more
+    panes than planes. Records start with key and pane and consist of whole words, so that one
+    compiled loop serves all of them. `out` needs room for one record more than there are.
+    """
+    width = planes.dtype.itemsize // 8
+    return int(_unroll(planes.view(np.int64), width, keys, first, last, out.view(np.int64))) // width
