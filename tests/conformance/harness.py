@@ -18,7 +18,8 @@ import pytest
 from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING
-from tidemill.local import panes, windows
+from tidemill.local import lanes, panes
+from tidemill.local.chunks import Chunk
 from tidemill.local.run import Pipeline
 from tidemill.plan.nodes import Source
 from tidemill.reference.run import run as run_reference
@@ -57,21 +58,19 @@ def ran(query: Stream, data: Any) -> list[Row]:
 def in_batches(query: Stream, batches: Iterable[Sequence[Row]], *, promises: bool) -> list[Row]:
     """The local engine on exactly these batches, which the surface would join into larger ones.
 
-    With promises, each batch comes with the truth about the rows that follow, as from a table in
-    memory; without, with none, as from a stream.
+    Keys are shared by two lanes, where the surface has one for so few rows. With promises, each batch
+    comes with the truth about the rows that follow, as from a table in memory; without, with none, as
+    from a stream.
     """
     given = list(batches)
-    pipeline = Pipeline(query.optimized)
-    source, below, found = pipeline.source, BEGINNING, []
+    pipeline = Pipeline(query.optimized, threads=2)
+    source, below, chunks = pipeline.source, BEGINNING, []
     for at, rows in enumerate(given):
-        batch = from_rows(rows, source.declared).to_batches()
         rest = [row[source.time] for later in given[at + 1 :] for row in later]
         below = min(rest, default=below) if promises else BEGINNING
-        for one in batch:
-            narrow = conform(one, source.schema, step="test")
-            found += pipeline.push(narrow, below)
-    found += pipeline.finish()
-    return to_rows(found, query.schema)
+        for one in from_rows(rows, source.declared).to_batches():
+            chunks.append(Chunk(conform(one, source.schema, step="test"), below))
+    return to_rows(list(pipeline.run(chunks)), query.schema)
 
 
 def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) -> list[Row]:
@@ -84,9 +83,9 @@ def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) 
 
 HASTE = {
     "patient": {},
-    "eager": {(windows, "FEW_PARTIALS"): 0, (windows, "OUTPUT_ROWS"): 3},
+    "eager": {(lanes, "FEW_PARTIALS"): 0, (lanes, "OUTPUT_ROWS"): 3},
     "spilling": {
-        (windows, "FEW_PARTIALS"): 0, (windows, "MANY_PARTIALS"): 2, (panes, "PLANE_BYTES"): 0,
+        (lanes, "FEW_PARTIALS"): 0, (lanes, "MANY_PARTIALS"): 2, (panes, "PLANE_BYTES"): 0,
     },
 }  # fmt: skip
 """How soon the local engine closes windows and combines partials: by default not on so few rows."""

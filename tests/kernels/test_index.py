@@ -36,6 +36,15 @@ def test_int_index_grows_far_beyond_its_first_size() -> None:
     assert index.count == len(np.unique(values))
 
 
+def test_int_index_widens_its_table_until_values_lie_too_far_apart() -> None:
+    pick, index, ids = np.random.default_rng(1), IntIndex(), dict[int, int]()
+    for reach in (10, 1_000, 30_000, 400_000, 3_000_000, 1 << 62):
+        values = pick.integers(-reach, reach, 5_000)
+        for value, found in zip(values.tolist(), index.encode(values).tolist()):
+            assert ids.setdefault(value, found) == found
+    assert index.keys.tolist() == list(ids)
+
+
 @given(st.lists(st.lists(st.one_of(st.none(), st.text(max_size=6)), max_size=20), max_size=4))
 def test_string_index_keeps_every_string_apart(batches: list[list[str | None]]) -> None:
     index, seen = StringIndex(), dict[str, int]()

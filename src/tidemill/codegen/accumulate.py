@@ -10,7 +10,8 @@ is ever wrong, whatever the order.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tidemill.aggregates.layout import Layout
@@ -21,14 +22,18 @@ from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter, Value
 from tidemill.expr.nodes import Node
 
+CHOSEN = 1024
+"""Rows that are filtered at once."""
+
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(n, *columns, kid, origin, pane, records, needed, spill, count, rank, *rows, filled)`.
+    """`run(rows, *columns, kid, shift, origin, pane, planes, needed, spill, count, rank, *kept, filled)`.
 
-    `records` has a power of two of planes; panes below `needed` may be forgotten. Returns
-    `(count, first_pane, last_pane, before_origin, err)`. `rows` are the buffers of the parts that keep
-    rows (kid, pane, one for each argument); `filled` holds how many rows each has.
+    `rows` are the rows to take; `kid >> shift` is where their key is in a plane. There is a power of
+    two of planes, and panes below `needed` may be forgotten. `kept` are the buffers of the parts that
+    keep rows (kid, pane, one for each argument); `filled` holds how many rows each has. Returns
+    `(count, first_pane, last_pane, before_origin, err)`.
     """
 
     run: Callable[..., tuple[int, int, int, int, int]]
@@ -49,11 +54,61 @@ def accumulate_kernel(
     unit_pane: bool,
 ) -> AccumulateKernel:
     """`args` are the arguments of each part; `fixed` parts go into records, `kept` keep rows."""
-    e = Emitter(columns.schema, columns.loads())
-    for predicate in predicates:
-        e.line(f"if not ({e.truth(predicate)}):")
-        e.line("    continue")
-    time = e.emit(attribute)
+    e = Emitter(columns.schema, columns.loads(), indent=1)
+    with _rows_that_pass(e, predicates):
+        time = e.emit(attribute)
+        _find_place(e, time, keyed, bounded, unit_pane)
+        _open_record(e, layout, fixed)
+        for index in fixed:
+            _accumulate(e, PartCode(index, layout.parts[index]), args[index])
+        for position, index in enumerate(kept):
+            _keep(e, args[index], index, position)
+    buffers = []
+    for index in kept:
+        buffers += [f"k{index}", f"p{index}"]
+        buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
+    parameters = ", ".join(
+        ["rows", *columns.parameters, "kid", "shift", "origin", "pane", "planes", "needed", "spill",
+         "count", "rank", *buffers, "filled"]
+    )  # fmt: skip
+    source = "\n".join(
+        [
+            "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
+            "    first = INT_MAX", "    last = INT_MIN", "    mask = planes.shape[0] - 1",
+            "    p = 0", "    begin = 0", *e.lines, "    return count, first, last, before, err", "",
+        ]
+    )  # fmt: skip
+    functions = {name: any_kernel(f) for name, f in e.functions.items()}
+    return AccumulateKernel(load(source, **functions).run, source)
+
+
+@contextmanager
+def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
+    """The loop over the rows for which all predicates hold."""
+    if not predicates or any(e.can_fail(p) for p in predicates):
+        with e.block("for j in range(rows.size):"):
+            e.line("i = rows[j]")
+            for predicate in predicates:
+                e.line(f"if not ({e.truth(predicate)}):")
+                e.line("    continue")
+            yield
+        return
+    # Rows that pass are noted first, some hundred at a time: that costs no mispredicted branch.
+    e.line(f"chosen = np.empty({CHOSEN}, np.uint32)")
+    with e.block(f"for b in range(0, rows.size, {CHOSEN}):"):
+        e.line("m = 0")
+        with e.block(f"for j in range(b, min(b + {CHOSEN}, rows.size)):"):
+            e.line("i = rows[j]")
+            passed = " and ".join(e.truth(p) for p in predicates)
+            e.line("chosen[m] = i")
+            e.line(f"m += np.int64({passed})")
+        with e.block("for j in range(m):"):
+            e.line("i = chosen[j]")
+            yield
+
+
+def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: bool) -> None:
+    """Pane and key of a row; rows that have none are counted and left out."""
     if time.null is not None:
         e.line(f"if {time.null}:")
         e.line("    err |= NULL_TIME")
@@ -69,35 +124,12 @@ def accumulate_kernel(
         with e.block("if outside(t, begin, pane):"):
             e.line("p = t // pane")
             e.line("begin = wrap_mul(p, pane)")
-    e.line("k = kid[i]" if keyed else "k = 0")
-    _open_record(e, layout, fixed)
-    for index in fixed:
-        _accumulate(e, PartCode(index, layout.parts[index]), args[index])
-    for position, index in enumerate(kept):
-        _keep(e, args[index], index, position)
-    buffers = []
-    for index in kept:
-        buffers += [f"k{index}", f"p{index}"]
-        buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
-    parameters = ", ".join(
-        ["n", *columns.parameters, "kid", "origin", "pane", "records", "needed", "spill",
-         "count", "rank",
-         *buffers, "filled"]
-    )  # fmt: skip
-    source = "\n".join(
-        [
-            "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
-            "    first = INT_MAX", "    last = INT_MIN", "    mask = records.shape[0] - 1",
-            "    p = 0", "    begin = 0",
-            "    for i in range(n):", *e.lines, "    return count, first, last, before, err", "",
-        ]
-    )  # fmt: skip
-    functions = {name: any_kernel(f) for name, f in e.functions.items()}
-    return AccumulateKernel(load(source, **functions).run, source)
+    # Unsigned, because Numba looks whether other indices count from the end.
+    e.line("k = np.uint64(kid[i] >> shift)" if keyed else "k = np.uint64(0)")
 
 
 def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
-    e.line("r = records[p & mask, k]")
+    e.line("r = planes[np.uint64(p & mask), k]")
     with e.block("if r.pane != p:"):
         e.line("last = max(last, p)")
         e.line("first = min(first, p)")

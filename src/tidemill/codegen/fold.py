@@ -24,9 +24,10 @@ from tidemill.core.schema import Schema
 
 @dataclass(frozen=True)
 class FoldKernel:
-    """`run(n, low, high, elements, suffixes, rank, *outputs) -> err`.
+    """`run(n, low, high, base, elements, suffixes, rank, *outputs) -> err`.
 
-    `suffixes` is scratch of the shape of `elements`, empty where no part keeps stacks. Outputs are
+    `elements` begin with number `base`. `suffixes` is scratch of their shape, empty where no part keeps
+    stacks. Outputs are
     `o<j>` and `w<j>` (validity) for each of `results`.
     """
 
@@ -56,11 +57,11 @@ def fold_kernel(
     for j, r in enumerate(results):
         _output(e, j, layout.results[r], layout, states)
     outputs = [name for j in range(len(results)) for name in (f"o{j}", f"w{j}")]
-    parameters = ", ".join(["n", "low", "high", "elements", "suffixes", "rank", *outputs])
+    parameters = ", ".join(["n", "low", "high", "base", "elements", "suffixes", "rank", *outputs])
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", *("    " + p for p in prologue),
-            "    for i in range(n):", "        lo = low[i]", "        hi = high[i]",
+            "    for i in range(n):", "        lo = low[i] - base", "        hi = high[i] - base",
             *e.lines, "    return err", "",
         ]
     )  # fmt: skip

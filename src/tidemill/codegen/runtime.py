@@ -12,6 +12,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from tidemill.codegen.machine_code import keep_on_disk
+
 OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE = 1, 2, 4, 8
 """Bits of `err`: an int result left int64; a value did not fit a strict cast; the windowing
 attribute was null; an aggregate's function gave null for a field of its partial."""
@@ -26,7 +28,8 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
     LLVM folds small ones into the loops that call them.
     """
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled: Callable[..., Any] = keep_on_disk(numba.njit(nogil=True, error_model="numpy")(function))
+    return compiled
 
 
 # Signed arithmetic that overflows is undefined to LLVM, which then removes the very test for it.

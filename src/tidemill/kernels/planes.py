@@ -1,4 +1,4 @@
-"""Planes of records, one for each of the panes seen last, read out by key."""
+"""Planes of records, one for each of the panes seen last: rows picked for them, records read out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.codegen.runtime import kernel
-
 
 Words = npt.NDArray[np.int64]
 
@@ -38,3 +37,21 @@ def unroll(
     """
     width = planes.dtype.itemsize // 8
     return int(_unroll(planes.view(np.int64), width, keys, first, last, out.view(np.int64))) // width
+
+
+@kernel
+def _pick(kid: Words, mask: int, number: int, out: Any) -> int:
+    m = 0
+    for i in range(kid.size):
+        out[m] = i
+        m += (kid[i] & mask) == number
+    return m
+
+
+def pick(kid: Words, lanes: int, number: int, out: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The rows of one lane, by the low bits of their key, in `out`; the lanes are a power of two.
+
+    >>> pick(np.array([0, 1, 5, 2]), 2, 1, np.empty(4, dtype=np.uint32))
+    array([1, 2], dtype=uint32)
+    """
+    return out[: _pick(kid, lanes - 1, number, out)]

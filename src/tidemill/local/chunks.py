@@ -11,9 +11,13 @@ import pyarrow as pa
 from tidemill.core.batch import conform
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.core.types import to_arrow
+from tidemill.kernels.arrow import values
 from tidemill.plan.nodes import Source
 
-BATCH_ROWS = 80_000
+BATCH_ROWS = 1 << 17
+WIDE_ROWS = 1 << 19
+"""Rows of a chunk where the next ones need not be in the cache still: less work for each chunk."""
 _SMALL = BATCH_ROWS // 8
 
 
@@ -49,9 +53,10 @@ class Reader:
     about: str
     pieces: Callable[[], Iterable[Piece]]
     total_rows: int | None = None
+    batch_rows: int | None = None
 
     def __iter__(self) -> Iterator[Chunk]:
-        return _even(_sized(self.pieces(), self.source))
+        return _even(_sized(self.pieces(), self.source, self.batch_rows or BATCH_ROWS))
 
     def describe(self) -> str:
         """What is read, in a few words.
@@ -78,6 +83,8 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     import pyarrow.compute as pc
 
     column = batch.column(source.time)
+    if column.type == to_arrow(source.schema[source.time]) and column.null_count == 0:
+        return int(values(column).min()) if len(column) else FOREVER
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     least = pa.repeat(pc.min_max(column)["min"], 1)
@@ -111,14 +118,14 @@ def readable(source: Source, place: str) -> Iterator[None]:
         raise UserError(step_of(source, place), f"cannot be read: {broken}") from broken
 
 
-def _sized(pieces: Iterable[Piece], source: Source) -> Iterator[Chunk]:
+def _sized(pieces: Iterable[Piece], source: Source, most: int) -> Iterator[Chunk]:
     """Pieces in the schema of the source, cut where they are too long."""
     for piece in pieces:
         rows = piece.batch.num_rows
         if rows == 0:
             continue
         batch = conform(piece.batch, source.schema, step=step_of(source, piece.place))
-        parts = [batch.slice(start, BATCH_ROWS) for start in range(0, rows, BATCH_ROWS)]
+        parts = [batch.slice(start, most) for start in range(0, rows, most)]
         if len(parts) == 1 or piece.complete_below == BEGINNING:
             bounds = [piece.complete_below] * len(parts)
         else:

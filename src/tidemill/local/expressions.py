@@ -50,21 +50,24 @@ class Expressions:
     def __init__(self, nodes: Sequence[Node], schema: Schema, pool: StringIndex | None = None) -> None:
         self._source, self._pool = schema, pool
         self._columns: dict[Node, str] = {}
-        self.failure: UserError | None = None
-        """What went wrong in a row of the last batch, should a loop look at that row."""
         self.nodes = tuple(self._divide(n) for n in nodes)
         fields = []
         for node, name in self._columns.items():
             fields.append((name, type_of(node, schema)))
         self.schema = Schema(tuple(fields))
 
-    def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any]]:
-        """The columns the nodes read, as a kernel's parameters."""
+    def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
+        """The columns the nodes read, as a kernel's parameters.
+
+        The error is what went wrong in a row, should a loop look at that row.
+        """
+        failure: UserError | None = None
         nullable: set[str] = set()
         bad: set[str] = set()
         args: list[Any] = []
         for node, name in self._columns.items():
-            array, failed = self._computed(node, batch)
+            array, failed, reason = self._computed(node, batch)
+            failure = reason or failure
             if self.schema[name].kind == "string":
                 assert self._pool is not None
                 args.append(self._pool.encode(array))
@@ -77,14 +80,15 @@ class Expressions:
             if failed is not None:
                 bad.add(name)
                 args.append(failed)
-        return Columns(self.schema, frozenset(nullable), frozenset(bad)), args
+        return Columns(self.schema, frozenset(nullable), frozenset(bad)), args, failure
 
-    def _computed(self, node: Node, batch: pa.RecordBatch) -> tuple[pa.Array, Any]:
+    def _computed(
+        self, node: Node, batch: pa.RecordBatch
+    ) -> tuple[pa.Array, Any, UserError | None]:
         """A column, and which of its rows failed, if any: only the loop knows who looks at them."""
         try:
-            return _eagerly(node, batch, self._source), None
+            return _eagerly(node, batch, self._source), None, None
         except UserError as failure:
-            self.failure = failure
             found, failed = [], np.zeros(batch.num_rows, dtype=np.uint8)
             for i, row in enumerate(_rows(node, batch, self._source)):
                 try:
@@ -93,7 +97,7 @@ class Expressions:
                     found.append(None)
                     failed[i] = 1
             kind = to_arrow(type_of(node, self._source))
-            return pa.array(found, type=kind), failed
+            return pa.array(found, type=kind), failed, failure
 
     def _divide(self, node: Node) -> Node:
         kind = type_of(node, self._source)
@@ -174,13 +178,13 @@ def _repeated(value: Any, kind: DataType, n: int) -> pa.Array:
 
 def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
     expressions = Expressions([node], schema)
-    columns, args = expressions.prepare(batch)
+    columns, args, failure = expressions.prepare(batch)
     kernel = stage_kernel(columns, (), expressions.nodes, False)
     n = batch.num_rows
     out, valid = allocate(kind, n), np.empty(n, dtype=np.uint8)
     outputs = [out, valid] if kernel.nullable[0] else [out]
     _, err = kernel.run(n, *args, np.empty(0, dtype=np.int64), *outputs)
-    raise_for(err, str(node), expressions.failure)
+    raise_for(err, str(node), failure)
     return build(out, valid if kernel.nullable[0] else None, to_arrow(kind))
 
 

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from tidemill.core.errors import UserError
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.order import float_key
-
-BATCH_ROWS = 80_000
+from tidemill.local.chunks import BATCH_ROWS
 
 
 def in_order(batches: list[pa.RecordBatch], by: str) -> Iterator[pa.RecordBatch]:

@@ -56,7 +56,7 @@ class KeptRows:
 
 @dataclass
 class Elements:
-    """Everything known, in order by key and pane, each pair once."""
+    """Everything known, in order by key and pane, each pair once, until windows close again."""
 
     records: npt.NDArray[Any]
     rows: dict[int, tuple[Ints, list[npt.NDArray[Any]]]] = field(default_factory=dict)
@@ -93,6 +93,7 @@ class PaneStore:
         self.pool = StringIndex()
         self._dtype = record_type(layout, parts.fixed)
         self._planes = np.zeros((1, 0), dtype=self._dtype)
+        self._unrolled = np.zeros(0, dtype=self._dtype)
         self._spill = np.zeros(0, dtype=self._dtype)
         self._count = 0
         self._filled = np.zeros(max(1, len(parts.kept)), dtype=np.int64)
@@ -110,18 +111,19 @@ class PaneStore:
         return self._count + int(self._filled.sum())
 
     def add(
-        self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, grid: tuple[int, int],
-        failure: UserError | None = None,
+        self, kernel: Any, rows: npt.NDArray[np.uint32], keys: int, args: list[Any], kid: Ints,
+        shift: int, grid: tuple[int, int], failure: UserError | None = None,
     ) -> int:  # fmt: skip
-        """Run an accumulate kernel over a batch; the number of rows before the origin.
+        """Run an accumulate kernel over rows of a batch; the number of them before the origin.
 
-        `failure` is what to raise where a row met a column that failed there.
+        The store counts keys without the low `shift` bits of `kid`. `failure` is what to raise where
+        a row met a column that failed there.
         """
         self._fit(keys)
-        self._room(n)
+        self._room(len(rows))
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         self._count, first, last, before, err = kernel.run(
-            n, *args, kid, *grid, self._planes, self._needed, self._spill,
+            rows, *args, kid, shift, *grid, self._planes, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
         self._first, self._last = min(self._first, first), max(self._last, last)
@@ -183,9 +185,12 @@ class PaneStore:
 
     def _from_planes(self) -> npt.NDArray[Any]:
         most = self._keys * max(0, self._last - self._oldest + 1)
-        out = np.empty(most + 1, dtype=self._dtype)
-        found = unroll(self._planes, self._keys, self._oldest, self._last, out)
-        return out[:found]
+        if most == 0:
+            return self._unrolled[:0]
+        if most >= len(self._unrolled):  # kept: fresh memory costs more than what is done in it
+            self._unrolled = np.empty(most + 1, dtype=self._dtype)
+        found = unroll(self._planes, self._keys, self._oldest, self._last, self._unrolled)
+        return self._unrolled[:found]
 
     def _sorted(self) -> npt.NDArray[Any]:
         self._flush()

@@ -56,9 +56,11 @@ class Results:
         n = len(ranges)
         results = [self._layout.results[j] for j in self._compiled]
         pairs = [(allocate(r.type, n), np.empty(n, dtype=np.uint8)) for r in results]
-        suffixes = np.empty(len(elements) if self._kernel.needs_suffixes else 0, elements.records.dtype)
+        base, end = (int(ranges.low.min()), int(ranges.high.max())) if n else (0, 0)
+        records = elements.records[base:end]
+        suffixes = np.empty(len(records) if self._kernel.needs_suffixes else 0, records.dtype)
         err = self._kernel.run(
-            n, ranges.low, ranges.high, elements.records, suffixes, pool.rank,
+            n, ranges.low, ranges.high, base, records, suffixes, pool.rank,
             *(a for pair in pairs for a in pair),
         )  # fmt: skip
         raise_for(err, "window aggregate")

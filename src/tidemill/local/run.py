@@ -1,8 +1,8 @@
-"""The local engine: batches of a source pushed through operators, on the caller's thread."""
+"""The local engine: batches of a source pushed through operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -10,27 +10,50 @@ import pyarrow as pa
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.local.progress import shown
-from tidemill.local.sources import open_source
+from tidemill.local.sources import Chunk, open_source
 from tidemill.local.stages import StageRunner
+from tidemill.local.threads import in_order, threads
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import Plan, Source, WindowAggregate
 from tidemill.plan.stages import stage_of
+
+FEW_ROWS = 1 << 17
+"""An input that is known to have fewer rows is not worth a second thread."""
 
 
 class Pipeline:
     """The operators of a plan, first to last, and the stage that shapes what comes out."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, threads: int = 1) -> None:
         stage = stage_of(plan)
         self._final = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
+        self._threads = threads
         self.operators: list[WindowOperator] = []
         base = stage.base
         while isinstance(base, WindowAggregate):
-            self.operators.insert(0, WindowOperator(base))
+            self.operators.insert(0, WindowOperator(base, lanes=1 << (threads.bit_length() - 1)))
             base = stage_of(base.input).base
         if not isinstance(base, Source):
             raise UnsupportedError("local", str(base), instead="run it on the reference engine")
         self.source = base
+
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
+        """What comes out of all chunks of the source."""
+        if not self.operators:
+            threads = self._threads if self._final.threadsafe else 1
+            batches = in_order(self._shaped, (c.batch for c in chunks), threads)
+            yield from (b for b in batches if b.num_rows)
+            return
+        below = BEGINNING
+        try:
+            for chunk in chunks:
+                if chunk.complete_below < FOREVER:  # the end of the input is told once, by `finish`
+                    below = max(below, chunk.complete_below)
+                yield from self.push(chunk.batch, below)
+            yield from self.finish()
+        finally:
+            for operator in self.operators:
+                operator.close()
 
     def push(self, batch: pa.RecordBatch, below: int) -> Iterator[pa.RecordBatch]:
         """What comes out when a batch goes in and no later row has a time below `below`."""
@@ -39,13 +62,15 @@ class Pipeline:
     def finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._through([], FOREVER, 0)
 
+    def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._final.trivial else self._final.run(batch)
+
     def _through(
         self, batches: list[pa.RecordBatch], below: int, at: int
     ) -> Iterator[pa.RecordBatch]:
         if at == len(self.operators):
             for batch in batches:
-                out = batch if self._final.trivial else self._final.run(batch)
-                if out.num_rows:
+                if (out := self._shaped(batch)).num_rows:
                     yield out
             return
         operator = self.operators[at]
@@ -62,16 +87,13 @@ class Pipeline:
 
 def run(plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False) -> Iterator[pa.RecordBatch]:
     """The result of a plan, batch by batch, as windows close."""
-    pipeline = Pipeline(plan)
-    source = pipeline.source
+    source = next(node for node in plan.walk() if isinstance(node, Source))
     check_inputs(source, inputs)
-    reader = open_source(inputs[source.name], source)
-    below = BEGINNING
-    for chunk in shown(reader, source.name, reader.total_rows) if progress else reader:
-        if chunk.complete_below < FOREVER:  # the end of the input is told once, by `finish`
-            below = max(below, chunk.complete_below)
-        yield from pipeline.push(chunk.batch, below)
-    yield from pipeline.finish()
+    stateless = stage_of(plan).base is source
+    reader = open_source(inputs[source.name], source, promises=not stateless)
+    few = reader.total_rows is not None and reader.total_rows < FEW_ROWS
+    pipeline = Pipeline(plan, 1 if few else threads())
+    yield from pipeline.run(shown(reader, source.name, reader.total_rows) if progress else reader)
 
 
 def check_inputs(source: Source, inputs: Mapping[str, Any]) -> None:

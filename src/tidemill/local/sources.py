@@ -15,6 +15,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import INT64
 from tidemill.local.chunks import (
     BATCH_ROWS,
+    WIDE_ROWS,
     Chunk,
     Piece,
     Reader,
@@ -30,11 +31,12 @@ from tidemill.plan.nodes import Source
 __all__ = ["BATCH_ROWS", "Chunk", "Reader", "open_source"]
 
 
-def open_source(value: Any, source: Source) -> Reader:
+def open_source(value: Any, source: Source, *, promises: bool = True) -> Reader:
     """A reader of the columns that `source` needs. What can be checked before reading is checked.
 
     What lies in memory, and Parquet by its statistics, promises how far its rows are complete;
-    other sources learn that only at their end. Errors count batches and rows from 1.
+    other sources learn that only at their end. Where no operator waits for `promises`, times are not
+    looked at. Errors count batches and rows from 1.
 
     >>> from tidemill.core.schema import schema
     >>> clicks = Source("clicks", schema({"t": "int64", "user": "string"}), "t", ("t",))
@@ -49,7 +51,7 @@ def open_source(value: Any, source: Source) -> Reader:
     if _is(value, "polars", "LazyFrame"):
         return _lazy(value, source)
     if (table := _table(value, source)) is not None:
-        return _held([(table, "")], source, type(value).__name__)
+        return _held([(table, "")], source, type(value).__name__, promised=promises)
     if isinstance(value, pa.RecordBatchReader):
         return _stream(value, source, "RecordBatchReader")
     if hasattr(value, "__arrow_c_stream__"):
@@ -121,10 +123,19 @@ def _from_polars(frame: Any, source: Source, place: str) -> pa.Table:
     return pa.concat_tables([pa.table(part) for part in parts])
 
 
-def _held(tables: Sequence[tuple[pa.Table, str]], source: Source, about: str) -> Reader:
+def _held(
+    tables: Sequence[tuple[pa.Table, str]], source: Source, about: str, *, promised: bool = True
+) -> Reader:
     """Tables in memory: their least times are looked up first, so that promises are exact."""
     for table, place in tables:
         check_schema(table.schema, source.schema, step=step_of(source, place))
+
+    if not promised:
+        whole = [
+            part for table, place in tables for part in _pieces(table, source, place, whole=True)
+        ]
+        rows = sum(table.num_rows for table, _ in tables)
+        return Reader(source, about, lambda: whole, rows, WIDE_ROWS)
 
     def pieces() -> Iterator[Piece]:
         parts = [part for table, place in tables for part in _pieces(table, source, place)]
@@ -135,8 +146,11 @@ def _held(tables: Sequence[tuple[pa.Table, str]], source: Source, about: str) ->
     return Reader(source, about, pieces, sum(table.num_rows for table, _ in tables))
 
 
-def _pieces(table: pa.Table, source: Source, place: str) -> Iterator[Piece]:
-    for batch in table.select(list(source.schema.names)).to_batches(max_chunksize=BATCH_ROWS):
+def _pieces(
+    table: pa.Table, source: Source, place: str, *, whole: bool = False
+) -> Iterator[Piece]:
+    most = None if whole else BATCH_ROWS
+    for batch in table.select(list(source.schema.names)).to_batches(max_chunksize=most):
         if batch.num_rows:
             yield Piece(batch, place)
 

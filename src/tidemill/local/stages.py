@@ -14,7 +14,7 @@ from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build
-from tidemill.local.expressions import Expressions, allocate, evaluate
+from tidemill.local.expressions import Expressions, allocate, evaluate, row_by_row
 from tidemill.local.failures import raise_for
 
 
@@ -39,6 +39,9 @@ class StageRunner:
         unchanged = tuple((n, Column(n)) for n in schema.names)
         self.trivial = not predicates and outputs == unchanged
         """Whether batches pass as they are."""
+        python = [row_by_row(n, schema) for n in (*predicates, *(e for _, e in outputs))]
+        self.threadsafe = not any(python)
+        """Whether several batches may be run at once: a user's Python function is not asked to."""
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows
@@ -60,7 +63,7 @@ class StageRunner:
         return bool(self._others and self._predicates)
 
     def _loop(self, batch: pa.RecordBatch, n: int, index: Any, arrays: dict[int, pa.Array]) -> int:
-        columns, args = self._expressions.prepare(batch)
+        columns, args, failure = self._expressions.prepare(batch)
         kernel = self._kernels.get(columns)
         if kernel is None:
             p = len(self._predicates)
@@ -77,7 +80,7 @@ class StageRunner:
             outputs += [data] if valid is None else [data, valid]
         m, err = kernel.run(n, *args, index, *outputs)
         step = "where" if self._predicates else "select"
-        raise_for(err, step, self._expressions.failure)
+        raise_for(err, step, failure)
         for j, kind, (data, valid) in zip(self._looped, kinds, pairs):
             arrays[j] = build(data[:m], None if valid is None else valid[:m], to_arrow(kind))
         return m

@@ -1,12 +1,15 @@
 """Window aggregates over batches: push rows, advance time, get the windows that closed.
 
-Rows become partials by key and pane (`panes`), windows become ranges over them (`slides`), ranges
-become results (`results`). Memory holds the partials that some open window still needs.
+What rows need before they count is done here, once for all: filters, keys, numbers of rows. Then the
+lanes take over (`lanes`), on one thread each where there are several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,38 +22,35 @@ from tidemill.codegen.accumulate import AccumulateKernel, accumulate_kernel
 from tidemill.codegen.columns import Columns
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.core.types import INT64, STRING, to_arrow
+from tidemill.core.types import INT64
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
-from tidemill.kernels.arrow import build
-from tidemill.kernels.ranges import Ranges
 from tidemill.local.expressions import Expressions, evaluate
 from tidemill.local.keys import KeyIndex
+from tidemill.local.lanes import Lane, Share
 from tidemill.local.ordering import in_order
-from tidemill.local.panes import Elements, PaneStore
+from tidemill.local.panes import PaneStore
 from tidemill.local.partitions import ROW, Partitions
 from tidemill.local.parts import plan_parts
-from tidemill.local.results import Results
-from tidemill.local.slides import Progress, Slide, slide_for
+from tidemill.local.slides import Progress
 from tidemill.local.stages import StageRunner
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.stages import stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
 
-FEW_PARTIALS = 1 << 18
-"""Below this many waiting partials, closing windows can wait: sorting little is not worth it."""
-MANY_PARTIALS = 1 << 22
-"""From this many on, combine them even if no window closes, so that memory follows keys and panes."""
-OUTPUT_ROWS = 1 << 17
-"""Rows of a result batch: few enough to stay in the processor's cache."""
+BACKLOG = 4
+"""Calls that may wait for a lane's thread before the caller waits too."""
 
 
 class WindowOperator:
-    """Configuration of one window aggregate, and its state."""
+    """Configuration of one window aggregate, and its state, in lanes.
 
-    def __init__(self, plan: WindowAggregate) -> None:
-        assert plan.panes is not None and plan.sliding is not None
+    With several lanes, `advance` gives what their threads have ready, and the end gives the rest.
+    """
+
+    def __init__(self, plan: WindowAggregate, lanes: int = 1) -> None:
+        assert plan.panes is not None
         self.plan = plan
         stage = stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
@@ -71,19 +71,31 @@ class WindowOperator:
         self._base = base
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
-        self._slides = [slide_for(s, plan, self.layout) for s in specs]
-        reaches = [s.reach for s in self._slides]
-        reach = None if None in reaches else max(r for r in reaches if r is not None)
-        self.store = PaneStore(plan, self.layout, self.parts, reach)
+        shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
+        self.lanes = [Lane(plan, self.layout, self.parts, self.keys, s) for s in shares]
+        self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
+        self._running: deque[list[Future[_Closed]]] = deque()
         self._build_expressions(predicates)
-        sliding = (*plan.sliding, *("merge",) * (len(self.layout.parts) - len(plan.sliding)))
-        self._results = Results(self.layout, self.parts, sliding)
         self._kernels: dict[Columns, AccumulateKernel] = {}
-        self._arrow = plan.schema.to_arrow()
-        self._retained = 0
         self._reached: int | None = None
-        self.before_origin = 0
+        self.promise = BEGINNING
+        """No row of the result to come has a window that starts below this."""
+
+    @property
+    def store(self) -> PaneStore:
+        """The partials, where there is one lane."""
+        (lane,) = self.lanes
+        return lane.store
+
+    @property
+    def before_origin(self) -> int:
         """Rows that belong to no window, because they lie before the origin."""
+        return sum(lane.before_origin for lane in self.lanes)
+
+    def close(self) -> None:
+        """Stop the threads. What they have not begun is left undone."""
+        for worker in self._workers:
+            worker.shutdown(cancel_futures=True)
 
     # -- rows in
 
@@ -100,18 +112,20 @@ class WindowOperator:
     def _push(self, batch: pa.RecordBatch) -> None:
         if self._partitions is not None:
             batch = self._partitions.number(batch)
-        columns, args = self._expressions.prepare(batch)
+        columns, args, failure = self._expressions.prepare(batch)
         kid = self._encode(batch)
         if self._partitions is not None:
             self._partitions.note(kid, self.keys.count)
         kernel = self._kernels.get(columns)
         if kernel is None:
             kernel = self._kernels[columns] = self._compile(columns)
-        assert self.plan.panes is not None
-        grid = (self.plan.panes.origin, self.plan.panes.size)
-        self.before_origin += self.store.add(
-            kernel, batch.num_rows, self.keys.count, args, kid, grid, self._expressions.failure
-        )
+        keys = self.keys.count
+
+        def add(lane: Lane) -> _Closed:
+            lane.add(kernel, batch.num_rows, keys, args, kid, failure)
+            return [], lane.promise
+
+        self._run([partial(add, lane) for lane in self.lanes])
 
     def _encode(self, batch: pa.RecordBatch) -> Any:
         if not self.plan.group_keys:
@@ -123,7 +137,8 @@ class WindowOperator:
         rows = isinstance(self.plan.windows[0].spec, Rows)
         attribute = Column(ROW) if rows else self._outputs[self.plan.attribute]
         args = [self._over_base(a) for part in self.layout.parts for a in part.part.args]
-        self._expressions = Expressions([*predicates, attribute, *args], self._base, self.store.pool)
+        pool = self.lanes[0].store.pool
+        self._expressions = Expressions([*predicates, attribute, *args], self._base, pool)
         self._predicates = len(predicates)
 
     def _over_base(self, node: Node) -> Node:
@@ -171,49 +186,37 @@ class WindowOperator:
 
         Unless it is `prompt`, it may wait until enough has come to be worth sorting.
         """
-        if self._order is not None and self._waiting and below == FOREVER:
+        final = below == FOREVER
+        if final and self._waiting and self._order is not None:
             for batch in in_order(self._waiting, self._order):
                 self._push(batch)
             self._waiting = []
-        if below == FOREVER:
-            yield from self._close(below, final=True)
+        progress = self._progress(below if final else self._known_below(below), final)
+        if len(self.lanes) == 1:  # as they come: a result need not fit in memory
+            yield from self.lanes[0].advance(progress, prompt=prompt)
+            self.promise = self.lanes[0].promise
             return
-        below = self._known_below(below)
-        waiting = self.store.spilled - self._retained
-        enough = self.store.crowded or waiting > max(FEW_PARTIALS, 2 * self._retained)
-        if below > BEGINNING and (prompt or enough):
-            yield from self._close(below, final=False)
-        elif waiting > max(MANY_PARTIALS, self._retained):
-            self.store.elements()
-            self._retained = self.store.spilled
 
-    def _close(self, below: int, *, final: bool) -> Iterator[pa.RecordBatch]:
-        elements = self.store.elements()
-        if len(elements) == 0 and not final:
-            return
-        progress = self._progress(below, final)
-        for window, slide in zip(self.plan.windows, self._slides):
-            ranges = slide.ranges(elements, progress)
-            for start in range(0, len(ranges), OUTPUT_ROWS):
-                some = ranges[start : start + OUTPUT_ROWS]
-                yield self._batch(window.label, slide, elements, some)
-        if not final:
-            self._forget(elements, progress)
-        self._retained = self.store.spilled
+        def close(lane: Lane) -> _Closed:
+            return list(lane.advance(progress, prompt=prompt)), lane.promise
 
-    def _forget(self, elements: Elements, progress: Progress) -> None:
-        """Let go of what no window to come can need."""
-        bounds = [s.needed_from for s in self._slides]
-        known = [b for b in bounds if b is not None]
-        if len(known) == len(bounds) and self.store.forget(min(known)):
-            return
-        keep = np.zeros(len(elements), dtype=np.bool_)
-        for slide in self._slides:
-            keep |= slide.needed(elements, progress)
-        self.store.retain(elements, keep)
-        closed = [s.closed_from for s in self._slides]
-        if all(c is not None for c in closed) and not self.parts.ordered:
-            self.store.collapse(min(c for c in closed if c is not None))
+        self._run([partial(close, lane) for lane in self.lanes])
+        while self._running and (final or prompt or len(self._running) > BACKLOG):
+            yield from self._finished()
+
+    def _run(self, calls: list[Callable[[], _Closed]]) -> None:
+        """Have each lane do something, in its thread if it has one."""
+        if not self._workers:
+            calls[0]()
+        else:
+            self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
+
+    def _finished(self) -> Iterator[pa.RecordBatch]:
+        """What the oldest calls gave."""
+        closed = [future.result() for future in self._running.popleft()]
+        self.promise = min(promise for _, promise in closed)
+        for batches, _ in closed:
+            yield from batches
 
     def _known_below(self, below: int) -> int:
         """What a promise about the stream's time says about the windowing attribute."""
@@ -221,29 +224,25 @@ class WindowOperator:
             return FOREVER - 1  # rows are complete as they come
         return below if self.plan.attribute == self.plan.input.time else BEGINNING
 
-    @property
-    def promise(self) -> int:
-        """No row of the result to come has a window that starts below this."""
-        return min(s.promise() for s in self._slides)
-
     def _progress(self, below: int, final: bool) -> Progress:
         none = np.zeros(1, dtype=np.int64)
         rows = none if self._partitions is None else self._partitions.rows
         partition = none if self._partitions is None else self._partitions.of_key
         return Progress(below, final, self._reached, self.keys.count, rows, partition)
 
-    def _batch(
-        self, label: str | None, slide: Slide, elements: Elements, ranges: Ranges
-    ) -> pa.RecordBatch:
-        arrays = self.keys.decode(ranges.kid) if self.plan.group_keys else []
-        if len(self.plan.windows) > 1:
-            arrays.append(pa.repeat(pa.scalar(label, to_arrow(STRING)), len(ranges)))
-        bound = to_arrow(self.plan.bound_type)
-        start, end = slide.bounds(elements, ranges)
-        arrays += [build(start, None, bound), build(end, None, bound)]
-        results = self._results.columns(elements, ranges, self.store.pool)
-        arrays += results[: len(self.plan.layout.results)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+    def _divides(self) -> bool:
+        """Whether lanes can be on their own: each has all that its windows depend on.
+
+        Strings in partials have one pool, whose order changes as it grows; Python objects have the
+        interpreter's lock.
+        """
+        alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
+        strings = any(t.kind == "string" for p in self.layout.parts for t in p.types)
+        return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
+
+
+_Closed = tuple[list[pa.RecordBatch], int]
+"""Windows that a lane closed, and its promise for those to come."""
 
 
 def fuses(plan: WindowAggregate) -> bool:

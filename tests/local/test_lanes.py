@@ -1,0 +1,118 @@
+"""Keys divided among threads: the answer is the same, errors arrive, nothing is left running."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tests.conformance.harness import haste
+from tidemill import col
+from tidemill.core.time import BEGINNING
+from tidemill.local.chunks import Chunk
+from tidemill.local.lanes import Share
+from tidemill.local.run import Pipeline
+from tidemill.stream import Stream
+
+SCHEMA = {"t": "int64", "k": "int64", "x": "int64", "f": "float64"}
+STREAM = tm.stream("s", time="t", schema=SCHEMA)
+
+
+def rows(n: int, *, keys: int = 37, batches: int = 9, seed: int = 1) -> list[Chunk]:
+    """Rows about in order, in batches that each say how far the next ones may go back."""
+    pick = np.random.default_rng(seed)
+    t = np.sort(pick.integers(0, 400, n)) + pick.integers(0, 5, n)
+    table = {"t": t, "k": pick.integers(0, keys, n), "x": pick.integers(-9, 9, n), "f": pick.random(n)}
+    cuts = np.array_split(np.arange(n), batches)
+    chunks = []
+    for at, cut in enumerate(cuts):
+        later = np.concatenate([t[c] for c in cuts[at + 1 :]] or [np.empty(0, dtype=np.int64)])
+        below = int(later.min()) if len(later) else BEGINNING
+        chunks.append(Chunk(pa.record_batch({n: pa.array(c[cut]) for n, c in table.items()}), below))
+    return chunks
+
+
+def ordered(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    found = [row for batch in batches for row in batch.to_pylist()]
+    return sorted(found, key=lambda r: tuple(map(str, r.values())))
+
+
+QUERIES = {
+    "hopping": STREAM.group_by("k").window(tm.hopping(20, every=5)).agg(f=tm.sum(col.f)),
+    "filtered": (
+        STREAM.where(col.x > 0).group_by("k").window(tm.tumbling(10)).agg(n=tm.count(), m=tm.max(col.x))
+    ),
+    "per_event": STREAM.group_by("k").window(tm.per_event(7)).agg(m=tm.max(col.x)),
+    "session": STREAM.group_by("k").window(tm.session(3)).agg(q=tm.quantile(col.f, 0.5)),
+    "nested": (
+        STREAM.group_by("k").window(tm.tumbling(5)).agg(x=tm.sum(col.x))
+        .group_by("k").window(tm.hopping(20, every=10)).agg(m=tm.max(col.x))
+    ),
+    "no windows": STREAM.where(col.x % 3 == 0).select("t", y=col.x * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_number_of_threads_does_not_show(name: str) -> None:
+    plan = QUERIES[name].optimized
+    with haste("eager"):
+        alone, *others = [ordered(Pipeline(plan, n).run(rows(2_000))) for n in (1, 2, 3, 4)]
+    assert alone
+    assert all(found == alone for found in others)
+
+
+@pytest.mark.parametrize(
+    ("query", "lanes"),
+    [
+        (QUERIES["hopping"], 4),
+        (STREAM.window(tm.tumbling(10)).agg(n=tm.count()), 1),
+        (STREAM.group_by("k").window(tm.landmark(every=10)).agg(n=tm.count()), 1),
+        (STREAM.group_by("k").window(tm.rows(4, every=2)).agg(n=tm.count()), 1),
+    ],
+)
+def test_lanes_are_made_where_windows_depend_on_their_key_alone(query: Stream, lanes: int) -> None:
+    [operator] = Pipeline(query.optimized, 4).operators
+    assert len(operator.lanes) == lanes
+    operator.close()
+
+
+def test_what_fails_in_a_thread_fails_the_query_and_leaves_no_thread() -> None:
+    most = (1 << 63) - 1
+    batch = pa.record_batch({"t": [1, 2], "k": [0, 0], "x": [most, most], "f": [0.0, 0.0]})
+    query = STREAM.group_by("k").window(tm.tumbling(10)).agg(x=tm.sum(col.x))
+    with pytest.raises(tm.UserError, match="int64"):
+        list(Pipeline(query.optimized, 2).run([Chunk(batch, BEGINNING)]))
+    assert not [t for t in threading.enumerate() if t.name.startswith("tidemill")]
+
+
+@pytest.mark.parametrize("name", ["hopping", "no windows"])
+def test_a_result_that_is_not_read_to_its_end_leaves_no_thread(name: str) -> None:
+    with haste("eager"):
+        found = Pipeline(QUERIES[name].optimized, 2).run(rows(2_000))
+        assert next(found).num_rows
+        found.close()  # type: ignore[attr-defined]
+    assert not [t for t in threading.enumerate() if t.name.startswith("tidemill")]
+
+
+def test_shares_count_their_own_keys() -> None:
+    shares = [Share(n, 4) for n in range(4)]
+    assert [s.keys(6) for s in shares] == [2, 2, 1, 1]
+    assert sum(s.keys(0) for s in shares) == 0
+    every = np.concatenate([s.ids(np.arange(s.keys(6))) for s in shares])
+    assert sorted(every.tolist()) == list(range(6))
+
+
+def test_the_environment_sets_how_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidemill.local.threads import threads
+
+    monkeypatch.setenv("TIDEMILL_THREADS", "3")
+    assert threads() == 3
+    for wrong in ("0", "-1", "many"):
+        monkeypatch.setenv("TIDEMILL_THREADS", wrong)
+        with pytest.raises(tm.UserError, match="TIDEMILL_THREADS"):
+            threads()
