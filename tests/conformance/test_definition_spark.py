@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import tidemill as tm
-from tests.conformance.cases import FAMILIES, STREAM, TYPICAL, WINDOWS, Row, ask
+from tests.conformance.cases import FAMILIES, STREAM, TYPICAL, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import assert_same, by_reference, on_spark
 from tidemill import col
-from tidemill.spark.windows import strategy
+from tidemill.spark.windows import panes_abreast, strategy
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -69,3 +69,35 @@ def test_several_windows_in_one_query(spark: Any) -> None:
         sampled=tm.hopping(2, every=6),
     ).agg(n=tm.count(), total=tm.sum(col.v), last=tm.last(col.x))  # fmt: skip
     assert_same(on_spark(spark, query, TYPICAL), by_reference(query, TYPICAL), query.schema)
+
+
+@pytest.mark.parametrize(
+    ("window", "aggregates"),
+    [
+        (tm.hopping(32, every=2), {"n": tm.count(), "total": tm.sum(col.v), "mean": tm.mean(col.x)}),
+        (tm.hopping(17, every=1, origin=-4), {"low": tm.min(col.x), "word": tm.max(col.s)}),
+        (tm.hopping(20, every=1, origin=3), {"any": tm.any(col.b), "all": tm.all(col.b)}),
+    ],
+    ids=str,
+)
+def test_several_panes_to_a_row(spark: Any, window: tm.Window, aggregates: dict[str, Any]) -> None:
+    query = STREAM.group_by("k").window(window).agg(**aggregates)
+    assert panes_abreast(query.optimized) == 8
+    assert "8 panes to a row" in query.on_spark(spark).explain()
+    rows = seeded(150, 5, span=90)
+    assert_same(on_spark(spark, query, rows), by_reference(query, rows), query.schema)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        STREAM.window(tm.hopping(8, every=1)).agg(n=tm.count()),
+        STREAM.window(tm.hopping(32, every=1, fill_empty=True)).agg(n=tm.count()),
+        STREAM.window(tm.landmark(every=1)).agg(n=tm.count()),
+        STREAM.window(tm.hopping(32, every=1)).agg(n=tm.var(col.x)),
+        STREAM.window(tm.hopping(32, every=1)).agg(n=tm.median(col.x)),
+        STREAM.window(tm.hopping(32, every=1)).agg(**{f"n{i}": tm.sum(col.v * i) for i in range(9)}),
+    ],
+)
+def test_one_pane_to_a_row_where_more_would_not_do(query: Any) -> None:
+    assert panes_abreast(query.optimized) == 1

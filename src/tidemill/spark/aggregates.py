@@ -44,14 +44,28 @@ def partial(part: StatePart, args: Columns) -> Columns:
     if isinstance(algebra, Sketch):
         make = F.hll_sketch_agg if algebra.kind == "hll" else F.kll_sketch_agg_double
         return [make(present[0], F.lit(algebra.size))]
-    fields = _PARTIALS[algebra.name](present, part.types)
+    return _or_identity(part, _PARTIALS[algebra.name](present, part.types))
+
+
+def is_simple(part: StatePart) -> bool:
+    """Whether one call of one function makes a part's partials, so that `where` can filter it."""
+    algebra = part.part.algebra
+    return isinstance(algebra, Algebra) and algebra.name in _SIMPLE and available(part)
+
+
+def partial_where(part: StatePart, args: list[str], condition: str) -> Columns:
+    """As `partial`, for a simple part, of the rows that meet a condition; both in SQL."""
+    function = _SIMPLE[part.part.algebra.name]
+    call = f"{function}({', '.join(args) or '1'}) FILTER (WHERE {condition})"
+    return _or_identity(part, [F.expr(call)])
+
+
+def _or_identity(part: StatePart, fields: Columns) -> Columns:
     assert isinstance(part.form, Form)
     return [
         f if v.value is None else F.coalesce(f, literal(v.value, v.type))
         for f, v in zip(fields, part.form.identity)
     ]
-
-
 
 
 def _whole(args: Columns) -> SparkColumn | None:
@@ -71,14 +85,6 @@ def _collected(algebra: Multiset, args: Columns) -> SparkColumn:
         condition = condition & arg.isNotNull()
     collect = F.collect_set if algebra.distinct else F.collect_list
     return collect(F.when(condition, row))
-
-
-def _count(args: Columns, types: Types) -> Columns:
-    return [F.count(args[0] if args else F.lit(1))]
-
-
-def _sum(args: Columns, types: Types) -> Columns:
-    return [F.sum(args[0])]
 
 
 def _moments(args: Columns, types: Types) -> Columns:
@@ -114,14 +120,19 @@ def _arg_min(args: Columns, types: Types) -> Columns:
     return [back, best["value"]]
 
 
+_SIMPLE = {
+    "count": "count", "sum": "sum", "min": "min", "max": "max", "any": "bool_or", "all": "bool_and",
+}  # fmt: skip
+"""Spark's function of the same meaning, where there is one."""
+
+
+def _call(name: str) -> Callable[[Columns, Types], Columns]:
+    return lambda args, types: [F.call_function(_SIMPLE[name], *(args or [F.lit(1)]))]
+
+
 _PARTIALS: dict[str, Callable[[Columns, Types], Columns]] = {
-    "count": _count,
-    "sum": _sum,
+    **{name: _call(name) for name in _SIMPLE},
     "product": lambda args, types: [F.product(args[0])],
-    "min": lambda args, types: [F.min(args[0])],
-    "max": lambda args, types: [F.max(args[0])],
-    "any": lambda args, types: [F.bool_or(args[0])],
-    "all": lambda args, types: [F.bool_and(args[0])],
     "moments": _moments,
     "comoments": _comoments,
     "arg_max": _arg_max,

@@ -7,7 +7,7 @@ from tidemill.expr.nodes import Node, Udf
 from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
-from tidemill.spark.windows import strategy
+from tidemill.spark.windows import panes_abreast, strategy
 
 _WORK = {
     "jvm": ["aggregate by key and window in the JVM"],
@@ -43,6 +43,8 @@ def _windows(plan: WindowAggregate) -> list[str]:
     chosen = strategy(plan)
     shuffles = [f"  shuffle {s}" for s in chosen.shuffles]
     work = [f"  {w}" for w in _WORK[chosen.name]]
+    if chosen.name == "panes" and (width := panes_abreast(plan)) > 1:
+        work[0] += f", {width} panes to a row"
     steps = [*shuffles, *work] if chosen.name == "colocated" else [work[0], *shuffles, *work[1:]]
     opaque = [
         f"  {p.part}: opaque Python functions"

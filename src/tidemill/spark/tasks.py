@@ -18,6 +18,8 @@ from tidemill.plan.nodes import WindowAggregate
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+PLACES = "$places"
+"""A column of bits: which panes of a block there are in the row."""
 LAST = "$last"
 """A column that holds the last pane of the whole stream, where windows go on until there."""
 
@@ -51,11 +53,11 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
     return task
 
 
-def finish(plan: WindowAggregate) -> Task:
-    """Partials of complete keys in, results out."""
+def finish(plan: WindowAggregate, abreast: int = 1) -> Task:
+    """Partials of complete keys in, results out. A row may hold several panes `abreast`."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from tidemill.local.partials import add_partial_batch
+        from tidemill.local.partials import add_partial_batch, partial_schema
         from tidemill.local.windows import WindowOperator
 
         operator = WindowOperator(plan)
@@ -65,10 +67,36 @@ def finish(plan: WindowAggregate) -> Task:
             position = batch.schema.get_field_index(LAST)
             if position >= 0:
                 operator.reach(int(np.asarray(batch.column(position)).max()))
-            add_partial_batch(operator, batch)
+            for part in [batch] if abreast == 1 else _apart(batch, partial_schema(plan), abreast):
+                add_partial_batch(operator, part)
         yield from operator.advance(FOREVER)
 
     return task
+
+
+def at_place(state: str, place: int) -> str:
+    """The name of a state's column for one pane of a block."""
+    return f"{state}@{place}"
+
+
+def _apart(batch: pa.RecordBatch, schema: Schema, abreast: int) -> Iterator[pa.RecordBatch]:
+    """Rows of several panes as rows of one pane each; what is not there is left out."""
+    from tidemill.local.partials import PANE
+
+    held = np.asarray(batch.column(PLACES))
+    block = np.asarray(batch.column(PANE))
+    own = schema.names[schema.names.index(PANE) + 1 :]
+    keys = batch.select([n for n in schema.names if n not in own and n != PANE])
+    for place in range(abreast):
+        there = np.flatnonzero((held >> place) & 1)
+        if len(there) == 0:
+            continue
+        chosen = pa.array(there)
+        states = [batch.column(at_place(n, place)).take(chosen) for n in own]
+        panes = pa.array(block[there] * abreast + place)
+        yield pa.RecordBatch.from_arrays(
+            [*(c.take(chosen) for c in keys.columns), panes, *states], names=list(schema.names)
+        )
 
 
 def _typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

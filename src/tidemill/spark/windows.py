@@ -22,11 +22,17 @@ from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
 from tidemill.plan.checks import null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.spark.aggregates import available, partial
+from tidemill.spark.aggregates import available, is_simple, partial, partial_where
 from tidemill.spark.expr import SparkExpressions, floor_div, named, output, spark_type
 from tidemill.spark.frames import user_schema
-from tidemill.spark.tasks import LAST, finish, partials, whole_windows
+from tidemill.spark.tasks import LAST, PLACES, at_place, finish, partials, whole_windows
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
+
+ABREAST = 8
+"""Panes to a row of partials, where windows have many."""
+MOST_FIELDS = 64
+"""Above about a hundred columns Spark interprets what it would otherwise compile."""
+PLACE = "$place"
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,9 @@ def window_aggregate(plan: WindowAggregate, base: DataFrame) -> DataFrame:
     if chosen == "colocated":
         return _colocated(source)
     summed = _summed(source) if chosen in ("jvm", "panes") else _partials(source)
-    return _lowered_in_jvm(plan, summed) if chosen == "jvm" else _finished(source, summed)
+    if chosen == "jvm":
+        return _lowered_in_jvm(plan, summed)
+    return _finished(plan, summed, panes_abreast(plan) if chosen == "panes" else 1)
 
 
 @dataclass(frozen=True)
@@ -115,12 +123,55 @@ def _summed(source: _Source) -> DataFrame:
         *(c.alias(f"a{i}_{j}") for (i, j), c in args.items()),
     )  # fmt: skip
     rows = _within(plan, rows)
+    keys = [key_name(i) for i in range(len(plan.group_keys))]
+    width = panes_abreast(plan)
+    if width == 1:
+        return rows.groupBy(*keys, PANE).agg(*_states(plan))
+    # Several panes to a row: fewer rows to hash, and to shuffle. `tasks` puts them apart again.
+    place = F.pmod(F.col(PANE), F.lit(width)).cast("int").alias(PLACE)
+    block = floor_div(F.col(PANE), width).alias(PANE)
+    arguments = [f"a{i}_{j}" for i, j in args]
+    blocks = rows.select(*keys, block, place, *arguments)
+    states = [state for at in range(width) for state in _states_at(plan, at)]
+    held = F.bit_or(F.call_function("shiftleft", F.lit(1), F.col(PLACE))).alias(PLACES)
+    return blocks.groupBy(*keys, PANE).agg(held, *states)
+
+
+def _states(plan: WindowAggregate) -> list[SparkColumn]:
+    """The states of all parts."""
     columns = []
     for i, part in enumerate(plan.layout.parts):
         own = [F.col(f"a{i}_{j}") for j in range(len(part.part.args))]
         columns += [f.alias(n) for f, (n, _) in zip(partial(part, own), state_fields(part))]
-    keys = [key_name(i) for i in range(len(plan.group_keys))]
-    return rows.groupBy(*keys, PANE).agg(*columns)
+    return columns
+
+
+def _states_at(plan: WindowAggregate, place: int) -> list[SparkColumn]:
+    """The states of all parts over the rows of one pane of a block."""
+    columns = []
+    for i, part in enumerate(plan.layout.parts):
+        own = [f"a{i}_{j}" for j in range(len(part.part.args))]
+        fields = partial_where(part, own, f"`{PLACE}` = {place}")
+        columns += [f.alias(at_place(n, place)) for f, (n, _) in zip(fields, state_fields(part))]
+    return columns
+
+
+def panes_abreast(plan: WindowAggregate) -> int:
+    """How many panes of a key make one row of partials.
+
+    Where windows have many panes, several: hashing and shuffling is by row. Where a key has few of
+    the panes, that sends room for more than there is, so it is not overdone.
+    """
+    assert plan.panes is not None
+    parts = plan.layout.parts
+    lengths = []
+    for window in plan.windows:
+        spec = window.spec
+        if not isinstance(spec, GridWindow) or spec.length is None or spec.until_end:
+            return 1
+        lengths.append(spec.length // plan.panes.size)
+    fine = min(lengths) >= 2 * ABREAST and len(parts) * ABREAST <= MOST_FIELDS
+    return ABREAST if fine and all(map(is_simple, parts)) else 1
 
 
 def _partials(source: _Source) -> DataFrame:
@@ -131,14 +182,13 @@ def _partials(source: _Source) -> DataFrame:
     return rows.mapInArrow(task, user_schema(made))
 
 
-def _finished(source: _Source, summed: DataFrame) -> DataFrame:
-    plan = source.plan
+def _finished(plan: WindowAggregate, summed: DataFrame, abreast: int) -> DataFrame:
     if any(w.spec.until_end for w in plan.windows):
         last = summed.filter(_inside(plan)).agg(F.max(PANE).alias(LAST))
         summed = summed.crossJoin(F.broadcast(last))
     keys = [named(key_name(i)) for i in range(len(plan.group_keys))]
     together = summed.repartition(*keys) if keys else summed.repartition(1)
-    return together.mapInArrow(finish(_over_rows(plan)), user_schema(plan.schema))
+    return together.mapInArrow(finish(_over_rows(plan), abreast), user_schema(plan.schema))
 
 
 def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
