@@ -1,10 +1,13 @@
 """The inner loop of window aggregates: filter, find the pane, add the row to its partial.
 
-The panes seen last have a *plane* each: a record for every key, side by side, so that rows that come
-about in order work on little memory. A row of a pane whose place is taken by another one *spills*
-the record there to a list, unless no window needs it any more, and starts a new one. In-order data
-therefore touches one record a row, and disorder costs only spills, which are combined later. Nothing
-is ever wrong, whatever the order.
+Where windows reach back over a known number of panes, the panes seen last have a *plane* each: a
+record for every key, side by side, so that rows that come about in order work on little memory. A row
+of a pane whose place is taken by another one *spills* the record there to a list, unless no window
+needs it any more, and starts a new one. In-order data therefore touches one record a row, and
+disorder costs only spills, which are combined later.
+
+Otherwise records go to the list at once, in the order of their first rows, and for each key it is
+known which one is its *newest*. Nothing is ever wrong, whatever the order.
 """
 
 from __future__ import annotations
@@ -28,11 +31,12 @@ CHOSEN = 1024
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(rows, *columns, kid, shift, origin, pane, planes, needed, spill, count, rank, *kept, filled)`.
+    """`run(rows, *columns, kid, shift, origin, pane, places, needed, spill, count, rank, *kept, filled)`.
 
-    `rows` are the rows to take; `kid >> shift` is where their key is in a plane. There is a power of
-    two of planes, and panes below `needed` may be forgotten. `kept` are the buffers of the parts that
-    keep rows (kid, pane, one for each argument); `filled` holds how many rows each has. Returns
+    `rows` are the rows to take; `kid >> shift` is where their key is in `places`: in each of a power of
+    two of planes, or in the list of newest records. Panes below `needed` may be forgotten. `kept` are
+    the buffers of the parts that keep rows (kid, pane, one for each argument); `filled` holds how many
+    rows each has. Returns
     `(count, first_pane, last_pane, before_origin, err)`.
     """
 
@@ -52,13 +56,14 @@ def accumulate_kernel(
     keyed: bool,
     bounded: bool,
     unit_pane: bool,
+    by_plane: bool,
 ) -> AccumulateKernel:
     """`args` are the arguments of each part; `fixed` parts go into records, `kept` keep rows."""
     e = Emitter(columns.schema, columns.loads(), indent=1)
     with _rows_that_pass(e, predicates):
         time = e.emit(attribute)
         _find_place(e, time, keyed, bounded, unit_pane)
-        _open_record(e, layout, fixed)
+        _open_record(e, layout, fixed, by_plane)
         for index in fixed:
             _accumulate(e, PartCode(index, layout.parts[index]), args[index])
         for position, index in enumerate(kept):
@@ -68,13 +73,13 @@ def accumulate_kernel(
         buffers += [f"k{index}", f"p{index}"]
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
-        ["rows", *columns.parameters, "kid", "shift", "origin", "pane", "planes", "needed", "spill",
+        ["rows", *columns.parameters, "kid", "shift", "origin", "pane", "places", "needed", "spill",
          "count", "rank", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
-            "    first = INT_MAX", "    last = INT_MIN", "    mask = planes.shape[0] - 1",
+            "    first = INT_MAX", "    last = INT_MIN", "    mask = places.shape[0] - 1",
             "    p = 0", "    begin = 0", *e.lines, "    return count, first, last, before, err", "",
         ]
     )  # fmt: skip
@@ -128,14 +133,25 @@ def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: 
     e.line("k = np.uint64(kid[i] >> shift)" if keyed else "k = np.uint64(0)")
 
 
-def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
-    e.line("r = planes[np.uint64(p & mask), k]")
-    with e.block("if r.pane != p:"):
+def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...], by_plane: bool) -> None:
+    if by_plane:
+        e.line("r = places[np.uint64(p & mask), k]")
+        fresh = "if r.pane != p:"
+    else:
+        e.line("s = places[k]")
+        e.line("r = spill[s]")
+        fresh = "if s < 0 or r.pane != p:"
+    with e.block(fresh):
         e.line("last = max(last, p)")
         e.line("first = min(first, p)")
-        e.line("if r.pane >= needed:")
-        e.line("    spill[count] = r")
-        e.line("    count += 1")
+        if by_plane:
+            e.line("if r.pane >= needed:")
+            e.line("    spill[count] = r")
+            e.line("    count += 1")
+        else:
+            e.line("r = spill[count]")
+            e.line("places[k] = count")
+            e.line("count += 1")
         e.line("r.kid = k")
         e.line("r.pane = p")
         for index in fixed:

@@ -7,7 +7,7 @@ and no state, so each can have a thread of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
@@ -84,8 +85,9 @@ class Lane:
         """Rows that belong to no window, because they lie before the origin."""
 
     def add(
-        self, kernel: Any, n: int, keys: int, args: list[Any], kid: Ints, failure: UserError | None
-    ) -> None:
+        self, kernel: Callable[[bool], AccumulateKernel], n: int, keys: int, args: list[Any],
+        kid: Ints, failure: UserError | None,
+    ) -> None:  # fmt: skip
         """Accumulate the rows of a batch that are of this share; there are `keys` keys in all."""
         assert self.plan.panes is not None
         rows = self._rows(n, kid)

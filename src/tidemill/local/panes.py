@@ -6,6 +6,7 @@ order by key and pane, combines what belongs together, and keeps it as the new s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout, StatePart
+from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.codegen.algebra import numpy_type, record_type
 from tidemill.codegen.combine import combine_kernel
 from tidemill.codegen.refold import refold_kernel
@@ -31,7 +33,7 @@ from tidemill.plan.nodes import WindowAggregate
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
 PLANE_BYTES = 1 << 28
-"""As much memory as planes may take; with more keys than fit, every pane is spilled and sorted."""
+"""As much memory as planes may take; with more keys than fit, every record is spilled and sorted."""
 
 
 @dataclass
@@ -92,7 +94,10 @@ class PaneStore:
         self._first, self._last = FOREVER, NO_PANE
         self.pool = StringIndex()
         self._dtype = record_type(layout, parts.fixed)
+        self._by_plane = reach is not None
         self._planes = np.zeros((1, 0), dtype=self._dtype)
+        self._newest = np.zeros(0, dtype=np.int64)
+        """Where planes are not used: the place of each key's newest record in the spill."""
         self._unrolled = np.zeros(0, dtype=self._dtype)
         self._spill = np.zeros(0, dtype=self._dtype)
         self._count = 0
@@ -111,19 +116,21 @@ class PaneStore:
         return self._count + int(self._filled.sum())
 
     def add(
-        self, kernel: Any, rows: npt.NDArray[np.uint32], keys: int, args: list[Any], kid: Ints,
-        shift: int, grid: tuple[int, int], failure: UserError | None = None,
+        self, kernel: Callable[[bool], AccumulateKernel], rows: npt.NDArray[np.uint32], keys: int,
+        args: list[Any], kid: Ints, shift: int, grid: tuple[int, int], failure: UserError | None = None,
     ) -> int:  # fmt: skip
         """Run an accumulate kernel over rows of a batch; the number of them before the origin.
 
+        `kernel` gives the one for planes, or for lists of newest records.
         The store counts keys without the low `shift` bits of `kid`. `failure` is what to raise where
         a row met a column that failed there.
         """
         self._fit(keys)
         self._room(len(rows))
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
-        self._count, first, last, before, err = kernel.run(
-            rows, *args, kid, shift, *grid, self._planes, self._needed, self._spill,
+        places = self._planes if self._by_plane else self._newest
+        self._count, first, last, before, err = kernel(self._by_plane).run(
+            rows, *args, kid, shift, *grid, places, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
         self._first, self._last = min(self._first, first), max(self._last, last)
@@ -158,7 +165,7 @@ class PaneStore:
 
     def elements(self) -> Elements:
         """Everything in order by key and pane, combined; it stays, for the windows to come."""
-        if self._count == 0 and self._in_one_turn:
+        if self._by_plane and self._count == 0 and self._in_one_turn:
             elements = Elements(self._from_planes())
         else:
             elements = Elements(self._sorted())
@@ -171,7 +178,7 @@ class PaneStore:
         """Whether planes are so full that closing windows now saves spilling."""
         reach = self._reach or 0
         room = len(self._planes) - reach
-        return len(self._planes) > 1 and self._last - self._oldest - reach > room // 2
+        return self._by_plane and self._last - self._oldest - reach > room // 2
 
     @property
     def _oldest(self) -> int:
@@ -211,7 +218,7 @@ class PaneStore:
     def retain(self, elements: Elements, keep: npt.NDArray[np.bool_]) -> None:
         """Forget the elements that no window to come can need."""
         records = elements.records[keep]
-        if self._count:
+        if self._count or not self._by_plane:
             self._put_back(records)
         else:  # they lie in the planes, where what is gone must not be found again
             self._planes["pane"][self._place(elements.records[~keep])] = NO_PANE
@@ -248,13 +255,15 @@ class PaneStore:
             rows.room(int(count), n)
 
     def _flush(self) -> None:
-        """Spill every record that is still needed: a pane that goes on is simply spilled twice."""
-        self.add_partials(self._planes[self._planes["pane"] >= self._needed])
-        self._planes["pane"] = NO_PANE
+        """Have every record that is still needed in the spill, and open none of them again."""
+        if self._by_plane:
+            self.add_partials(self._planes[self._planes["pane"] >= self._needed])
+            self._planes["pane"] = NO_PANE
+        self._newest.fill(-1)
 
     def _put_back(self, records: npt.NDArray[Any]) -> None:
         """Keep records that were spilled: in the planes, which are empty now, if they fit there."""
-        if len(self._planes) > 1 and self._in_one_turn:
+        if self._by_plane and self._in_one_turn:
             self._planes[self._place(records)] = records
             self._count = 0
         else:
@@ -267,27 +276,34 @@ class PaneStore:
 
     def _fit(self, keys: int) -> None:
         """Make room for more keys, with as many planes as memory allows."""
-        held = self._planes.shape[1]
+        held = self._planes.shape[1] if self._by_plane else len(self._newest)
         if keys > held:
             room = max(keys, 2 * held, 16)
-            fresh = np.zeros((self._planes_for(room), room), dtype=self._dtype)
-            fresh["pane"] = NO_PANE
-            if len(fresh) == len(self._planes):
-                fresh[:, :held] = self._planes
-            else:
+            planes = self._planes_for(room) if self._by_plane else 0
+            if self._by_plane and planes != len(self._planes):
                 self._flush()
-            self._planes = fresh
+                held = 0
+            if planes:
+                fresh = np.zeros((planes, room), dtype=self._dtype)
+                fresh["pane"] = NO_PANE
+                fresh[:, :held] = self._planes[:, :held]
+                self._planes = fresh
+            else:
+                newest = np.full(room, -1, dtype=np.int64)
+                newest[:held] = self._newest[:held]
+                self._newest, self._by_plane = newest, False
+                self._planes = self._planes[:, :0]
         self._keys = keys
 
     def _planes_for(self, keys: int) -> int:
-        if self._reach is None:
-            return 1
+        """How many planes to have, none if they would take too much memory."""
+        assert self._reach is not None
         # More than twice the reach gains little.
         for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
             planes = 1 << room.bit_length()
             if planes * keys * self._dtype.itemsize <= PLANE_BYTES:
                 return planes
-        return 1
+        return 0
 
     def _order_rows(self, elements: Elements, position: int, index: int) -> None:
         rows, count = self._kept[position], int(self._filled[position])

@@ -76,7 +76,7 @@ class WindowOperator:
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
         self._running: deque[list[Future[_Closed]]] = deque()
         self._build_expressions(predicates)
-        self._kernels: dict[Columns, AccumulateKernel] = {}
+        self._kernels: dict[tuple[Columns, bool], AccumulateKernel] = {}
         self._reached: int | None = None
         self.promise = BEGINNING
         """No row of the result to come has a window that starts below this."""
@@ -116,13 +116,10 @@ class WindowOperator:
         kid = self._encode(batch)
         if self._partitions is not None:
             self._partitions.note(kid, self.keys.count)
-        kernel = self._kernels.get(columns)
-        if kernel is None:
-            kernel = self._kernels[columns] = self._compile(columns)
         keys = self.keys.count
 
         def add(lane: Lane) -> _Closed:
-            lane.add(kernel, batch.num_rows, keys, args, kid, failure)
+            lane.add(partial(self._kernel, columns), batch.num_rows, keys, args, kid, failure)
             return [], lane.promise
 
         self._run([partial(add, lane) for lane in self.lanes])
@@ -146,7 +143,13 @@ class WindowOperator:
             lambda n: self._outputs.get(n.name, n) if isinstance(n, Column) else n
         )
 
-    def _compile(self, columns: Columns) -> AccumulateKernel:
+    def _kernel(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
+        kernel = self._kernels.get((columns, by_plane))
+        if kernel is None:
+            kernel = self._kernels[columns, by_plane] = self._compile(columns, by_plane)
+        return kernel
+
+    def _compile(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
         nodes = self._expressions.nodes
         p = self._predicates
         args, at = [], p + 1
@@ -157,6 +160,7 @@ class WindowOperator:
         return accumulate_kernel(
             columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
             self.parts.kept, bool(self.plan.group_keys), self.plan.bounded, self.plan.panes.size == 1,
+            by_plane,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
