@@ -18,7 +18,7 @@ BENCHMARK = Benchmark(
     "windows",
     _cases,
     titles={
-        "process": "In process, against DuckDB and Polars on two threads",
+        "process": "In process, against DuckDB and Polars, all on two threads",
         "spark": "Spark batch on two cores, against Spark's own windows",
         "paper 003": "Paper 003, experiment 1: one pass against buffering",
         "memory": "A Parquet file from disk to disk, in a fresh process",

@@ -1,4 +1,4 @@
-"""In process: Tidemill on one thread, DuckDB and Polars on two, each on its own copy of the rows."""
+"""In process: Tidemill, DuckDB and Polars on all processors, each on its own copy of the rows."""
 
 from __future__ import annotations
 

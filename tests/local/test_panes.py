@@ -11,6 +11,7 @@ import tidemill as tm
 from tests.conformance.harness import haste
 from tidemill import col
 from tidemill.core.time import FOREVER
+from tidemill.local import panes
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 
@@ -82,3 +83,28 @@ def test_a_pane_goes_on_after_windows_were_closed() -> None:
         (0, 30): 1, (0, 40): 3, (0, 50): 2, (0, 60): 2, (0, 70): 2,
         (1, 40): 1, (1, 50): 1, (1, 60): 1, (1, 70): 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["eager", "spilling"])
+def test_strings_that_no_window_needs_are_forgotten(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panes, "FEW_STRINGS", 8)
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "string"})
+    query = stream.group_by("k").window(tm.hopping(4, every=2)).agg(
+        low=tm.min(col.x), last=tm.last(col.x), most=tm.top_k(col.x, 2)
+    )
+    rows = [{"t": t, "k": t % 3, "x": f"{(t * 7919) % 1000:03d} at {t}"} for t in range(400)]
+    with haste(how):
+        op = WindowOperator(query.optimized)
+        found, held = [], []
+        for t in range(0, 400, 20):
+            batch = pa.RecordBatch.from_pylist(rows[t : t + 20])
+            op.push(batch)
+            found += op.advance(t + 20, prompt=True)
+            held.append(op.store.pool.count)
+        found += op.advance(FOREVER)
+    assert max(held) < 60
+    got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])
+    expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
+    assert got.equals(expected)

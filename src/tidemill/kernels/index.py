@@ -295,6 +295,23 @@ class StringIndex:
         taken = pa.array(ids, mask=ids < 0) if (ids < 0).any() else pa.array(ids)
         return self.values().take(taken)
 
+    def keep(self, used: npt.NDArray[np.bool_]) -> Ints:
+        """Forget the strings that are not `used`. The new id of each old one, -1 for what is gone.
+
+        >>> index = StringIndex()
+        >>> ids = index.encode(pa.array(["a", "b", "c"]))
+        >>> index.keep(np.array([False, True, True]))
+        array([-1,  0,  1])
+        >>> index.encode(pa.array(["c", "a"]))
+        array([1, 2])
+        """
+        kept = np.flatnonzero(used)
+        renamed = np.full(self.count, -1, dtype=np.int64)
+        fresh = StringIndex()
+        renamed[kept] = fresh.encode(self.values().take(pa.array(kept)))
+        self.__dict__.update(fresh.__dict__)
+        return renamed
+
     @property
     def rank(self) -> Ints:
         """The position of each id in the order of its string, so that ids can be compared."""

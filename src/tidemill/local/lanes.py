@@ -132,6 +132,7 @@ class Lane:
                 yield self._batch(window.label, slide, elements, some)
         if not progress.final:
             self._forget(elements, progress)
+            self.store.trim()
         self._retained = self.store.spilled
 
     def _forget(self, elements: Elements, progress: Progress) -> None:

@@ -6,7 +6,7 @@ order by key and pane, combines what belongs together, and keeps it as the new s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,9 @@ Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
 PLANE_BYTES = 1 << 28
 """As much memory as planes may take; with more keys than fit, every record is spilled and sorted."""
+
+FEW_STRINGS = 1 << 16
+"""So many strings may stay in the pool whether anything refers to them or not."""
 
 
 @dataclass
@@ -93,6 +96,7 @@ class PaneStore:
         self._needed = NO_PANE + 1
         self._first, self._last = FOREVER, NO_PANE
         self.pool = StringIndex()
+        self._trim_above = FEW_STRINGS
         self._dtype = record_type(layout, parts.fixed)
         self._by_plane = reach is not None
         self._planes = np.zeros((1, 0), dtype=self._dtype)
@@ -233,6 +237,34 @@ class PaneStore:
             chosen = np.repeat(keep, np.diff(offsets))
             rows.take(np.flatnonzero(chosen))
             self._filled[position] = len(rows.kid)
+
+    def trim(self) -> None:
+        """Forget the strings of partials and rows that are gone, once they are most of the pool."""
+        if self.pool.count <= self._trim_above:
+            return
+        columns = list(self._string_columns())
+        used = np.zeros(self.pool.count, dtype=np.bool_)
+        for ids in columns:
+            used[ids[ids >= 0]] = True
+        renamed = self.pool.keep(used)
+        for ids in columns:
+            ids[...] = np.where(ids >= 0, renamed[ids], -1)
+        self._trim_above = max(FEW_STRINGS, 2 * self.pool.count)
+
+    def _string_columns(self) -> Iterator[Ints]:
+        """Every array of ids of strings that is kept from batch to batch."""
+        states = [self.layout.parts[i].columns for i in self.parts.records]
+        fields = [name for columns in states for name, kind in columns if kind.kind == "string"]
+        for records in (self._planes, self._spill[: self._count]):
+            for name in fields:
+                # What no record has put there is not an id.
+                records[name][records["pane"] == NO_PANE] = -1
+                yield records[name]
+        for position, index in enumerate(self.parts.kept):
+            rows, count = self._kept[position], int(self._filled[position])
+            for args, kind in zip(rows.args, self.layout.parts[index].types):
+                if kind.kind == "string":
+                    yield args[:count]
 
     def collapse(self, pane: int) -> None:
         """Count everything below a pane as in the one before it: no window will tell them apart."""
