@@ -158,8 +158,11 @@ def run_on_spark(query: Query, path: Path, spark: SparkSession) -> Answer:
     return Answer("Spark, local[2]", second.value, first.seconds, second.seconds)
 
 
-def start_spark(scratch: Path) -> SparkSession:
-    """A quiet Spark session on two cores that keeps its files under ``scratch``."""
+def start_spark(scratch: Path, **more: str) -> SparkSession:
+    """A quiet Spark session on two cores that keeps its files under ``scratch``.
+
+    ``more`` are further options, with ``_`` for ``.`` in their names.
+    """
     from pyspark.sql import SparkSession
 
     # Spark's Python workers must be the interpreter that has the packages.
@@ -187,8 +190,8 @@ def start_spark(scratch: Path) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master("local[2]").appName("tidemill-demo")
-    for name, value in options.items():
+    builder = SparkSession.builder.master("local[2]").appName("tidemill")
+    for name, value in {**options, **{n.replace("_", "."): v for n, v in more.items()}}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
