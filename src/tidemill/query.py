@@ -43,11 +43,19 @@ class Query:
         An input is a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, an
         iterable of batches or of dicts, or a path to Parquet, CSV or JSON lines (a file, a
         directory, a glob). Files are streamed, not loaded.
+
+        Rows that lie before the origin of a window are in none of them; how many there were is in the
+        result's metadata, `table.schema.metadata[b"tidemill.before_origin"]`, if there were any.
         """
         import pyarrow as pa
 
-        batches = list(self.batches(progress=progress, **inputs))
-        return pa.Table.from_batches(batches, schema=self.schema.to_arrow())
+        from tidemill.local.run import run
+
+        counts: dict[str, int] = {}
+        batches = list(run(self.optimized, inputs, progress=progress, counts=counts))
+        table = pa.Table.from_batches(batches, schema=self.schema.to_arrow())
+        found = {f"tidemill.{name}": str(n) for name, n in counts.items() if n}
+        return table.replace_schema_metadata(found) if found else table
 
     def batches(self, *, progress: bool = False, **inputs: Any) -> Iterator[pa.RecordBatch]:
         """Answer in this process, as a stream of record batches as windows close."""
@@ -75,6 +83,18 @@ class Query:
         return write_parquet(
             path, self.schema.to_arrow(), self.batches(progress=progress, **inputs)
         )
+
+    def to_csv(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
+        """Answer into a CSV file with a header, as `to_parquet` does."""
+        from tidemill.local.sinks import write_csv
+
+        return write_csv(path, self.schema.to_arrow(), self.batches(progress=progress, **inputs))
+
+    def to_ipc(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
+        """Answer into an Arrow IPC file, as `to_parquet` does."""
+        from tidemill.local.sinks import write_ipc
+
+        return write_ipc(path, self.schema.to_arrow(), self.batches(progress=progress, **inputs))
 
     def on_spark(self, spark: Any) -> SparkQuery:
         """The same query on Spark; see `SparkQuery`."""

@@ -103,11 +103,15 @@ RESERVED = ("self", "path", "progress")
 """Names that `run` and its neighbours need for themselves."""
 
 
-def stream(name: str, *, time: str, schema: Any) -> Stream:
+def stream(name: str, *, time: str, schema: Any, ordered: bool = False) -> Stream:
     """Declare a stream: its name, its time column, the names and types of its columns.
 
     The schema is a dict, a `pyarrow.Schema` or a Spark `StructType`. A timestamp column is clock
     time; an integer column is logical time.
+
+    Rows may come in any order. `ordered=True` promises that none comes with an earlier time than the
+    row before it, and a row that does is an error: windows over files and iterators of any length
+    then close as time goes on. (On Spark, rows have no order of arrival, and nothing changes.)
 
     >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
     Schema(t: int64, x: float64)
@@ -117,7 +121,7 @@ def stream(name: str, *, time: str, schema: Any) -> Stream:
             "stream", expected=f"a name that can be an argument of run(), other than {RESERVED}",
             got=repr(name),
         )  # fmt: skip
-    return Stream(build.source(name, time, schema))
+    return Stream(build.source(name, time, schema, ordered=ordered))
 
 
 __all__ = ["Grouped", "Schema", "Stream", "Windowed", "stream"]

@@ -40,3 +40,12 @@ def test_an_index_never_names_data_that_is_not_there(
     assert fresh.load("signature") is None
     fresh.save("signature", "new code")
     assert fresh.load("signature") == "new code"
+
+
+def test_without_a_place_to_write_functions_still_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.core import caching
+
+    from tidemill.codegen.runtime import kernel
+
+    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
+    assert kernel(lambda x: x + 1)(2) == 3

@@ -16,7 +16,6 @@ from tidemill.core.time import (
     duration,
     format_duration,
     instant,
-    require_domain,
     to_datetime,
 )  # fmt: skip
 
@@ -72,9 +71,3 @@ def test_an_instant_is_utc_unless_it_says_otherwise() -> None:
 def test_what_is_no_instant(value: Any) -> None:
     with pytest.raises(UserError, match="origin"):
         instant(value, step="origin")
-
-
-def test_the_two_kinds_of_time_never_mix() -> None:
-    assert require_domain(duration(5), Domain.LOGICAL, step="window") == 5
-    with pytest.raises(UserError, match="never mix"):
-        require_domain(duration("5s"), Domain.LOGICAL, step="window")

@@ -116,3 +116,17 @@ def test_the_environment_sets_how_many_threads(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("TIDEMILL_THREADS", wrong)
         with pytest.raises(tm.UserError, match="TIDEMILL_THREADS"):
             threads()
+
+
+def test_string_keys_may_be_read_while_more_of_them_come() -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "string"})
+    query = stream.group_by("k").window(tm.tumbling(100)).agg(n=tm.count())
+    chunks = [
+        Chunk(pa.record_batch({"t": range(a, a + 500), "k": [f"key {i}" for i in range(a, a + 500)]}), a)
+        for a in range(0, 60_000, 500)
+    ]
+    with haste("eager"):
+        found = pa.Table.from_batches(Pipeline(query.optimized, 2).run(chunks))
+    assert found["k"].combine_chunks().sort().equals(
+        pa.array([f"key {i}" for i in range(60_000)]).sort()
+    )

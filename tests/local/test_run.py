@@ -14,6 +14,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.local.run import Pipeline
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.reference.run import run as run_reference
 from tidemill.windows.spec import Window
 
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})
@@ -127,3 +128,69 @@ def test_nothing_in_gives_a_table_of_the_right_shape() -> None:
 def test_inputs_are_those_that_the_query_names(inputs: dict[str, Any]) -> None:
     with pytest.raises(tm.UserError, match="expected one input named 's'"):
         STREAM.run(**inputs)
+
+
+ORDERED = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"}, ordered=True)
+
+
+def test_an_ordered_stream_closes_windows_as_it_is_read() -> None:
+    read = []
+
+    def source() -> Any:
+        for at in range(0, 400, 10):
+            read.append(at)
+            yield batch(*range(at, at + 10))
+
+    query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
+    with haste("eager"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidemill.local.chunks._SMALL", 1)
+        found = query.batches(s=source())
+        first = next(found)
+    assert first.column("window_end").to_pylist()[0] == 5
+    assert read[-1] < 200
+    assert [row["n"] for row in query.run(s=source()).to_pylist()] == [5] * 80
+
+
+@pytest.mark.parametrize("batches", [[(1, 3, 2)], [(1, 3), (2, 4)]], ids=["within", "between"])
+def test_an_ordered_stream_that_goes_back_is_an_error(batches: list[tuple[int, ...]]) -> None:
+    query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
+    rows = [{"t": t, "k": 0, "x": 0} for times in batches for t in times]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidemill.local.chunks._SMALL", 1)
+        for run in (
+            lambda: query.run(s=[batch(*times) for times in batches]),
+            lambda: run_reference(query.plan, {"s": rows}),
+        ):
+            with pytest.raises(tm.UserError, match=r"'t'.*2 after 3"):
+                run()
+    plain = STREAM.window(tm.tumbling(5)).agg(n=tm.count())
+    assert plain.run(s=[batch(*times) for times in batches]).num_rows == 1
+
+
+def test_rows_before_the_origin_are_counted() -> None:
+    query = STREAM.window(tm.tumbling(10, origin=20)).agg(n=tm.count())
+    table = query.run(s=[batch(3, 12, 27)])
+    assert table.num_rows == 1
+    assert table.schema.metadata == {b"tidemill.before_origin": b"2"}
+    assert query.run(s=[batch(27)]).schema.metadata is None
+
+
+@pytest.mark.parametrize("window", [tm.tumbling(1), tm.session(3), tm.per_event(30)], ids=str)
+@pytest.mark.parametrize("time", [(1 << 62) + 5, (1 << 63) - 1, -(1 << 63) + 10])
+def test_times_that_windows_cannot_be_counted_around(window: Window, time: int) -> None:
+    query = STREAM.group_by("k").window(window).agg(n=tm.count())
+    rows = [{"t": t, "k": 0, "x": 0} for t in (1, time)]
+    with pytest.raises(tm.UserError, match=r"2\*\*61"):
+        query.run(s=rows)
+    with pytest.raises(tm.UserError, match=r"2\*\*61"):
+        run_reference(query.plan, {"s": rows})
+
+
+def test_partials_are_combined_while_no_window_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.local.lanes.MANY_PARTIALS", 50)
+    op = operator(tm.session(2))
+    for at in range(40):
+        op.push(batch(*[5 * (at % 3)] * 20, key=at % 4))
+        op.push(batch(*[5 * (at % 3) + 100] * 20, key=at % 4))
+        op.settle()
+    assert op.store.spilled <= 50 + 24

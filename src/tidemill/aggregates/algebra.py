@@ -45,17 +45,15 @@ class Algebra:
     lift: Callable[..., tuple[Any, ...]]
     combine: Callable[[Any, Any], tuple[Any, ...]]
     inverse: Callable[[Any, Any], tuple[Any, ...]] | None = None
+    """Undoes `combine`: to the last bit where all fields are ints.
+
+    Floats never do: a large value that came and went leaves its rounding behind. Windows therefore
+    subtract only on ints; indexes may still choose to.
+    """
     accumulate: Callable[..., tuple[Any, ...]] | None = None
     commutative: bool = True
     idempotent: bool = False
     selective: bool = False
-    exact_inverse: bool = True
-    """Whether `inverse` undoes `combine` to the last bit when all fields are ints.
-
-    Floats never do: a large value that came and went leaves its rounding behind. Windows
-    therefore subtract only on ints; indexes may still choose to.
-    """
-
     factory: tuple[Callable[..., Algebra], tuple[Any, ...]] | None = field(
         default=None, compare=False, repr=False
     )

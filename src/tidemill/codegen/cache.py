@@ -81,6 +81,8 @@ def cache_directory() -> Path:
     path = Path(base) if base else home / "tidemill" / "kernels"
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=path):
+            pass
     except OSError:  # a read-only home, as on some clusters: compile again in each process
         path = Path(tempfile.mkdtemp(prefix="tidemill-kernels-"))
     return path

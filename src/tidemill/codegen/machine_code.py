@@ -55,6 +55,13 @@ class _SafeCache(FunctionCache):
 
 
 def keep_on_disk(compiled: Any) -> Any:
-    """Give a compiled function this cache, in place of Numba's `cache=True`."""
-    compiled._cache = _SafeCache(compiled.py_func)
+    """Give a compiled function this cache, in place of Numba's `cache=True`.
+
+    Where nothing can be written, as on some clusters, it is compiled again in each process.
+    """
+    try:
+        compiled._cache = _SafeCache(compiled.py_func)
+    except RuntimeError as no_place:
+        if "no locator available" not in str(no_place):
+            raise
     return compiled

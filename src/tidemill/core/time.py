@@ -20,6 +20,9 @@ FOREVER = (1 << 63) - 1
 BEGINNING = -(1 << 63)
 """Below every instant: the watermark before any promise was made."""
 
+FARTHEST = 1 << 61
+"""No event may lie farther from zero, so that windows around it can be counted: 73 000 years."""
+
 _UNITS = {
     "us": 1, "µs": 1, "microsecond": 1, "microseconds": 1,
     "ms": 1_000, "millisecond": 1_000, "milliseconds": 1_000,
@@ -174,15 +177,3 @@ def to_datetime(ticks: int) -> datetime:
     """
     return _EPOCH + timedelta(microseconds=ticks)
 
-
-def require_domain(value: Duration, domain: Domain, *, step: str) -> int:
-    """The ticks of a duration, or a `UserError` when it is of the other kind of time."""
-    if value.domain is not domain:
-        want = "an int, in ticks of the column" if domain is Domain.LOGICAL else "text or a timedelta"
-        raise UserError(
-            step,
-            expected=f"a duration in {domain.value} ({want})",
-            got=f"{value} in {value.domain.value}",
-            hint="logical and clock time never mix",
-        )
-    return value.ticks

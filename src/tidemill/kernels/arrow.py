@@ -59,3 +59,10 @@ def build(
     else:
         body = pa.py_buffer(np.ascontiguousarray(data))
     return pa.Array.from_buffers(kind, n, [bitmap, body], nulls)
+
+
+def enlarged(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
+    """A longer array that begins with the used part of this one."""
+    bigger = np.empty(size, dtype=array.dtype)
+    bigger[:used] = array[:used]
+    return bigger

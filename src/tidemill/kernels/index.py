@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.codegen.runtime import kernel
-from tidemill.kernels.arrow import validity
+from tidemill.kernels.arrow import enlarged, validity
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -144,7 +144,7 @@ class IntIndex:
 
     def _reserve_null(self) -> None:
         if self.count >= len(self._keys):
-            self._keys = _enlarged(self._keys, max(512, 2 * self.count))
+            self._keys = enlarged(self._keys, max(512, 2 * self.count), self.count)
         self.null_id = self.count
         self._keys[self.count] = 0
         self.count += 1
@@ -152,7 +152,7 @@ class IntIndex:
     def _grow(self, coming: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> None:
         """Make room for more values, of which some are at hand."""
         if self.count >= len(self._keys):
-            self._keys = _enlarged(self._keys, max(512, 4 * self.count))
+            self._keys = enlarged(self._keys, max(512, 4 * self.count), self.count)
         if self._direct is not None and not self._widen(coming[valid != 0] if len(valid) else coming):
             self._direct = None
             self._bits = max(10, (2 * self.count).bit_length())
@@ -182,12 +182,6 @@ class IntIndex:
             wider[self._base - base :][: len(self._direct)] = self._direct
         self._direct, self._base = wider, base
         return True
-
-
-def _enlarged(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    bigger = np.empty(size, dtype=array.dtype)
-    bigger[: len(array)] = array
-    return bigger
 
 
 @kernel
@@ -285,15 +279,20 @@ class StringIndex:
 
     def values(self) -> pa.Array:
         """All strings, by id."""
-        offsets = pa.py_buffer(self._ends[: self.count + 1].tobytes())
-        data = pa.py_buffer(self._arena[: self._used].tobytes())
-        large = pa.LargeStringArray.from_buffers(self.count, offsets, data)
-        return large.cast(pa.string()) if self._used < 1 << 31 else large
+        return self._views().cast(pa.string())
 
     def decode(self, ids: npt.NDArray[Any]) -> pa.Array:
-        """Strings by id; negative ids are null."""
+        """Strings by id; negative ids are null.
+
+        Another thread may add strings meanwhile.
+        """
         taken = pa.array(ids, mask=ids < 0) if (ids < 0).any() else pa.array(ids)
-        return self.values().take(taken)
+        return self._views().take(taken).cast(pa.string())
+
+    def _views(self) -> pa.LargeStringArray:
+        """All strings without a copy. What is there stays where it is; growing makes new arrays."""
+        count, ends, arena = self.count, self._ends, self._arena
+        return pa.LargeStringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(arena))
 
     def keep(self, used: npt.NDArray[np.bool_]) -> Ints:
         """Forget the strings that are not `used`. The new id of each old one, -1 for what is gone.
@@ -308,7 +307,7 @@ class StringIndex:
         kept = np.flatnonzero(used)
         renamed = np.full(self.count, -1, dtype=np.int64)
         fresh = StringIndex()
-        renamed[kept] = fresh.encode(self.values().take(pa.array(kept)))
+        renamed[kept] = fresh.encode(self.decode(kept))
         self.__dict__.update(fresh.__dict__)
         return renamed
 
@@ -326,10 +325,10 @@ class StringIndex:
     def _grow(self, length: int) -> None:
         if self._used + length > self._arena.size:
             size = max(2 * self._arena.size, self._used + length)
-            self._arena = _enlarged(self._arena, size)
+            self._arena = enlarged(self._arena, size, self._used)
         if self.count >= min(self._hashes.size, self._slots.size // 2):
             self._bits += 2
-            self._hashes = _enlarged(self._hashes, 1 << (self._bits - 1))
-            self._ends = _enlarged(self._ends, self._hashes.size + 1)
+            self._hashes = enlarged(self._hashes, 1 << (self._bits - 1), self.count)
+            self._ends = enlarged(self._ends, self._hashes.size + 1, self.count + 1)
             self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int32)
             _rehash(self._hashes, self.count, _EMPTY, self._slots, self._bits)

@@ -33,7 +33,8 @@ def unroll(
 
     A pane's plane is its number modulo the number of planes, a power of two, and there are no more
     panes than planes. Records start with key and pane and consist of whole words, so that one
-    compiled loop serves all of them. `out` needs room for one record more than there are.
+    compiled loop serves all of them. `out` needs room for one record more than there are: the loop
+    writes what it then finds to be of another pane.
     """
     width = planes.dtype.itemsize // 8
     return int(_unroll(planes.view(np.int64), width, keys, first, last, out.view(np.int64))) // width

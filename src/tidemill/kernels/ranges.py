@@ -32,7 +32,7 @@ class Ranges:
     def __len__(self) -> int:
         return len(self.kid)
 
-    def __getitem__(self, some: slice) -> Ranges:
+    def __getitem__(self, some: slice | npt.NDArray[np.bool_]) -> Ranges:
         end = None if self.end is None else self.end[some]
         return Ranges(self.kid[some], self.wid[some], self.low[some], self.high[some], end)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tidemill.core.batch import conform
@@ -13,6 +14,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
+from tidemill.plan.checks import unordered_time
 from tidemill.plan.nodes import Source
 
 BATCH_ROWS = 1 << 17
@@ -56,7 +58,9 @@ class Reader:
     batch_rows: int | None = None
 
     def __iter__(self) -> Iterator[Chunk]:
-        return _even(_sized(self.pieces(), self.source, self.batch_rows or BATCH_ROWS))
+        chunks = _even(_sized(self.pieces(), self.source, self.batch_rows or BATCH_ROWS))
+        watched = self.source.ordered and self.source.time in self.source.schema
+        return _watched(chunks, self.source) if watched else chunks
 
     def describe(self) -> str:
         """What is read, in a few words.
@@ -160,3 +164,19 @@ def _joined(chunks: list[Chunk]) -> Iterator[Chunk]:
     for batch in batches[:-1]:
         yield Chunk(batch, BEGINNING)
     yield Chunk(batches[-1], chunks[-1].complete_below)
+
+
+def _watched(chunks: Iterable[Chunk], source: Source) -> Iterator[Chunk]:
+    """Chunks whose rows come in time order, each with the promise that this makes."""
+    before = BEGINNING
+    for chunk in chunks:
+        column = chunk.batch.column(source.time)
+        times = values(column.drop_null() if column.null_count else column)
+        if len(times):
+            back = np.flatnonzero(times[1:] < times[:-1])
+            if times[0] < before:
+                raise unordered_time(source, before, int(times[0]))
+            if len(back):
+                raise unordered_time(source, int(times[back[0]]), int(times[back[0] + 1]))
+            before = int(times[-1])
+        yield Chunk(chunk.batch, max(chunk.complete_below, before))

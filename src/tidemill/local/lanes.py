@@ -75,7 +75,7 @@ class Lane:
         self._slides = [slide_for(w.spec, plan, layout) for w in plan.windows]
         reaches = [s.reach for s in self._slides]
         reach = None if None in reaches else max(r for r in reaches if r is not None)
-        self.store = PaneStore(plan, layout, parts, reach)
+        self.store = PaneStore(plan, layout, parts, reach, share.lanes)
         sliding = (*plan.sliding, *("merge",) * (len(layout.parts) - len(plan.sliding)))
         self._results = Results(layout, parts, sliding)
         self._arrow = plan.schema.to_arrow()
@@ -112,7 +112,12 @@ class Lane:
         enough = self.store.crowded or waiting > max(FEW_PARTIALS, 2 * self._retained)
         if progress.below > BEGINNING and (prompt or enough):
             yield from self._close(progress)
-        elif waiting > max(MANY_PARTIALS, self._retained):
+        else:
+            self.settle()
+
+    def settle(self) -> None:
+        """Combine the partials that wait, if they are many: memory then follows keys and panes."""
+        if self.store.spilled - self._retained > max(MANY_PARTIALS, self._retained):
             self.store.elements()
             self._retained = self.store.spilled
 
@@ -123,8 +128,6 @@ class Lane:
 
     def _close(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         elements = self.store.elements()
-        if len(elements) == 0 and not progress.final:
-            return
         for window, slide in zip(self.plan.windows, self._slides):
             ranges = slide.ranges(elements, progress)
             for start in range(0, len(ranges), OUTPUT_ROWS):
@@ -144,6 +147,8 @@ class Lane:
         keep = np.zeros(len(elements), dtype=np.bool_)
         for slide in self._slides:
             keep |= slide.needed(elements, progress)
+        for slide in self._slides:
+            slide.forgotten(elements, ~keep, progress)
         self.store.retain(elements, keep)
         closed = [s.closed_from for s in self._slides]
         if all(c is not None for c in closed) and not self._parts.ordered:

@@ -20,20 +20,22 @@ from tidemill.codegen.combine import combine_kernel
 from tidemill.codegen.refold import refold_kernel
 from tidemill.codegen.runtime import NULL_TIME
 from tidemill.core.errors import UserError
-from tidemill.core.time import FOREVER
+from tidemill.core.time import FARTHEST, FOREVER
+from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.planes import unroll
 from tidemill.local.failures import raise_for
 from tidemill.local.objects import combine_objects, update_object
 from tidemill.local.parts import PartPlan
-from tidemill.plan.checks import null_time
+from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WindowAggregate
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
 PLANE_BYTES = 1 << 28
-"""As much memory as planes may take; with more keys than fit, every record is spilled and sorted."""
+"""As much memory as the planes of all lanes may take. With more keys than fit, every record is spilled
+and sorted."""
 
 FEW_STRINGS = 1 << 16
 """So many strings may stay in the pool whether anything refers to them or not."""
@@ -51,8 +53,8 @@ class KeptRows:
         if count + more <= len(self.kid):
             return
         size = max(2 * len(self.kid), count + more)
-        self.kid, self.pane = _enlarged(self.kid, size, count), _enlarged(self.pane, size, count)
-        self.args = [_enlarged(a, size, count) for a in self.args]
+        self.kid, self.pane = enlarged(self.kid, size, count), enlarged(self.pane, size, count)
+        self.args = [enlarged(a, size, count) for a in self.args]
 
     def take(self, order: Ints) -> None:
         self.kid, self.pane = self.kid[order], self.pane[order]
@@ -88,9 +90,11 @@ class PaneStore:
     """
 
     def __init__(
-        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, reach: int | None = None
-    ) -> None:
+        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, reach: int | None = None,
+        lanes: int = 1,
+    ) -> None:  # fmt: skip
         self.plan, self.layout, self.parts = plan, layout, parts
+        self._plane_bytes = PLANE_BYTES // lanes
         self._reach = reach
         self._keys = 0
         self._needed = NO_PANE + 1
@@ -137,17 +141,28 @@ class PaneStore:
             rows, *args, kid, shift, *grid, places, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
-        self._first, self._last = min(self._first, first), max(self._last, last)
         if err & NULL_TIME:
             raise null_time(self.plan)
+        if first <= last:
+            self._reached(int(first), int(last))
         raise_for(err, "window aggregate", failure)
         return int(before)
 
     def add_partials(self, records: npt.NDArray[Any]) -> None:
         """Partials that were made elsewhere, as records."""
+        if len(records):
+            self._reached(int(records["pane"].min()), int(records["pane"].max()))
         self._room(len(records))
         self._spill[self._count : self._count + len(records)] = records
         self._count += len(records)
+
+    def _reached(self, first: int, last: int) -> None:
+        """Take note of the panes there are; windows far from everything else could not be counted."""
+        assert self.plan.panes is not None
+        origin, size = self.plan.panes.origin, self.plan.panes.size
+        if first * size + origin < -FARTHEST - size or last * size + origin > FARTHEST:
+            raise far_time(self.plan)
+        self._first, self._last = min(self._first, first), max(self._last, last)
 
     def add_rows(self, index: int, kid: Ints, pane: Ints, args: list[npt.NDArray[Any]]) -> None:
         """Rows of a part that keeps them, gathered elsewhere."""
@@ -282,7 +297,7 @@ class PaneStore:
 
     def _room(self, n: int) -> None:
         if self._count + n > len(self._spill):
-            self._spill = _enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)
+            self._spill = enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)
         for rows, count in zip(self._kept, self._filled):
             rows.room(int(count), n)
 
@@ -333,7 +348,7 @@ class PaneStore:
         # More than twice the reach gains little.
         for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
             planes = 1 << room.bit_length()
-            if planes * keys * self._dtype.itemsize <= PLANE_BYTES:
+            if planes * keys * self._dtype.itemsize <= self._plane_bytes:
                 return planes
         return 0
 
@@ -390,12 +405,6 @@ class PaneStore:
 def _empty_rows(part: StatePart) -> KeptRows:
     none = np.empty(0, dtype=np.int64)
     return KeptRows(none, none, [np.empty(0, dtype=numpy_type(t)) for t in part.types])
-
-
-def _enlarged(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
-    bigger = np.empty(size, dtype=array.dtype)
-    bigger[:used] = array[:used]
-    return bigger
 
 
 def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:

@@ -20,11 +20,11 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import BINARY, INT64, DataType, list_of, struct_of, to_arrow
 from tidemill.kernels.arrow import build, values
 from tidemill.kernels.index import StringIndex
+from tidemill.local.lanes import OUTPUT_ROWS
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 
 PANE = "pane"
-OUTPUT_ROWS = 1 << 18
 
 
 def key_name(position: int) -> str:

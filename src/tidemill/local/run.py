@@ -12,7 +12,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.local.progress import shown
 from tidemill.local.sources import Chunk, open_source
 from tidemill.local.stages import StageRunner
-from tidemill.local.threads import in_order, threads
+from tidemill.local.threads import on_threads, threads
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import Plan, Source, WindowAggregate
 from tidemill.plan.stages import stage_of
@@ -31,7 +31,9 @@ class Pipeline:
         self.operators: list[WindowOperator] = []
         base = stage.base
         while isinstance(base, WindowAggregate):
-            self.operators.insert(0, WindowOperator(base, lanes=1 << (threads.bit_length() - 1)))
+            # One that feeds another must tell it how far time has come, which lanes apart do not know.
+            lanes = 1 if self.operators else 1 << (threads.bit_length() - 1)
+            self.operators.insert(0, WindowOperator(base, lanes))
             base = stage_of(base.input).base
         if not isinstance(base, Source):
             raise UnsupportedError("local", str(base), instead="run it on the reference engine")
@@ -41,7 +43,7 @@ class Pipeline:
         """What comes out of all chunks of the source."""
         if not self.operators:
             threads = self._threads if self._final.threadsafe else 1
-            batches = in_order(self._shaped, (c.batch for c in chunks), threads)
+            batches = on_threads(self._shaped, (c.batch for c in chunks), threads)
             yield from (b for b in batches if b.num_rows)
             return
         below = BEGINNING
@@ -85,8 +87,14 @@ class Pipeline:
         yield from self._through(closed, promise, at + 1)
 
 
-def run(plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False) -> Iterator[pa.RecordBatch]:
-    """The result of a plan, batch by batch, as windows close."""
+def run(
+    plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False,
+    counts: dict[str, int] | None = None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """The result of a plan, batch by batch, as windows close.
+
+    In the end, `counts` has the rows that are in no window by the definition of the windows.
+    """
     source = next(node for node in plan.walk() if isinstance(node, Source))
     check_inputs(source, inputs)
     stateless = stage_of(plan).base is source
@@ -94,6 +102,8 @@ def run(plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False) -> Ite
     few = reader.total_rows is not None and reader.total_rows < FEW_ROWS
     pipeline = Pipeline(plan, 1 if few else threads())
     yield from pipeline.run(shown(reader, source.name, reader.total_rows) if progress else reader)
+    if counts is not None:
+        counts["before_origin"] = sum(operator.before_origin for operator in pipeline.operators)
 
 
 def check_inputs(source: Source, inputs: Mapping[str, Any]) -> None:

@@ -54,6 +54,11 @@ class Slide(ABC):
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         """`window_start` and `window_end` of windows found."""
 
+    def forgotten(  # noqa: B027  (most windows have nothing to note)
+        self, elements: Elements, gone: npt.NDArray[np.bool_], progress: Progress
+    ) -> None:
+        """Take note of the elements that no window of the query needs any more."""
+
     def promise(self) -> int:
         """No window to come starts below this."""
         return BEGINNING
@@ -251,14 +256,19 @@ class EventSlide(Slide):
         return result
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
-        keep = elements.pane > progress.below - self.spec.range.ticks
-        if self._ranked:
-            assert self._column is not None
-            partition = elements.kid if self._own else progress.partition[elements.kid]
-            rows = elements.records[self._column][~keep]
-            for p, n in zip(partition[~keep].tolist(), rows.tolist()):
-                self._gone[p] = self._gone.get(p, 0) + n
+        keep: npt.NDArray[np.bool_] = elements.pane > progress.below - self.spec.range.ticks
         return keep
+
+    def forgotten(
+        self, elements: Elements, gone: npt.NDArray[np.bool_], progress: Progress
+    ) -> None:
+        if not self._ranked:
+            return
+        assert self._column is not None
+        partition = elements.kid if self._own else progress.partition[elements.kid]
+        rows = elements.records[self._column][gone]
+        for p, n in zip(partition[gone].tolist(), rows.tolist()):
+            self._gone[p] = self._gone.get(p, 0) + n
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         return bounds(ranges.wid, self.spec)
@@ -271,6 +281,8 @@ class SessionSlide(Slide):
         self.spec = spec
         self._own = set(plan.partition_of(spec)) == set(plan.group_keys)
         self._closed = np.empty(0, dtype=np.bool_)
+        self._given = BEGINNING
+        """Sessions whose last row is below this were given before, and may still lie there."""
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         gap = self.spec.gap.ticks
@@ -282,7 +294,10 @@ class SessionSlide(Slide):
         np.add.at(marks, found.low, 1)
         np.add.at(marks, found.high, -1)
         self._closed = np.cumsum(marks)[:-1] > 0
-        return found
+        last = elements.pane[found.high - 1] if found.end is None else found.end
+        fresh = last >= self._given
+        self._given = max(self._given, progress.below - gap + 1)
+        return found if fresh.all() else found[fresh]
 
     def _shared(self, elements: Elements, partition: Ints, below: int) -> Ranges:
         gap = self.spec.gap.ticks

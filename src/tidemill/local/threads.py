@@ -26,10 +26,10 @@ def threads() -> int:
     return os.cpu_count() or 1
 
 
-def in_order(call: Callable[[In], Out], items: Iterable[In], workers: int) -> Iterator[Out]:
+def on_threads(call: Callable[[In], Out], items: Iterable[In], workers: int) -> Iterator[Out]:
     """The result of `call` for each item, on several threads, no more than a few items ahead.
 
-    >>> list(in_order(abs, [-1, 2, -3], workers=2))
+    >>> list(on_threads(abs, [-1, 2, -3], workers=2))
     [1, 2, 3]
     """
     if workers == 1:

@@ -66,7 +66,7 @@ class WindowOperator:
             base, predicates = plan.input.schema, ()
             self._outputs = {n: Column(n) for n in base.names}
         if _splits(plan):
-            self._partitions = Partitions(base.select(plan.partition_of(specs[0])))
+            self._partitions = Partitions(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
         self._base = base
         self.layout = self._full_layout(base, specs)
@@ -201,12 +201,33 @@ class WindowOperator:
             self.promise = self.lanes[0].promise
             return
 
+        if final:
+            while self._running:
+                yield from self._finished()
+            yield from self._last(progress)
+            return
+
         def close(lane: Lane) -> _Closed:
             return list(lane.advance(progress, prompt=prompt)), lane.promise
 
         self._run([partial(close, lane) for lane in self.lanes])
-        while self._running and (final or prompt or len(self._running) > BACKLOG):
+        while self._running and (prompt or len(self._running) > BACKLOG):
             yield from self._finished()
+
+    def _last(self, progress: Progress) -> Iterator[pa.RecordBatch]:
+        """What the lanes have left, a batch of each at a time: it need not fit in memory."""
+        results = [lane.advance(progress, prompt=True) for lane in self.lanes]
+        coming = deque((w, r, w.submit(next, r, None)) for w, r in zip(self._workers, results))
+        while coming:
+            worker, result, future = coming.popleft()
+            if (batch := future.result()) is not None:
+                coming.append((worker, result, worker.submit(next, result, None)))
+                yield batch
+
+    def settle(self) -> None:
+        """Combine the partials that wait, if they are many; no window closes."""
+        for lane in self.lanes:
+            lane.settle()
 
     def _run(self, calls: list[Callable[[], _Closed]]) -> None:
         """Have each lane do something, in its thread if it has one."""
@@ -257,15 +278,20 @@ def fuses(plan: WindowAggregate) -> bool:
     """
     if _splits(plan):
         return False
-    kinds = [plan.input.schema[k] for k in plan.group_keys]
-    cheap = len(kinds) == 0 or (len(kinds) == 1 and kinds[0].is_fixed)
-    return cheap or not stage_of(plan.input).predicates
+    stage, keys = stage_of(plan.input), plan.group_keys
+    # A key that is computed may fail on rows that do not pass.
+    cheap = len(keys) == 0 or (
+        len(keys) == 1
+        and plan.input.schema[keys[0]].is_fixed
+        and isinstance(stage.output(keys[0]), Column)
+    )
+    return cheap or not stage.predicates
 
 
 def _splits(plan: WindowAggregate) -> bool:
     """Whether rows must be known by partition: they are counted there, or make windows there."""
-    spec = plan.windows[0].spec
-    if any(w.spec.counts_arrivals for w in plan.windows):
+    specs = [w.spec for w in plan.windows]
+    if any(s.counts_arrivals for s in specs):
         return True
-    apart = set(plan.partition_of(spec)) != set(plan.group_keys)
-    return apart and not isinstance(spec, GridWindow)
+    apart = set(plan.partition) != set(plan.group_keys)
+    return apart and any(not isinstance(s, GridWindow) for s in specs)

@@ -27,7 +27,7 @@ from tidemill.plan.nodes import (
 from tidemill.windows.spec import PerEvent, Rows, Window
 
 
-def source(name: str, time: str, declared: Any) -> Source:
+def source(name: str, time: str, declared: Any, *, ordered: bool = False) -> Source:
     step = f"stream {name!r}"
     fields = read_schema(declared, step=step)
     if not fields.names:
@@ -38,7 +38,7 @@ def source(name: str, time: str, declared: Any) -> Source:
             step, expected=f"time column {time!r} of type timestamp (clock) or int64 (logical)",
             got=repr(kind),
         )  # fmt: skip
-    return Source(name, fields, time)
+    return Source(name, fields, time, ordered=ordered)
 
 
 def where(plan: Plan, predicate: Any) -> Filter:
@@ -159,6 +159,12 @@ def _check_together(windows: tuple[NamedWindow, ...]) -> None:
         raise UserError(
             "window", expected="windows over one attribute and one partition",
             got="; ".join(map(str, windows)), hint="use one query for each",
+        )  # fmt: skip
+    orders = {getattr(w.spec, "order_by", None) for w in windows if w.spec.counts_arrivals}
+    if len(orders) > 1:
+        raise UserError(
+            "window", expected="windows that number rows in one order",
+            got="; ".join(map(str, windows)), hint="use one query for each order_by",
         )  # fmt: skip
 
 

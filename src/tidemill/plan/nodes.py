@@ -48,6 +48,8 @@ class Source(Plan):
     declared: Schema
     time_column: str
     columns: tuple[str, ...] | None = None
+    ordered: bool = False
+    """Whether no row has an earlier time than the one before it."""
 
     @property
     def schema(self) -> Schema:
@@ -59,7 +61,8 @@ class Source(Plan):
 
     def __str__(self) -> str:
         read = "" if self.columns is None else f" read={list(self.columns)}"
-        return f"source {self.name} time={self.time_column}{read}"
+        ordered = " ordered" if self.ordered else ""
+        return f"source {self.name} time={self.time_column}{ordered}{read}"
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,16 @@ class WindowAggregate(Plan):
         if spec.partition is not None:
             return spec.partition
         return self.keys if isinstance(spec, (PerEvent, Session)) else ()
+
+    @property
+    def partition(self) -> tuple[str, ...]:
+        """The columns that split the stream before its windows cut it.
+
+        Windows on a grid of time do not ask: where there are others too, it is theirs.
+        """
+        specs = [w.spec for w in self.windows]
+        asking = [s for s in specs if not isinstance(s, GridWindow) or isinstance(s, Rows)]
+        return self.partition_of((asking or specs)[0])
 
     @functools.cached_property
     def schema(self) -> Schema:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.plan.checks import null_time
+from tidemill.core.time import FARTHEST
+from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
@@ -29,6 +30,8 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
     T = {name: [r[name] for r in rows] for name in plan.input.schema.names}
     if not isinstance(spec, Rows) and any(t is None for t in T[plan.attribute]):
         raise null_time(plan)
+    if not isinstance(spec, Rows) and any(abs(t) > FARTHEST for t in T[plan.attribute]):
+        raise far_time(plan)
     order = attribute(T, spec).tolist()
     seen: dict[Any, set[Any]] = {}
     for w in windows(T, spec):

@@ -33,6 +33,7 @@ def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
         operator = WindowOperator(plan)
         for batch in batches:
             operator.push(_typed(batch, schema))
+            operator.settle()
         yield from operator.advance(FOREVER)
 
     return task
@@ -48,6 +49,7 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
         operator = WindowOperator(plan)
         for batch in batches:
             operator.push(_typed(batch, schema))
+            operator.settle()
         yield from partial_batches(operator)
 
     return task
@@ -69,6 +71,7 @@ def finish(plan: WindowAggregate, abreast: int = 1) -> Task:
                 operator.reach(int(np.asarray(batch.column(position)).max()))
             for part in [batch] if abreast == 1 else _apart(batch, partial_schema(plan), abreast):
                 add_partial_batch(operator, part)
+            operator.settle()
         yield from operator.advance(FOREVER)
 
     return task

@@ -257,11 +257,11 @@ def _inside(plan: WindowAggregate) -> SparkColumn:
 def _together(plan: WindowAggregate) -> tuple[str, ...]:
     """The columns whose equal rows must meet in one task."""
     specs = [w.spec for w in plan.windows]
+    if any(s.until_end for s in specs if not isinstance(s, Rows)):
+        return ()  # such windows go on until the last row of the whole stream
     if all(isinstance(s, GridWindow) and not isinstance(s, Rows) for s in specs):
-        if any(s.until_end for s in specs):
-            return ()  # such windows go on until the last row of the whole stream
         return plan.group_keys
-    return plan.partition_of(specs[0])
+    return plan.partition
 
 
 def _all_in_jvm(plan: WindowAggregate) -> bool:
