@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +64,16 @@ def test_importing_is_light() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "reference.md").read_text()
+    methods = [n for n in dir(tm.Expr) if not n.startswith("_") and n != "node"]
+    listed = set(re.findall(r"`(?:tm)?\.?(\w+)", text))
+    assert {*tm.__all__, *methods} <= listed
+
+
+def test_the_examples_of_the_reference_run() -> None:
+    path = Path(__file__).parent.parent / "docs" / "reference.md"
+    failed, tried = doctest.testfile(str(path), module_relative=False, globs={"tm": tm})
+    assert (failed, tried) == (0, 6)

@@ -164,3 +164,11 @@ def test_strings_are_never_copied_into_the_loop() -> None:
     rows = [{"t": i, "x": i, "s": s} for i, s in enumerate(["ab", "a", "abc", None, "xab"])]
     assert query.run(s=rows)["s"].to_pylist() == ["ab", "abc"]
     assert schema(query.schema) == S.schema
+
+
+def test_a_compiled_function_that_divides_by_zero_is_an_error() -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64"})
+    query = stream.select(z=tm.udf(lambda t: 10 // t, returns="int64")(col.t))
+    assert query.run(s=[{"t": 3}]).to_pylist() == [{"t": 3, "z": 3}]
+    with pytest.raises(tm.UserError, match="ZeroDivisionError"):
+        query.run(s=[{"t": 0}])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -150,3 +151,68 @@ def test_a_slide_greater_than_the_range_is_allowed_and_samples() -> None:
     assert query.run(s=rows).to_pydict() == {
         "window_start": [8, 18], "window_end": [10, 20], "n": [2, 2],
     }  # fmt: skip
+
+
+TYPED = tm.stream("c", time="ts", schema={"ts": "timestamp", "k": "string", "x": "float64", "b": "bool"})
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "message"),
+    [
+        (tm.sum(col.k), "agg z sum.*expected a number, got col.k, which is string"),
+        (tm.mean(col.k), "agg z mean.*expected a number"),
+        (tm.median(col.k), "expected a number, got col.k"),
+        (tm.sum("x"), "a column is written col.x"),
+        (tm.sum(col.ts), "expected a number, got col.ts, which is timestamp"),
+        (tm.mean_by(col.k, col.b), "expected a number, got col.k"),
+        (tm.sum_by(col.b, col.k), "expected a number, got col.b"),
+        (tm.correlation(col.x, col.k), "expected a number, got col.k"),
+        (tm.ewma(col.x, half_life=60), "half_life.*never mix"),
+    ],
+    ids=str,
+)
+def test_aggregates_say_what_they_cannot_compute_with(aggregate: Any, message: str) -> None:
+    with pytest.raises(tm.UserError, match=message):
+        TYPED.window(tm.tumbling("1h")).agg(z=aggregate)
+
+
+def test_a_lift_that_does_not_fit_its_identity() -> None:
+    odd = tm.aggregate(
+        "odd", identity=lambda: (0, 0), lift=lambda x: x,
+        combine=lambda a, b: (a[0] + b[0], a[1] + b[1]), lower=lambda s: s[0],
+    )  # fmt: skip
+    with pytest.raises(tm.UserError, match="lift to give 2 fields, as identity, got 1"):
+        TYPED.window(tm.tumbling("1h")).agg(z=odd(col.x))
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 1 << 64])
+def test_a_constant_is_within_int64(value: int) -> None:
+    with pytest.raises(tm.UserError, match="an int within int64"):
+        tm.lit(value)
+    with pytest.raises(tm.UserError, match="an int within int64"):
+        col.v.is_in([0, value])
+
+
+def test_what_spark_cannot_do_does_not_stop_an_explanation() -> None:
+    query = TYPED.window(tm.rows(3, every=1)).agg(n=tm.count())
+    assert "not on Spark: window rows(3, every=1): expected order_by=" in query.explain()
+
+
+def test_what_is_meant_is_taken() -> None:
+    windowed = TYPED.group_by(["k", "b"]).window(tm.tumbling("1h"))
+    assert windowed.agg(s=tm.sum(lambda e: e.x)).schema.names[:2] == ("k", "b")
+    assert str(tm.tumbling(np.int64(5))) == "tumbling(5)"
+    assert str(2**col.x) == str(tm.lit(2) ** col.x)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: tm.tumbling("1M"), "fixed length.*m for minutes"),
+        (lambda: TYPED.where(lambda e: e.x.foo() > 1), "where: the lambda failed.*foo"),
+        (lambda: tm.stream("a", time=None, schema={"t": "int64"}), "time= to be the name"),
+    ],
+)
+def test_common_slips(wrong: Callable[[], Any], message: str) -> None:
+    with pytest.raises(tm.UserError, match=message):
+        wrong()

@@ -22,6 +22,7 @@ from typing import Any, Union
 
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.schema import Schema
+from tidemill.core.time import Duration
 from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
 from tidemill.expr.fluent import Expr, as_node, recording
 from tidemill.expr.functions import TypeMismatch, unify
@@ -151,7 +152,7 @@ class Aggregate:
 
     def __str__(self) -> str:
         shown = [str(a) for a in self.args if a != EVENT_TIME]
-        shown += [f"{n}={v!r}" for n, v in self.params]
+        shown += [f"{n}={str(v) if isinstance(v, Duration) else repr(v)}" for n, v in self.params]
         return f"{self.name}({', '.join(shown)})"
 
     __repr__ = __str__
@@ -194,6 +195,10 @@ class OpaqueForm:
     reason: str = field(compare=False, default="")
 
 
+class _Misfit(UserError):
+    """Functions of an algebra that do not go together, whether they can be recorded or not."""
+
+
 def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
     """Record an algebra over argument types.
 
@@ -205,6 +210,8 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
     try:
         with recording():
             return _record(algebra, types, identity)
+    except _Misfit:
+        raise
     except (TidemillError, TypeMismatch, TypeError, AttributeError, ValueError) as untraceable:
         if algebra.factory is not None:  # built in: the types are wrong, not the functions
             raise UserError(
@@ -218,12 +225,12 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
 def _record(algebra: Algebra, types: tuple[DataType, ...], identity: tuple[Any, ...]) -> Form:
     inputs = Schema(tuple((f"x{i}", t) for i, t in enumerate(types)))
     lifted = _nodes(algebra.lift(*[Expr(Column(n)) for n in inputs.names]), inputs)
-    fields = tuple(_field(i, type_of(node, inputs)) for i, node in zip(identity, lifted))
     if len(identity) != len(lifted):
-        raise UserError(
+        raise _Misfit(
             f"aggregate {algebra.name}", expected=f"lift to give {len(identity)} fields, as identity",
             got=str(len(lifted)),
         )  # fmt: skip
+    fields = tuple(_field(i, type_of(node, inputs)) for i, node in zip(identity, lifted))
     a, b = (Schema(tuple((f"{s}{i}", t) for i, t in enumerate(fields))) for s in "ab")
     both = Schema((*a.fields, *b.fields, *inputs.fields))
 

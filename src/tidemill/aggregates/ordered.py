@@ -93,14 +93,14 @@ def _ewma(half_life: int) -> Algebra:
 
 def ewma(x: Operand, *, half_life: DurationLike) -> Aggregate:
     """The mean weighted by age: a row counts half as much as one that is `half_life` younger."""
-    length = duration(half_life, step="ewma").ticks
-    if length <= 0:
+    life = duration(half_life, step="ewma")
+    if life.ticks <= 0:
         raise UserError("ewma", expected="a positive half_life", got=repr(half_life))
     value = Cast(as_node(x), FLOAT64)
-    part = Part(_ewma(length), (Cast(EVENT_TIME, INT64), value))
+    part = Part(_ewma(life.ticks), (Cast(EVENT_TIME, INT64), value))
     return Aggregate(
         "ewma", (value, EVENT_TIME), (part,), lambda s: s[1] / s[2],
-        params=(("half_life", str(half_life)),),
+        params=(("half_life", life),),
     )  # fmt: skip
 
 

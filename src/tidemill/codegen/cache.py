@@ -13,11 +13,13 @@ import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tidemill.codegen import runtime
+from tidemill.core.errors import UserError
 
 _HEADER = "from tidemill.codegen.runtime import *\nimport math\nimport numpy as np\n\n"
 
@@ -53,7 +55,25 @@ def _load_unique(source: str, names: dict[str, Any]) -> ModuleType:
     module.__dict__.update(names)
     text = (_HEADER + source).replace("@kernel", "@any_kernel")
     exec(compile(text, f"<{name}>", "exec"), module.__dict__)
+    module.__dict__["run"] = _explained(module.__dict__["run"], names)
     return module
+
+
+def _explained(run: Callable[..., Any], functions: dict[str, Any]) -> Callable[..., Any]:
+    """A kernel that calls users' functions, and says so when one of them raises."""
+    shown = ", ".join(sorted({getattr(f, "__name__", str(f)) for f in functions.values()}))
+
+    @functools.wraps(run)
+    def explained(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except (ArithmeticError, ValueError, LookupError, AssertionError) as failed:
+            raise UserError(
+                f"compiled function {shown}", f"raised {type(failed).__name__}: {failed}",
+                hint="return a value for every argument",
+            ) from failed  # fmt: skip
+
+    return explained
 
 
 def _import(name: str, path: Path, names: dict[str, Any]) -> ModuleType:

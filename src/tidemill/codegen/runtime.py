@@ -158,5 +158,8 @@ def float_to_int_fits(a: float) -> bool:
 
 
 def any_kernel(function: Any) -> Any:
-    """Compile a user's function, or raise what Numba raised; it is not cached on disk."""
-    return numba.njit(nogil=True, error_model="numpy")(function)
+    """Compile a user's function, or raise what Numba raised; it is not cached on disk.
+
+    Dividing by zero raises, as it does in Python.
+    """
+    return numba.njit(nogil=True, error_model="python")(function)

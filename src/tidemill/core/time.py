@@ -69,6 +69,8 @@ def duration(value: DurationLike, *, step: str = "duration") -> Duration:
     """
     if isinstance(value, Duration):
         return value
+    if hasattr(value, "__index__") and not isinstance(value, bool):  # an int of NumPy's, too
+        value = value.__index__()
     if isinstance(value, bool) or not isinstance(value, (str, int, timedelta)):
         raise UserError(
             step,
@@ -91,12 +93,12 @@ def _parse_duration(text: str, step: str) -> int:
         if term is None:
             break
         number, unit = term.group(1), term.group(2)
-        if unit.lower() in _CALENDAR:
+        if unit.lower() in _CALENDAR or unit == "M":
             raise UserError(
                 step,
                 expected="a duration of fixed length",
                 got=repr(text),
-                hint="months and years vary in length; use days or weeks",
+                hint="months and years vary in length; use days or weeks, and m for minutes",
             )
         scale = _UNITS.get(unit) or _UNITS.get(unit.lower())
         if scale is None:

@@ -12,7 +12,7 @@ from tidemill.core.errors import InternalError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.expr.casts import cast_value
-from tidemill.expr.functions import FUNCTIONS
+from tidemill.expr.functions import FUNCTIONS, checked
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf, udf_name
 from tidemill.expr.typing import type_of
 
@@ -81,8 +81,11 @@ def _returned(value: Any, returns: DataType, function: Callable[..., Any]) -> An
     if convert is None:
         return value
     try:
-        return convert(value)
-    except (TypeError, ValueError) as bad:
+        converted = convert(value)
+        if convert is int:
+            checked(converted)
+        return converted
+    except (TypeError, ValueError, UserError) as bad:
         raise UserError(
             f"udf {udf_name(function)}", expected=f"a {returns!r}, as returns= says", got=repr(value)
         ) from bad

@@ -116,6 +116,9 @@ class Expr:
     def __pow__(self, other: Operand) -> Expr:
         return call("pow", self, other)
 
+    def __rpow__(self, other: Operand) -> Expr:
+        return call("pow", other, self)
+
     def __neg__(self) -> Expr:
         return call("neg", self)
 
@@ -346,12 +349,14 @@ def lit(value: Scalar) -> Expr:
     >>> lit(3) + col.a
     (3 + col.a)
     """
-    if value is None:
+    if value is None or type(value).__name__ == "NaTType":
         return Expr(Literal(None, NULL))
     if isinstance(value, datetime):
         return Expr(Literal(instant(value), TIMESTAMP))
     if isinstance(value, timedelta):
         return Expr(Literal(duration(value).ticks, DURATION))
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise UserError("literal", expected="an int within int64", got=str(value))
     for kind, dtype in ((bool, BOOL), (int, INT64), (float, FLOAT64), (str, STRING)):
         if isinstance(value, kind):
             return Expr(Literal(kind(value), dtype))
@@ -364,7 +369,10 @@ def lit(value: Scalar) -> Expr:
 
 
 def as_expr(value: Operand) -> Expr:
-    return value if isinstance(value, Expr) else lit(value)
+    """An expression, a constant or a lambda, as an expression."""
+    if isinstance(value, Expr):
+        return value
+    return Expr(traced(value, step="expression")) if callable(value) else lit(value)
 
 
 def as_node(value: Operand) -> Node:
@@ -461,12 +469,12 @@ def traced(value: Any, *, step: str) -> Node:
         try:
             with recording():
                 value = value(col)
-        except TypeError as wrong:
+        except (TypeError, AttributeError, LookupError, ValueError) as wrong:
             raise UserError(
                 step, f"the lambda failed while it was traced: {wrong}",
                 hint="a lambda takes one row: lambda e: e.price > 1; wrap other Python in tm.udf",
             ) from wrong  # fmt: skip
-    return as_node(value)
+    return value.node if isinstance(value, Expr) else lit(value).node
 
 
 def _non_empty(text: str, step: str) -> str:

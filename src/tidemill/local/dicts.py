@@ -16,7 +16,10 @@ from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
 from tidemill.local.chunks import BATCH_ROWS, Piece, step_of
 from tidemill.plan.nodes import Source
 
-_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+_UNFIT = (
+    pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError,
+    UnicodeEncodeError, ValueError,
+)  # fmt: skip
 
 
 def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
@@ -74,6 +77,9 @@ def _column(
 
 def _array(values: list[Any], name: str, kind: DataType) -> pa.Array:
     found = set(map(type, values))
+    if any(f.__name__ == "NaTType" for f in found):  # pandas has one null for instants
+        values = [None if type(v).__name__ == "NaTType" else v for v in values]
+        found = set(map(type, values))
     if bool in found and kind != BOOL:  # Arrow would take it for a number among floats
         raise pa.ArrowTypeError("a bool")
     if kind in (TIMESTAMP, DURATION):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
+from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import Domain
@@ -29,6 +30,8 @@ from tidemill.windows.spec import PerEvent, Rows, Window
 
 def source(name: str, time: str, declared: Any, *, ordered: bool = False) -> Source:
     step = f"stream {name!r}"
+    if not isinstance(time, str):
+        raise UserError(step, expected="time= to be the name of a column", got=repr(time))
     fields = read_schema(declared, step=step)
     if not fields.names:
         raise UserError(step, expected="at least one column", got="an empty schema")
@@ -54,7 +57,7 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
     outputs: dict[str, Node] = {n: Column(n) for n in plan.schema.names} if keep else {}
     if not keep:
         outputs[plan.time] = Column(plan.time)
-    for item in names:
+    for item in _flat(names):
         node = Column(item) if isinstance(item, str) else traced(item, step="select")
         if not isinstance(node, Column):
             raise UserError(
@@ -73,10 +76,15 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
     return Project(plan, tuple(resolved.items()))
 
 
+def _flat(names: Sequence[Any]) -> list[Any]:
+    """Names one by one, also where some are given as a list."""
+    return [n for item in names for n in (item if isinstance(item, (list, tuple)) else [item])]
+
+
 def grouped(plan: Plan, names: Sequence[Any], named: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
     """Keys as column names; computed keys become columns first."""
     keys: list[str] = []
-    for item in names:
+    for item in _flat(names):
         node = Column(item) if isinstance(item, str) else traced(item, step="group_by")
         if not isinstance(node, Column):
             raise UserError(
@@ -181,6 +189,8 @@ def _bind(plan: Plan, name: str, aggregate: Any, keys: tuple[str, ...]) -> Aggre
             step=f"{step} {aggregate}",
         )  # fmt: skip
 
-    return aggregate.over(change)
+    bound = aggregate.over(change)
+    check_arguments(bound, plan.schema, plan.time, step=f"{step} {aggregate}")
+    return bound
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemill.aggregates.algebra import Algebra
+from tidemill.core.errors import UserError
 from tidemill.expr.nodes import Node, Udf
 from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, WindowAggregate
@@ -40,7 +41,10 @@ def _where(node: Node) -> str:
 
 
 def _windows(plan: WindowAggregate) -> list[str]:
-    chosen = strategy(plan)
+    try:
+        chosen = strategy(plan)
+    except UserError as refused:
+        return [f"not on Spark: {refused}"]
     shuffles = [f"  shuffle {s}" for s in chosen.shuffles]
     work = [f"  {w}" for w in _WORK[chosen.name]]
     if chosen.name == "panes" and (width := panes_abreast(plan)) > 1:

@@ -23,8 +23,7 @@ from typing import ClassVar, Union
 
 from tidemill.core.errors import UserError
 from tidemill.core.time import (
-    BEGINNING,
-    FOREVER,
+    FARTHEST,
     Domain,
     Duration,
     DurationLike,
@@ -365,8 +364,8 @@ def _positive(step: str, name: str, value: DurationLike) -> Duration:
     length = duration(value, step=step)
     if length.ticks <= 0:
         raise UserError(step, expected=f"{name} greater than zero", got=repr(value))
-    if length.ticks > FOREVER:
-        raise UserError(step, expected=f"{name} within int64 ticks", got=repr(value))
+    if length.ticks > FARTHEST:
+        raise UserError(step, expected=f"{name} up to 2**61 ticks", got=repr(value))
     return length
 
 
@@ -375,8 +374,8 @@ def _count(step: str, name: str, value: int) -> int:
         raise UserError(step, expected=f"{name} as a number of rows (int)", got=repr(value))
     if value <= 0:
         raise UserError(step, expected=f"{name} greater than zero", got=repr(value))
-    if value > FOREVER:
-        raise UserError(step, expected=f"{name} within int64", got=repr(value))
+    if value > FARTHEST:
+        raise UserError(step, expected=f"{name} up to 2**61", got=repr(value))
     return value
 
 
@@ -398,8 +397,8 @@ def _origin(step: str, origin: InstantLike | None, domain: Domain) -> tuple[int,
             hint="logical and clock time never mix",
         )  # fmt: skip
     start = instant(origin, step=step)
-    if not BEGINNING <= start <= FOREVER:
-        raise UserError(step, expected="origin within int64 ticks", got=repr(origin))
+    if not -FARTHEST <= start <= FARTHEST:
+        raise UserError(step, expected="origin within 2**61 ticks of zero", got=repr(origin))
     if domain is Domain.CLOCK and not _FIRST <= start <= _LAST:
         raise UserError(
             step, expected="origin in the years 1 to 9999", got=repr(origin),
