@@ -64,7 +64,7 @@ print(json.dumps({"seconds": time.perf_counter() - start, "mb": peak_mb()}))
 
 
 def cases(quick: bool) -> list[Case]:
-    size = 200 if quick else 1_000
+    size = 50 if quick else 1_000
     codes = {"tidemill": _TIDEMILL, "duckdb": _DUCKDB}
     if not quick:
         codes["polars"] = _POLARS
