@@ -41,7 +41,7 @@ AGGREGATES: dict[str, tuple[Callable[[], Any], str, pl.Expr]] = {
 def cases(quick: bool) -> list[Case]:
     all_rows, rows, few = (20_000_000, 10_000_000, 2_000_000)
     if quick:
-        all_rows, rows, few = (2_000_000, 200_000, 50_000)
+        all_rows, rows, few = (2_000_000, 200_000, 20_000)
     hop = functools.partial(_hopping, rows=rows, keys=10_000, hours=4 if quick else 48)
     # Where each row is in many windows, fewer keys keep a quick run's answers small.
     overlapping = functools.partial(_hopping, rows=few, keys=1_000 if quick else 10_000, hours=12)

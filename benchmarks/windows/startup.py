@@ -28,7 +28,7 @@ print(json.dumps({"seconds": time.perf_counter() - start, "rows": table.num_rows
 
 def cases(quick: bool) -> list[Case]:
     return [
-        _case("import tidemill", _IMPORT, 5),
+        _case("import tidemill", _IMPORT, 2 if quick else 5),
         _case(
             "import, and a first small query with a warm kernel cache", _QUERY, 2 if quick else 5
         ),
