@@ -17,7 +17,7 @@ from benchmarks.answers import Mismatch
 from benchmarks.docs import write_docs
 from benchmarks.harness import FULL, QUICK, Case, Effort, Result, run_case
 from benchmarks.registry import Benchmark
-from benchmarks.report import by_group, document, line, table, write_json
+from benchmarks.report import by_group, document, line, read_results, table, write_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,15 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     console = _console()
     bench = registry.benchmark(options.name)
-    cases = [c for c in bench.cases(options.quick) if options.case in c.name]
+    every = bench.cases(options.quick)
+    cases = [c for c in every if not options.case or any(part in c.name for part in options.case)]
     if not cases:
-        console.print(f"no case of {bench.name} has {options.case!r} in its name", markup=False)
+        console.print(f"no case of {bench.name} has {options.case} in its name", markup=False)
         return 2
+    earlier = read_results(options.json) if options.keep else []
     try:
         results, failures = run(cases, QUICK if options.quick else FULL, console)
     finally:
         resources.close()
-    return _finish(bench, results, failures, options, console)
+    by_name = {r.case: r for r in (*earlier, *results)}
+    ordered = [by_name[c.name] for c in every if c.name in by_name]
+    return _finish(bench, ordered, failures, options, console)
 
 
 def run(
@@ -96,11 +100,19 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("name", choices=sorted(registry.MODULES), help="the benchmark to run")
     parser.add_argument("--quick", action="store_true", help="less data: ends within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
-    parser.add_argument("--case", default="", metavar="SUBSTRING", help="only cases named so")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="SUBSTRING",
+        help="only cases with this in their name; may be given more than once",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep", action="store_true", help="keep results in --json FILE of cases that are not run"
+    )
     parser.add_argument("--docs", action="store_true", help="rewrite docs/benchmarks.md")
     options = parser.parse_args(arguments)
-    if options.docs and options.case:
-        parser.error("--docs shows all cases; leave --case out")
+    if options.keep and not (options.json and options.json.exists()):
+        parser.error("--keep needs --json FILE, and the file")
+    if options.docs and options.case and not options.keep:
+        parser.error("--docs shows all cases: leave --case out, or --keep the others")
     return options
 
 

@@ -30,6 +30,12 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     os.replace(temporary, path)
 
 
+def read_results(path: Path) -> list[Result]:
+    """The results that an earlier run wrote."""
+    cases = json.loads(path.read_text())["cases"]
+    return [Result(c["case"], c["params"], c["seconds"], c.get("measured", {})) for c in cases]
+
+
 def by_group(results: Sequence[Result], titles: Mapping[str, str]) -> dict[str, list[Result]]:
     """Results by group, groups in the order of their titles."""
     groups: dict[str, list[Result]] = {g: [] for g in titles}

@@ -108,3 +108,26 @@ def test_strings_that_no_window_needs_are_forgotten(
     got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])
     expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
     assert got.equals(expected)
+
+
+@pytest.mark.parametrize("room", [0, 20_000, 40_000, 80_000, 1 << 28])
+def test_keys_may_outgrow_the_planes(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panes, "PLANE_BYTES", room)
+    query = STREAM.group_by("k").window(tm.hopping(60, every=10)).agg(n=tm.sum(col.x))
+    assert isinstance(query.optimized, WindowAggregate)
+    op, pick = WindowOperator(query.optimized), random.Random(4)
+    expected: dict[tuple[int, int], int] = {}
+    found, planes = [], set()
+    for at in range(60):
+        pairs = [(3 * at + pick.randint(0, 9), pick.randint(0, 4 * at)) for _ in range(30)]
+        for time, key in pairs:
+            for end in range(time // 10 * 10 + 10, time // 10 * 10 + 70, 10):
+                expected[key, end] = expected.get((key, end), 0) + 1
+        push(op, pairs)
+        found += op.advance(3 * at, prompt=at % 7 == 0)
+        planes.add(len(op.store._planes) if op.store._by_plane else 0)
+    found += op.advance(FOREVER)
+    rows = [row for batch in found for row in batch.to_pylist()]
+    assert {(r["k"], r["window_end"]): r["n"] for r in rows} == expected
+    assert len(rows) == len(expected)
+    assert (len(planes) > 1) == (0 < room < 1 << 28)

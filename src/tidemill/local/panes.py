@@ -333,7 +333,8 @@ class PaneStore:
             if planes:
                 fresh = np.zeros((planes, room), dtype=self._dtype)
                 fresh["pane"] = NO_PANE
-                fresh[:, :held] = self._planes[:, :held]
+                if held:
+                    fresh[:, :held] = self._planes
                 self._planes = fresh
             else:
                 newest = np.full(room, -1, dtype=np.int64)

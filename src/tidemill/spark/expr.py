@@ -423,6 +423,11 @@ def _div(a: SparkColumn, b: SparkColumn) -> SparkColumn:
     return F.call_function("div", a, b)
 
 
+def divided(a: SparkColumn, every: int) -> SparkColumn:
+    """Integer division of what is not negative by a constant."""
+    return _div(a, _int(every))
+
+
 def floor_div(a: SparkColumn, every: int) -> SparkColumn:
     return _div(a, _int(every)) - (a % _int(every) < 0).cast("bigint")
 

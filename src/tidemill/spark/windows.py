@@ -17,19 +17,20 @@ from pyspark.sql import functions as F
 from tidemill.aggregates.algebra import Algebra
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
+from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
 from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
 from tidemill.plan.checks import null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.spark.aggregates import available, is_simple, partial, partial_where
-from tidemill.spark.expr import SparkExpressions, floor_div, named, output, spark_type
+from tidemill.spark.expr import SparkExpressions, divided, named, output, spark_type
 from tidemill.spark.frames import user_schema
 from tidemill.spark.tasks import LAST, PLACES, at_place, finish, partials, whole_windows
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
 ABREAST = 8
-"""Panes to a row of partials, where windows have many."""
+"""Panes to a row of partials, where windows have many; a power of two."""
 MOST_FIELDS = 64
 """Above about a hundred columns Spark interprets what it would otherwise compile."""
 PLACE = "$place"
@@ -103,9 +104,13 @@ class _Source:
         assert self.plan.panes is not None
         name = self.plan.attribute
         message = str(null_time(self.plan))
-        time = self.output(name)
-        sure = F.when(time.isNull(), F.raise_error(F.lit(message)).cast("bigint")).otherwise(time)
-        return floor_div(sure - F.lit(self.plan.panes.origin).cast("bigint"), self.plan.panes.size)
+        sure = F.coalesce(self.output(name), F.raise_error(F.lit(message)).cast("bigint"))
+        origin, size = self.plan.panes.origin, self.plan.panes.size
+        # One division for each row, not two: no time is below minus FARTHEST, so nothing here is
+        # negative where Spark divides toward zero. Times beyond overflow, which is an error too.
+        whole = -(-FARTHEST // size)
+        shifted = sure + F.lit(whole * size - origin).cast("bigint")
+        return divided(shifted, size) - F.lit(whole).cast("bigint")
 
     def keys(self) -> list[SparkColumn]:
         return [self.output(k).alias(key_name(i)) for i, k in enumerate(self.plan.group_keys)]
@@ -128,8 +133,8 @@ def _summed(source: _Source) -> DataFrame:
     if width == 1:
         return rows.groupBy(*keys, PANE).agg(*_states(plan))
     # Several panes to a row: fewer rows to hash, and to shuffle. `tasks` puts them apart again.
-    place = F.pmod(F.col(PANE), F.lit(width)).cast("int").alias(PLACE)
-    block = floor_div(F.col(PANE), width).alias(PANE)
+    place = F.col(PANE).bitwiseAND(F.lit(width - 1)).cast("int").alias(PLACE)
+    block = F.shiftright(F.col(PANE), width.bit_length() - 1).alias(PANE)
     arguments = [f"a{i}_{j}" for i, j in args]
     blocks = rows.select(*keys, block, place, *arguments)
     states = [state for at in range(width) for state in _states_at(plan, at)]
