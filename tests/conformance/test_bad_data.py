@@ -114,3 +114,19 @@ def test_a_failing_batch_leaves_no_half_answer() -> None:
     batches = [rows(1, t=0), rows(1, t=3), rows(LARGE, LARGE, t=6)]
     with haste("eager"), pytest.raises(tm.UserError, match="overflow"):
         in_batches(query, batches, promises=True)
+
+
+@pytest.mark.parametrize("window", [tm.tumbling(10), tm.hopping(20, every=10)], ids=str)
+@pytest.mark.parametrize("time", [-(1 << 61) - 100, (1 << 61) + 100, -(1 << 62) - 100])
+def test_times_beyond_counting_fail_on_spark(spark: Any, window: tm.Window, time: int) -> None:
+    with pytest.raises(Exception, match=r"2\*\*61|overflow"):
+        on_spark(spark, ask(window, tm.count()), rows(1, t=time))
+
+
+@pytest.mark.parametrize("time", [-(1 << 61), -1, 1 << 61])
+def test_the_farthest_times_are_the_same_on_every_engine(spark: Any, time: int) -> None:
+    query, given = ask(tm.tumbling(10), tm.count()), rows(1, 2, t=time)
+    expected = by_reference(query, given)
+    assert len(expected) == 1
+    assert locally(query, given) == expected
+    assert on_spark(spark, query, given) == expected

@@ -70,7 +70,7 @@ class Lane:
         share: Share,
     ) -> None:  # fmt: skip
         assert plan.sliding is not None
-        self.plan, self._layout, self._parts = plan, layout, parts
+        self.plan, self._parts = plan, parts
         self._keys, self._share = keys, share
         self._slides = [slide_for(w.spec, plan, layout) for w in plan.windows]
         reaches = [s.reach for s in self._slides]

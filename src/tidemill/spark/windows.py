@@ -20,7 +20,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
 from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
-from tidemill.plan.checks import null_time
+from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.spark.aggregates import available, is_simple, partial, partial_where
@@ -106,9 +106,9 @@ class _Source:
         message = str(null_time(self.plan))
         sure = F.coalesce(self.output(name), F.raise_error(F.lit(message)).cast("bigint"))
         origin, size = self.plan.panes.origin, self.plan.panes.size
-        # One division for each row, not two: no time is below minus FARTHEST, so nothing here is
-        # negative where Spark divides toward zero. Times beyond overflow, which is an error too.
-        whole = -(-FARTHEST // size)
+        # One division for each row, not two: times and origins lie within FARTHEST of zero, so nothing
+        # here is negative where Spark divides toward zero. Panes beyond are refused once summed.
+        whole = -(-2 * FARTHEST // size)
         shifted = sure + F.lit(whole * size - origin).cast("bigint")
         return divided(shifted, size) - F.lit(whole).cast("bigint")
 
@@ -204,7 +204,11 @@ def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
         output(F.col(key_name(i)), plan.input.schema[k]).alias(k)
         for i, k in enumerate(plan.group_keys)
     ]
-    start = F.col(PANE) * F.lit(plan.panes.size) + F.lit(plan.panes.origin)
+    size, origin = plan.panes.size, plan.panes.origin
+    # As `PaneStore` does for the other ways.
+    near = F.col(PANE).between(-((FARTHEST + size + origin) // size), (FARTHEST - origin) // size)
+    far = F.raise_error(F.lit(str(far_time(plan)))).cast("bigint")
+    start = F.when(near, F.col(PANE) * F.lit(size) + F.lit(origin)).otherwise(far)
     bounds = ((WINDOW_START, start), (WINDOW_END, start + F.lit(plan.panes.size)))
     columns += [output(c, plan.bound_type).alias(n) for n, c in bounds]
     for result in plan.layout.results:
