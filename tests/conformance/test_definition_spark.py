@@ -10,7 +10,8 @@ import tidemill as tm
 from tests.conformance.cases import FAMILIES, STREAM, TYPICAL, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import assert_same, by_reference, on_spark
 from tidemill import col
-from tidemill.spark.windows import panes_abreast, strategy
+from tidemill.spark.blocks import Blocks
+from tidemill.spark.windows import strategy
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -82,7 +83,7 @@ def test_several_windows_in_one_query(spark: Any) -> None:
 )
 def test_several_panes_to_a_row(spark: Any, window: tm.Window, aggregates: dict[str, Any]) -> None:
     query = STREAM.group_by("k").window(window).agg(**aggregates)
-    assert panes_abreast(query.optimized) == 8
+    assert Blocks(query.optimized).width == 8
     assert "8 panes to a row" in query.on_spark(spark).explain()
     rows = seeded(150, 5, span=90)
     assert_same(on_spark(spark, query, rows), by_reference(query, rows), query.schema)
@@ -100,4 +101,4 @@ def test_several_panes_to_a_row(spark: Any, window: tm.Window, aggregates: dict[
     ],
 )
 def test_one_pane_to_a_row_where_more_would_not_do(query: Any) -> None:
-    assert panes_abreast(query.optimized) == 1
+    assert Blocks(query.optimized).width == 1

@@ -148,13 +148,17 @@ class PaneStore:
         raise_for(err, "window aggregate", failure)
         return int(before)
 
-    def add_partials(self, records: npt.NDArray[Any]) -> None:
-        """Partials that were made elsewhere, as records."""
-        if len(records):
-            self._reached(int(records["pane"].min()), int(records["pane"].max()))
-        self._room(len(records))
-        self._spill[self._count : self._count + len(records)] = records
-        self._count += len(records)
+    def room_for(self, n: int) -> npt.NDArray[Any]:
+        """Records to write partials into that were made elsewhere; `add_partials` then adds them."""
+        self._room(n)
+        return self._spill[self._count : self._count + n]
+
+    def add_partials(self, n: int) -> None:
+        """Add the first partials of the last `room_for`."""
+        panes = self._spill["pane"][self._count : self._count + n]
+        if n:
+            self._reached(int(panes.min()), int(panes.max()))
+        self._count += n
 
     def _reached(self, first: int, last: int) -> None:
         """Take note of the panes there are; windows far from everything else could not be counted."""
@@ -178,9 +182,6 @@ class PaneStore:
         part, held = self.layout.parts[index], self._objects[index]
         for at, state in zip(zip(kid.tolist(), pane.tolist()), states):
             held[at] = combine_objects(part, held.get(at), state)
-
-    def record_type(self) -> np.dtype[Any]:
-        return self._dtype
 
     def elements(self) -> Elements:
         """Everything in order by key and pane, combined; it stays, for the windows to come."""
@@ -304,7 +305,9 @@ class PaneStore:
     def _flush(self) -> None:
         """Have every record that is still needed in the spill, and open none of them again."""
         if self._by_plane:
-            self.add_partials(self._planes[self._planes["pane"] >= self._needed])
+            needed = self._planes[self._planes["pane"] >= self._needed]
+            self.room_for(len(needed))[...] = needed
+            self.add_partials(len(needed))
             self._planes["pane"] = NO_PANE
         self._newest.fill(-1)
 

@@ -113,7 +113,7 @@ def add_partial_batch(operator: WindowOperator, batch: pa.RecordBatch) -> None:
         ]
         kid = operator.keys.encode(arrays)
     pane = values(batch.column(PANE))
-    records = np.zeros(n, dtype=store.record_type())
+    records = store.room_for(n)
     records["kid"], records["pane"] = kid, pane
     for index, part in enumerate(operator.layout.parts):
         if index in operator.parts.fixed:
@@ -126,7 +126,7 @@ def add_partial_batch(operator: WindowOperator, batch: pa.RecordBatch) -> None:
         else:
             states = _objects(part, batch)
             store.add_objects(index, kid, pane, states)
-    store.add_partials(records)
+    store.add_partials(n)
 
 
 def _from_scalar(array: pa.Array, kind: DataType, pool: StringIndex) -> npt.NDArray[Any]:

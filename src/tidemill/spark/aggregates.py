@@ -1,6 +1,8 @@
 """Partials of aggregates by Spark's own functions, field for field as the layout says.
 
-What has no entry here is aggregated by Tidemill's kernels inside Spark's Python workers instead.
+They are written in SQL, over columns by name: Spark reads a line of text much faster than it is told
+the same expression call by call. What has no entry here is aggregated by Tidemill's kernels inside
+Spark's Python workers instead.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from pyspark.sql import functions as F
 from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
 from tidemill.aggregates.layout import StatePart
 from tidemill.core.types import DataType
-from tidemill.spark.expr import literal
+from tidemill.spark.sql import number, quoted
 
-Columns = list[SparkColumn]
+NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
+"""Aggregates of one field, which Spark has null where it has seen no value."""
+
+Args = list[str]
 Types = tuple[DataType, ...]
 
 
@@ -24,100 +29,90 @@ def available(part: StatePart) -> bool:
     algebra = part.part.algebra
     if not isinstance(algebra, Algebra):
         return True
-    if algebra.factory is None or algebra.name not in _PARTIALS:
+    if algebra.factory is None:
         return False  # a user's aggregate, whatever its name
-    # Spark multiplies in double, which is not exact for ints; text has no opposite order.
-    exact_product = algebra.name != "product" or part.types[0].kind == "float64"
-    return exact_product and (algebra.name != "arg_min" or part.types[0].kind != "string")
-
-
-def partial(part: StatePart, args: Columns) -> Columns:
-    """One aggregate column for each field of the state of a part that is `available`.
-
-    A row counts only where no argument is null. A field of no rows is the algebra's identity.
-    """
-    whole = _whole(args)
-    present = [a if whole is None else F.when(whole, a) for a in args]
-    algebra = part.part.algebra
-    if isinstance(algebra, Multiset):
-        return [_collected(algebra, args)]
-    if isinstance(algebra, Sketch):
-        make = F.hll_sketch_agg if algebra.kind == "hll" else F.kll_sketch_agg_double
-        return [make(present[0], F.lit(algebra.size))]
-    return _or_identity(part, _PARTIALS[algebra.name](present, part.types))
+    if algebra.name == "product":  # Spark multiplies in double, which is not exact for ints
+        return part.types[0].kind == "float64"
+    opposite = algebra.name != "arg_min" or part.types[0].kind != "string"  # text has none
+    return algebra.name in _PARTIALS and opposite
 
 
 def is_simple(part: StatePart) -> bool:
-    """Whether one call of one function makes a part's partials, so that `where` can filter it."""
+    """Whether one call of one function makes a part's partials, so that a condition can filter it."""
     algebra = part.part.algebra
     return isinstance(algebra, Algebra) and algebra.name in _SIMPLE and available(part)
 
 
-def partial_where(part: StatePart, args: list[str], condition: str) -> Columns:
-    """As `partial`, for a simple part, of the rows that meet a condition; both in SQL."""
-    function = _SIMPLE[part.part.algebra.name]
-    call = f"{function}({', '.join(args) or '1'}) FILTER (WHERE {condition})"
-    return _or_identity(part, [F.expr(call)])
+def partial(
+    part: StatePart, args: Args, names: list[str], where: str | None = None, *, of_none: bool = False
+) -> list[SparkColumn]:
+    """One aggregate column for each field of the state of a part that is `available`.
+
+    `args` are names of columns. A row counts only where no argument is null and, for a simple part,
+    where it meets a condition. A field `of_none` of the rows is the algebra's identity if asked for,
+    or null.
+    """
+    if part.part.algebra.name == "product":  # the one function that has no name in SQL
+        product = F.product(quoted(args[0]))
+        return [(F.coalesce(product, F.lit(1.0)) if of_none else product).alias(names[0])]
+    fields = _fields(part, [quoted(a) for a in args])
+    if where is not None:
+        fields = [f"{f} FILTER (WHERE {where})" for f in fields]
+    if of_none and isinstance(part.form, Form):
+        identity = [v.value for v in part.form.identity]
+        fields = [f if v is None else f"coalesce({f}, {number(v)})" for f, v in zip(fields, identity)]
+    return [F.expr(f"{f} AS {quoted(n)}") for f, n in zip(fields, names)]
 
 
-def _or_identity(part: StatePart, fields: Columns) -> Columns:
-    assert isinstance(part.form, Form)
-    return [
-        f if v.value is None else F.coalesce(f, literal(v.value, v.type))
-        for f, v in zip(fields, part.form.identity)
-    ]
+def _fields(part: StatePart, args: Args) -> list[str]:
+    algebra = part.part.algebra
+    whole = " AND ".join(f"{a} IS NOT NULL" for a in args)
+    if isinstance(algebra, Multiset):
+        row = ", ".join(f"{a} AS x{j}" for j, a in enumerate(args))
+        collect = "collect_set" if algebra.distinct else "collect_list"
+        return [f"{collect}(CASE WHEN {whole} THEN struct({row}) END)"]
+    # Of one argument Spark skips the nulls itself.
+    present = args if len(args) < 2 else [f"CASE WHEN {whole} THEN {a} END" for a in args]
+    if isinstance(algebra, Sketch):
+        make = "hll_sketch_agg" if algebra.kind == "hll" else "kll_sketch_agg_double"
+        return [f"{make}({present[0]}, {algebra.size})"]
+    return _PARTIALS[algebra.name](present, part.types)
 
 
-def _whole(args: Columns) -> SparkColumn | None:
-    """The condition that no argument is null; one argument needs none, Spark skips its nulls."""
-    if len(args) < 2:
-        return None
-    condition = args[0].isNotNull()
-    for arg in args[1:]:
-        condition = condition & arg.isNotNull()
-    return condition
+def _moments(args: Args, types: Types) -> list[str]:
+    (x,) = args
+    n = f"cast(count({x}) AS double)"
+    return [n, f"avg({x})", f"var_pop({x}) * {n}"]
 
 
-def _collected(algebra: Multiset, args: Columns) -> SparkColumn:
-    row = F.struct(*(a.alias(f"x{j}") for j, a in enumerate(args)))
-    condition = args[0].isNotNull()
-    for arg in args[1:]:
-        condition = condition & arg.isNotNull()
-    collect = F.collect_set if algebra.distinct else F.collect_list
-    return collect(F.when(condition, row))
-
-
-def _moments(args: Columns, types: Types) -> Columns:
-    n = F.count(args[0]).cast("double")
-    return [n, F.avg(args[0]), F.var_pop(args[0]) * n]
-
-
-def _comoments(args: Columns, types: Types) -> Columns:
+def _comoments(args: Args, types: Types) -> list[str]:
     x, y = args
-    n = F.count(x).cast("double")
+    n = f"cast(count({x}) AS double)"
     return [
-        n, F.avg(x), F.avg(y), F.covar_pop(x, y) * n, F.var_pop(x) * n, F.var_pop(y) * n,
+        n, f"avg({x})", f"avg({y})", f"covar_pop({x}, {y}) * {n}", f"var_pop({x}) * {n}",
+        f"var_pop({y}) * {n}",
     ]  # fmt: skip
 
 
-def _arg_max(args: Columns, types: Types) -> Columns:
-    best = F.max(F.when(args[0].isNotNull(), F.struct(args[0].alias("by"), args[1].alias("value"))))
-    return [best["by"], best["value"]]
+def _arg_max(args: Args, types: Types) -> list[str]:
+    by, value = args
+    best = f"max(CASE WHEN {by} IS NOT NULL THEN struct({by} AS by, {value} AS value) END)"
+    return [f"{best}.by", f"{best}.value"]
 
 
-def _arg_min(args: Columns, types: Types) -> Columns:
+def _arg_min(args: Args, types: Types) -> list[str]:
     # The smallest `by`, but the greatest value among ties: turn `by` around and take the maximum.
     by, value = args
     kind = types[0].kind
     if kind == "float64":
-        order = F.struct((~F.isnan(by)).alias("number"), (-by).alias("by"))
-        best = F.max(F.when(by.isNotNull(), F.struct(order.alias("o"), value.alias("value"))))
-        smallest = F.when(best["o"]["number"], -best["o"]["by"])
-        return [F.when(best.isNotNull(), F.coalesce(smallest, F.lit(float("nan")))), best["value"]]
-    turned = ~by if kind == "bool" else F.bitwise_not(by)
-    best = F.max(F.when(by.isNotNull(), F.struct(turned.alias("by"), value.alias("value"))))
-    back = ~best["by"] if kind == "bool" else F.bitwise_not(best["by"])
-    return [back, best["value"]]
+        order = f"struct(NOT isnan({by}) AS number, -{by} AS by)"
+        best = f"max(CASE WHEN {by} IS NOT NULL THEN struct({order} AS o, {value} AS value) END)"
+        smallest = f"CASE WHEN {best}.o.number THEN -{best}.o.by ELSE double('NaN') END"
+        return [f"CASE WHEN {best} IS NOT NULL THEN {smallest} END", f"{best}.value"]
+    turn = "NOT " if kind == "bool" else "~"
+    turned = f"struct({turn}{by} AS by, {value} AS value)"
+    best = f"max(CASE WHEN {by} IS NOT NULL THEN {turned} END)"
+    return [f"{turn}{best}.by", f"{best}.value"]
 
 
 _SIMPLE = {
@@ -126,13 +121,12 @@ _SIMPLE = {
 """Spark's function of the same meaning, where there is one."""
 
 
-def _call(name: str) -> Callable[[Columns, Types], Columns]:
-    return lambda args, types: [F.call_function(_SIMPLE[name], *(args or [F.lit(1)]))]
+def _call(name: str) -> Callable[[Args, Types], list[str]]:
+    return lambda args, types: [f"{_SIMPLE[name]}({', '.join(args) or '1'})"]
 
 
-_PARTIALS: dict[str, Callable[[Columns, Types], Columns]] = {
+_PARTIALS: dict[str, Callable[[Args, Types], list[str]]] = {
     **{name: _call(name) for name in _SIMPLE},
-    "product": lambda args, types: [F.product(args[0])],
     "moments": _moments,
     "comoments": _comoments,
     "arg_max": _arg_max,

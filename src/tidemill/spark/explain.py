@@ -8,7 +8,8 @@ from tidemill.expr.nodes import Node, Udf
 from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
-from tidemill.spark.windows import panes_abreast, strategy
+from tidemill.spark.blocks import Blocks
+from tidemill.spark.windows import strategy
 
 _WORK = {
     "jvm": ["aggregate by key and window in the JVM"],
@@ -47,7 +48,7 @@ def _windows(plan: WindowAggregate) -> list[str]:
         return [f"not on Spark: {refused}"]
     shuffles = [f"  shuffle {s}" for s in chosen.shuffles]
     work = [f"  {w}" for w in _WORK[chosen.name]]
-    if chosen.name == "panes" and (width := panes_abreast(plan)) > 1:
+    if chosen.name == "panes" and (width := Blocks(plan).width) > 1:
         work[0] += f", {width} panes to a row"
     steps = [*shuffles, *work] if chosen.name == "colocated" else [work[0], *shuffles, *work[1:]]
     opaque = [

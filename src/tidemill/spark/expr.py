@@ -54,6 +54,7 @@ from tidemill.expr.functions import (
 )  # fmt: skip
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.regex import to_java
+from tidemill.spark.sql import quoted
 
 ANSI = "spark.sql.ansi.enabled"
 
@@ -197,7 +198,7 @@ def output(column: SparkColumn, kind: DataType) -> SparkColumn:
 
 def named(name: str) -> SparkColumn:
     """A column by its exact name, also when it has dots in it."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(quoted(name))
 
 
 def spark_type(kind: DataType, leaves: Mapping[str, T.DataType] | None = None) -> T.DataType:
@@ -421,11 +422,6 @@ def _shielded(term: Term, name: str) -> Term:
 def _div(a: SparkColumn, b: SparkColumn) -> SparkColumn:
     """Integer division toward zero; an error by zero in ANSI mode."""
     return F.call_function("div", a, b)
-
-
-def divided(a: SparkColumn, every: int) -> SparkColumn:
-    """Integer division of what is not negative by a constant."""
-    return _div(a, _int(every))
 
 
 def floor_div(a: SparkColumn, every: int) -> SparkColumn:

@@ -15,11 +15,10 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.spark.blocks import Blocks
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-PLACES = "$places"
-"""A column of bits: which panes of a block there are in the row."""
 LAST = "$last"
 """A column that holds the last pane of the whole stream, where windows go on until there."""
 
@@ -55,11 +54,11 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
     return task
 
 
-def finish(plan: WindowAggregate, abreast: int = 1) -> Task:
-    """Partials of complete keys in, results out. A row may hold several panes `abreast`."""
+def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
+    """Partials of complete keys in, which may come in `blocks`; results out."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from tidemill.local.partials import add_partial_batch, partial_schema
+        from tidemill.local.partials import add_partial_batch
         from tidemill.local.windows import WindowOperator
 
         operator = WindowOperator(plan)
@@ -69,37 +68,12 @@ def finish(plan: WindowAggregate, abreast: int = 1) -> Task:
             position = batch.schema.get_field_index(LAST)
             if position >= 0:
                 operator.reach(int(np.asarray(batch.column(position)).max()))
-            for part in [batch] if abreast == 1 else _apart(batch, partial_schema(plan), abreast):
+            for part in (batch,) if blocks is None else blocks.partials(batch):
                 add_partial_batch(operator, part)
             operator.settle()
         yield from operator.advance(FOREVER)
 
     return task
-
-
-def at_place(state: str, place: int) -> str:
-    """The name of a state's column for one pane of a block."""
-    return f"{state}@{place}"
-
-
-def _apart(batch: pa.RecordBatch, schema: Schema, abreast: int) -> Iterator[pa.RecordBatch]:
-    """Rows of several panes as rows of one pane each; what is not there is left out."""
-    from tidemill.local.partials import PANE
-
-    held = np.asarray(batch.column(PLACES))
-    block = np.asarray(batch.column(PANE))
-    own = schema.names[schema.names.index(PANE) + 1 :]
-    keys = batch.select([n for n in schema.names if n not in own and n != PANE])
-    for place in range(abreast):
-        there = np.flatnonzero((held >> place) & 1)
-        if len(there) == 0:
-            continue
-        chosen = pa.array(there)
-        states = [batch.column(at_place(n, place)).take(chosen) for n in own]
-        panes = pa.array(block[there] * abreast + place)
-        yield pa.RecordBatch.from_arrays(
-            [*(c.take(chosen) for c in keys.columns), panes, *states], names=list(schema.names)
-        )
 
 
 def _typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

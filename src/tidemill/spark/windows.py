@@ -23,17 +23,16 @@ from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.spark.aggregates import available, is_simple, partial, partial_where
-from tidemill.spark.expr import SparkExpressions, divided, named, output, spark_type
+from tidemill.spark.aggregates import available, partial
+from tidemill.spark.blocks import PLACES, Blocks
+from tidemill.spark.expr import SparkExpressions, named, output, spark_type
 from tidemill.spark.frames import user_schema
-from tidemill.spark.tasks import LAST, PLACES, at_place, finish, partials, whole_windows
+from tidemill.spark.sql import number, quoted, string
+from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
-ABREAST = 8
-"""Panes to a row of partials, where windows have many; a power of two."""
-MOST_FIELDS = 64
-"""Above about a hundred columns Spark interprets what it would otherwise compile."""
 PLACE = "$place"
+TIME = "$time"
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,12 @@ def window_aggregate(plan: WindowAggregate, base: DataFrame) -> DataFrame:
     source = _Source(plan, stage, expressions, df)
     if chosen == "colocated":
         return _colocated(source)
-    summed = _summed(source) if chosen in ("jvm", "panes") else _partials(source)
     if chosen == "jvm":
-        return _lowered_in_jvm(plan, summed)
-    return _finished(plan, summed, panes_abreast(plan) if chosen == "panes" else 1)
+        return _lowered_in_jvm(plan, _summed(source))
+    if chosen == "panes":
+        blocks = Blocks(_over_rows(plan))
+        return _finished(plan, _blocks(source, blocks), finish(blocks.plan, blocks))
+    return _finished(plan, _partials(source), finish(_over_rows(plan)))
 
 
 @dataclass(frozen=True)
@@ -99,84 +100,63 @@ class _Source:
     def output(self, name: str) -> SparkColumn:
         return self.expressions.column(self.stage.output(name))
 
-    def pane(self) -> SparkColumn:
-        """The pane of a row; a null time fails the query."""
+    def pane(self, time: str) -> str:
+        """The pane of a row, in SQL; a null time fails the query."""
         assert self.plan.panes is not None
-        name = self.plan.attribute
-        message = str(null_time(self.plan))
-        sure = F.coalesce(self.output(name), F.raise_error(F.lit(message)).cast("bigint"))
+        sure = f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
         origin, size = self.plan.panes.origin, self.plan.panes.size
         # One division for each row, not two: times and origins lie within FARTHEST of zero, so nothing
         # here is negative where Spark divides toward zero. Panes beyond are refused once summed.
         whole = -(-2 * FARTHEST // size)
-        shifted = sure + F.lit(whole * size - origin).cast("bigint")
-        return divided(shifted, size) - F.lit(whole).cast("bigint")
-
-    def keys(self) -> list[SparkColumn]:
-        return [self.output(k).alias(key_name(i)) for i, k in enumerate(self.plan.group_keys)]
+        return f"({sure} + {number(whole * size - origin)}) div {number(size)} - {number(whole)}"
 
 
 def _summed(source: _Source) -> DataFrame:
-    """Partials by key and pane, by Spark's own aggregates."""
+    """Partials by key and pane with all their states, by Spark's own aggregates."""
+    rows, args = _rows_of_panes(source)
+    states = []
+    for part in source.plan.layout.parts:
+        own = [args[a] for a in part.part.args]
+        states += partial(part, own, [n for n, _ in state_fields(part)], of_none=True)
+    return rows.groupBy(*_keys(source.plan), PANE).agg(*states)
+
+
+def _blocks(source: _Source, blocks: Blocks) -> DataFrame:
+    """Partials by Spark's own aggregates, in rows as they travel."""
+    rows, args = _rows_of_panes(source)
+    states: list[SparkColumn] = []
+    if blocks.width > 1:
+        place = f"int({PANE} & {blocks.width - 1}) AS {quoted(PLACE)}"
+        block = f"shiftright({PANE}, {blocks.width.bit_length() - 1}) AS {PANE}"
+        kept = [quoted(n) for n in rows.columns if n != PANE]
+        rows = rows.selectExpr(*kept, block, place)
+        states = [F.expr(f"bit_or(shiftleft(1, {quoted(PLACE)})) AS {quoted(PLACES)}")]
+    for at in range(blocks.width):
+        where = f"{quoted(PLACE)} = {at}" if blocks.width > 1 else None
+        for _, part in blocks.sent:
+            names = [blocks.column(n, at) for n, _ in state_fields(part)]
+            states += partial(part, [args[a] for a in part.part.args], names, where)
+    return rows.groupBy(*_keys(source.plan), PANE).agg(*states)
+
+
+def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
+    """What is aggregated: keys, panes, and arguments by the names they get."""
     plan = source.plan
-    args = {
-        (i, j): source.column(a)
-        for i, p in enumerate(plan.layout.parts) for j, a in enumerate(p.part.args)
-    }  # fmt: skip
-    rows = source.df.select(
-        *source.keys(), source.pane().alias(PANE),
-        *(c.alias(f"a{i}_{j}") for (i, j), c in args.items()),
+    nodes = dict.fromkeys(a for p in plan.layout.parts for a in p.part.args)
+    args = {a: f"a{i}" for i, a in enumerate(nodes)}
+    inputs = source.df.select(
+        *(source.output(k).alias(n) for k, n in zip(plan.group_keys, _keys(plan))),
+        source.output(plan.attribute).alias(TIME),
+        *(source.column(a).alias(n) for a, n in args.items()),
     )  # fmt: skip
-    rows = _within(plan, rows)
-    keys = [key_name(i) for i in range(len(plan.group_keys))]
-    width = panes_abreast(plan)
-    if width == 1:
-        return rows.groupBy(*keys, PANE).agg(*_states(plan))
-    # Several panes to a row: fewer rows to hash, and to shuffle. `tasks` puts them apart again.
-    place = F.col(PANE).bitwiseAND(F.lit(width - 1)).cast("int").alias(PLACE)
-    block = F.shiftright(F.col(PANE), width.bit_length() - 1).alias(PANE)
-    arguments = [f"a{i}_{j}" for i, j in args]
-    blocks = rows.select(*keys, block, place, *arguments)
-    states = [state for at in range(width) for state in _states_at(plan, at)]
-    held = F.bit_or(F.call_function("shiftleft", F.lit(1), F.col(PLACE))).alias(PLACES)
-    return blocks.groupBy(*keys, PANE).agg(held, *states)
+    pane = f"{source.pane(quoted(TIME))} AS {PANE}"
+    rows = inputs.selectExpr(*_keys(plan), pane, *args.values())
+    # Rows before an origin that bounds every window belong to none of them.
+    return rows.filter(f"{PANE} >= 0") if plan.bounded else rows, args
 
 
-def _states(plan: WindowAggregate) -> list[SparkColumn]:
-    """The states of all parts."""
-    columns = []
-    for i, part in enumerate(plan.layout.parts):
-        own = [F.col(f"a{i}_{j}") for j in range(len(part.part.args))]
-        columns += [f.alias(n) for f, (n, _) in zip(partial(part, own), state_fields(part))]
-    return columns
-
-
-def _states_at(plan: WindowAggregate, place: int) -> list[SparkColumn]:
-    """The states of all parts over the rows of one pane of a block."""
-    columns = []
-    for i, part in enumerate(plan.layout.parts):
-        own = [f"a{i}_{j}" for j in range(len(part.part.args))]
-        fields = partial_where(part, own, f"`{PLACE}` = {place}")
-        columns += [f.alias(at_place(n, place)) for f, (n, _) in zip(fields, state_fields(part))]
-    return columns
-
-
-def panes_abreast(plan: WindowAggregate) -> int:
-    """How many panes of a key make one row of partials.
-
-    Where windows have many panes, several: hashing and shuffling is by row. Where a key has few of
-    the panes, that sends room for more than there is, so it is not overdone.
-    """
-    assert plan.panes is not None
-    parts = plan.layout.parts
-    lengths = []
-    for window in plan.windows:
-        spec = window.spec
-        if not isinstance(spec, GridWindow) or spec.length is None or spec.until_end:
-            return 1
-        lengths.append(spec.length // plan.panes.size)
-    fine = min(lengths) >= 2 * ABREAST and len(parts) * ABREAST <= MOST_FIELDS
-    return ABREAST if fine and all(map(is_simple, parts)) else 1
+def _keys(plan: WindowAggregate) -> list[str]:
+    return [key_name(i) for i in range(len(plan.group_keys))]
 
 
 def _partials(source: _Source) -> DataFrame:
@@ -187,13 +167,13 @@ def _partials(source: _Source) -> DataFrame:
     return rows.mapInArrow(task, user_schema(made))
 
 
-def _finished(plan: WindowAggregate, summed: DataFrame, abreast: int) -> DataFrame:
+def _finished(plan: WindowAggregate, summed: DataFrame, task: Task) -> DataFrame:
     if any(w.spec.until_end for w in plan.windows):
         last = summed.filter(_inside(plan)).agg(F.max(PANE).alias(LAST))
         summed = summed.crossJoin(F.broadcast(last))
-    keys = [named(key_name(i)) for i in range(len(plan.group_keys))]
+    keys = _keys(plan)
     together = summed.repartition(*keys) if keys else summed.repartition(1)
-    return together.mapInArrow(finish(_over_rows(plan), abreast), user_schema(plan.schema))
+    return together.mapInArrow(task, user_schema(plan.schema))
 
 
 def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
@@ -240,11 +220,6 @@ def _rows(source: _Source) -> tuple[DataFrame, Schema]:
 def _over_rows(plan: WindowAggregate) -> WindowAggregate:
     """The same aggregate over a source of exactly the rows that reach it."""
     return replace(plan, input=Source("rows", plan.input.schema, plan.input.time))
-
-
-def _within(plan: WindowAggregate, rows: DataFrame) -> DataFrame:
-    """Rows before an origin that bounds every window belong to none of them."""
-    return rows.filter(F.col(PANE) >= 0) if plan.bounded else rows
 
 
 def _inside(plan: WindowAggregate) -> SparkColumn:
