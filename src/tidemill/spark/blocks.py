@@ -1,0 +1,123 @@
+"""The rows in which partials travel from Spark's aggregation to the Python workers that slide over them.
+
+A row has the keys of a group, a pane and the states of all parts, with two savings:
+
+- several panes of a key may stand *abreast* in one row: hashing and shuffling is by row;
+- a count that only tells whether there was a value at all stays at home, where another state is null
+  in that case, or where a row would not be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemill.aggregates.algebra import Form
+from tidemill.aggregates.layout import StatePart
+from tidemill.core.types import INT64, to_arrow
+from tidemill.local.partials import PANE, partial_schema, state_fields
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.spark.aggregates import NULL_OF_NONE, is_simple
+from tidemill.windows.spec import GridWindow
+
+ABREAST = 8
+"""Panes to a row of partials, where windows have many; a power of two."""
+MOST_FIELDS = 64
+"""Above about a hundred columns Spark interprets what it would otherwise compile."""
+PLACES = "$places"
+"""A column of bits: which panes of a block there are in the row."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How the partials of a plan travel: how many panes abreast, and which counts do not."""
+
+    plan: WindowAggregate
+
+    @cached_property
+    def width(self) -> int:
+        """How many panes of a key make one row.
+
+        Where windows have many panes, several. Where a key has few of the panes, that sends room for
+        more than there is, so it is not overdone.
+        """
+        assert self.plan.panes is not None
+        lengths = []
+        for window in self.plan.windows:
+            spec = window.spec
+            if not isinstance(spec, GridWindow) or spec.length is None or spec.until_end:
+                return 1
+            lengths.append(spec.length // self.plan.panes.size)
+        parts = [p for _, p in self.sent]
+        fine = min(lengths) >= 2 * ABREAST and len(parts) * ABREAST <= MOST_FIELDS
+        return ABREAST if fine and all(map(is_simple, parts)) else 1
+
+    @cached_property
+    def at_home(self) -> dict[int, str | None]:
+        """Counts that do not travel: the column that is null where one is 0, if it can be 0 at all."""
+        layout = self.plan.layout
+        asked = {i for r in layout.results for i in r.parts}
+        witness = {
+            p.part.args: p.columns.names[0]
+            for p in layout.parts if p.part.algebra.name in NULL_OF_NONE
+        }  # fmt: skip
+        found: dict[int, str | None] = {}
+        for i, p in enumerate(layout.parts):
+            if i in asked or p.part.algebra.name != "count":
+                continue
+            if not p.part.args or p.part.args in witness:
+                found[i] = witness.get(p.part.args)
+        return found
+
+    @cached_property
+    def sent(self) -> list[tuple[int, StatePart]]:
+        """The parts that travel, by position."""
+        parts = enumerate(self.plan.layout.parts)
+        return [(i, p) for i, p in parts if i not in self.at_home]
+
+    def column(self, state: str, place: int) -> str:
+        """The name of a state's column for one pane of a row."""
+        return state if self.width == 1 else f"{state}@{place}"
+
+    def partials(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows as they travel, as rows of one pane with all states: `local.partials` takes them."""
+        schema = partial_schema(self.plan)
+        keys = schema.names[: schema.names.index(PANE)]
+        for place in range(self.width):
+            rows, panes = _at(batch, place, self.width)
+            if rows.num_rows:
+                arrays = [*(rows.column(k) for k in keys), panes, *self._states(rows, place)]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+
+    def _states(self, rows: pa.RecordBatch, place: int) -> Iterator[pa.Array]:
+        for i, part in enumerate(self.plan.layout.parts):
+            if i in self.at_home:
+                yield self._presence(rows, self.at_home[i], place)
+                continue
+            columns = [rows.column(self.column(n, place)) for n, _ in state_fields(part)]
+            if isinstance(part.form, Form):
+                none = [v.value for v in part.form.identity]
+                columns = [c if v is None else c.fill_null(v) for c, v in zip(columns, none)]
+            yield from columns
+
+    def _presence(self, rows: pa.RecordBatch, witness: str | None, place: int) -> pa.Array:
+        """A count that is right in whether it is 0, which is all that anybody asks of it."""
+        if witness is None:
+            return pa.repeat(pa.scalar(1, to_arrow(INT64)), rows.num_rows)
+        return pc.is_valid(rows.column(self.column(witness, place))).cast(to_arrow(INT64))
+
+
+def _at(batch: pa.RecordBatch, place: int, width: int) -> tuple[pa.RecordBatch, pa.Array]:
+    """The rows that have a pane at a place, and these panes."""
+    if width == 1:
+        return batch, batch.column(PANE)
+    held = np.asarray(batch.column(PLACES)) >> place & 1
+    there = np.flatnonzero(held)
+    if len(there) < batch.num_rows:
+        batch = batch.take(pa.array(there))
+    return batch, pa.array(np.asarray(batch.column(PANE)) * width + place)

@@ -1,0 +1,38 @@
+"""Text of Spark SQL: names, numbers and strings that mean the same under every setting of the parser."""
+
+from __future__ import annotations
+
+import math
+
+
+def quoted(name: str) -> str:
+    """A column by its exact name, also when it has dots in it.
+
+    >>> quoted("a.`b`")
+    '`a.``b```'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def number(value: bool | int | float) -> str:
+    """A bigint, a double or a boolean.
+
+    >>> number(7), number(0.5), number(float("-inf")), number(-(2**63)), number(True)
+    ('7L', "double('0.5')", "double('-Infinity')", "bigint('-9223372036854775808')", 'true')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):  # a minus and what follows are two things, and 2**63 is no bigint
+        return f"{value}L" if value >= 0 else f"bigint('{value}')"
+    if math.isinf(value):
+        return f"double('{'-' if value < 0 else ''}Infinity')"
+    return f"double('{value!r}')"
+
+
+def string(text: str) -> str:
+    """A string; in hexadecimal, as it depends on settings what quotes and backslashes mean.
+
+    >>> string("it's")
+    "string(X'69742773')"
+    """
+    return f"string(X'{text.encode().hex()}')"
