@@ -73,18 +73,23 @@ def test_several_windows_in_one_query(spark: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "aggregates"),
+    ("window", "width", "aggregates"),
     [
-        (tm.hopping(32, every=2), {"n": tm.count(), "total": tm.sum(col.v), "mean": tm.mean(col.x)}),
-        (tm.hopping(17, every=1, origin=-4), {"low": tm.min(col.x), "word": tm.max(col.s)}),
-        (tm.hopping(20, every=1, origin=3), {"any": tm.any(col.b), "all": tm.all(col.b)}),
+        (tm.hopping(32, every=2), 8, {"n": tm.count(), "total": tm.sum(col.v), "mean": tm.mean(col.x)}),
+        (tm.hopping(17, every=1, origin=-4), 8, {"low": tm.min(col.x), "word": tm.max(col.s)}),
+        (tm.hopping(20, every=1, origin=3), 8, {"any": tm.any(col.b), "all": tm.all(col.b)}),
+        (tm.hopping(40, every=1), 16, {"total": tm.sum(col.v)}),
+        (tm.hopping(40, every=1), 16, {"low": tm.min(col.x), "n": tm.count(col.x)}),
+        (tm.hopping(40, every=1), 16, {"total": tm.sum(col.x), "mean": tm.mean(col.x)}),
     ],
     ids=str,
 )
-def test_several_panes_to_a_row(spark: Any, window: tm.Window, aggregates: dict[str, Any]) -> None:
+def test_several_panes_to_a_row(
+    spark: Any, window: tm.Window, width: int, aggregates: dict[str, Any]
+) -> None:
     query = STREAM.group_by("k").window(window).agg(**aggregates)
-    assert Blocks(query.optimized).width == 8
-    assert "8 panes to a row" in query.on_spark(spark).explain()
+    assert Blocks(query.optimized).width == width
+    assert f"{width} panes to a row" in query.on_spark(spark).explain()
     rows = seeded(150, 5, span=90)
     assert_same(on_spark(spark, query, rows), by_reference(query, rows), query.schema)
 

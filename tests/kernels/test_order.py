@@ -22,6 +22,14 @@ def test_order_by_is_stable_and_lexicographic(rows: list[tuple[int, int]]) -> No
     assert order_by(a, b).tolist() == expected
 
 
+def test_order_by_of_keys_that_make_one_dense_number() -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(-50, 50, 30_000), rng.integers(7_000_000, 7_000_300, 30_000)
+    c = rng.integers(-(1 << 62), 1 << 62, 30_000)
+    assert (order_by(a, b) == np.lexsort((b, a))).all()
+    assert (order_by(a, b, c) == np.lexsort((c, b, a))).all()
+
+
 def test_order_by_of_many_bits_takes_several_passes() -> None:
     keys = np.random.default_rng(3).integers(0, 1 << 40, 10_000)
     assert (keys[order_by(keys)] == np.sort(keys)).all()

@@ -9,6 +9,8 @@ from tidemill.codegen.runtime import kernel
 
 Ints = npt.NDArray[np.int64]
 _DIGIT = 11
+_MOST_BITS = 24
+"""As many buckets as a pass may have at the most."""
 
 
 @kernel
@@ -32,8 +34,17 @@ def _min_max(x: Ints) -> tuple[int, int]:
 
 
 @kernel
-def _radix_pass(keys: Ints, low: int, shift: int, digit: int, source: Ints, target: Ints) -> None:
-    buckets = 1 << digit
+def _joined(a: Ints, low_a: int, b: Ints, low_b: int, span: int) -> Ints:
+    """One number for two, in the same order; `span` is more than any `b - low_b`."""
+    out = np.empty(a.size, dtype=np.int64)
+    for i in range(a.size):
+        out[i] = (a[i] - low_a) * span + (b[i] - low_b)
+    return out
+
+
+@kernel
+def _pass(keys: Ints, low: int, shift: int, buckets: int, source: Ints, target: Ints) -> None:
+    """Counting sort of `source` by one digit of `keys[source]`; there are as many `buckets` as digits."""
     counts = np.zeros(buckets + 1, dtype=np.int64)
     mask = np.uint64(buckets - 1)
     base = np.uint64(low)
@@ -57,11 +68,13 @@ def refine(order: Ints, keys: npt.NDArray[np.int64]) -> Ints:
     bits = int(int(high) - int(low)).bit_length()
     if bits > 44:  # too many passes: a comparison sort is faster
         return order[np.argsort(keys[order], kind="stable")]
-    spare = np.empty_like(order)
-    passes = max(1, -(-bits // _DIGIT))
+    # Where keys are about as many as there are rows, one pass; otherwise digits that fit in a cache.
+    dense = bits <= min(_MOST_BITS, len(order).bit_length() + 1)
+    passes = 1 if dense else max(1, -(-bits // _DIGIT))
     digit = -(-bits // passes) if bits else 1
+    spare = np.empty_like(order)
     for p in range(passes):
-        _radix_pass(keys, low, p * digit, digit, order, spare)
+        _pass(keys, low, p * digit, 1 << digit, order, spare)
         order, spare = spare, order
     return order
 
@@ -73,9 +86,20 @@ def order_by(*keys: npt.NDArray[np.int64]) -> Ints:
     array([1, 2, 0])
     """
     order = np.arange(len(keys[0]), dtype=np.int64)
-    for key in reversed(keys):
+    for key in reversed(_fewer(list(keys))):
         order = refine(order, key)
     return order
+
+
+def _fewer(keys: list[Ints]) -> list[Ints]:
+    """Keys that order as these do, the first ones in one number as long as they fit in."""
+    while len(keys) > 1 and len(keys[0]):
+        (low, high), (low_next, high_next) = (map(int, _min_max(k)) for k in keys[:2])
+        span = high_next - low_next + 1
+        if (high - low + 1) * span > 1 << 44:
+            break
+        keys = [_joined(keys[0], low, keys[1], low_next, span), *keys[2:]]
+    return keys
 
 
 def float_key(column: npt.NDArray[np.float64]) -> Ints:

@@ -25,8 +25,8 @@ from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.aggregates import NULL_OF_NONE, is_simple
 from tidemill.windows.spec import GridWindow
 
-ABREAST = 8
-"""Panes to a row of partials, where windows have many; a power of two."""
+ABREAST = (16, 8)
+"""Panes to a row of partials, where windows have twice as many; powers of two."""
 MOST_FIELDS = 64
 """Above about a hundred columns Spark interprets what it would otherwise compile."""
 PLACES = "$places"
@@ -54,8 +54,10 @@ class Blocks:
                 return 1
             lengths.append(spec.length // self.plan.panes.size)
         parts = [p for _, p in self.sent]
-        fine = min(lengths) >= 2 * ABREAST and len(parts) * ABREAST <= MOST_FIELDS
-        return ABREAST if fine and all(map(is_simple, parts)) else 1
+        if not all(map(is_simple, parts)):
+            return 1
+        fine = [w for w in ABREAST if min(lengths) >= 2 * w and len(parts) * w <= MOST_FIELDS]
+        return max(fine, default=1)
 
     @cached_property
     def at_home(self) -> dict[int, str | None]:

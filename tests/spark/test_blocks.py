@@ -1,0 +1,50 @@
+"""The rows in which partials travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tidemill import col
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.spark.blocks import Blocks
+
+STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64", "x": "float64"})
+
+
+def blocks(range: int, **aggregates: Any) -> Blocks:
+    plan = STREAM.group_by("k").window(tm.hopping(range, every=1)).agg(**aggregates).optimized
+    assert isinstance(plan, WindowAggregate)
+    return Blocks(plan)
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "counts"),
+    [
+        ({"a": tm.sum(col.v)}, ["s0_0"]),  # a null sum says it
+        ({"a": tm.max(col.t)}, [None]),  # times are never null
+        ({"a": tm.mean(col.x)}, []),  # a mean needs to know how many
+        ({"a": tm.sum(col.v), "n": tm.count(col.v)}, []),
+        ({"a": tm.var(col.x)}, []),
+    ],
+)
+def test_counts_that_only_say_whether_there_was_a_value_stay_at_home(
+    aggregates: dict[str, Any], counts: list[str | None]
+) -> None:
+    assert list(blocks(4, **aggregates).at_home.values()) == counts
+
+
+def test_rows_of_several_panes_come_apart() -> None:
+    few = blocks(40, a=tm.sum(col.v))
+    sums = {f"s0_0@{i}": pa.array([i, None, None], pa.int64()) for i in range(16)}
+    sums["s0_0@3"] = pa.array([3, 30, None], pa.int64())
+    places = pa.array([0xFFFF, 1 << 3, 1 << 5], pa.int32())
+    row = {"k0": [7, 8, 9], "pane": [-1, 0, 2], "$places": places, **sums}
+    parts = pa.Table.from_batches(few.partials(pa.record_batch(row))).sort_by("pane").to_pylist()
+    own = [{"k0": 7, "pane": i - 16, "s0_0": i, "s1_0": 1} for i in range(16)]
+    assert parts == [
+        *own, {"k0": 8, "pane": 3, "s0_0": 30, "s1_0": 1}, {"k0": 9, "pane": 37, "s0_0": 0, "s1_0": 0},
+    ]  # fmt: skip
