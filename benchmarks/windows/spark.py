@@ -26,6 +26,8 @@ from tidemill import col
 FILES = 4
 HOURS = 24
 FEW = 3_000
+WARM = 6
+"""Runs until Java has compiled what takes seconds only; of slow systems it is fewer anyway."""
 
 Frame = Any
 Ask = Callable[[Frame], Frame]
@@ -43,9 +45,9 @@ def cases(quick: bool) -> list[Case]:
         ]
     rows, keys = 10_000_000, 1_000
     return [
-        _hopping("1 hour", "10 minutes", rows, keys),
-        _hopping("1 hour", "1 minute", rows, keys),
-        _hopping("5 hours", "1 minute", rows, keys),
+        _hopping("1 hour", "10 minutes", rows, keys, repeats=WARM),
+        _hopping("1 hour", "1 minute", rows, keys, repeats=WARM),
+        _hopping("5 hours", "1 minute", rows, keys, repeats=WARM),
         _own_ratio(rows, keys),
         _per_event(rows, keys),
     ]
@@ -88,12 +90,14 @@ def _over(df: Frame) -> Frame:
     )
 
 
-def _hopping(range: str, every: str, rows: int, keys: int, *, rehearsed: bool = True) -> Case:
+def _hopping(
+    range: str, every: str, rows: int, keys: int, *, rehearsed: bool = True, repeats: int | None = None
+) -> Case:
     window = tm.hopping(range, every=every)
     asks = {"tidemill": _ours(window), "spark window()": _windows(range, every)}
     name = f"hopping sum, range/slide {window.length // window.slide}"
     params = {"rows": rows, "keys": keys, "range": range, "every": every}
-    return _case(name, params, asks, rehearsed)
+    return _case(name, params, asks, rehearsed, repeats)
 
 
 def _per_event(rows: int, keys: int, *, rehearsed: bool = True) -> Case:
@@ -103,8 +107,9 @@ def _per_event(rows: int, keys: int, *, rehearsed: bool = True) -> Case:
 
 
 def _case(
-    name: str, params: Mapping[str, Any], asks: Mapping[str, Ask], rehearsed: bool = True
-) -> Case:
+    name: str, params: Mapping[str, Any], asks: Mapping[str, Ask], rehearsed: bool = True,
+    repeats: int | None = None,
+) -> Case:  # fmt: skip
     return Case(
         f"spark/{name}",
         {**params, "hours": HOURS},
@@ -112,6 +117,7 @@ def _case(
         same_numbers(),
         lambda: _read(params["rows"], params["keys"]),
         functools.partial(_rehearse, asks) if rehearsed else None,
+        repeats,
     )
 
 
@@ -126,7 +132,7 @@ def _own_ratio(rows: int, keys: int) -> Case:
     }
     params = {"rows": rows, "keys": keys, "hours": HOURS}
     name = "spark/Tidemill at range/slide 300 (5 h / 1 min), and at 6"
-    return Case(name, params, systems, unchecked, lambda: _read(rows, keys), repeats=8)
+    return Case(name, params, systems, unchecked, lambda: _read(rows, keys), repeats=WARM)
 
 
 def _written(ask: Ask, df: Frame) -> None:

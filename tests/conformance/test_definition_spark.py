@@ -75,9 +75,9 @@ def test_several_windows_in_one_query(spark: Any) -> None:
 @pytest.mark.parametrize(
     ("window", "width", "aggregates"),
     [
-        (tm.hopping(32, every=2), 8, {"n": tm.count(), "total": tm.sum(col.v), "mean": tm.mean(col.x)}),
-        (tm.hopping(17, every=1, origin=-4), 8, {"low": tm.min(col.x), "word": tm.max(col.s)}),
-        (tm.hopping(20, every=1, origin=3), 8, {"any": tm.any(col.b), "all": tm.all(col.b)}),
+        (tm.hopping(6, every=2), 8, {"n": tm.count(), "total": tm.sum(col.v), "mean": tm.mean(col.x)}),
+        (tm.hopping(17, every=1, origin=-4), 16, {"low": tm.min(col.x), "word": tm.max(col.s)}),
+        (tm.hopping(3, every=1, origin=3), 8, {"any": tm.any(col.b), "all": tm.all(col.b)}),
         (tm.hopping(40, every=1), 16, {"total": tm.sum(col.v)}),
         (tm.hopping(40, every=1), 16, {"low": tm.min(col.x), "n": tm.count(col.x)}),
         (tm.hopping(40, every=1), 16, {"total": tm.sum(col.x), "mean": tm.mean(col.x)}),
@@ -97,7 +97,6 @@ def test_several_panes_to_a_row(
 @pytest.mark.parametrize(
     "query",
     [
-        STREAM.window(tm.hopping(8, every=1)).agg(n=tm.count()),
         STREAM.window(tm.hopping(32, every=1, fill_empty=True)).agg(n=tm.count()),
         STREAM.window(tm.landmark(every=1)).agg(n=tm.count()),
         STREAM.window(tm.hopping(32, every=1)).agg(n=tm.var(col.x)),

@@ -26,7 +26,7 @@ from tidemill.spark.aggregates import NULL_OF_NONE, is_simple
 from tidemill.windows.spec import GridWindow
 
 ABREAST = (16, 8)
-"""Panes to a row of partials, where windows have twice as many; powers of two."""
+"""Panes to a row of partials, where there are several; powers of two."""
 MOST_FIELDS = 64
 """Above about a hundred columns Spark interprets what it would otherwise compile."""
 PLACES = "$places"
@@ -43,8 +43,8 @@ class Blocks:
     def width(self) -> int:
         """How many panes of a key make one row.
 
-        Where windows have many panes, several. Where a key has few of the panes, that sends room for
-        more than there is, so it is not overdone.
+        Where a key has few of the panes, that sends room for more than there is: so not much more
+        than the results take, of which a single value has as many as windows have panes.
         """
         assert self.plan.panes is not None
         lengths = []
@@ -56,7 +56,7 @@ class Blocks:
         parts = [p for _, p in self.sent]
         if not all(map(is_simple, parts)):
             return 1
-        fine = [w for w in ABREAST if min(lengths) >= 2 * w and len(parts) * w <= MOST_FIELDS]
+        fine = [w for w in ABREAST if w <= 4 * min(lengths) and len(parts) * w <= MOST_FIELDS]
         return max(fine, default=1)
 
     @cached_property
