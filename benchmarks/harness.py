@@ -7,6 +7,7 @@ compared; only then are systems timed, in turn, and the best run of each counts.
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,10 +62,12 @@ class Effort:
     """Seconds of timed runs of one system after which `repeats` suffice."""
     budget: float
     """Seconds for one system in one case. A first run that takes longer counts as its time."""
+    last_start: float = math.inf
+    """No case starts when so many seconds have passed, so that a run ends in time."""
 
 
 FULL = Effort(repeats=3, at_most=10, enough=1.0, budget=40.0)
-QUICK = Effort(repeats=2, at_most=4, enough=0.1, budget=5.0)
+QUICK = Effort(repeats=2, at_most=4, enough=0.1, budget=5.0, last_start=50.0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 import benchmarks.__main__ as command
 from benchmarks import registry
@@ -235,3 +237,10 @@ def test_the_page_is_rewritten_between_its_markers_only(tmp_path: Any) -> None:
 def test_pages_hold_several_benchmarks() -> None:
     page = replaced(replaced("# Page\n", "a", "one"), "b", "two")
     assert replaced(page, "a", "new \\1") == page.replace("one", "new \\1")
+
+
+def test_a_run_that_must_end_in_time_says_what_it_leaves_out() -> None:
+    console = Console(record=True, width=100)
+    none = dataclasses.replace(TWICE, last_start=-1.0)
+    assert command.run([fake()], none, console) == ([], {})
+    assert "left out, to end in time: fake/sum" in console.export_text()
