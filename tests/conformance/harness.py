@@ -124,7 +124,7 @@ def arrivals(rows: Sequence[Row], time: str, pick: random.Random) -> dict[str, l
 def assert_same(got: Iterable[Row], expected: Iterable[Row], schema: Schema, what: str = "") -> None:
     """The same rows in any order; a failure shows the rows on one side only."""
     mine, theirs = (sorted(rows, key=_order(schema)) for rows in (list(got), list(expected)))
-    if len(mine) == len(theirs) and all(_same(a, b) for a, b in zip(mine, theirs)):
+    if len(mine) == len(theirs) and all(same(a, b) for a, b in zip(mine, theirs)):
         return
     raise AssertionError(_difference(mine, theirs, schema, what))
 
@@ -145,11 +145,11 @@ def _rank(value: Any) -> Any:
     return (1, [_rank(v) for v in value]) if isinstance(value, (list, tuple)) else (1, value)
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(_same(a[n], b[n]) for n in a)
+        return a.keys() == b.keys() and all(same(a[n], b[n]) for n in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(_same, a, b))
+        return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float) and isinstance(b, float):
         both = math.isnan(a) and math.isnan(b)
         return both or math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE)
@@ -160,7 +160,7 @@ def _difference(mine: list[Row], theirs: list[Row], schema: Schema, what: str) -
     lines = [f"{what}: {len(mine)} rows, expected {len(theirs)}"]
     left, missing = list(mine), []
     for row in theirs:
-        at = next((i for i, other in enumerate(left) if _same(row, other)), None)
+        at = next((i for i, other in enumerate(left) if same(row, other)), None)
         if at is None:
             missing.append(row)
         else:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidemill.core.schema import schema
 from tidemill.kernels.index import IntIndex, StringIndex
-from tidemill.local.keys import KeyIndex
+from tidemill.kernels.keys import KeyIndex
 
 ints = st.one_of(st.integers(-3, 3), st.integers(-(1 << 63), (1 << 63) - 1))
 

@@ -84,6 +84,13 @@ class Layout:
     def commutative(self) -> bool:
         return all(p.part.algebra.commutative for p in self.parts)
 
+    @property
+    def presence_only(self) -> tuple[int, ...]:
+        """Positions of the counts of which nobody asks more than whether they are 0."""
+        asked = {i for r in self.results for i in r.parts}
+        counts = (i for i, p in enumerate(self.parts) if p.part.algebra == COUNT)
+        return tuple(i for i in counts if i not in asked)
+
 
 def layout(
     aggregates: tuple[tuple[str, Aggregate], ...],

@@ -160,7 +160,7 @@ def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...], by_plane: b
                 e.line(f"r.{name} = {code}")
 
 
-def _with_arguments(
+def with_arguments(
     e: Emitter, nodes: tuple[Node, ...], step: Callable[[list[Value]], None]
 ) -> None:
     """Emit a step over arguments; rows in which one is null are skipped."""
@@ -180,7 +180,7 @@ def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
         for name, code in zip(part.names, part.accumulate(e, before, args)):
             e.line(f"r.{name} = {code}")
 
-    _with_arguments(e, nodes, step)
+    with_arguments(e, nodes, step)
 
 
 def _keep(e: Emitter, nodes: tuple[Node, ...], index: int, position: int) -> None:
@@ -192,4 +192,4 @@ def _keep(e: Emitter, nodes: tuple[Node, ...], index: int, position: int) -> Non
             e.line(f"x{index}_{j}[q] = {arg.code}")
         e.line(f"filled[{position}] = q + 1")
 
-    _with_arguments(e, nodes, step)
+    with_arguments(e, nodes, step)

@@ -18,6 +18,8 @@ from tidemill.kernels.arrow import enlarged, validity
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 _EMPTY = -1
+MISSING = -2
+"""In place of an id: a value that has none, and shall get none."""
 DIRECT_SPAN = 1 << 20
 """Values that span no more than this are looked up directly: the table stays in the cache."""
 
@@ -31,7 +33,7 @@ def _slot(x: Any, bits: Any) -> Any:
 @kernel
 def _encode_direct(
     values: Any, valid: Bytes, start: int, n: int, table: Any, base: int, keys: Ints, count: int,
-    null_id: int, out: Ints,
+    null_id: int, add: bool, out: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     for i in range(start, n):
         if valid.size and valid[i] == 0:
@@ -40,9 +42,15 @@ def _encode_direct(
         x = values[i]
         at = np.uint64(np.uint64(x) - np.uint64(base))
         if at >= np.uint64(table.size):
+            if not add:
+                out[i] = MISSING
+                continue
             return i, count
         k = table[at]
         if k == _EMPTY:
+            if not add:
+                out[i] = MISSING
+                continue
             if count >= keys.size:
                 return i, count
             k = count
@@ -56,7 +64,7 @@ def _encode_direct(
 @kernel
 def _encode_hashed(
     values: Any, valid: Bytes, start: int, n: int, slots: Any, bits: int, keys: Ints, count: int,
-    null_id: int, out: Ints,
+    null_id: int, add: bool, out: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     mask = slots.size - 1
     limit = min(keys.size, slots.size // 2)
@@ -69,6 +77,9 @@ def _encode_hashed(
         while True:
             k = slots[s]
             if k == _EMPTY:
+                if not add:
+                    out[i] = MISSING
+                    break
                 if count >= limit:
                     return i, count
                 slots[s] = count
@@ -115,23 +126,26 @@ class IntIndex:
         self.count = 0
         self.null_id = _EMPTY
 
-    def encode(self, values: npt.NDArray[Any], valid: npt.NDArray[np.uint8] | None = None) -> Ints:
+    def encode(
+        self, values: npt.NDArray[Any], valid: npt.NDArray[np.uint8] | None = None, *, add: bool = True
+    ) -> Ints:
+        """The id of each value. Where nothing is to be added, a value that never came is negative."""
         n = len(values)
         out = np.empty(n, dtype=np.int64)
         mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
-        if valid is not None and self.null_id == _EMPTY and not valid.all():
+        if add and valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
         done = 0
         while True:
             if self._direct is not None:
                 done, self.count = _encode_direct(
                     values, mask, done, n, self._direct, self._base, self._keys, self.count,
-                    self.null_id, out,
+                    self.null_id, add, out,
                 )  # fmt: skip
             else:
                 done, self.count = _encode_hashed(
                     values, mask, done, n, self._slots, self._bits, self._keys, self.count,
-                    self.null_id, out,
+                    self.null_id, add, out,
                 )  # fmt: skip
             if done == n:
                 return out
@@ -196,7 +210,7 @@ def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
 @kernel
 def _encode_strings(
     offsets: Any, data: Bytes, valid: Bytes, start: int, n: int, slots: Any, bits: int,
-    hashes: Ints, ends: Ints, arena: Bytes, count: int, used: int, out: Ints,
+    hashes: Ints, ends: Ints, arena: Bytes, count: int, used: int, add: bool, out: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     mask = slots.size - 1
     limit = min(hashes.size, slots.size // 2)
@@ -211,6 +225,9 @@ def _encode_strings(
         while True:
             k = slots[s]
             if k == _EMPTY:
+                if not add:
+                    out[i] = MISSING
+                    break
                 if count >= limit or used + length > arena.size:
                     return i, count, used
                 slots[s] = count
@@ -256,7 +273,8 @@ class StringIndex:
         self._used = 0
         self._ranked = np.empty(0, dtype=np.int64)
 
-    def encode(self, array: pa.Array) -> Ints:
+    def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
+        """The id of each string. Where nothing is to be added, one that never came is `MISSING`."""
         n = len(array)
         out = np.empty(n, dtype=np.int64)
         _, offsets_buffer, data_buffer = array.buffers()
@@ -271,7 +289,7 @@ class StringIndex:
         while done < n:
             done, self.count, self._used = _encode_strings(
                 offsets, data, mask, done, n, self._slots, self._bits, self._hashes, self._ends,
-                self._arena, self.count, self._used, out,
+                self._arena, self.count, self._used, add, out,
             )  # fmt: skip
             if done < n:
                 self._grow(int(offsets[done + 1] - offsets[done]))

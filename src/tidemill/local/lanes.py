@@ -23,7 +23,7 @@ from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.planes import pick
 from tidemill.kernels.ranges import Ranges
-from tidemill.local.keys import KeyIndex
+from tidemill.kernels.keys import KeyIndex
 from tidemill.local.panes import Elements, PaneStore
 from tidemill.local.parts import PartPlan
 from tidemill.local.results import Results

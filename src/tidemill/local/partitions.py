@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidemill.core.schema import Schema
 from tidemill.kernels.arrow import build
 from tidemill.kernels.ranges import number_rows
-from tidemill.local.keys import KeyIndex
+from tidemill.kernels.keys import KeyIndex
 
 Ints = npt.NDArray[np.int64]
 

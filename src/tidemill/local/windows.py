@@ -27,7 +27,7 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.local.expressions import Expressions, evaluate
-from tidemill.local.keys import KeyIndex
+from tidemill.kernels.keys import KeyIndex
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.ordering import in_order
 from tidemill.local.panes import PaneStore

@@ -46,6 +46,15 @@ class KeyIndex:
             ids = pairs.encode((ids << 32) | column.encode(array))
         return ids
 
+    def find(self, arrays: list[pa.Array]) -> Ints:
+        """As `encode`, but keys that never came are not added: they are negative."""
+        ids: Ints = self._columns[0].encode(arrays[0], add=False)
+        for column, pairs, array in zip(self._columns[1:], self._pairs, arrays[1:]):
+            code = column.encode(array, add=False)
+            known = (ids >= 0) & (code >= 0)
+            ids = np.where(known, pairs.encode((ids << 32) | code, add=False), -1)
+        return ids
+
     def decode(self, ids: Ints) -> list[pa.Array]:
         codes: list[Ints] = []
         for pairs in reversed(self._pairs):
@@ -70,11 +79,11 @@ class _Fixed:
     def count(self) -> int:
         return self._index.count
 
-    def encode(self, array: pa.Array) -> Ints:
+    def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
         data = values(array)
         if self._kind.kind == "float64":
             data = np.where(np.isnan(data), np.nan, data + 0.0).view(np.int64)
-        return self._index.encode(data, validity(array))
+        return self._index.encode(data, validity(array), add=add)
 
     def decode(self, ids: Ints) -> pa.Array:
         data = self._index.keys[ids]
@@ -94,9 +103,9 @@ class _Strings:
     def count(self) -> int:
         return self._index.count + 1
 
-    def encode(self, array: pa.Array) -> Ints:
+    def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
         # Null is id 0, so that ids stay dense and never negative.
-        return self._index.encode(array) + 1
+        return self._index.encode(array, add=add) + 1
 
     def decode(self, ids: Ints) -> pa.Array:
         found = self._index.decode(ids - 1)

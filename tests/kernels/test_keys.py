@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.core.schema import schema
-from tidemill.local.keys import KeyIndex
+from tidemill.kernels.keys import KeyIndex
 
 
 def test_ids_are_dense_and_lasting() -> None:

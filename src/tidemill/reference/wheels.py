@@ -1,0 +1,39 @@
+"""What a wheel answers, from the rows themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.reference.aggregates import Row, aggregate
+
+
+@dataclass
+class RowWheel:
+    """Rows as they come, and a watermark on the grid of the finest slots, in ticks."""
+
+    plan: WindowAggregate
+    grain: int
+    watermark: int
+    rows: list[Row] = field(default_factory=list)
+    late: list[Row] = field(default_factory=list)
+
+    def insert(self, row: Row) -> None:
+        """A row below the watermark is late."""
+        time = row[self.plan.input.time]
+        (self.late if time < self.watermark else self.rows).append(row)
+
+    def advance_to(self, time: int) -> None:
+        self.watermark = max(self.watermark, time // self.grain * self.grain)
+
+    def query(self, start: int, end: int, key: tuple[Any, ...] = ()) -> Row:
+        """The results over `[start, end)`, as far as the watermark."""
+        source, end = self.plan.input, min(end, self.watermark)
+        own = [
+            (row[source.time], row)
+            for row in self.rows
+            if start <= row[source.time] < end
+            and tuple(row[k] for k in self.plan.group_keys) == key
+        ]
+        return aggregate(self.plan.layout, own, source.schema)

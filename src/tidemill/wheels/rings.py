@@ -1,0 +1,90 @@
+"""The rings of a wheel: their granularities, and how many slots each keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from tidemill.core.errors import UserError
+from tidemill.core.time import Domain, DurationLike, duration
+
+Retention = Union[str, int]
+RingLike = Union[DurationLike, tuple[DurationLike, Retention]]
+
+DEFAULT: tuple[RingLike, ...] = ("1s", "1m", "1h", "1d", "1w", ("52w", 10))
+"""The rings of paper 001, section 3.4.1."""
+LAST_SLOTS = 10
+"""Slots of the coarsest ring, where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Slots of one length. `slots` is how many are kept; None keeps all."""
+
+    ticks: int
+    slots: int | None
+    shown: str
+
+    @property
+    def retention(self) -> str:
+        return "all" if self.slots is None else str(self.slots)
+
+
+def rings_of(
+    given: Iterable[RingLike], retention: Retention | None = None, *, step: str = "wheel"
+) -> tuple[tuple[Ring, ...], Domain]:
+    """Read granularities, finest first: durations, or pairs of a duration and a retention.
+
+    A retention is "drop" (as many slots as make one of the next ring), "keep" (all), or a number of
+    slots; the argument is for rings that have none of their own.
+
+    >>> rings, _ = rings_of(["1s", ("1m", "keep"), ("1h", 48)])
+    >>> [(r.shown, r.retention) for r in rings]
+    [('1s', '60'), ('1m', 'all'), ('1h', '48')]
+    """
+    pairs = [g if isinstance(g, tuple) else (g, retention or "drop") for g in given]
+    if not pairs:
+        raise UserError(step, expected="at least one granularity", got="none")
+    lengths = [duration(g, step=step) for g, _ in pairs]
+    domains = {d.domain for d in lengths}
+    if len(domains) > 1:
+        raise UserError(
+            step, expected="granularities all on the clock, or all on logical time",
+            got=", ".join(map(str, lengths)),
+        )  # fmt: skip
+    ticks = [d.ticks for d in lengths]
+    if ticks[0] <= 0:
+        raise UserError(step, expected="granularities above zero", got=str(lengths[0]))
+    for i in range(1, len(ticks)):
+        if ticks[i] <= ticks[i - 1] or ticks[i] % ticks[i - 1]:
+            raise UserError(
+                step, expected="each granularity to be a multiple of the one before",
+                got=f"{lengths[i]} after {lengths[i - 1]}",
+                hint="finest first, such as ['1s', '1m', '1h']",
+            )  # fmt: skip
+    ratios = [b // a for a, b in zip(ticks, ticks[1:])]
+    rings = []
+    for i, ((_, kept), length) in enumerate(zip(pairs, lengths)):
+        least = ratios[i] if i < len(ratios) else 1
+        rings.append(Ring(length.ticks, _slots(kept, i, ratios, str(length), step), str(length)))
+        slots = rings[-1].slots
+        if slots is not None and slots < least:
+            raise UserError(
+                step, expected=f"at least {least} slots of {length}, which make one of the next ring",
+                got=str(slots), hint='retention "drop" keeps just as many',
+            )  # fmt: skip
+    return tuple(rings), domains.pop()
+
+
+def _slots(kept: Retention, at: int, ratios: Sequence[int], shown: str, step: str) -> int | None:
+    if kept == "keep":
+        return None
+    if kept == "drop":
+        return ratios[at] if at < len(ratios) else LAST_SLOTS
+    if isinstance(kept, int) and not isinstance(kept, bool) and kept > 0:
+        return kept
+    raise UserError(
+        f"{step}, ring {shown}", expected='retention "drop", "keep" or a number of slots',
+        got=repr(kept),
+    )  # fmt: skip

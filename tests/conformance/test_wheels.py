@@ -1,0 +1,217 @@
+"""Wheels agree with the definition: any ring set, retention, keys, aggregates and plan."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidemill as tm
+from tests.conformance.harness import same
+from tidemill import col
+from tidemill.core.errors import UserError
+from tidemill.local.wheel import Wheel
+from tidemill.reference.wheels import RowWheel
+
+SCHEMA = {"t": "int64", "k": "int64", "s": "string", "v": "int64", "x": "float64"}
+RINGS: dict[str, list[Any]] = {
+    "dropped": [1, 5, 20],
+    "kept": [(1, "keep"), (5, "keep"), (20, "keep")],
+    "some kept": [(2, 7), (4, "keep"), (24, 6)],
+    "one": [(3, "keep")],
+    "one, dropped": [(3, 4)],
+    "sixes": [1, 6, (36, 2)],
+}
+AGGREGATES: dict[str, dict[str, Any]] = {
+    "sum": {"a": tm.sum(col.v)},
+    "sum of floats": {"a": tm.sum(col.x)},
+    "counts": {"a": tm.count(), "b": tm.count(col.x)},
+    "extremes": {"a": tm.min(col.x), "b": tm.max(col.v), "c": tm.max(col.t)},
+    "mean and more": {"a": tm.mean(col.x), "b": tm.sum(col.x), "c": tm.var(col.x)},
+    "logic": {"a": tm.any(col.v > 2), "b": tm.all(col.v > 2), "c": tm.count_if(col.v > 1)},
+    "ties": {"a": tm.arg_max(col.v, col.x), "b": tm.arg_min(col.v, col.x)},
+    "own": {
+        "a": tm.aggregate(
+            "own", identity=lambda: 0, lift=lambda x: x * x, combine=lambda a, b: a + b,
+            lower=lambda a: a,
+        )(col.v)
+    },
+}
+KEYS = {"no keys": (), "one": ("k",), "two": ("k", "s")}
+
+values = st.tuples(
+    st.integers(0, 3), st.sampled_from(["a", "b", None]), st.one_of(st.none(), st.integers(-5, 5)),
+    st.one_of(st.none(), st.floats(-8, 8, width=16)),
+)  # fmt: skip
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("insert"), st.lists(st.tuples(st.integers(-4, 40), values), max_size=8)),
+        st.tuples(st.just("advance"), st.integers(0, 30)),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+def pair(rings: str, aggregates: str, keys: str, start: int, **options: Any) -> tuple[Wheel, RowWheel]:
+    wheel = Wheel.create(
+        AGGREGATES[aggregates], schema=SCHEMA, time="t", start=start, keys=KEYS[keys],
+        granularities=RINGS[rings], **options,
+    )  # fmt: skip
+    grain = RINGS[rings][0]
+    grain = grain[0] if isinstance(grain, tuple) else grain
+    return wheel, RowWheel(wheel._plan, grain, start // grain * grain)
+
+
+def play(wheel: Wheel, reference: RowWheel, script: list[Any]) -> None:
+    for what, given_ in script:
+        if what == "advance":
+            reference.advance_to(reference.watermark + given_)
+            wheel.advance_to(reference.watermark)
+            assert wheel.watermark == reference.watermark
+            continue
+        rows = [
+            {"t": reference.watermark + t, **dict(zip(("k", "s", "v", "x"), rest))}
+            for t, rest in given_
+        ]
+        for row in rows:
+            reference.insert(row)
+        wheel.insert(rows)
+    assert wheel.stats()["left out"]["late"] == len(reference.late)
+    assert sorted(wheel.late()["t"].to_pylist()) == sorted(r["t"] for r in reference.late)
+
+
+def can_be_cut(wheel: Wheel, start: int, end: int) -> bool:
+    """Whether slots that are held make up a range, in finest slots."""
+    store = wheel._store
+    start, end = max(start, store.first), min(end, store.now)
+    reached = {start}
+    for p in range(start, end):
+        if p in reached:
+            for r in range(len(store.rings)):
+                unit, _, _, _, low, stop = (int(x) for x in store.ring(r)[:6])
+                if p % unit == 0 and low <= p // unit < stop:
+                    reached.add(p + unit)
+    return start >= end or end in reached
+
+
+def check(wheel: Wheel, reference: RowWheel, a: int, b: int) -> str:
+    """Every key of a range. How it was answered."""
+    grain = reference.grain
+    keys = {tuple(r[k] for k in wheel._plan.group_keys) for r in reference.rows} or {(9,)}
+    keyed = bool(wheel._plan.group_keys)
+    names = [r.name for r in wheel._plan.layout.results]
+    for key in keys if keyed else {()}:
+        asked = {"key": key if len(key) > 1 else key[0]} if keyed else {}
+        if keyed and len(key) != len(wheel._plan.group_keys):
+            continue
+        try:
+            got = wheel.query(a * grain, b * grain, **asked)
+        except UserError as refused:
+            assert "still hold" in str(refused) and not can_be_cut(wheel, a, b)
+            return "refused"
+        expected = reference.query(a * grain, b * grain, key)
+        shown = got if isinstance(got, dict) else {names[0]: got}
+        assert all(same(shown[n], expected[n]) for n in names), (a, b, key, shown, expected)
+        [many] = [wheel.query([a * grain], [b * grain], **({"key": [asked["key"]]} if keyed else {}))]
+        row = many.to_pylist()[0]
+        row = row if isinstance(row, dict) else {names[0]: row}
+        assert all(same(row[n], expected[n]) for n in names), (a, b, key, row, expected)
+    return wheel.explain(a * grain, b * grain).plan
+
+
+def check_ranges(wheel: Wheel, reference: RowWheel, pick: random.Random, count: int = 12) -> set[str]:
+    store = wheel._store
+    found = set()
+    for _ in range(count):
+        a = pick.randint(store.first - 2, store.now + 2)
+        b = pick.randint(a, store.now + 4)
+        if pick.random() < 0.3:  # on coarse bounds
+            unit = int(store.ring(len(store.rings) - 1)[0])
+            a, b = a // unit * unit, b // unit * unit
+        found.add(check(wheel, reference, a, b))
+    found.add(check(wheel, reference, store.first, store.now))
+    return found
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("rings", RINGS)
+@given(script=steps, start=st.integers(-30, 30), pick=st.randoms(use_true_random=False))
+@settings(max_examples=15)
+def test_any_ring_set_and_keys(
+    rings: str, keys: str, script: list[Any], start: int, pick: random.Random
+) -> None:
+    wheel, reference = pair(rings, "mean and more", keys, start, write_ahead=4)
+    play(wheel, reference, script)
+    check_ranges(wheel, reference, pick)
+
+
+@pytest.mark.parametrize("aggregates", AGGREGATES)
+@given(script=steps, pick=st.randoms(use_true_random=False), rings=st.sampled_from(list(RINGS)))
+@settings(max_examples=15)
+def test_any_aggregate(aggregates: str, script: list[Any], pick: random.Random, rings: str) -> None:
+    wheel, reference = pair(rings, aggregates, "no keys", 0, write_ahead=8)
+    play(wheel, reference, script)
+    check_ranges(wheel, reference, pick)
+
+
+@pytest.mark.parametrize("keys", ["no keys", "one"])
+@pytest.mark.parametrize("rings", RINGS)
+@given(script=steps, start=st.integers(-30, 30), pick=st.randoms(use_true_random=False))
+@settings(max_examples=15)
+def test_prefixes(rings: str, keys: str, script: list[Any], start: int, pick: random.Random) -> None:
+    wheel, reference = pair(rings, "sum", keys, start, prefix=True)
+    play(wheel, reference, script)
+    check_ranges(wheel, reference, pick)
+
+
+def test_every_plan_is_used() -> None:
+    """One event a slot, so that nothing is absent, and every plan may be the best."""
+    found = set()
+    for options in ({}, {"prefix": True}, {"one_ring_below": 100}):
+        wheel, reference = pair("kept", "sum", "no keys", 0, **options)
+        rows = [{"t": t, "k": 0, "s": "a", "v": t % 7, "x": 0.5} for t in range(203)]
+        play(wheel, reference, [("insert", [(r["t"], (0, "a", r["v"], 0.5)) for r in rows]), ("advance", 203)])
+        found |= check_ranges(wheel, reference, random.Random(5), 80)
+    assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
+
+
+def test_figure_3_combined_aggregation() -> None:
+    """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""
+    day = 86_400
+    wheel = Wheel.create(
+        tm.max(col.v), schema={"t": "timestamp", "v": "int64"}, time="t", start="2023-10-01",
+        retention="keep",
+    )  # fmt: skip
+    first = 1_696_118_400
+    ts = (first + np.arange(day)) * 1_000_000
+    wheel.insert(pa_table(ts))
+    wheel.advance_to("2023-10-02")
+    explained = wheel.explain("2023-10-01T10:15:23", "2023-10-01T13:20:50")
+    assert (explained.plan, explained.operations) == ("combined rings", 152)
+    assert [(s.slots, s.ring) for s in explained.steps] == [
+        (37, "1s"), (44, "1m"), (2, "1h"), (20, "1m"), (50, "1s"),
+    ]  # fmt: skip
+    assert explained.alternatives == {"one ring": 11_126}
+    assert wheel.query("2023-10-01T10:15:23", "2023-10-01T13:20:50") == 13 * 3600 + 20 * 60 + 49
+
+
+def pa_table(ts: Any) -> Any:
+    import pyarrow as pa
+
+    v = pa.array(np.arange(len(ts)))
+    return pa.table({"t": pa.array(ts, pa.timestamp("us", "UTC")), "v": v})
+
+
+def test_landmark_outlives_what_is_dropped() -> None:
+    wheel, reference = pair("one, dropped", "mean and more", "no keys", 0)
+    play(wheel, reference, [("insert", [(t, (0, "a", 1, t / 4)) for t in range(40)]), ("advance", 300)])
+    expected = reference.query(0, 300)
+    got = wheel.landmark()
+    assert all(same(got[n], expected[n]) for n in got)
+    with pytest.raises(UserError, match="a range that the rings still hold: 3 since"):
+        wheel.query(0, 9)
