@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidemill as tm
-from tests.conformance.harness import same
+from tests.conformance.harness import assert_same, by_reference, same
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.local.wheel import Wheel
@@ -67,11 +67,14 @@ def pair(rings: str, aggregates: str, keys: str, start: int, **options: Any) -> 
     return wheel, RowWheel(wheel._plan, grain, start // grain * grain)
 
 
-def play(wheel: Wheel, reference: RowWheel, script: list[Any]) -> None:
+def play(wheel: Wheel, reference: RowWheel, script: list[Any]) -> list[dict[str, Any]]:
+    """The same to both. The windows that closed."""
+    closed: list[dict[str, Any]] = []
     for what, given_ in script:
         if what == "advance":
             reference.advance_to(reference.watermark + given_)
-            wheel.advance_to(reference.watermark)
+            found = wheel.advance_to(reference.watermark)
+            closed += found.to_pylist() if found is not None else []
             assert wheel.watermark == reference.watermark
             continue
         rows = [
@@ -83,6 +86,7 @@ def play(wheel: Wheel, reference: RowWheel, script: list[Any]) -> None:
         wheel.insert(rows)
     assert wheel.stats()["left out"]["late"] == len(reference.late)
     assert sorted(wheel.late()["t"].to_pylist()) == sorted(r["t"] for r in reference.late)
+    return closed
 
 
 def can_be_cut(wheel: Wheel, start: int, end: int) -> bool:
@@ -215,3 +219,44 @@ def test_landmark_outlives_what_is_dropped() -> None:
     assert all(same(got[n], expected[n]) for n in got)
     with pytest.raises(UserError, match="a range that the rings still hold: 3 since"):
         wheel.query(0, 9)
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+WINDOWS = {
+    "tumbling": tm.tumbling(4),
+    "pairs": tm.hopping(10, every=4),
+    "no remainder": tm.hopping(12, every=4),
+    "sampling": tm.hopping(2, every=6),
+    "by one": tm.hopping(5, every=1, origin=2),
+}
+
+
+@pytest.mark.parametrize("aggregates", ["sum", "mean and more", "extremes"])
+@pytest.mark.parametrize("window", WINDOWS)
+@given(script=steps, start=st.integers(-30, 30), keyed=st.booleans())
+@settings(max_examples=15)
+def test_windows_are_those_of_the_window_engine(
+    window: str, aggregates: str, script: list[Any], start: int, keyed: bool
+) -> None:
+    wheel, reference = pair("sixes", aggregates, "one" if keyed else "no keys", start)
+    wheel.window(WINDOWS[window])
+    closed = play(wheel, reference, script)
+    stream = tm.stream("s", time="t", schema=SCHEMA)
+    asked = (stream.group_by("k") if keyed else stream).window(WINDOWS[window])
+    query = asked.agg(**AGGREGATES[aggregates])
+    expected = [
+        row for row in by_reference(query, reference.rows)
+        if row["window_end"] <= reference.watermark
+    ]  # fmt: skip
+    assert_same(closed, expected, query.schema)
+
+
+def test_several_windows_at_once() -> None:
+    wheel, reference = pair("dropped", "sum", "no keys", 0)
+    wheel.window(4, 2, name="short")
+    wheel.window(tm.hopping(10, every=5), name="long")
+    closed = play(wheel, reference, [("insert", [(3, (0, "a", 7, None))]), ("advance", 10)])
+    assert sorted((r["window"], r["window_start"], r["window_end"], r["a"]) for r in closed) == [
+        ("long", -5, 5, 7), ("long", 0, 10, 7), ("short", 0, 4, 7), ("short", 2, 6, 7),
+    ]  # fmt: skip

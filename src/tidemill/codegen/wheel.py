@@ -235,7 +235,7 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
     parameters = ", ".join(["head", "until", "ahead", "fresh", "totals", "marks", *columns])
     source = "\n".join(
         [
-            f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", _BITS, *adding, "",
+            f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS, *adding, "",
             "@kernel", "def _closed(head, ring):",
             "    head[ring + 5] += 1",
             "    head[ring + 4] = max(head[ring + 4], head[ring + 5] - head[ring + 2])", "", "",
@@ -289,7 +289,7 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
                 e.line("c = row * room + k")
                 e.line("o = lower * room + k")
                 for part in slots.stored_codes():
-                    _combine_into(e, part, _columns(part, "f", "c"), _columns(part, "f", "o"))
+                    combine_into(e, part, _columns(part, "f", "c"), _columns(part, "f", "o"))
                 marks = len(slots.marks)
                 _mark(e, [f"_has(marks, {m}, c) or _has(marks, {m}, o)" for m in range(marks)])
         e.line("if err != 0:")
@@ -299,7 +299,7 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
         e.line("_closed(head, ring)")
 
 
-def _combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]) -> None:
+def combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]) -> None:
     kinds = [kind for _, kind in part.part.columns]
     a = [e.assign(code, kind).code for code, kind in zip(target, kinds)]
     b = [e.assign(code, kind).code for code, kind in zip(other, kinds)]
@@ -334,11 +334,11 @@ def _add_to_totals(slots: Slots) -> tuple[list[str], dict[str, Any]]:
     e.line("o.rows += r.rows")
     for part in slots.codes():
         fields = [[f"{side}.{name}" for name in part.names] for side in "or"]
-        _combine_into(e, part, fields[0], fields[1])
+        combine_into(e, part, fields[0], fields[1])
     return ["@kernel", "def _add(o, r):", "    err = 0", *e.lines, "    return err", ""], e.functions
 
 
-_BITS = """
+BITS = """
 @kernel
 def _put(marks, m, cell, value):
     bit = np.uint8(1 << (cell & 7))
@@ -380,7 +380,7 @@ def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
     slots = Slots(layout)
     many, functions = _answer(slots, prefix, "    for i in range(n):", "run")
     one, _ = _answer(slots, prefix, "    for i in range(1):", "one")
-    source = "\n".join([_BITS, *many, *one])
+    source = "\n".join([BITS, *many, *one])
     compiled = {name: any_kernel(f) for name, f in functions.items()}
     module = load(source, **compiled)
     return AnswerKernel(module.run, module.one, source)
@@ -397,7 +397,7 @@ def _answer(slots: Slots, prefix: bool, loop: str, name: str) -> tuple[list[str]
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
     for j, result in enumerate(layout.results):
-        _lowered(e, j, result, layout, states, "" if single else "[i]")
+        lowered(e, j, result, layout, states, "" if single else "[i]")
     outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
     own = ["segments", "b", "k"] if single else ["n", "segments", "begins", "kid"]
     columns = [f"{x}_{n}" for x in "fx" for n, _ in slots.stored]
@@ -427,7 +427,7 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
         with e.block("if ring < 0:"):
             e.line("t = totals[k]")
             for part in parts:
-                _combine_into(e, part, states[part.index], [f"t.{n}" for n in part.names])
+                combine_into(e, part, states[part.index], [f"t.{n}" for n in part.names])
             for m, counter in enumerate(slots.marks):
                 e.line(f"p{m} = p{m} or t.{counter} != 0")
             e.line("continue")
@@ -478,7 +478,7 @@ def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]])
     e.line("c = (begin + (hi - 1 - head[h + 1]) % head[h + 2]) * room + k")
     e.line("o = (begin + (lo - 1 - head[h + 1]) % head[h + 2]) * room + k")
     for part in parts:
-        _combine_into(e, part, states[part.index], _columns(part, "x", "c"))
+        combine_into(e, part, states[part.index], _columns(part, "x", "c"))
     with e.block(f"if lo != head[{FIRST}] // head[h]:"):
         for part in parts:
             kinds = [kind for _, kind in part.part.columns]
@@ -505,7 +505,7 @@ def _present(e: Emitter, slots: Slots) -> None:
                 e.line("    at = begin")
 
 
-def _lowered(
+def lowered(
     e: Emitter, j: int, result: Result, layout: Layout, states: dict[int, list[str]], at: str
 ) -> None:
     e.line(f"w{j}{at} = False")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from tidemill.core.time import (
     instant_domain,
     to_datetime,
 )  # fmt: skip
-from tidemill.core.types import DataType, to_arrow
+from tidemill.core.types import STRING, DataType, to_arrow
 from tidemill.kernels.arrow import build, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import Expressions, allocate
@@ -32,11 +32,12 @@ from tidemill.local.failures import raise_for
 from tidemill.local.parts import plan_parts
 from tidemill.local.sources import open_source
 from tidemill.plan import build as plans
-from tidemill.plan.nodes import NamedWindow, WindowAggregate
+from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.wheels.explain import Explained, explain
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.store import RingStore
-from tidemill.windows.spec import tumbling
+from tidemill.wheels.windows import SlidingWindows
+from tidemill.windows.spec import Sliding, Window, hopping, tumbling
 
 Ints = npt.NDArray[np.int64]
 ALL = object()
@@ -86,6 +87,7 @@ class Wheel:
         self._inserted = 0
         self._write_ahead = write_ahead
         self._results = self._layout.results
+        self._windows: dict[str, SlidingWindows] = {}
         if not plan.group_keys:
             store.know(1)
 
@@ -235,6 +237,54 @@ class Wheel:
         """The rows that came too late, the first 100 000 of them; `stats` has their number."""
         return pa.Table.from_batches(self._late, schema=self._schema.to_arrow())
 
+    # -- windows
+
+    def window(self, range: DurationLike | Sliding, every: DurationLike | None = None, *, name: str | None = None) -> None:
+        """Add a sliding window, before the first row: `advance_to` then returns those that close.
+
+        `range` may be a window such as `tm.hopping("1h", every="1m")`. Several windows need names.
+        """
+        spec = range if isinstance(range, Window) else hopping(range, every=range if every is None else every)
+        if not isinstance(spec, Sliding) or spec.fill_empty or spec.on is not None:
+            raise UnsupportedError("wheel", f"window {spec}", instead="use the query engine")
+        if self._inserted or self._early or self._store.now != self._store.first:
+            raise UserError(
+                "wheel window", expected="windows before the first row", got="a wheel that has begun"
+            )
+        slots = [x // self._grain for x in (spec.length, spec.slide, spec.origin)]
+        if spec.domain is not self._domain or any(
+            x % self._grain for x in (spec.length, spec.slide, spec.origin)
+        ):
+            raise UserError(
+                "wheel window", expected=f"range, slide and origin on the grid of {self._store.rings[0].shown}",
+                got=str(spec),
+            )  # fmt: skip
+        label = name or str(spec)
+        if label in self._windows:
+            raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
+        self._windows[label] = SlidingWindows(self._store, *slots, bounded=spec.bounded)
+
+    def _closed_windows(self, start: int, until: int) -> Iterator[pa.RecordBatch]:
+        kinds = [allocate(r.type, 0).dtype for r in self._results]
+        bound = to_arrow(self._plan.bound_type)
+        for label, window in self._windows.items():
+            kid, begin, end, outputs, err = window.take(start, until, kinds)
+            raise_for(err, f"wheel window {label}")
+            arrays = self._keys.decode(kid) if self._plan.group_keys else []
+            if len(self._windows) > 1:
+                arrays.append(pa.repeat(pa.scalar(label), len(kid)))
+            arrays += [build(x * self._grain, None, bound) for x in (begin, end)]
+            for j, r in enumerate(self._results):
+                arrays.append(build(outputs[2 * j + 1], outputs[2 * j], to_arrow(r.type)))
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._window_schema())
+
+    def _window_schema(self) -> pa.Schema:
+        fields = [(k, self._schema[k]) for k in self._plan.group_keys]
+        fields += [("window", STRING)] if len(self._windows) > 1 else []
+        bound = self._plan.bound_type
+        fields += [(WINDOW_START, bound), (WINDOW_END, bound)]
+        return Schema((*fields, *((r.name, r.type) for r in self._results))).to_arrow()
+
     # -- time
 
     @property
@@ -242,14 +292,24 @@ class Wheel:
         """Everything below is complete and can be asked for; rows below it are late."""
         return self._instant(self._store.now * self._grain)
 
-    def advance_to(self, time: InstantLike) -> None:
-        """Move the watermark to the last bound of slots at or below a time. It never moves back."""
+    def advance_to(self, time: InstantLike) -> pa.Table | None:
+        """Move the watermark to the last bound of slots at or below a time. It never moves back.
+
+        Returns the windows that closed, if the wheel has windows.
+        """
         until = _ticks(time, self._domain, "advance_to") // self._grain
         store = self._store
+        closed: list[pa.RecordBatch] = []
+        # Windows read the slots that have just closed, before others take their place.
+        most = int(store.ring(0)[2]) if self._windows else until - store.now
         while store.now < until:
             waiting = min((self._slot(b).min() for b in self._early), default=until)
-            raise_for(store.close(min(until, max(int(waiting), store.now + 1))), "advance_to")
+            before = store.now
+            target = min(until, max(int(waiting), before + 1), before + most)
+            raise_for(store.close(target), "advance_to")
+            closed += self._closed_windows(before, target)
             self._bring_in()
+        return pa.Table.from_batches(closed, schema=self._window_schema()) if self._windows else None
 
     def _slot(self, batch: pa.RecordBatch) -> Ints:
         slots: Ints = values(batch.column(self._time)) // self._grain

@@ -1,0 +1,212 @@
+"""Windows over the closed slots of a wheel (paper 001, section 3.5): slices in pairs, then slide.
+
+Slots are combined into *slices*, which end where a window begins or ends. A window is the last `n`
+slices at its end. How it follows from the one before is decided by the aggregates: what leaves is
+subtracted, where that is exact; otherwise there are two stacks of slices, suffixes of the older ones and
+a running partial of the newer. Slices are the same for all keys.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.algebra import PartCode, numpy_type
+from tidemill.codegen.cache import load
+from tidemill.codegen.runtime import any_kernel
+from tidemill.codegen.scalar import Emitter
+from tidemill.codegen.wheel import BITS, HEAD, KEYS, MARKED, ROOM, Slots, combine_into, lowered
+from tidemill.core.schema import Schema
+
+RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, LOW, MIDDLE = range(8)
+"""The numbers of a window: its range, slide and origin in finest slots; slices to a window and to a
+slide; how many slices there were; the first of the next window; the first that is not in `suffixes`."""
+
+
+@dataclass(frozen=True)
+class SlideKernel:
+    """`run(from, until, window, head, marks, *columns, slices, suffixes, running, current, fresh, okid,
+    oend, *outputs) -> (rows, err)`.
+
+    Takes in the closed slots `[from, until)` and writes the windows that end there: the key, the slot
+    after the last, `w<j>` and `o<j>` for each result.
+    """
+
+    run: Callable[..., tuple[int, int]]
+    subtracts: bool
+    source: str
+
+
+def slice_type(slots: Slots) -> np.dtype[Any]:
+    """The partial of a slice: stored fields, and in how many cells each mark was."""
+    fields = [(name, numpy_type(kind)) for name, kind in slots.stored]
+    fields += [(f"mark{m}", "i8") for m in range(len(slots.marks))]
+    return np.dtype(fields, align=True)
+
+
+def no_slice(slots: Slots) -> Any:
+    """The partial of nothing, in an array of one."""
+    fresh, empty = slots.fresh(), np.zeros(1, dtype=slice_type(slots))
+    for name, _ in slots.stored:
+        empty[name] = fresh[name]
+    return empty
+
+
+@functools.lru_cache(maxsize=256)
+def slide_kernel(layout: Layout) -> SlideKernel:
+    slots = Slots(layout)
+    parts = slots.stored_codes()
+    subtracts = all(getattr(p.form, "subtracts", False) for p in parts)
+    functions: dict[str, Any] = {}
+    helpers = [
+        *_function("_plus(o, r)", slots, functions, lambda e, p: _both(e, p, "combine")),
+        *_slot_function(slots, functions),
+        *(
+            _function("_minus(o, r)", slots, functions, lambda e, p: _both(e, p, "inverse"), "-")
+            if subtracts
+            else _joined_function(slots, functions)
+        ),
+    ]
+    e = Emitter(Schema(()), {}, indent=1)
+    with e.block("for s in range(start, until):"):
+        e.line(f"row = head[{HEAD} + 3] + (s - head[{HEAD} + 1]) % head[{HEAD} + 2]")
+        with e.block("for k in range(keys):"):
+            columns = ", ".join(f"f_{name}" for name, _ in slots.stored)
+            e.line(f"err |= _slot(current[k], row * room + k, marked, marks, {columns})")
+        e.line(f"past = (s + 1 - window[{ORIGIN}]) % window[{SLIDE}]")
+        e.line(f"short = window[{RANGE}] % window[{SLIDE}]")
+        e.line(f"if past != 0 and (short == 0 or past != window[{SLIDE}] - short):")
+        e.line("    continue")
+        _push(e)
+        with e.block("if past == 0:"):
+            _emit(e, slots, subtracts, functions)
+    outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
+    columns_ = [f"f_{name}" for name, _ in slots.stored]
+    parameters = ", ".join(
+        ["start", "until", "window", "head", "marks", *columns_, "slices", "suffixes", "running",
+         "current", "fresh", "okid", "oend", *outputs]
+    )  # fmt: skip
+    source = "\n".join(
+        [
+            BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
+            f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
+            "    size = slices.shape[0]", "    whole = fresh.copy()", *e.lines, "    return rows, err", "",
+        ]
+    )  # fmt: skip
+    compiled = {name: any_kernel(f) for name, f in functions.items()}
+    return SlideKernel(load(source, **compiled).run, subtracts, source)
+
+
+def _function(
+    signature: str, slots: Slots, functions: dict[str, Any],
+    step: Callable[[Emitter, PartCode], None], sign: str = "+",
+) -> list[str]:  # fmt: skip
+    """A function of two partials that changes the first."""
+    e = Emitter(Schema(()), {}, indent=1)
+    for m in range(len(slots.marks)):
+        e.line(f"o.mark{m} {sign}= r.mark{m}")
+    for part in slots.stored_codes():
+        step(e, part)
+    functions |= e.functions
+    return ["@kernel", f"def {signature}:", "    err = 0", *e.lines, "    return err", "", ""]
+
+
+def _both(e: Emitter, part: PartCode, how: str) -> None:
+    kinds = [kind for _, kind in part.part.columns]
+    a = [e.assign(f"o.{n}", kind).code for n, kind in zip(part.names, kinds)]
+    b = [e.assign(f"r.{n}", kind).code for n, kind in zip(part.names, kinds)]
+    for name, code in zip(part.names, getattr(part, how)(e, a, b)):
+        e.line(f"o.{name} = {code}")
+
+
+def _joined_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
+    """`o = a ⊕ b`, the older first."""
+    e = Emitter(Schema(()), {}, indent=1)
+    for m in range(len(slots.marks)):
+        e.line(f"o.mark{m} = a.mark{m} + b.mark{m}")
+    for part in slots.stored_codes():
+        kinds = [kind for _, kind in part.part.columns]
+        a = [e.assign(f"a.{n}", kind).code for n, kind in zip(part.names, kinds)]
+        b = [e.assign(f"b.{n}", kind).code for n, kind in zip(part.names, kinds)]
+        for name, code in zip(part.names, part.combine(e, a, b)):
+            e.line(f"o.{name} = {code}")
+    functions |= e.functions
+    return ["@kernel", "def _joined(o, a, b):", "    err = 0", *e.lines, "    return err", "", ""]
+
+
+def _slot_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
+    """One cell into a slice."""
+    e = Emitter(Schema(()), {}, indent=1)
+    for part in slots.stored_codes():
+        targets = [f"o.{n}" for n in part.names]
+        combine_into(e, part, targets, [f"f_{n}[c]" for n in part.names])
+    for m in range(len(slots.marks)):
+        e.line(f"o.mark{m} += np.int64(not marked or _has(marks, {m}, c))")
+    functions |= e.functions
+    columns = ", ".join(f"f_{name}" for name, _ in slots.stored)
+    return [
+        "@kernel", f"def _slot(o, c, marked, marks, {columns}):", "    err = 0", *e.lines,
+        "    return err", "", "",
+    ]  # fmt: skip
+
+
+def _push(e: Emitter) -> None:
+    """The slice is complete."""
+    e.line(f"i = window[{PUSHED}]")
+    with e.block("for k in range(keys):"):
+        e.line("slices[i % size, k] = current[k]")
+        # What is in no window, as between those that sample, is not added.
+        e.line(f"if i >= window[{LOW}]:")
+        e.line("    err |= _plus(running[k], current[k])")
+        e.line("current[k] = fresh[0]")
+    e.line(f"window[{PUSHED}] = i + 1")
+
+
+def _emit(e: Emitter, slots: Slots, subtracts: bool, functions: dict[str, Any]) -> None:
+    """A window ends: its results for the keys that have rows in it, and on to the next one."""
+    e.line("i += 1")
+    e.line(f"low = max(window[{LOW}], 0)")
+    if not subtracts:
+        # Suffixes answer [low, middle), the running partial [middle, i).
+        with e.block(f"if low >= window[{MIDDLE}]:"):
+            with e.block("for k in range(keys):"):
+                e.line("running[k] = fresh[0]")
+                e.line("suffixes[(i - 1) % size, k] = slices[(i - 1) % size, k]")
+                with e.block("for q in range(i - 2, low - 1, -1):"):
+                    e.line("err |= _joined(suffixes[q % size, k], slices[q % size, k], suffixes[(q + 1) % size, k])")
+            e.line(f"window[{MIDDLE}] = i")
+    with e.block("for k in range(keys):"):
+        if subtracts:
+            e.line("r = running[k]")
+        else:
+            e.line("err |= _joined(whole[0], suffixes[low % size, k], running[k])")
+            e.line("r = whole[0]")
+        with e.block("if r.mark0 > 0:"):
+            e.line("okid[rows] = k")
+            e.line("oend[rows] = s + 1")
+            states = {
+                p.index: [e.assign(f"r.{n}", kind).code for n, kind in p.part.columns]
+                for p in slots.stored_codes()
+            }
+            for part, mark in slots.mark_of.items():
+                states[part] = [e.assign(f"r.mark{mark}", slots.layout.parts[part].columns.fields[0][1]).code]
+            for j, result in enumerate(slots.layout.results):
+                lowered(e, j, result, slots.layout, states, "[rows]")
+            e.line("rows += 1")
+    functions |= e.functions
+    e.line(f"next = i + window[{EACH}] - window[{SLICES}]")
+    if subtracts:
+        with e.block("for q in range(low, min(next, i)):"):
+            with e.block("for k in range(keys):"):
+                e.line("err |= _minus(running[k], slices[q % size, k])")
+    else:
+        with e.block("if next >= i:"):  # nothing of this window is in the next one
+            with e.block("for k in range(keys):"):
+                e.line("running[k] = fresh[0]")
+            e.line(f"window[{MIDDLE}] = next")
+    e.line(f"window[{LOW}] = next")
