@@ -1,5 +1,7 @@
 """Tidemill: questions about events in time, asked once and answered everywhere."""
 
+from typing import TYPE_CHECKING, Any
+
 from tidemill.aggregates.basic import all, any, count, count_if, max, mean, min, product, sum
 from tidemill.aggregates.holistic import (
     bottom_k,
@@ -46,15 +48,31 @@ from tidemill.windows.spec import (
     tumbling,
 )  # fmt: skip
 
+if TYPE_CHECKING:
+    from tidemill.local.wheel import Wheel
+    from tidemill.local.wheel_files import open_wheel
+
 __version__ = "0.1.0"
+
+_LATER = {"Wheel": "tidemill.local.wheel", "open_wheel": "tidemill.local.wheel_files"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs a compiler is imported when it is first used, so that importing Tidemill stays light."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)
+
 
 __all__ = [
     "FOREVER", "Expr", "InternalError", "Query", "Stream", "TidemillError", "UnsupportedError",
-    "UserError", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
+    "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
     "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
     "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",
-    "mean_by", "median", "min", "min_by", "per_event", "product", "quantile", "quantile_sketch",
+    "mean_by", "median", "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch",
     "rows", "session", "std", "stream", "sum", "sum_by", "top_k", "top_keys", "tumbling", "udf",
     "var", "when", "wids", "windows",
 ]  # fmt: skip

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from tests.conformance.harness import assert_same, by_reference, same
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.local.wheel import Wheel
+from tidemill.local.wheel_files import open_wheel
 from tidemill.reference.wheels import RowWheel
 
 SCHEMA = {"t": "int64", "k": "int64", "s": "string", "v": "int64", "x": "float64"}
@@ -178,8 +182,8 @@ def test_every_plan_is_used() -> None:
     found = set()
     for options in ({}, {"prefix": True}, {"one_ring_below": 100}):
         wheel, reference = pair("kept", "sum", "no keys", 0, **options)
-        rows = [{"t": t, "k": 0, "s": "a", "v": t % 7, "x": 0.5} for t in range(203)]
-        play(wheel, reference, [("insert", [(r["t"], (0, "a", r["v"], 0.5)) for r in rows]), ("advance", 203)])
+        rows = [(t, (0, "a", t % 7, 0.5)) for t in range(203)]
+        play(wheel, reference, [("insert", rows), ("advance", 203)])
         found |= check_ranges(wheel, reference, random.Random(5), 80)
     assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
 
@@ -260,3 +264,125 @@ def test_several_windows_at_once() -> None:
     assert sorted((r["window"], r["window_start"], r["window_end"], r["a"]) for r in closed) == [
         ("long", -5, 5, 7), ("long", 0, 10, 7), ("short", 0, 4, 7), ("short", 2, 6, 7),
     ]  # fmt: skip
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+def separately(
+    rings: str, aggregates: str, keys: str, scripts: list[list[Any]], starts: list[int], **options: Any
+) -> tuple[list[Wheel], RowWheel]:
+    """A wheel for each script, and one reference of all their rows."""
+    wheels, whole = [], None
+    for script, start in zip(scripts, starts):
+        wheel, reference = pair(rings, aggregates, keys, start, **options)
+        play(wheel, reference, script)
+        wheels.append(wheel)
+        if whole is None:
+            whole = reference
+        else:
+            whole.rows += reference.rows
+            whole.watermark = max(whole.watermark, reference.watermark)
+    assert whole is not None
+    return wheels, whole
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("rings", ["dropped", "kept", "some kept"])
+@given(
+    scripts=st.lists(steps, min_size=3, max_size=3),
+    starts=st.lists(st.integers(-30, 30), min_size=3, max_size=3),
+    pick=st.randoms(use_true_random=False), prefix=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=10)
+def test_merged_wheels_are_one_in_any_order_and_grouping(
+    rings: str, keys: str, scripts: list[Any], starts: list[int], pick: random.Random, prefix: bool
+) -> None:
+    wheels, whole = separately(rings, "sum", keys, scripts, starts, prefix=prefix)
+    order = pick.sample(wheels, 3)
+    if pick.random() < 0.5:
+        assert order[1].merge(order[2])
+        assert order[0].merge(order[1])
+    else:
+        assert order[0].merge(order[1])
+        assert order[0].merge(order[2])
+    assert not order[0].merge(order[2])  # again: nothing happens
+    assert order[0].watermark == whole.watermark
+    check_ranges(order[0], whole, pick)
+
+
+def test_a_part_that_changed_since_it_was_merged_is_refused() -> None:
+    (a, b), _ = separately("kept", "sum", "no keys", [[], []], [0, 0])
+    assert a.merge(b)
+    b.insert(3, {"v": 1})
+    with pytest.raises(UserError, match="nothing was merged before"):
+        a.merge(b)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("rings", ["dropped", "some kept"])
+@given(script=steps, more=steps, start=st.integers(-30, 30), pick=st.randoms(use_true_random=False))
+@settings(max_examples=10)
+def test_a_saved_wheel_opens_and_goes_on(
+    rings: str, keys: str, script: list[Any], more: list[Any], start: int, pick: random.Random
+) -> None:
+    wheel, reference = pair(rings, "sum", keys, start, prefix=pick.random() < 0.5, write_ahead=4)
+    play(wheel, reference, script)
+    with tempfile.TemporaryDirectory() as path:
+        wheel.save(path)
+        again = open_wheel(path)
+        assert again.stats() | {"bytes": 0} == wheel.stats() | {"bytes": 0}
+        check_ranges(again, reference, pick)
+        play(again, reference, more)
+        check_ranges(again, reference, pick)
+
+
+def test_a_file_that_is_not_as_it_was_written_is_named(tmp_path: Path) -> None:
+    wheel, reference = pair("kept", "sum", "no keys", 0)
+    play(wheel, reference, [("insert", [(1, (0, "a", 5, None))]), ("advance", 4)])
+    wheel.save(tmp_path)
+    wheel.insert(6, {"v": 7})
+    wheel.advance_to(8)
+    wheel.save(tmp_path)
+    file = tmp_path / "cells-000002.arrow"
+    good = file.read_bytes()
+    for torn in (good[:-40], good[:-60] + b"x" + good[-59:]):
+        file.write_bytes(torn)
+        with pytest.raises(UserError, match=r"cells-000002.arrow.*open_wheel\(path, save=1\)"):
+            open_wheel(tmp_path)
+    assert open_wheel(tmp_path, save=1).landmark() == 5
+    file.write_bytes(good)
+    assert open_wheel(tmp_path).landmark() == 12
+
+
+def test_a_crash_while_saving_leaves_the_last_save(tmp_path: Path, monkeypatch: Any) -> None:
+    wheel, reference = pair("kept", "sum", "no keys", 0)
+    play(wheel, reference, [("insert", [(1, (0, "a", 5, None))]), ("advance", 4)])
+    wheel.save(tmp_path)
+    wheel.insert(6, {"v": 7})
+    wheel.advance_to(8)
+    replace = os.replace
+    for good in range(8):  # seven files, a manifest, and its copy, which counts
+
+        def crashing(a: Any, b: Any, left: Any = iter(range(good))) -> None:  # noqa: B008
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            replace(a, b)
+
+        monkeypatch.setattr(os, "replace", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            wheel.save(tmp_path)
+        monkeypatch.undo()
+        assert open_wheel(tmp_path).landmark() == 5
+
+
+def test_a_user_s_own_aggregate_is_given_again(tmp_path: Path) -> None:
+    wheel, reference = pair("kept", "own", "no keys", 0)
+    play(wheel, reference, [("insert", [(1, (0, "a", 5, None))]), ("advance", 4)])
+    wheel.save(tmp_path)
+    with pytest.raises(UserError, match="aggregates="):
+        open_wheel(tmp_path)
+    assert open_wheel(tmp_path, aggregates=AGGREGATES["own"]).landmark() == 25

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,7 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tidemill.codegen import runtime
 from tidemill.core.errors import UserError
 
 _HEADER = "from tidemill.codegen.runtime import *\nimport math\nimport numpy as np\n\n"
@@ -26,6 +27,8 @@ _HEADER = "from tidemill.codegen.runtime import *\nimport math\nimport numpy as 
 
 def load(source: str, **names: Any) -> ModuleType:
     """The module of a generated source; the same source gives the same module.
+
+    It sees the names of `runtime`, and of the modules of this package that it imports all names of.
 
     `names` are objects the source refers to (compiled user functions). They have no text to hash,
     so a module that needs any is not kept on disk.
@@ -36,7 +39,8 @@ def load(source: str, **names: Any) -> ModuleType:
 @functools.cache
 def _load_cached(source: str) -> ModuleType:
     text = _HEADER + source
-    name = f"tidemill_kernel_{hashlib.sha256((_fingerprint() + text).encode()).hexdigest()[:24]}"
+    inlined = "".join(_text_of(m) for m in re.findall(r"^from (\S+) import \*", text, re.MULTILINE))
+    name = f"tidemill_kernel_{hashlib.sha256((inlined + text).encode()).hexdigest()[:24]}"
     path = cache_directory() / f"{name}.py"
     if not path.exists():
         _write(path, text)
@@ -109,6 +113,8 @@ def cache_directory() -> Path:
 
 
 @functools.cache
-def _fingerprint() -> str:
-    """Generated code inlines the runtime, so a change there makes every kernel stale."""
-    return Path(runtime.__file__).read_text()
+def _text_of(module: str) -> str:
+    """Generated code inlines what it calls, so a change there makes every kernel stale."""
+    file = importlib.import_module(module).__file__
+    assert file is not None
+    return Path(file).read_text()

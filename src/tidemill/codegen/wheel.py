@@ -5,7 +5,8 @@ row of cells in the columns of the rings, a cell for each key; it holds the stat
 that only say whether there was a value at all. Those are *marks*, one bit a cell, and there are none as
 long as every cell has every mark.
 
-All integers about the rings are in one array, the *head*: see the constants.
+All integers about the rings are in one array, the *head*: see `wheel_plan`, which also says which slots
+answer a range.
 """
 
 from __future__ import annotations
@@ -25,28 +26,22 @@ from tidemill.codegen.cache import load
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
+from tidemill.codegen.wheel_plan import (
+    ADD_PREFIX,
+    FIRST,
+    HEAD,
+    KEYS,
+    MARKED,
+    MOST_SEGMENTS,
+    RING,
+    RINGS,
+    ROOM,
+    SUBTRACT,
+    TOTAL,
+)  # fmt: skip
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.expr.nodes import Node
-
-# --- the head -------------------------------------------------------------------------------------
-
-KEYS, ROOM, RINGS, FIRST, MARKED, PREFIX, TOTAL, VERSION = range(8)
-"""Keys there are, and that there is room for; rings; the first finest slot of all; whether there are
-marks; whether there are prefixes; whether the totals are right; how often the wheel has changed."""
-HEAD = 16
-"""Where the numbers of the first ring begin."""
-UNIT, BASE, CAPACITY, OFFSET, LOW, END = range(6)
-"""Of a ring: finest slots to a slot; the slot at position 0; slots there is room for; where its cells
-begin, in slots; the oldest slot that is held; the slot after the newest."""
-RING = 8
-"""Numbers to a ring."""
-
-ADD, SUBTRACT, ADD_PREFIX = range(3)
-"""What to do with the slots of a segment `(ring, first slot, end slot, what)`. A prefix adds them too, by
-the difference of two sums."""
-TOTALS = -1
-"""In place of a ring: the totals since the beginning."""
 
 DONE, NEEDS_MARKS, FAILED = range(3)
 """How closing ended."""
@@ -228,6 +223,8 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
         e.line("    return FAILED, err")
         if prefix:
             _prefix(e, slots, "finest", "s")
+            e.line("if err != 0:")
+            e.line("    return FAILED, err")
         e.line("_closed(head, finest)")
         _roll_up(e, slots, prefix)
     adding, functions = _add_to_totals(slots)
@@ -296,6 +293,8 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
         e.line("    return FAILED, err")
         if prefix:
             _prefix(e, slots, "ring", "s")
+            e.line("if err != 0:")
+            e.line("    return FAILED, err")
         e.line("_closed(head, ring)")
 
 
@@ -324,8 +323,6 @@ def _prefix(e: Emitter, slots: Slots, ring: str, s: str) -> None:
                 b = [e.assign(x, t).code for x, t in zip(_columns(part, "f", "c"), kinds)]
                 for name, code in zip(_columns(part, "x", "c"), part.combine(e, a, b)):
                     e.line(f"{name} = {code}")
-    e.line("if err != 0:")
-    e.line("    return FAILED, err")
 
 
 def _add_to_totals(slots: Slots) -> tuple[list[str], dict[str, Any]]:
@@ -360,17 +357,18 @@ def _has(marks, m, cell):
 
 @dataclass(frozen=True)
 class AnswerKernel:
-    """Combines the segments of plans, and lowers.
+    """Plans ranges of finest slots, combines the segments of the plan, and lowers.
 
-    `run(n, segments, begins, kid, head, totals, marks, *columns, *prefixes, *outputs) -> err` answers `n`
-    queries: the segments of query `i` are those from `begins[i]` to `begins[i + 1]`, or all of them
-    where `begins` is shorter. Outputs are `o<j>` and `w<j>` (validity) for each result.
+    `run(starts, ends, kid, shared, subtracts, threshold, head, totals, marks, *columns, *prefixes,
+    *outputs) -> (bad, err)` answers a query for each of `kid`, all over the first range where it is
+    `shared`. `bad` is the first one that is not held, or -1. Outputs are `w<j>` (validity) and `o<j>` for
+    each result.
 
-    `one(segments, count, k, head, totals, marks, *columns, *prefixes)` gives the result of one, as
-    `(err, valid, value, valid, value, …)`.
+    `one(start, end, k, subtracts, threshold, head, totals, marks, *columns, *prefixes)` answers one, as
+    `(kind, err, valid, value, valid, value, …)`.
     """
 
-    run: Callable[..., int]
+    run: Callable[..., tuple[int, int]]
     one: Callable[..., tuple[Any, ...]]
     source: str
 
@@ -378,37 +376,46 @@ class AnswerKernel:
 @functools.lru_cache(maxsize=256)
 def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
     slots = Slots(layout)
-    many, functions = _answer(slots, prefix, "    for i in range(n):", "run")
-    one, _ = _answer(slots, prefix, "    for i in range(1):", "one")
-    source = "\n".join([BITS, *many, *one])
-    compiled = {name: any_kernel(f) for name, f in functions.items()}
+    names = [n for n, _ in slots.stored]
+    outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
+    stored = ["head", "totals", "marks", *(f"{x}_{n}" for x in "fx" for n in names)]
+    begin = [
+        "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
+        f"    segments = np.empty(({2 * MOST_SEGMENTS}, 4), np.int64)",
+    ]  # fmt: skip
+    planned = "kind, b, _ = plan(head, {}, {}, subtracts, threshold, segments)"
+
+    many = Emitter(Schema(()), {}, indent=1)
+    many.line("b = 0")
+    with many.block("for i in range(kid.size):"):
+        many.line("k = kid[i]")
+        with many.block("if i == 0 or not shared:"):
+            many.line(planned.format("starts[i]", "ends[i]"))
+            many.line("if kind == NOT_HELD:")
+            many.line("    return i, err")
+        _answer(many, slots, prefix, "[i]")
+    parameters = ["starts", "ends", "kid", "shared", "subtracts", "threshold", *stored, *outputs]
+    lines = ["@kernel", f"def run({', '.join(parameters)}):", *begin, *many.lines, "    return -1, err"]
+
+    one = Emitter(Schema(()), {}, indent=1)
+    one.line(planned.format("start", "end"))
+    _answer(one, slots, prefix, "")
+    parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
+    lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
+    lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
+
+    source = "\n".join(["from tidemill.codegen.wheel_plan import *", "", BITS, *lines])
+    compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
     return AnswerKernel(module.run, module.one, source)
 
 
-def _answer(slots: Slots, prefix: bool, loop: str, name: str) -> tuple[list[str], dict[str, Any]]:
-    layout, single = slots.layout, name == "one"
-    e = Emitter(Schema(()), {})
-    if not single:
-        e.line("k = kid[i]")
-        e.line("a = begins[i] if begins.size > n else 0")
-        e.line("b = begins[i + 1] if begins.size > n else begins[0]")
+def _answer(e: Emitter, slots: Slots, prefix: bool, at: str) -> None:
     states = _combined(e, slots, prefix)
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
-    for j, result in enumerate(layout.results):
-        lowered(e, j, result, layout, states, "" if single else "[i]")
-    outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
-    own = ["segments", "b", "k"] if single else ["n", "segments", "begins", "kid"]
-    columns = [f"{x}_{n}" for x in "fx" for n, _ in slots.stored]
-    parameters = [*own, "head", "totals", "marks", *columns, *([] if single else outputs)]
-    lines = [
-        "@kernel", f"def {name}({', '.join(parameters)}):", "    err = 0",
-        f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
-        *(["    a = 0"] if single else []), loop, *e.lines,
-        f"    return (err, {', '.join(outputs)})" if single else "    return err", "", "",
-    ]  # fmt: skip
-    return lines, e.functions
+    for j, result in enumerate(slots.layout.results):
+        lowered(e, j, result, slots.layout, states, at)
 
 
 def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
@@ -420,7 +427,7 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
             e.line(f"{variable} = {code}")
     for m in range(len(slots.marks)):
         e.line(f"p{m} = False")
-    with e.block("for j in range(a, b):"):
+    with e.block("for j in range(b):"):
         e.line("ring = segments[j, 0]")
         e.line("lo = segments[j, 1]")
         e.line("hi = segments[j, 2]")
@@ -439,7 +446,7 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
             if prefix:
                 with e.block(f"if segments[j, 3] == {ADD_PREFIX}:"):
                     _difference(e, parts, states)
-            with e.block(f"elif segments[j, 3] == {SUBTRACT}:" if prefix else f"if segments[j, 3] == {SUBTRACT}:"):
+            with e.block(f"{'elif' if prefix else 'if'} segments[j, 3] == {SUBTRACT}:"):
                 _over_slots(e, parts, states, subtract=True)
             with e.block("else:"):
                 _over_slots(e, parts, states, subtract=False)
@@ -457,20 +464,22 @@ def _subtracts(slots: Slots) -> bool:
 def _over_slots(
     e: Emitter, parts: list[PartCode], states: dict[int, list[str]], *, subtract: bool
 ) -> None:
-    e.line("at = row")
-    with e.block("for s in range(lo, hi):"):
-        e.line("c = at * room + k")
-        for part in parts:
-            kinds = [kind for _, kind in part.part.columns]
-            own = states[part.index]
-            a = [e.assign(code, kind).code for code, kind in zip(own, kinds)]
-            b = [e.assign(x, t).code for x, t in zip(_columns(part, "f", "c"), kinds)]
-            after = part.inverse(e, a, b) if subtract else part.combine(e, a, b)
-            for variable, code in zip(own, after):
-                e.line(f"{variable} = {code}")
-        e.line("at += 1")
-        e.line("if at == end:")
-        e.line("    at = begin")
+    # Up to the end of the ring, then from its beginning.
+    e.line("count = min(hi - lo, end - row)")
+    e.line("c = row * room + k")
+    with e.block("for half in range(2):"):
+        with e.block("for s in range(count):"):
+            for part in parts:
+                kinds = [kind for _, kind in part.part.columns]
+                own = states[part.index]
+                a = [e.assign(code, kind).code for code, kind in zip(own, kinds)]
+                b = [e.assign(x, t).code for x, t in zip(_columns(part, "f", "c"), kinds)]
+                after = part.inverse(e, a, b) if subtract else part.combine(e, a, b)
+                for variable, code in zip(own, after):
+                    e.line(f"{variable} = {code}")
+            e.line("c += room")
+        e.line("count = hi - lo - count")
+        e.line("c = begin * room + k")
 
 
 def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
@@ -516,3 +525,59 @@ def lowered(
         value = lower(e, result, layout, states)
         e.line(f"o{j}{at} = {value.code}")
         e.line(f"w{j}{at} = {'True' if value.null is None else f'not {value.null}'}")
+
+
+# --- two wheels as one ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MergeKernel:
+    """`cells(rows, to_rows, key_of, room, to_room, marked, marks, to_marks, *columns, *to_columns) -> err`
+    adds the cells of one wheel to those of another, in which key `k` is `key_of[k]`.
+
+    `records(key_of, records, to_records) -> err` does so with records, of open slots or totals.
+
+    `prefixes(head, ring, *columns, *prefixes) -> err` makes the running sums of a ring anew.
+    """
+
+    cells: Callable[..., int]
+    records: Callable[..., int]
+    prefixes: Callable[..., int]
+    source: str
+
+
+@functools.lru_cache(maxsize=256)
+def merge_kernel(layout: Layout) -> MergeKernel:
+    slots = Slots(layout)
+    names = [n for n, _ in slots.stored]
+    e = Emitter(Schema(()), {}, indent=1)
+    with e.block("for i in range(rows.size):"):
+        with e.block("for k in range(key_of.size):"):
+            e.line("o = rows[i] * room + k")
+            e.line("c = to_rows[i] * to_room + key_of[k]")
+            for part in slots.stored_codes():
+                combine_into(e, part, _columns(part, "x", "c"), _columns(part, "f", "o"))
+            for m in range(len(slots.marks)):
+                e.line(f"if not marked or _has(marks, {m}, o):")
+                e.line(f"    _put(to_marks, {m}, c, True)")
+    columns = ", ".join([f"f_{n}" for n in names] + [f"x_{n}" for n in names])
+    own = "rows, to_rows, key_of, room, to_room, marked, marks, to_marks"
+    lines = ["@kernel", f"def cells({own}, {columns}):", "    err = 0", *e.lines, "    return err", ""]
+    p = Emitter(Schema(()), {}, indent=1)
+    with p.block("for s in range(head[ring + 4], head[ring + 5]):"):
+        p.line("row = head[ring + 3] + (s - head[ring + 1]) % head[ring + 2]")
+        _prefix(p, slots, "ring", "s")
+    adding, functions = _add_to_totals(slots)
+    source = "\n".join(
+        [
+            BITS, *adding, "", *lines, "",
+            "@kernel", "def records(key_of, records, to_records):", "    err = 0",
+            "    for k in range(key_of.size):", "        err |= _add(to_records[key_of[k]], records[k])",
+            "    return err", "", "",
+            "@kernel", f"def prefixes(head, ring, {columns}):", "    err = 0",
+            f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", *p.lines, "    return err", "",
+        ]
+    )  # fmt: skip
+    found = functions | e.functions | p.functions
+    module = load(source, **{name: any_kernel(f) for name, f in found.items()})
+    return MergeKernel(module.cells, module.records, module.prefixes, source)

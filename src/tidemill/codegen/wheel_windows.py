@@ -20,7 +20,8 @@ from tidemill.codegen.algebra import PartCode, numpy_type
 from tidemill.codegen.cache import load
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
-from tidemill.codegen.wheel import BITS, HEAD, KEYS, MARKED, ROOM, Slots, combine_into, lowered
+from tidemill.codegen.wheel import BITS, Slots, combine_into, lowered
+from tidemill.codegen.wheel_plan import HEAD, KEYS, MARKED, ROOM
 from tidemill.core.schema import Schema
 
 RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, LOW, MIDDLE = range(8)
@@ -178,7 +179,8 @@ def _emit(e: Emitter, slots: Slots, subtracts: bool, functions: dict[str, Any]) 
                 e.line("running[k] = fresh[0]")
                 e.line("suffixes[(i - 1) % size, k] = slices[(i - 1) % size, k]")
                 with e.block("for q in range(i - 2, low - 1, -1):"):
-                    e.line("err |= _joined(suffixes[q % size, k], slices[q % size, k], suffixes[(q + 1) % size, k])")
+                    e.line("o = suffixes[q % size, k]")
+                    e.line("err |= _joined(o, slices[q % size, k], suffixes[(q + 1) % size, k])")
             e.line(f"window[{MIDDLE}] = i")
     with e.block("for k in range(keys):"):
         if subtracts:

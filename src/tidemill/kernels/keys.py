@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,10 @@ class KeyIndex:
         if not self._columns:
             return 1
         return self._pairs[-1].count if self._pairs else self._columns[0].count
+
+    def copy(self) -> KeyIndex:
+        """Another index with the same keys, by the same ids."""
+        return copy.deepcopy(self)
 
     def encode(self, arrays: list[pa.Array]) -> Ints:
         ids: Ints = self._columns[0].encode(arrays[0])

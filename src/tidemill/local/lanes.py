@@ -21,9 +21,9 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
+from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.planes import pick
 from tidemill.kernels.ranges import Ranges
-from tidemill.kernels.keys import KeyIndex
 from tidemill.local.panes import Elements, PaneStore
 from tidemill.local.parts import PartPlan
 from tidemill.local.results import Results

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from tidemill.core.schema import Schema
 from tidemill.kernels.arrow import build
-from tidemill.kernels.ranges import number_rows
 from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.ranges import number_rows
 
 Ints = npt.NDArray[np.int64]
 

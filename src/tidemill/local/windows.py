@@ -26,8 +26,8 @@ from tidemill.core.types import INT64
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
-from tidemill.local.expressions import Expressions, evaluate
 from tidemill.kernels.keys import KeyIndex
+from tidemill.local.expressions import Expressions, evaluate
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.ordering import in_order
 from tidemill.local.panes import PaneStore

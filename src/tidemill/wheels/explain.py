@@ -8,15 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.codegen.wheel import ADD_PREFIX, HEAD, PREFIX, RING, SUBTRACT, TOTAL, TOTALS, UNIT
-from tidemill.kernels.wheel import (
+from tidemill.codegen.wheel_plan import (
+    ADD_PREFIX,
     COMBINED,
+    HEAD,
     INVERSE_LANDMARK,
     LANDMARK,
     MOST_SEGMENTS,
     NOT_HELD,
     NOTHING,
     ONE_RING,
+    PREFIX,
+    RING,
+    SUBTRACT,
+    TOTAL,
+    TOTALS,
+    UNIT,
     USES_PREFIX,
     plan,
 )  # fmt: skip
@@ -65,7 +72,10 @@ class Explained:
 
 def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any]) -> Explained:
     """The plan of a range of finest slots; `shown` makes a slot an instant."""
-    kind, count, operations, segments = store.plan(start, end)
+    segments = np.empty((2 * MOST_SEGMENTS, 4), dtype=np.int64)
+    kind, count, operations = plan(
+        store.head, start, end, store.subtracts, store.threshold, segments
+    )
     steps = tuple(_step(store, segments[j], shown) for j in range(count))
     others = {}
     for name, head, subtracts, threshold in _variants(store):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Union
@@ -14,6 +15,7 @@ RingLike = Union[DurationLike, tuple[DurationLike, Retention]]
 
 DEFAULT: tuple[RingLike, ...] = ("1s", "1m", "1h", "1d", "1w", ("52w", 10))
 """The rings of paper 001, section 3.4.1."""
+MOST_RINGS = 24
 LAST_SLOTS = 10
 """Slots of the coarsest ring, where nothing else is said."""
 
@@ -44,8 +46,8 @@ def rings_of(
     [('1s', '60'), ('1m', 'all'), ('1h', '48')]
     """
     pairs = [g if isinstance(g, tuple) else (g, retention or "drop") for g in given]
-    if not pairs:
-        raise UserError(step, expected="at least one granularity", got="none")
+    if not 0 < len(pairs) <= MOST_RINGS:
+        raise UserError(step, expected=f"1 to {MOST_RINGS} granularities", got=str(len(pairs)))
     lengths = [duration(g, step=step) for g, _ in pairs]
     domains = {d.domain for d in lengths}
     if len(domains) > 1:
@@ -63,7 +65,7 @@ def rings_of(
                 got=f"{lengths[i]} after {lengths[i - 1]}",
                 hint="finest first, such as ['1s', '1m', '1h']",
             )  # fmt: skip
-    ratios = [b // a for a, b in zip(ticks, ticks[1:])]
+    ratios = [b // a for a, b in itertools.pairwise(ticks)]
     rings = []
     for i, ((_, kept), length) in enumerate(zip(pairs, lengths)):
         least = ratios[i] if i < len(ratios) else 1

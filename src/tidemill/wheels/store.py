@@ -6,7 +6,8 @@ knows of columns of events or of Arrow; keys are numbers `0, 1, 2, …`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,17 @@ import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.algebra import numpy_type
-from tidemill.codegen.wheel import (
+from tidemill.codegen.wheel import DONE, NEEDS_MARKS, Slots, answer_kernel, close_kernel
+from tidemill.codegen.wheel_plan import (
     BASE,
     CAPACITY,
-    DONE,
     END,
     FIRST,
     HEAD,
     KEYS,
     LOW,
     MARKED,
-    NEEDS_MARKS,
+    NOT_HELD,
     OFFSET,
     PREFIX,
     RING,
@@ -32,12 +33,12 @@ from tidemill.codegen.wheel import (
     ROOM,
     TOTAL,
     UNIT,
+    USES_PREFIX,
     VERSION,
-    Slots,
-    answer_kernel,
-    close_kernel,
 )  # fmt: skip
-from tidemill.kernels.wheel import MOST_SEGMENTS, NOT_HELD, plan, plans
+from tidemill.core.types import INT64
+from tidemill.expr.functions import INT_MAX, INT_MIN
+from tidemill.expr.nodes import Column
 from tidemill.wheels.rings import Ring
 
 Ints = npt.NDArray[np.int64]
@@ -67,6 +68,7 @@ class RingStore:
             self.head[h + CAPACITY], self.head[h + OFFSET] = capacity, offset
             offset += capacity
         self._slots_in_all = offset
+        self._packed = False
         self._fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.ahead = np.repeat(self._fresh, ahead).reshape(ahead, 1)
         self.totals = self._fresh.copy()
@@ -77,8 +79,10 @@ class RingStore:
         parts = self.slots.stored_codes()
         self.exact = all(getattr(p.form, "subtracts", False) for p in parts)
         """Whether what was combined can be taken out again, to the last bit."""
+        self._one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
         self._answer = answer_kernel(layout, prefix)
+        self._settle()
 
     # -- shape
 
@@ -101,9 +105,10 @@ class RingStore:
         return int(self.head[FIRST])
 
     @property
-    def slot_room(self) -> int:
-        """Slots there is room for, in all rings."""
-        return self._slots_in_all
+    def cell_bytes(self) -> int:
+        """What a key takes in a slot, marks aside."""
+        columns = (*self.columns, *(self.prefixes if self.prefix else ()))
+        return sum(c.itemsize for c in columns)
 
     @property
     def subtracts(self) -> bool:
@@ -125,20 +130,22 @@ class RingStore:
 
     def know(self, keys: int) -> None:
         """There are so many keys now."""
-        before = self.keys
-        if keys <= before:
+        if keys <= self.keys:
             return
+        self._unpack()
         room = int(self.head[ROOM])
         if keys > room:
-            self._reshape(max(keys, 2 * room), [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))])
+            capacities = [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))]
+            self._reshape(max(keys, 2 * room), capacities)
         if any(self.held):
             self._need_marks()  # the new keys were not there in the slots that are closed
         self.head[KEYS] = keys
 
     def _reshape(self, room: int, capacities: list[int]) -> None:
         """Room for more keys, or more slots; what there is moves."""
-        before, old_room = self.head.copy(), int(self.head[ROOM])
+        before, old_room = self.head, int(self.head[ROOM])
         old = (self.columns, self.prefixes, self.marks)
+        self.head = before.copy()  # who reads now goes on with what there was
         self.head[ROOM] = room
         offset = 0
         for r, capacity in enumerate(capacities):
@@ -154,7 +161,7 @@ class RingStore:
             h = before[HEAD + RING * r : HEAD + RING * (r + 1)]
             slots = np.arange(h[LOW], h[END])
             source = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
-            target = self._rows(r, slots)
+            target = self.rows(r, slots)
             for new, was in zip((*self.columns, *self.prefixes), (*old[0], *old[1])):
                 if len(was) > 1 or len(new) > 1:
                     new.reshape(-1, room)[target, :old_room] = was.reshape(-1, old_room)[source]
@@ -165,8 +172,9 @@ class RingStore:
             more = np.repeat(self._fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
             self.ahead = np.concatenate((self.ahead, more), axis=1)
             self.totals = np.concatenate((self.totals, np.repeat(self._fresh, grown)))
+        self._settle()
 
-    def _rows(self, r: int, slots: Ints) -> Ints:
+    def rows(self, r: int, slots: Ints) -> Ints:
         """Where slots of a ring lie."""
         h = self.ring(r)
         rows: Ints = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
@@ -189,19 +197,22 @@ class RingStore:
         """From now on it is known for each cell whether there was anything; so far there was."""
         if self.head[MARKED]:
             return
+        self.head = self.head.copy()
         self.head[MARKED] = 1
         self.marks = self._no_marks()
         room, own = int(self.head[ROOM]), np.arange(self.keys)
         for r in range(len(self.rings)):
-            rows = self._rows(r, np.arange(self.ring(r)[LOW], self.ring(r)[END]))
+            rows = self.rows(r, np.arange(self.ring(r)[LOW], self.ring(r)[END]))
             at = (rows[:, None] * room + own).ravel()
             for m in range(len(self.marks)):
                 np.bitwise_or.at(self.marks[m], at >> 3, (1 << (at & 7)).astype(np.uint8))
+        self._settle()
 
     # -- time
 
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
+        self._unpack()
         self._room_until(until)
         self.head[VERSION] += 1
         while True:
@@ -215,79 +226,145 @@ class RingStore:
         self.head[VERSION] += 1
         return 0 if how == DONE else int(err)
 
+    def hold_until(self, until: int) -> None:
+        """Count all slots below one as closed, with nothing in them."""
+        self._room_until(until)
+        for r in range(len(self.rings)):
+            h = self.ring(r)
+            h[END] = until // h[UNIT]
+            h[LOW] = max(h[LOW], h[END] - h[CAPACITY])
+        if any(self.held):
+            self.head[MARKED] = 1
+            self.marks = self._no_marks()
+            self._settle()
+
     def _room_until(self, until: int) -> None:
         capacities, grows = [], False
         for r, ring in enumerate(self.rings):
             h = self.ring(r)
             need, capacity = until // int(h[UNIT]) - int(h[BASE]), int(h[CAPACITY])
             if ring.slots is None and need > capacity:
-                capacity, grows = max(need, capacity + capacity // 2), True
+                capacity, grows = max(need, capacity + capacity // 16), True
             capacities.append(capacity)
         if grows:
             self._reshape(int(self.head[ROOM]), capacities)
 
+    def copy(self) -> RingStore:
+        """Another store with the same in it."""
+        other = RingStore.__new__(RingStore)
+        other.__dict__.update(self.__dict__)
+        for name in ("head", "ahead", "totals", "marks"):
+            setattr(other, name, getattr(self, name).copy())
+        other.columns = [c.copy() for c in self.columns]
+        other.prefixes = [c.copy() for c in self.prefixes]
+        other._settle()
+        return other
+
+    # -- as it is kept in files
+
+    def packed(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+        """The cells of closed slots, ring by ring without room to spare, by name; and the rest."""
+        held = [np.arange(self.ring(r)[LOW], self.ring(r)[END]) for r in range(len(self.rings))]
+        rows = np.concatenate([self.rows(r, slots) for r, slots in enumerate(held)])
+        room, keys = int(self.head[ROOM]), self.keys
+        cells = {}
+        for kind, columns in (("f", self.columns), ("x", self.prefixes if self.prefix else [])):
+            for (name, _), values in zip(self.slots.stored, columns):
+                by_slot = values[: self._slots_in_all * room].reshape(-1, room)
+                cells[f"{kind}_{name}"] = by_slot[rows, :keys].ravel()
+        if self.head[MARKED]:
+            at = (rows[:, None] * room + np.arange(keys)).ravel()
+            for m, bits in enumerate(self.marks):
+                cells[f"mark{m}"] = np.unpackbits(bits, bitorder="little")[at].astype(np.bool_)
+        rest = {"head": self.head, "ahead": self.ahead[:, :keys].ravel(), "totals": self.totals[:keys]}
+        return cells, rest
+
+    @classmethod
+    def unpacked(
+        cls, layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
+        rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int,
+    ) -> RingStore:  # fmt: skip
+        """A store over packed cells, which it only reads until something is to be changed."""
+        store = cls(layout, rings, int(rest["head"][FIRST]), ahead, prefix=prefix, threshold=threshold)
+        store.head[...] = rest["head"]
+        keys, offset = store.keys, 0
+        store.head[ROOM] = max(1, keys)
+        for r in range(len(rings)):
+            h = store.ring(r)
+            held = int(h[END] - h[LOW])
+            h[BASE], h[CAPACITY], h[OFFSET] = h[LOW], max(1, held), offset
+            offset += held
+        store._slots_in_all = offset
+        names = [n for n, _ in store.slots.stored]
+        if keys == 0:  # room for the first one, as a fresh store has
+            store.columns = [store._column(n, offset) for n in names]
+            store.prefixes = [store._column(n, offset if prefix else 0) for n in names]
+            store.marks = store._no_marks()
+        else:
+            store.columns = [cells[f"f_{n}"] for n in names]
+        if keys and prefix:
+            store.prefixes = [cells[f"x_{n}"] for n in names]
+        if keys and store.head[MARKED]:
+            marks = [cells[f"mark{m}"] for m in range(len(store.slots.marks))]
+            store.marks = np.array([np.packbits(m, bitorder="little") for m in marks])
+        room = int(store.head[ROOM])
+        store.ahead = np.repeat(store._fresh, ahead * room).reshape(ahead, room)
+        store.totals = np.repeat(store._fresh, room)
+        if keys:
+            store.ahead[...] = rest["ahead"].reshape(ahead, keys)
+            store.totals[...] = rest["totals"]
+        store._packed = True
+        store._settle()
+        return store
+
+    def _unpack(self) -> None:
+        """Have arrays of its own, with room to go on."""
+        if self._packed:
+            self._packed = False
+            held = self.held
+            self._reshape(
+                int(self.head[ROOM]), [r.slots or max(FIRST_ROOM, h) for r, h in zip(self.rings, held)]
+            )
+
     # -- answers
 
-    def plan(self, start: int, end: int) -> tuple[int, int, int, Ints]:
-        """The best plan for a range of finest slots: kind, segments, operations, and the segments."""
-        segments = np.empty((2 * MOST_SEGMENTS, 4), dtype=np.int64)
-        kind, count, operations = plan(
-            self.head, start, end, self.subtracts, self.threshold, segments
-        )
-        return kind, count, operations, segments
-
     def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
-        """`(err, valid, value, …)` of the results over a range; None where it is not held."""
-        kind, count, _, segments = self.plan(start, end)
-        if kind == NOT_HELD:
-            return None
-        return self._answer.one(
-            segments, count, key, self.head, self.totals, self.marks, *self.columns, *self.prefixes
-        )
+        """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
+        while True:
+            asked, seen, sums = self._asked
+            version = seen[VERSION]
+            found = None if sums is None else _difference(seen, sums, start, end, key)
+            if found is None:
+                found = self._answer.one(start, end, key, *asked)
+            if seen[VERSION] == version and not version & 1:
+                return None if found[0] == NOT_HELD else found
+            time.sleep(0)
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]]
     ) -> tuple[int, int]:
-        """Answer many ranges, each of its key. The range that is not held, or -1; bits of what failed."""
-        n = len(keys)
-        some = min(len(starts), 1 << 12)
-        segments = np.empty(((some + 2) * MOST_SEGMENTS, 4), dtype=np.int64)
-        begins = np.empty(some + 1, dtype=np.int64)
-        if len(starts) == 1 and n != 1:
-            return self._for_keys(starts, ends, keys, segments, outputs)
-        err = 0
-        for at in range(0, n, some):
-            part = slice(at, min(at + some, n))
-            count = part.stop - at
-            bad = plans(
-                self.head, starts[part], ends[part], self.subtracts, self.threshold, segments,
-                begins,
-            )  # fmt: skip
-            if bad >= 0:
-                return at + int(bad), 0
-            err |= self._run(count, segments, begins[: count + 1], keys[part], [o[part] for o in outputs])
-        return -1, err
+        """Answer a range for each key, or one range for all. The first that is not held, or -1; bits of
+        what failed."""
+        shared = len(starts) != len(keys)
+        while True:
+            asked, seen, _ = self._asked
+            version = seen[VERSION]
+            bad, err = self._answer.run(starts, ends, keys, shared, *asked, *outputs)
+            if seen[VERSION] == version and not version & 1:
+                return int(bad), int(err)
+            time.sleep(0)
 
-    def _for_keys(
-        self, starts: Ints, ends: Ints, keys: Ints, segments: Ints, outputs: Sequence[npt.NDArray[Any]]
-    ) -> tuple[int, int]:
-        """One range for all keys: one plan."""
-        kind, count, _ = plan(
-            self.head, starts[0], ends[0], self.subtracts, self.threshold, segments
-        )
-        if kind == NOT_HELD:
-            return 0, 0
-        shared = np.array([count], dtype=np.int64)
-        return -1, self._run(len(keys), segments, shared, keys, outputs)
+    def _settle(self) -> None:
+        """Take note of arrays that are new; whoever is reading the old ones goes on with them.
 
-    def _run(
-        self, n: int, segments: Ints, begins: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]]
-    ) -> int:
-        err = self._answer.run(
-            n, segments, begins, keys, self.head, self.totals, self.marks, *self.columns,
-            *self.prefixes, *outputs,
+        The version is odd while slots close. Who reads meanwhile reads again.
+        """
+        asked = (
+            self.subtracts, self.threshold, self.head, self.totals, self.marks, *self.columns,
+            *self.prefixes,
         )  # fmt: skip
-        return int(err)
+        sums = memoryview(self.prefixes[0]) if self._one_sum else None  # type: ignore[arg-type]
+        self._asked = (asked, memoryview(self.head), sums)  # type: ignore[arg-type]  # they are buffers
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -299,3 +376,30 @@ class RingStore:
             "open slots": self.ahead.nbytes,
             "totals": self.totals.nbytes,
         }
+
+
+def _is_one_sum(slots: Slots) -> bool:
+    """Whether the only result is the only thing stored, an int."""
+    results = slots.layout.results
+    if len(slots.stored) != 1 or len(results) != 1:
+        return False
+    [(name, kind)] = slots.stored
+    return results[0].lower == Column(name) and kind == results[0].type == INT64
+
+
+def _difference(
+    seen: memoryview, sums: memoryview, start: int, end: int, key: int
+) -> tuple[Any, ...] | None:
+    """The difference of two running sums of the finest ring, without a kernel, whose call alone would
+    take longer. None where that is not enough."""
+    first = seen[FIRST]
+    start = max(start, first)
+    end = min(end, seen[HEAD + END])
+    if start >= end or seen[MARKED] or start - (start != first) < seen[HEAD + LOW]:
+        return None
+    base, capacity = seen[HEAD + BASE], seen[HEAD + CAPACITY]
+    offset, room = seen[HEAD + OFFSET], seen[ROOM]
+    value = sums[(offset + (end - 1 - base) % capacity) * room + key]
+    if start != first:
+        value -= sums[(offset + (start - 1 - base) % capacity) * room + key]
+    return (USES_PREFIX, 0, True, value) if INT_MIN <= value <= INT_MAX else None

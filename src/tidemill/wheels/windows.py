@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.wheel import ROOM
+from tidemill.codegen.wheel_plan import ROOM
 from tidemill.codegen.wheel_windows import no_slice, slide_kernel
 from tidemill.wheels.store import RingStore
 

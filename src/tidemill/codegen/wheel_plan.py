@@ -1,6 +1,7 @@
 """Which slots of which rings answer a range: the optimizer of paper 001, section 3.4.4.
 
-Everything here counts in finest slots. A plan is a list of segments `(ring, first slot, end slot, what)`.
+Generated code calls it. Everything here counts in finest slots. A plan is a list of segments `(ring,
+first slot, end slot, what)`. All integers about the rings are in one array, the *head*.
 """
 
 from __future__ import annotations
@@ -11,28 +12,44 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.codegen.runtime import kernel
-from tidemill.codegen.wheel import (
-    ADD,
-    ADD_PREFIX,
-    END,
-    FIRST,
-    HEAD,
-    LOW,
-    PREFIX,
-    RING,
-    RINGS,
-    SUBTRACT,
-    TOTAL,
-    TOTALS,
-    UNIT,
-)  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
 
+# --- the head -------------------------------------------------------------------------------------
+
+KEYS, ROOM, RINGS, FIRST, MARKED, PREFIX, TOTAL, VERSION = range(8)
+"""Keys there are, and that there is room for; rings; the first finest slot of all; whether there are
+marks; whether there are prefixes; whether the totals are right; how often the wheel has changed."""
+HEAD = 16
+"""Where the numbers of the first ring begin."""
+UNIT, BASE, CAPACITY, OFFSET, LOW, END = range(6)
+"""Of a ring: finest slots to a slot; the slot at position 0; slots there is room for; where its cells
+begin, in slots; the oldest slot that is held; the slot after the newest."""
+RING = 8
+"""Numbers to a ring."""
+
+# --- plans ----------------------------------------------------------------------------------------
+
+ADD, SUBTRACT, ADD_PREFIX = range(3)
+"""What to do with the slots of a segment `(ring, first slot, end slot, what)`. A prefix adds them too, by
+the difference of two sums."""
+TOTALS = -1
+"""In place of a ring: the totals since the beginning."""
+
 NOTHING, USES_PREFIX, LANDMARK, ONE_RING, COMBINED, INVERSE_LANDMARK, NOT_HELD = range(7)
 """The kinds of plans; the last one is none."""
+MOST_RINGS = 24
+"""More rings than that no wheel may have."""
 MOST_SEGMENTS = 64
 """More than any plan has: two for each ring and side, at the most."""
+
+
+@kernel
+def _set(segments: Any, n: int, ring: int, first: int, end: int, what: int) -> None:
+    segments[n, 0] = ring
+    segments[n, 1] = first
+    segments[n, 2] = end
+    segments[n, 3] = what
 
 
 @kernel
@@ -72,9 +89,58 @@ def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -
 
 
 @kernel
+def _cut(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -> Any:
+    """As `_split`, where rings hold all that may be asked of them, which is nearly always: two
+    divisions a ring. Otherwise it leaves the work to `_split`."""
+    rings = head[RINGS]
+    rights = np.empty((MOST_RINGS, 3), np.int64)
+    m = 0
+    begun = n
+    slots = 0
+    a = start
+    b = end
+    for r in range(rings):
+        h = HEAD + RING * r
+        coarser = r + 1 < rings
+        if coarser:
+            ratio = head[h + RING + UNIT] // head[h + UNIT]
+            up = -((-a) // ratio)
+            down = b // ratio
+            coarser = up < down
+        first = up * ratio if coarser else b
+        if a < first:
+            if a < head[h + LOW] or first > head[h + END]:
+                return _split(head, start, end, what, segments, begun)
+            _set(segments, n, r, a, first, what)
+            n += 1
+            slots += first - a
+        if not coarser:
+            break
+        last = down * ratio
+        if last < b:
+            if last < head[h + LOW] or b > head[h + END]:
+                return _split(head, start, end, what, segments, begun)
+            rights[m, 0] = r
+            rights[m, 1] = last
+            rights[m, 2] = b
+            m += 1
+            slots += b - last
+        a = up
+        b = down
+    for j in range(m - 1, -1, -1):
+        _set(segments, n, rights[j, 0], rights[j, 1], rights[j, 2], what)
+        n += 1
+    return n, slots
+
+
+@kernel
 def _one_ring(head: Ints, start: int, end: int, with_prefix: bool) -> int:
-    """The coarsest ring whose slots make up a range and are held, -1 if there is none."""
-    for r in range(head[RINGS] - 1, -1, -1):
+    """The coarsest ring whose slots make up a range and are held, -1 if there is none.
+
+    Of prefixes the finest ring does as well, and is found sooner.
+    """
+    for i in range(head[RINGS]):
+        r = i if with_prefix else head[RINGS] - 1 - i
         h = HEAD + RING * r
         unit = head[h + UNIT]
         a = start // unit
@@ -85,14 +151,6 @@ def _one_ring(head: Ints, start: int, end: int, with_prefix: bool) -> int:
         if a * unit == start and b * unit == end and a >= low and b <= head[h + END]:
             return r
     return -1
-
-
-@kernel
-def _set(segments: Any, n: int, ring: int, first: int, end: int, what: int) -> None:
-    segments[n, 0] = ring
-    segments[n, 1] = first
-    segments[n, 2] = end
-    segments[n, 3] = what
 
 
 @kernel
@@ -123,14 +181,15 @@ def plan(
         if (end - start) // unit <= threshold:
             _set(segments, 0, r, start // unit, end // unit, ADD)
             return ONE_RING, 1, (end - start) // unit - 1
-    n, slots = _split(head, start, end, ADD, segments, 0)
-    if subtracts and head[TOTAL] != 0:
+    n, slots = _cut(head, start, end, ADD, segments, 0)
+    # What is outside costs less only where that is little.
+    if subtracts and head[TOTAL] != 0 and (slots < 0 or 2 * (end - start) > now - head[FIRST]):
         # Tried in the second half of the room, so that the other plan stays.
         other = segments[MOST_SEGMENTS:]
-        m, before = _split(head, head[FIRST], start, SUBTRACT, other, 1)
+        m, before = _cut(head, head[FIRST], start, SUBTRACT, other, 1)
         after = -1
         if before >= 0:
-            m, after = _split(head, end, now, SUBTRACT, other, m)
+            m, after = _cut(head, end, now, SUBTRACT, other, m)
         if before >= 0 and after >= 0 and (slots < 0 or before + after < slots - 1):
             _set(segments, 0, TOTALS, 0, 0, ADD)
             for j in range(1, m):
@@ -140,22 +199,3 @@ def plan(
     if slots < 0:
         return NOT_HELD, 0, 0
     return (ONE_RING if n == 1 else COMBINED), n, slots - 1
-
-
-@kernel
-def plans(
-    head: Ints, starts: Ints, ends: Ints, subtracts: bool, threshold: int, segments: Any, begins: Ints
-) -> int:
-    """Plans of many ranges, one after the other; the first range that is not held, -1 if all are.
-
-    `segments` has room for `MOST_SEGMENTS` more than are used, twice.
-    """
-    n = 0
-    begins[0] = 0
-    for i in range(starts.size):
-        kind, count, _ = plan(head, starts[i], ends[i], subtracts, threshold, segments[n:])
-        if kind == NOT_HELD:
-            return i
-        n += count
-        begins[i + 1] = n
-    return -1

@@ -1,0 +1,59 @@
+"""Rows that came before their time: the overflow of a wheel (paper 001, section 3.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.core.time import FOREVER
+from tidemill.kernels.arrow import values
+
+
+class EarlyRows:
+    """Rows beyond the open slots, in the order of their times."""
+
+    def __init__(self, time: str, grain: int) -> None:
+        self._time, self._grain = time, grain
+        self._new: list[pa.RecordBatch] = []
+        self._sorted: pa.RecordBatch | None = None
+        self._first = FOREVER
+
+    def __len__(self) -> int:
+        held = 0 if self._sorted is None else self._sorted.num_rows
+        return int(held + sum(b.num_rows for b in self._new))
+
+    @property
+    def first_slot(self) -> int:
+        """The slot of the first of them; far away if there is none."""
+        return self._first // self._grain
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if rows.num_rows:
+            self._new.append(rows)
+            self._first = min(self._first, int(values(rows.column(self._time)).min()))
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All of them."""
+        return [*([] if self._sorted is None else [self._sorted]), *self._new]
+
+    def add_all(self, other: EarlyRows) -> None:
+        for rows in other.batches():
+            self.add(rows)
+
+    def below(self, tick: int) -> pa.RecordBatch | None:
+        """Take out the rows before a time; None if there are none."""
+        if self._first >= tick:
+            return None
+        if self._new:
+            held = [] if self._sorted is None else [self._sorted]
+            table = pa.Table.from_batches([*held, *self._new]).combine_chunks()
+            [batch] = table.to_batches()
+            order = np.argsort(values(batch.column(self._time)), kind="stable")
+            self._sorted, self._new = batch.take(pa.array(order)), []
+        assert self._sorted is not None
+        times = values(self._sorted.column(self._time))
+        count = int(np.searchsorted(times, tick))
+        found, rest = self._sorted.slice(0, count), self._sorted.slice(count)
+        self._sorted = rest if rest.num_rows else None
+        self._first = int(times[count]) if rest.num_rows else FOREVER
+        return found

@@ -1,0 +1,298 @@
+"""What can be asked of a wheel: ranges, one or many, of one key, some or all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.time import (
+    Domain,
+    DurationLike,
+    InstantLike,
+    duration,
+    instant,
+    instant_domain,
+    to_datetime,
+)  # fmt: skip
+from tidemill.core.types import DataType, to_arrow
+from tidemill.kernels.arrow import build
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.expressions import allocate
+from tidemill.local.failures import raise_for
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.wheels.explain import Explained, explain
+from tidemill.wheels.store import RingStore
+
+Ints = npt.NDArray[np.int64]
+ALL = object()
+"""Every key there is."""
+
+
+class WheelQueries:
+    """A wheel to read from."""
+
+    def __init__(self, plan: WindowAggregate, store: RingStore, domain: Domain) -> None:
+        self._plan, self._store, self._domain = plan, store, domain
+        self._schema = plan.input.schema
+        self._grain = store.rings[0].ticks
+        self._keyed = bool(plan.group_keys)
+        self._keys = KeyIndex(Schema(tuple((k, self._schema[k]) for k in plan.group_keys)))
+        self._results = plan.layout.results
+        kinds = [r.type.kind for r in self._results]
+        self._one_number = len(kinds) == 1 and kinds[0] in ("int64", "float64", "bool")
+
+    @property
+    def watermark(self) -> Any:
+        """Everything below is complete and can be asked for; rows below it are late."""
+        return self._instant(self._store.now * self._grain)
+
+    def query(self, start: Any, end: Any, key: Any = ALL) -> Any:
+        """The aggregate of `[start, end)`: a plain value for one range, key and aggregate.
+
+        Several aggregates give a dict. A wheel with keys and no `key`, or a list of keys, gives a table
+        with a row for each. Lists or arrays of starts and ends give a column, or a table, with a row for
+        each range.
+
+        Bounds lie on the grid of the finest granularity. What is at or above the watermark is not
+        known yet: a range counts as far as the watermark. A range whose slots were dropped is an error.
+        """
+        if not (type(start) is int or is_instant(start)):
+            return self._many(start, end, key)
+        a, b = self._bounds(start, end)
+        number = 0
+        if key is not ALL or self._keyed:
+            if key is ALL or isinstance(key, (list, pa.Array, np.ndarray)):
+                return self._by_key(a, b, key)
+            number = self._number(key)
+        found = self._store.answer(a, b, number) if number >= 0 else self._nothing()
+        if found is None:
+            raise self._not_held(a, b)
+        if found[1]:
+            raise_for(found[1], "wheel query")
+        if self._one_number:
+            return found[3] if found[2] else None
+        plain = [
+            self._plain(found[2 * j + 3], r.type) if found[2 * j + 2] else None
+            for j, r in enumerate(self._results)
+        ]
+        return plain[0] if len(plain) == 1 else dict(zip((r.name for r in self._results), plain))
+
+    def landmark(self, key: Any = ALL) -> Any:
+        """Everything from the beginning to the watermark, whatever the rings still hold."""
+        return self.query(self._beginning, self._store.now * self._grain, key)
+
+    def latest(self, length: DurationLike, key: Any = ALL) -> Any:
+        """The last stretch of time before the watermark."""
+        ticks = self._length(length, "latest")
+        now = self._store.now * self._grain
+        return self.query(max(self._beginning, now - ticks), now, key)
+
+    def group_by(self, start: InstantLike, end: InstantLike, every: DurationLike, key: Any = ALL) -> pa.Table:
+        """A series: the aggregates of `[start, end)` cut into pieces, a row for each piece and key."""
+        a, b = self._bounds(start, end)
+        step = self._length(every, "group_by") // self._grain
+        starts = np.arange(a, b, step, dtype=np.int64)
+        ends = np.minimum(starts + step, b)
+        many = key is ALL or isinstance(key, (list, pa.Array, np.ndarray))
+        numbers = self._numbers(key) if many else np.array([self._number(key)])
+        cells = np.repeat(np.arange(len(numbers)), len(starts))
+        table = self._answers(np.tile(starts, len(numbers)), np.tile(ends, len(numbers)), numbers[cells])
+        bound = to_arrow(self._plan.bound_type)
+        columns = [build(np.tile(x, len(numbers)) * self._grain, None, bound) for x in (starts, ends)]
+        keys = self._key_columns(key, numbers, cells) if self._plan.group_keys else {}
+        named = {**keys, "window_start": columns[0], "window_end": columns[1]}
+        return pa.table({**named, **{n: table[n] for n in table.column_names}})
+
+    def explain(self, start: InstantLike, end: InstantLike) -> Explained:
+        """How a range would be answered: plan, operations, and what else there was to choose from."""
+        a, b = self._bounds(start, end)
+        return explain(self._store, a, b, lambda slot: self._instant(slot * self._grain))
+
+    # -- helpers
+
+    @property
+    def _beginning(self) -> int:
+        return self._store.first * self._grain
+
+    def _bounds(self, start: InstantLike, end: InstantLike) -> tuple[int, int]:
+        """A range in finest slots."""
+        a = start if type(start) is int else ticks_of(start, self._domain, "query")
+        b = end if type(end) is int else ticks_of(end, self._domain, "query")
+        first, off = divmod(a, self._grain)
+        last, also_off = divmod(b, self._grain)
+        if off or also_off:
+            raise UserError(
+                "query", expected=f"bounds on the grid of {self._store.rings[0].shown}",
+                got=f"[{self._instant(a)}, {self._instant(b)})",
+                hint="round them, or make a wheel with a finer granularity",
+            )  # fmt: skip
+        if b < a:
+            raise UserError(
+                "query", expected="an end at or after the start",
+                got=f"[{self._instant(a)}, {self._instant(b)})",
+            )  # fmt: skip
+        return first, last
+
+    def _many(self, starts: Any, ends: Any, key: Any) -> Any:
+        a, b = (self._slots_of(x) for x in (starts, ends))
+        if len(a) != len(b) or (b < a).any():
+            raise UserError(
+                "query", expected="as many ends as starts, none before its start",
+                got=f"{len(a)} starts, {len(b)} ends" if len(a) != len(b) else "an end before its start",
+            )  # fmt: skip
+        if isinstance(key, (list, pa.Array, np.ndarray)):
+            numbers = self._numbers(key)
+            if len(numbers) != len(a):
+                raise UserError(
+                    "query", expected=f"a key for each of {len(a)} ranges", got=f"{len(numbers)} keys"
+                )
+        elif key is ALL and self._plan.group_keys:
+            raise UserError(
+                "query", expected="a key, or a list with a key for each range", got="none",
+                hint="ask for all keys one range at a time, or use group_by",
+            )  # fmt: skip
+        else:
+            numbers = np.full(len(a), 0 if key is ALL else self._number(key))
+        table = self._answers(a, b, numbers)
+        return table.column(0).combine_chunks() if table.num_columns == 1 else table
+
+    def _slots_of(self, given: Any) -> Ints:
+        if isinstance(given, (pa.Array, pa.ChunkedArray)):
+            given = np.asarray(given.cast(pa.int64()))
+        array = np.asarray(given)
+        if array.dtype.kind == "M":
+            array = array.astype("datetime64[us]").astype(np.int64)
+        if array.dtype.kind not in "iu":
+            array = np.array([ticks_of(x, self._domain, "query") for x in given], dtype=np.int64)
+        ticks = array.astype(np.int64, copy=False)
+        if self._grain == 1:
+            return ticks
+        slots: Ints = ticks // self._grain
+        if (slots * self._grain != ticks).any():
+            grid = self._store.rings[0].shown
+            raise UserError("query", expected=f"bounds on the grid of {grid}", got="others")
+        return slots
+
+    def _by_key(self, a: int, b: int, keys: Any) -> pa.Table:
+        numbers = self._numbers(keys)
+        table = self._answers(np.array([a]), np.array([b]), numbers)
+        columns = self._key_columns(keys, numbers, np.arange(len(numbers)))
+        return pa.table({**columns, **{n: table[n] for n in table.column_names}})
+
+    def _answers(self, starts: Ints, ends: Ints, numbers: Ints) -> pa.Table:
+        n = len(numbers)
+        known = np.maximum(numbers, 0)
+        outputs = [x for r in self._results for x in (np.empty(n, np.bool_), allocate(r.type, n))]
+        if self._store.keys == 0:  # no key has come yet
+            for x in outputs:
+                x[...] = 0
+            bad, err = -1, 0
+        else:
+            bad, err = self._store.answers(starts, ends, known, outputs)
+        if bad >= 0:
+            raise self._not_held(int(starts[bad]), int(ends[bad]))
+        raise_for(err, "wheel query")
+        arrays = {}
+        for j, r in enumerate(self._results):
+            valid, data = outputs[2 * j], outputs[2 * j + 1]
+            if (numbers < 0).any() or self._store.keys == 0:
+                empty = r.empty
+                gone = (numbers < 0) if self._store.keys else np.ones(n, dtype=np.bool_)
+                data[gone], valid[gone] = (0 if empty is None else empty), empty is not None
+            arrays[r.name] = build(data, valid, to_arrow(r.type))
+        return pa.table(arrays)
+
+    def _nothing(self) -> tuple[Any, ...]:
+        """The results over no rows, as the store gives them."""
+        found: list[Any] = [0, 0]
+        for r in self._results:
+            found += [r.empty is not None, r.empty]
+        return tuple(found)
+
+    def _number(self, key: Any) -> int:
+        """The number of a key, -1 if it never came."""
+        given = tuple(key) if isinstance(key, tuple) else (key,)
+        return int(self._find([[g] for g in given])[0])
+
+    def _numbers(self, keys: Any) -> Ints:
+        if keys is ALL:  # there is room for null, whether it came or not
+            return np.flatnonzero(self._store.totals["rows"][: self._store.keys])
+        listed = keys.to_pylist() if isinstance(keys, pa.Array) else list(keys)
+        if len(self._plan.group_keys) > 1:
+            return self._find([list(c) for c in zip(*listed)])
+        return self._find([listed])
+
+    def _find(self, columns: list[list[Any]]) -> Ints:
+        names = self._plan.group_keys
+        if len(columns) != len(names):
+            raise UserError("query", expected=f"a key for {list(names)}", got=f"{len(columns)} values")
+        try:
+            arrays = [
+                pa.array(c, type=to_arrow(self._schema[n])) for c, n in zip(columns, names)
+            ]
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as wrong:
+            raise UserError(
+                "query", expected=", ".join(f"{n}: {self._schema[n]!r}" for n in names), got=str(columns)
+            ) from wrong
+        return self._keys.find(arrays)
+
+    def _key_columns(self, keys: Any, numbers: Ints, cells: Ints) -> dict[str, pa.Array]:
+        names = self._plan.group_keys
+        if keys is ALL:
+            return dict(zip(names, self._keys.decode(numbers[cells])))
+        listed = keys.to_pylist() if isinstance(keys, pa.Array) else keys
+        rows = list(listed) if isinstance(listed, (list, np.ndarray)) else [listed]
+        columns = zip(*rows) if len(names) > 1 else [rows]
+        return {
+            n: pa.array(list(c), type=to_arrow(self._schema[n])).take(pa.array(cells))
+            for n, c in zip(names, columns)
+        }
+
+    def _not_held(self, a: int, b: int) -> UserError:
+        store = self._store
+        held = [
+            f"{ring.shown} since {self._instant(int(store.ring(r)[4]) * ring.ticks)}"
+            for r, ring in enumerate(store.rings)
+        ]
+        return UserError(
+            "query", expected=f"a range that the rings still hold: {', '.join(held)}",
+            got=f"[{self._instant(a * self._grain)}, {self._instant(b * self._grain)})",
+            hint="ask on a coarser grid, or create the wheel with more retention",
+        )  # fmt: skip
+
+    def _length(self, length: DurationLike, step: str) -> int:
+        read = duration(length, step=step)
+        if read.domain is not self._domain or read.ticks <= 0 or read.ticks % self._grain:
+            raise UserError(
+                step, expected=f"a multiple of {self._store.rings[0].shown}", got=str(read)
+            )
+        return read.ticks
+
+    def _instant(self, ticks: int) -> Any:
+        return ticks if self._domain is Domain.LOGICAL else to_datetime(ticks)
+
+    def _plain(self, value: Any, kind: DataType) -> Any:
+        if kind.kind in ("timestamp", "duration"):
+            return pa.scalar(int(value), pa.int64()).cast(to_arrow(kind)).as_py()
+        return value
+
+
+def is_instant(value: Any) -> bool:
+    """Whether a value is one instant, not many."""
+    return isinstance(value, (int, str, datetime, np.integer))
+
+
+def ticks_of(value: InstantLike | np.integer[Any], domain: Domain, step: str) -> int:
+    """An instant of a time domain in ticks."""
+    if isinstance(value, np.integer):
+        value = int(value)
+    own = instant_domain(value)
+    if own is not None and own is not domain:
+        raise UserError(step, expected=f"an instant of {domain.value}", got=repr(value))
+    return instant(value, step=step)
