@@ -361,8 +361,8 @@ class AnswerKernel:
 
     `run(starts, ends, kid, shared, subtracts, threshold, head, totals, marks, *columns, *prefixes,
     *outputs) -> (bad, err)` answers a query for each of `kid`, all over the first range where it is
-    `shared`. `bad` is the first one that is not held, or -1. Outputs are `w<j>` (validity) and `o<j>` for
-    each result.
+    `shared`. `bad` is the first one that is not held, or -1. A key that there is not has no cells. Outputs
+    are `w<j>` (validity) and `o<j>` for each result.
 
     `one(start, end, k, subtracts, threshold, head, totals, marks, *columns, *prefixes)` answers one, as
     `(kind, err, valid, value, valid, value, …)`.
@@ -393,12 +393,14 @@ def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
             many.line(planned.format("starts[i]", "ends[i]"))
             many.line("if kind == NOT_HELD:")
             many.line("    return i, err")
+        many.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
         _answer(many, slots, prefix, "[i]")
     parameters = ["starts", "ends", "kid", "shared", "subtracts", "threshold", *stored, *outputs]
     lines = ["@kernel", f"def run({', '.join(parameters)}):", *begin, *many.lines, "    return -1, err"]
 
     one = Emitter(Schema(()), {}, indent=1)
     one.line(planned.format("start", "end"))
+    one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
     _answer(one, slots, prefix, "")
     parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
     lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
@@ -427,7 +429,7 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
             e.line(f"{variable} = {code}")
     for m in range(len(slots.marks)):
         e.line(f"p{m} = False")
-    with e.block("for j in range(b):"):
+    with e.block("for j in range(m):"):
         e.line("ring = segments[j, 0]")
         e.line("lo = segments[j, 1]")
         e.line("hi = segments[j, 2]")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ from tidemill.plan import build as plans
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, Ring, RingLike, rings_of
+from tidemill.wheels.shared import Publisher
 from tidemill.wheels.store import RingStore
 from tidemill.wheels.windows import SlidingWindows
 from tidemill.windows.spec import Sliding, Window, hopping, tumbling
@@ -88,6 +91,7 @@ class Wheel(WheelQueries):
         self._merged: dict[str, str] = {}
         self._write_ahead = write_ahead
         self._windows: dict[str, SlidingWindows] = {}
+        self._publisher: Publisher | None = None
         if not plan.group_keys:
             store.know(1)
 
@@ -185,7 +189,8 @@ class Wheel(WheelQueries):
         columns, args, failure = self._expressions.prepare(batch)
         kid = np.empty(0, dtype=np.int64)
         if self._plan.group_keys:
-            kid = self._keys.encode([batch.column(k) for k in self._plan.group_keys])
+            with self._lock:
+                kid = self._keys.encode([batch.column(k) for k in self._plan.group_keys])
             self._store.know(self._keys.count)
         others = np.empty(n, dtype=np.uint32)
         store = self._store
@@ -299,6 +304,7 @@ class Wheel(WheelQueries):
         while store.now < until:
             before = store.now
             target = min(until, max(self._early.first_slot, before + 1), before + most)
+            self._publish_keys()
             raise_for(store.close(target), "advance_to")
             closed += self._closed_windows(before, target)
             self._bring_in()
@@ -321,6 +327,34 @@ class Wheel(WheelQueries):
 
         save(self, path)
 
+    # -- readers in other processes
+
+    def share(self, path: str | os.PathLike[str]) -> None:
+        """Let other processes read the wheel while it goes on: `tm.open_wheel(path)` there.
+
+        The arrays move into files in a directory, which is best one in memory, such as under /dev/shm;
+        it is emptied. A directory has one writer at a time.
+        """
+        from tidemill.local.wheel_files import described
+
+        self._unshare()
+        self._publisher = Publisher(Path(path), described(self))
+        self._publish_keys()
+        self._store.on_change = self._publisher.publish
+        self._store.unpack()
+        self._store.changed()
+        self._publish_keys()
+
+    def _unshare(self) -> None:
+        if self._publisher is not None:
+            self._publisher.close()
+            self._publisher = None
+
+    def _publish_keys(self) -> None:
+        if self._publisher is not None and self._keyed:
+            columns = self._keys.decode(np.arange(self._store.keys))
+            self._publisher.publish_keys(pa.table(dict(zip(self._plan.group_keys, columns))))
+
     # -- merging
 
     @property
@@ -341,6 +375,8 @@ class Wheel(WheelQueries):
             )  # fmt: skip
         if self._windows or other._windows:
             raise UserError("wheel merge", expected="wheels without windows", got="windows")
+        if self._publisher is not None:
+            raise UserError("wheel merge", expected="a wheel that is not shared", got="one that is")
         theirs = {other._name: other.id, **other._merged}
         ours = {self._name: self.id, **self._merged}
         known = {name for name, at in theirs.items() if ours.get(name) == at}
@@ -376,6 +412,7 @@ class Wheel(WheelQueries):
     def _copy(self) -> Wheel:
         """Another wheel with the same in it."""
         other = copy.copy(self)
+        other._lock = threading.Lock()
         other._store, other._keys = self._store.copy(), self._keys.copy()
         other._early = copy.copy(self._early)
         other._early._new = list(self._early._new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from tidemill.codegen.wheel import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import Domain
 from tidemill.local.wheel import Wheel, plan_of, power_of_two
+from tidemill.local.wheel_queries import ALL, WheelQueries
+from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.files import column, read_save, write_save
 from tidemill.wheels.rings import Ring
+from tidemill.wheels.shared import PATIENCE, Subscriber, is_shared
 from tidemill.wheels.store import RingStore
 
 
@@ -39,10 +43,11 @@ def save(wheel: Wheel, path: str | os.PathLike[str]) -> None:
         "early": pa.Table.from_batches(wheel._early.batches(), schema=schema),
         "late": wheel.late(),
     }
-    write_save(Path(path), files, _described(wheel))
+    write_save(Path(path), files, described(wheel))
 
 
-def _described(wheel: Wheel) -> dict[str, Any]:
+def described(wheel: Wheel) -> dict[str, Any]:
+    """What a wheel is, without what is in it."""
     aggregates = {n: to_record(a) for n, a in wheel._given.items()}
     return {
         "aggregates": {n: r or str(wheel._given[n]) for n, r in aggregates.items()},
@@ -58,17 +63,83 @@ def _described(wheel: Wheel) -> dict[str, Any]:
 def open_wheel(
     path: str | os.PathLike[str], *, aggregates: Mapping[str, Aggregate] | None = None,
     save: int | None = None, verify: bool = True,
-) -> Wheel:  # fmt: skip
-    """A wheel from a directory. Cells stay in the file, mapped to memory, until something changes.
+) -> Wheel | WheelReader:  # fmt: skip
+    """A wheel from a directory: one that was saved there, or one that another process shares.
 
-    A user's own `aggregates` are given again: files hold no code. `verify` reads all files once, to
-    compare checksums.
+    Of a saved one, cells stay in the file, mapped to memory, until something changes; `verify` reads all
+    files once, to compare checksums. A shared one can only be asked; it always answers as of now. A
+    user's own `aggregates` are given again: files hold no code.
     """
-    tables, facts = read_save(Path(path), save, verify=verify)
-    given = _aggregates_of(facts["aggregates"], aggregates or {})
+    if is_shared(Path(path)):
+        return WheelReader(Path(path), aggregates or {})
+    return _open_save(Path(path), aggregates or {}, save, verify)
+
+
+class WheelReader(WheelQueries):
+    """A wheel that another process writes."""
+
+    def __init__(self, path: Path, aggregates: Mapping[str, Aggregate]) -> None:
+        self._source = Subscriber(path)
+        facts = self._source.described
+        _, domain, rings, plan = _kind_of(facts, aggregates)
+        store = RingStore(
+            plan.layout, rings, 0, 1, prefix=facts["prefix"], threshold=facts["one ring below"]
+        )
+        store.on_retry = self._again
+        super().__init__(plan, store, domain)
+        self._since = 0.0
+        self._refresh()
+
+    @property
+    def watermark(self) -> Any:
+        """How far the writer is."""
+        if self._source.stale():
+            self._refresh()
+        return super().watermark
+
+    def query(self, start: Any, end: Any, key: Any = ALL) -> Any:
+        """See `WheelQueries.query`."""
+        if self._source.stale():
+            self._refresh()
+        if self._keyed:
+            for keys in self._source.new_keys():  # in order, as the writer numbers them
+                self._keys.encode([keys[k].combine_chunks() for k in self._plan.group_keys])
+        self._since = 0.0
+        return super().query(start, end, key)
+
+    def _refresh(self) -> None:
+        self._source.attach(self._store)
+        self._store.settle()
+
+    def _again(self) -> None:
+        """Slots are closing: read again, the newest arrays."""
+        if self._source.stale():
+            self._refresh()
+        now = time.monotonic()
+        self._since = self._since or now
+        if now - self._since > PATIENCE:
+            raise UserError(
+                "wheel query", expected="a writer that goes on", got=f"one that stopped {PATIENCE} s ago",
+                hint="it died while slots were closing; open what it saved",
+            )  # fmt: skip
+        time.sleep(0)
+
+
+def _kind_of(
+    facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]
+) -> tuple[dict[str, Aggregate], Domain, tuple[Ring, ...], WindowAggregate]:
+    given = _aggregates_of(facts["aggregates"], aggregates)
     domain = Domain[facts["domain"]]
     rings = tuple(Ring(t, n, shown) for t, n, shown in facts["rings"])
     plan = plan_of(given, facts["schema"], facts["time"], tuple(facts["keys"]), rings, domain)
+    return given, domain, rings, plan
+
+
+def _open_save(
+    path: Path, aggregates: Mapping[str, Aggregate], save: int | None, verify: bool
+) -> Wheel:
+    tables, facts = read_save(path, save, verify=verify)
+    given, domain, rings, plan = _kind_of(facts, aggregates)
     ahead = power_of_two(facts["write ahead"])
     slots = Slots(plan.layout)
     rest = {

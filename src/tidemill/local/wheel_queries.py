@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 from typing import Any
 
@@ -43,6 +44,8 @@ class WheelQueries:
         self._grain = store.rings[0].ticks
         self._keyed = bool(plan.group_keys)
         self._keys = KeyIndex(Schema(tuple((k, self._schema[k]) for k in plan.group_keys)))
+        self._lock = threading.Lock()
+        """Of the keys: looking one up while others are added could find another one."""
         self._results = plan.layout.results
         kinds = [r.type.kind for r in self._results]
         self._one_number = len(kinds) == 1 and kinds[0] in ("int64", "float64", "bool")
@@ -70,7 +73,7 @@ class WheelQueries:
             if key is ALL or isinstance(key, (list, pa.Array, np.ndarray)):
                 return self._by_key(a, b, key)
             number = self._number(key)
-        found = self._store.answer(a, b, number) if number >= 0 else self._nothing()
+        found = self._store.answer(a, b, number)
         if found is None:
             raise self._not_held(a, b)
         if found[1]:
@@ -187,33 +190,16 @@ class WheelQueries:
 
     def _answers(self, starts: Ints, ends: Ints, numbers: Ints) -> pa.Table:
         n = len(numbers)
-        known = np.maximum(numbers, 0)
         outputs = [x for r in self._results for x in (np.empty(n, np.bool_), allocate(r.type, n))]
-        if self._store.keys == 0:  # no key has come yet
-            for x in outputs:
-                x[...] = 0
-            bad, err = -1, 0
-        else:
-            bad, err = self._store.answers(starts, ends, known, outputs)
+        bad, err = self._store.answers(starts, ends, numbers, outputs)
         if bad >= 0:
             raise self._not_held(int(starts[bad]), int(ends[bad]))
         raise_for(err, "wheel query")
         arrays = {}
         for j, r in enumerate(self._results):
             valid, data = outputs[2 * j], outputs[2 * j + 1]
-            if (numbers < 0).any() or self._store.keys == 0:
-                empty = r.empty
-                gone = (numbers < 0) if self._store.keys else np.ones(n, dtype=np.bool_)
-                data[gone], valid[gone] = (0 if empty is None else empty), empty is not None
             arrays[r.name] = build(data, valid, to_arrow(r.type))
         return pa.table(arrays)
-
-    def _nothing(self) -> tuple[Any, ...]:
-        """The results over no rows, as the store gives them."""
-        found: list[Any] = [0, 0]
-        for r in self._results:
-            found += [r.empty is not None, r.empty]
-        return tuple(found)
 
     def _number(self, key: Any) -> int:
         """The number of a key, -1 if it never came."""
@@ -240,12 +226,14 @@ class WheelQueries:
             raise UserError(
                 "query", expected=", ".join(f"{n}: {self._schema[n]!r}" for n in names), got=str(columns)
             ) from wrong
-        return self._keys.find(arrays)
+        with self._lock:
+            return self._keys.find(arrays)
 
     def _key_columns(self, keys: Any, numbers: Ints, cells: Ints) -> dict[str, pa.Array]:
         names = self._plan.group_keys
         if keys is ALL:
-            return dict(zip(names, self._keys.decode(numbers[cells])))
+            with self._lock:
+                return dict(zip(names, self._keys.decode(numbers[cells])))
         listed = keys.to_pylist() if isinstance(keys, pa.Array) else keys
         rows = list(listed) if isinstance(listed, (list, np.ndarray)) else [listed]
         columns = zip(*rows) if len(names) > 1 else [rows]

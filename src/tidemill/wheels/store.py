@@ -7,7 +7,7 @@ knows of columns of events or of Arrow; keys are numbers `0, 1, 2, …`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,10 @@ class RingStore:
             self.head[h + CAPACITY], self.head[h + OFFSET] = capacity, offset
             offset += capacity
         self._slots_in_all = offset
+        self.on_change: Callable[[RingStore], None] = lambda store: None
+        """Called when there are new arrays, before anybody reads them."""
+        self.on_retry: Callable[[], None] = lambda: time.sleep(0)
+        """Called when slots were closing while an answer was made."""
         self._packed = False
         self._fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.ahead = np.repeat(self._fresh, ahead).reshape(ahead, 1)
@@ -82,7 +86,7 @@ class RingStore:
         self._one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
         self._answer = answer_kernel(layout, prefix)
-        self._settle()
+        self.changed()
 
     # -- shape
 
@@ -132,7 +136,7 @@ class RingStore:
         """There are so many keys now."""
         if keys <= self.keys:
             return
-        self._unpack()
+        self.unpack()
         room = int(self.head[ROOM])
         if keys > room:
             capacities = [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))]
@@ -172,7 +176,7 @@ class RingStore:
             more = np.repeat(self._fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
             self.ahead = np.concatenate((self.ahead, more), axis=1)
             self.totals = np.concatenate((self.totals, np.repeat(self._fresh, grown)))
-        self._settle()
+        self.changed()
 
     def rows(self, r: int, slots: Ints) -> Ints:
         """Where slots of a ring lie."""
@@ -206,13 +210,13 @@ class RingStore:
             at = (rows[:, None] * room + own).ravel()
             for m in range(len(self.marks)):
                 np.bitwise_or.at(self.marks[m], at >> 3, (1 << (at & 7)).astype(np.uint8))
-        self._settle()
+        self.changed()
 
     # -- time
 
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
-        self._unpack()
+        self.unpack()
         self._room_until(until)
         self.head[VERSION] += 1
         while True:
@@ -236,7 +240,7 @@ class RingStore:
         if any(self.held):
             self.head[MARKED] = 1
             self.marks = self._no_marks()
-            self._settle()
+            self.changed()
 
     def _room_until(self, until: int) -> None:
         capacities, grows = [], False
@@ -253,12 +257,36 @@ class RingStore:
         """Another store with the same in it."""
         other = RingStore.__new__(RingStore)
         other.__dict__.update(self.__dict__)
+        other.on_change = lambda store: None  # nobody else reads the copy
         for name in ("head", "ahead", "totals", "marks"):
             setattr(other, name, getattr(self, name).copy())
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
-        other._settle()
+        other.changed()
         return other
+
+    # -- as it is shared
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """What answers are made from, by name."""
+        named: dict[str, npt.NDArray[Any]] = {
+            "head": self.head, "totals": self.totals, "marks": self.marks,
+        }
+        for kind, columns in (("f", self.columns), ("x", self.prefixes)):
+            named |= {f"{kind}_{n}": c for (n, _), c in zip(self.slots.stored, columns)}
+        return named
+
+    def kinds(self) -> dict[str, np.dtype[Any]]:
+        return {name: array.dtype for name, array in self.arrays().items()}
+
+    def replace(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Have another array in place of one; `settle` when all are replaced."""
+        if name in ("head", "totals", "marks"):
+            setattr(self, name, array)
+            return
+        names = [n for n, _ in self.slots.stored]
+        columns = self.columns if name.startswith("f_") else self.prefixes
+        columns[names.index(name[2:])] = array
 
     # -- as it is kept in files
 
@@ -314,10 +342,10 @@ class RingStore:
             store.ahead[...] = rest["ahead"].reshape(ahead, keys)
             store.totals[...] = rest["totals"]
         store._packed = True
-        store._settle()
+        store.changed()
         return store
 
-    def _unpack(self) -> None:
+    def unpack(self) -> None:
         """Have arrays of its own, with room to go on."""
         if self._packed:
             self._packed = False
@@ -338,7 +366,7 @@ class RingStore:
                 found = self._answer.one(start, end, key, *asked)
             if seen[VERSION] == version and not version & 1:
                 return None if found[0] == NOT_HELD else found
-            time.sleep(0)
+            self.on_retry()
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]]
@@ -352,9 +380,14 @@ class RingStore:
             bad, err = self._answer.run(starts, ends, keys, shared, *asked, *outputs)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
-            time.sleep(0)
+            self.on_retry()
 
-    def _settle(self) -> None:
+    def changed(self) -> None:
+        """There are new arrays."""
+        self.on_change(self)
+        self.settle()
+
+    def settle(self) -> None:
         """Take note of arrays that are new; whoever is reading the old ones goes on with them.
 
         The version is odd while slots close. Who reads meanwhile reads again.
@@ -395,7 +428,9 @@ def _difference(
     first = seen[FIRST]
     start = max(start, first)
     end = min(end, seen[HEAD + END])
-    if start >= end or seen[MARKED] or start - (start != first) < seen[HEAD + LOW]:
+    if start >= end or seen[MARKED] or not 0 <= key < seen[KEYS]:
+        return None
+    if start - (start != first) < seen[HEAD + LOW]:
         return None
     base, capacity = seen[HEAD + BASE], seen[HEAD + CAPACITY]
     offset, room = seen[HEAD + OFFSET], seen[ROOM]

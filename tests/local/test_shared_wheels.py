@@ -1,0 +1,116 @@
+"""Readers of a wheel that goes on: in other threads, in other processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tidemill import col
+from tidemill.core.errors import UserError
+
+SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
+SLOTS = 6_000
+
+
+def new_wheel(rings: list[Any], **options: Any) -> Any:
+    return tm.Wheel.create(
+        {"total": tm.sum(col.v), "n": tm.count()}, schema=SCHEMA, time="t", start=0, keys="k",
+        granularities=rings, **options,
+    )  # fmt: skip
+
+
+def write(wheel: Any, first: int, until: int) -> None:
+    """In each slot, each key below `slot / 500` gets its slot number. So keys keep coming."""
+    t = np.arange(first, until)
+    t = np.repeat(t, t // 500 + 1)
+    starts = np.r_[0, np.flatnonzero(np.diff(t)) + 1]
+    k = np.arange(len(t)) - np.repeat(starts, np.diff(np.r_[starts, len(t)]))
+    wheel.insert(pa.table({"t": t, "k": k, "v": t}))
+    wheel.advance_to(until)
+
+
+def expected(a: int, b: int, key: int) -> tuple[int | None, int]:
+    a = max(a, 500 * key)
+    return (sum(range(a, b)), b - a) if a < b else (None, 0)
+
+
+def read_until(wheel: Any, stop: Any, seed: int) -> int:
+    """Ask until there is nothing new; how many answers there were."""
+    rng, asked, before = np.random.default_rng(seed), 0, 0
+    while not stop():
+        now = wheel.watermark
+        assert now >= before
+        before = now
+        if now == 0:
+            continue
+        a, b = sorted(rng.integers(0, now + 1, 2).tolist())
+        key = int(rng.integers(0, 12))
+        got = wheel.query(a, b, key)
+        assert (got["total"], got["n"]) == expected(a, b, key), (a, b, key, got, now)
+        asked += 1
+    return asked
+
+
+READER = """
+import sys
+sys.path.insert(0, {root!r})
+import tidemill as tm
+from tests.local.test_shared_wheels import SLOTS, read_until
+wheel = tm.open_wheel({path!r})
+wheel.query(0, 3, 0)  # compiles
+print("ready", flush=True)
+print(read_until(wheel, lambda: wheel.watermark >= SLOTS, {seed}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("rings", [[(1, "keep"), (60, "keep")], [(1, SLOTS), (7, SLOTS)]], ids=str)
+def test_a_reader_in_another_process_is_never_wrong(rings: list[Any], tmp_path: Path) -> None:
+    wheel = new_wheel(rings)
+    wheel.share(tmp_path)
+    write(wheel, 0, 5)
+    root = str(Path(__file__).parents[2])
+    code = READER.format(root=root, path=str(tmp_path), seed=1)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "ready\n"
+        for first in range(5, SLOTS, 5):
+            write(wheel, first, first + 5)
+        asked = int(reader.stdout.readline())
+    assert reader.returncode == 0 and asked > 20
+
+
+def test_readers_in_threads_are_never_wrong() -> None:
+    wheel = new_wheel([(1, "keep"), (60, "keep")])
+    write(wheel, 0, 10)  # compiles
+    found: list[Any] = []
+
+    def read(seed: int) -> None:
+        try:
+            found.append(read_until(wheel, lambda: wheel.watermark >= SLOTS, seed))
+        except BaseException as failed:
+            found.append(failed)
+            raise
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for first in range(10, SLOTS, 10):
+        write(wheel, first, first + 10)
+    for thread in threads:
+        thread.join()
+    assert all(isinstance(f, int) and f > 20 for f in found), found
+
+
+def test_a_directory_has_one_writer(tmp_path: Path) -> None:
+    one, other = new_wheel([1, 60]), new_wheel([1, 60])
+    one.share(tmp_path)
+    with pytest.raises(UserError, match="no other writer"):
+        other.share(tmp_path)
