@@ -25,7 +25,7 @@ class Benchmark:
     plots: Mapping[str, Draw] = field(default_factory=dict)
 
 
-MODULES = {"windows": "benchmarks.windows"}
+MODULES = {"wheels": "benchmarks.wheels", "windows": "benchmarks.windows"}
 
 
 def benchmark(name: str) -> Benchmark:
