@@ -33,20 +33,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     earlier = read_results(options.json) if options.keep else []
     try:
-        results, failures = run(cases, QUICK if options.quick else FULL, console)
+        results, failures, left = run(cases, QUICK if options.quick else FULL, console)
     finally:
         resources.close()
     by_name = {r.case: r for r in (*earlier, *results)}
     ordered = [by_name[c.name] for c in every if c.name in by_name]
-    return _finish(bench, ordered, failures, options, console)
+    return _finish(bench, ordered, failures, left, options, console)
 
 
 def run(
     cases: Sequence[Case], effort: Effort, console: Console
-) -> tuple[list[Result], dict[str, str]]:
-    """Results of the cases in which systems agree, and what went wrong in the others."""
+) -> tuple[list[Result], dict[str, str], list[str]]:
+    """Results of the cases in which systems agree, what went wrong in others, and which were left out."""
     results: list[Result] = []
     failures: dict[str, str] = {}
+    left: list[str] = []
     begin = time.perf_counter()
     columns = (
         TextColumn("{task.description}"),
@@ -58,8 +59,8 @@ def run(
         task = progress.add_task("", total=len(cases))
         for position, case in enumerate(cases):
             if time.perf_counter() - begin > effort.last_start:
-                names = ", ".join(c.name for c in cases[position:])
-                console.print(f"left out, to end in time: {names}", markup=False)
+                left = [c.name for c in cases[position:]]
+                console.print(f"left out, to end in time: {', '.join(left)}", markup=False)
                 break
             tell = lambda text, name=case.name: progress.update(task, description=f"{name}: {text}")
             try:
@@ -72,11 +73,11 @@ def run(
             if case.name in failures:
                 console.print(f"{case.name}: FAILED: {failures[case.name]}", markup=False)
             progress.advance(task)
-    return results, failures
+    return results, failures, left
 
 
 def _finish(
-    bench: Benchmark, results: Sequence[Result], failures: dict[str, str],
+    bench: Benchmark, results: Sequence[Result], failures: dict[str, str], left: list[str],
     options: argparse.Namespace, console: Console,
 ) -> int:  # fmt: skip
     for group, found in by_group(results, bench.titles).items():
@@ -88,6 +89,9 @@ def _finish(
     if failures:
         names = ", ".join(failures)
         console.print(f"\nfailed, so without times: {names}", style="bold red", markup=False)
+        return 1
+    if options.docs and left:
+        console.print("\nno page: it shows all cases, and some were left out", style="bold red")
         return 1
     if options.docs:
         for path in write_docs(bench, results, content, quick=options.quick):
@@ -106,7 +110,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("name", choices=sorted(registry.MODULES), help="the benchmark to run")
     parser.add_argument(
         "--quick", action="store_true",
-        help="less data, and only cases that start in time: ends within a minute",
+        help="less data, and no case that would start after 50 s",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
     parser.add_argument(

@@ -242,5 +242,5 @@ def test_pages_hold_several_benchmarks() -> None:
 def test_a_run_that_must_end_in_time_says_what_it_leaves_out() -> None:
     console = Console(record=True, width=100)
     none = dataclasses.replace(TWICE, last_start=-1.0)
-    assert command.run([fake()], none, console) == ([], {})
+    assert command.run([fake()], none, console) == ([], {}, ["fake/sum"])
     assert "left out, to end in time: fake/sum" in console.export_text()

@@ -130,3 +130,27 @@ def test_the_farthest_times_are_the_same_on_every_engine(spark: Any, time: int) 
     assert len(expected) == 1
     assert locally(query, given) == expected
     assert on_spark(spark, query, given) == expected
+
+
+@pytest.mark.parametrize("window", [tm.tumbling(1), tm.hopping(20, every=1)], ids=str)
+def test_the_lowest_int_is_too_far_away_for_panes_of_one(window: tm.Window) -> None:
+    with pytest.raises(tm.UserError, match=r"2\*\*61"):
+        locally(ask(window, tm.count()), rows(1, t=-(1 << 63)))
+
+
+@pytest.mark.parametrize("window", [tm.tumbling(20, on="u"), tm.rows(4, 4)], ids=str)
+def test_a_null_time_that_windows_do_not_look_at_is_no_value(spark: Any, window: tm.Window) -> None:
+    query = ask(window, tm.max(col.t))
+    given = rows(1, t=None)
+    expected = by_reference(query, given)
+    assert [r["r"] for r in expected] == [None]
+    assert locally(query, given) == expected
+    if window.counts_arrivals:
+        return  # Spark wants an order for them, which has tests of its own
+    assert on_spark(spark, query, given) == expected
+
+
+def test_a_column_called_like_something_inside_is_a_column() -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64", "$time": "bool"})
+    query = stream.window(tm.tumbling(2)).agg(r=tm.any(col["$time"]))
+    assert [r["r"] for r in locally(query, [{"t": 0, "$time": True}])] == [True]

@@ -39,12 +39,31 @@ def test_counts_that_only_say_whether_there_was_a_value_stay_at_home(
 
 def test_rows_of_several_panes_come_apart() -> None:
     few = blocks(40, a=tm.sum(col.v))
-    sums = {f"s0_0@{i}": pa.array([i, None, None], pa.int64()) for i in range(16)}
-    sums["s0_0@3"] = pa.array([3, 30, None], pa.int64())
+    sums = {f"s0_0_{i}": pa.array([i, None, None], pa.int64()) for i in range(16)}
+    sums["s0_0_3"] = pa.array([3, 30, None], pa.int64())
     places = pa.array([0xFFFF, 1 << 3, 1 << 5], pa.int32())
-    row = {"k0": [7, 8, 9], "pane": [-1, 0, 2], "$places": places, **sums}
+    row = {"k0": [7, 8, 9], "pane": [-1, 0, 2], "places": places, **sums}
     parts = pa.Table.from_batches(few.partials(pa.record_batch(row))).sort_by("pane").to_pylist()
     own = [{"k0": 7, "pane": i - 16, "s0_0": i, "s1_0": 1} for i in range(16)]
     assert parts == [
         *own, {"k0": 8, "pane": 3, "s0_0": 30, "s1_0": 1}, {"k0": 9, "pane": 37, "s0_0": 0, "s1_0": 0},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("window", [tm.tumbling(2), tm.hopping(3, every=1)], ids=str)
+def test_what_quotes_mean_does_not_matter(spark: Any, window: tm.Window) -> None:
+    setting = "spark.sql.parser.quotedRegexColumnNames"
+    spark.conf.set(setting, "true")
+    try:
+        df = spark.createDataFrame([(1, 0, 5, 0.5)], "t bigint, k bigint, v bigint, x double")
+        query = STREAM.group_by("k").window(window).agg(a=tm.sum(col.v), n=tm.var(col.x))
+        found = query.on_spark(spark).run(s=df).collect()
+    finally:
+        spark.conf.unset(setting)
+    assert {row["a"] for row in found} == {5}
+
+
+def test_two_columns_of_one_name_are_not_passed_on(spark: Any) -> None:
+    df = spark.sql("SELECT 1L AS t, 2L AS k, 3L AS v, 3L AS v, 0.5D AS x")
+    with pytest.raises(Exception, match="AMBIGUOUS"):
+        STREAM.on_spark(spark).run(s=df)

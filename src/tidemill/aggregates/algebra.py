@@ -29,8 +29,8 @@ from tidemill.expr.functions import TypeMismatch, unify
 from tidemill.expr.nodes import Cast, Column, Literal, Node
 from tidemill.expr.typing import resolve, type_of
 
-EVENT_TIME = Column("$time")
-"""Stands for the stream's time column until the plan is bound."""
+EVENT_TIME = Column("\0time")
+"""Stands for the stream's time column until the plan is bound. No column of a user's is called so."""
 
 
 @dataclass(frozen=True)

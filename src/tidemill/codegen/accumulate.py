@@ -125,6 +125,11 @@ def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: 
         e.line("    continue")
     if unit_pane:
         e.line("p = t")
+        # It stands for no pane at all, and is too far away: say that it came, and no more.
+        with e.block("if p == INT_MIN:"):
+            e.line("first = min(first, p)")
+            e.line("last = max(last, p)")
+            e.line("continue")
     else:  # neighbours are of one pane, mostly, and division is slow
         with e.block("if outside(t, begin, pane):"):
             e.line("p = t // pane")

@@ -10,7 +10,7 @@ from tidemill.codegen.runtime import kernel
 Ints = npt.NDArray[np.int64]
 _DIGIT = 11
 _MOST_BITS = 24
-"""As many buckets as a pass may have at the most."""
+"""Bits of a digit, at the most: a pass over 2**24 buckets counts in 128 MB."""
 
 
 @kernel

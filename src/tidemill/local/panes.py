@@ -149,7 +149,10 @@ class PaneStore:
         return int(before)
 
     def room_for(self, n: int) -> npt.NDArray[Any]:
-        """Records to write partials into that were made elsewhere; `add_partials` then adds them."""
+        """Records to write partials into that were made elsewhere; `add_partials` then adds them.
+
+        They hold whatever was there: write every field, and nothing else may be added in between.
+        """
         self._room(n)
         return self._spill[self._count : self._count + n]
 

@@ -177,7 +177,7 @@ class WindowOperator:
         if not extra:
             return self.plan.layout
         schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
-        return layout((*self.plan.aggregates, *extra), schema, {self.plan.input.time})
+        return layout((*self.plan.aggregates, *extra), schema, self.plan.never_null)
 
     def reach(self, pane: int) -> None:
         """Know of a pane of the stream that others hold: windows that fill up go on until there."""

@@ -139,7 +139,7 @@ class WindowAggregate(Plan):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        return layout(self.aggregates, self.input.schema, {self.input.time})
+        return layout(self.aggregates, self.input.schema, self.never_null)
 
     @functools.cached_property
     def group_keys(self) -> tuple[str, ...]:
@@ -191,6 +191,12 @@ class WindowAggregate(Plan):
     def attribute(self) -> str:
         """The windowing attribute; for row windows it is not read."""
         return self.windows[0].spec.on or self.input.time
+
+    @property
+    def never_null(self) -> frozenset[str]:
+        """Columns that have a value in every row of a window: others are refused, or in none."""
+        by_number = isinstance(self.windows[0].spec, Rows)
+        return frozenset() if by_number else frozenset({self.attribute})
 
     @property
     def bounded(self) -> bool:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
 from tidemill.aggregates.layout import StatePart
 from tidemill.core.types import DataType
-from tidemill.spark.sql import number, quoted
+from tidemill.spark.sql import number
 
 NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
 """Aggregates of one field, which Spark has null where it has seen no value."""
@@ -44,24 +44,23 @@ def is_simple(part: StatePart) -> bool:
 
 
 def partial(
-    part: StatePart, args: Args, names: list[str], where: str | None = None, *, of_none: bool = False
+    part: StatePart, args: Args, names: list[str], where: str | None = None, *, identity: bool = False
 ) -> list[SparkColumn]:
     """One aggregate column for each field of the state of a part that is `available`.
 
-    `args` are names of columns. A row counts only where no argument is null and, for a simple part,
-    where it meets a condition. A field `of_none` of the rows is the algebra's identity if asked for,
-    or null.
+    `args` and `names` are plain names of columns. A row counts only where no argument is null and, for a
+    simple part, where it meets a condition. Of no rows a field is null, or the algebra's `identity`.
     """
     if part.part.algebra.name == "product":  # the one function that has no name in SQL
-        product = F.product(quoted(args[0]))
-        return [(F.coalesce(product, F.lit(1.0)) if of_none else product).alias(names[0])]
-    fields = _fields(part, [quoted(a) for a in args])
+        product = F.product(args[0])
+        return [(F.coalesce(product, F.lit(1.0)) if identity else product).alias(names[0])]
+    fields = _fields(part, args)
     if where is not None:
         fields = [f"{f} FILTER (WHERE {where})" for f in fields]
-    if of_none and isinstance(part.form, Form):
-        identity = [v.value for v in part.form.identity]
-        fields = [f if v is None else f"coalesce({f}, {number(v)})" for f, v in zip(fields, identity)]
-    return [F.expr(f"{f} AS {quoted(n)}") for f, n in zip(fields, names)]
+    if identity and isinstance(part.form, Form):
+        values = [v.value for v in part.form.identity]
+        fields = [f if v is None else f"coalesce({f}, {number(v)})" for f, v in zip(fields, values)]
+    return [F.expr(f"{f} AS {n}") for f, n in zip(fields, names)]
 
 
 def _fields(part: StatePart, args: Args) -> list[str]:

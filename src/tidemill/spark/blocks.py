@@ -22,14 +22,14 @@ from tidemill.aggregates.layout import StatePart
 from tidemill.core.types import INT64, to_arrow
 from tidemill.local.partials import PANE, partial_schema, state_fields
 from tidemill.plan.nodes import WindowAggregate
-from tidemill.spark.aggregates import NULL_OF_NONE, is_simple
+from tidemill.spark.aggregates import NULL_OF_NONE, available, is_simple
 from tidemill.windows.spec import GridWindow
 
 ABREAST = (16, 8)
 """Panes to a row of partials, where there are several; powers of two."""
 MOST_FIELDS = 64
 """Above about a hundred columns Spark interprets what it would otherwise compile."""
-PLACES = "$places"
+PLACES = "places"
 """A column of bits: which panes of a block there are in the row."""
 
 
@@ -63,18 +63,12 @@ class Blocks:
     def at_home(self) -> dict[int, str | None]:
         """Counts that do not travel: the column that is null where one is 0, if it can be 0 at all."""
         layout = self.plan.layout
-        asked = {i for r in layout.results for i in r.parts}
         witness = {
             p.part.args: p.columns.names[0]
-            for p in layout.parts if p.part.algebra.name in NULL_OF_NONE
+            for p in layout.parts if available(p) and p.part.algebra.name in NULL_OF_NONE
         }  # fmt: skip
-        found: dict[int, str | None] = {}
-        for i, p in enumerate(layout.parts):
-            if i in asked or p.part.algebra.name != "count":
-                continue
-            if not p.part.args or p.part.args in witness:
-                found[i] = witness.get(p.part.args)
-        return found
+        args = {i: layout.parts[i].part.args for i in layout.presence_only}
+        return {i: witness.get(a) for i, a in args.items() if not a or a in witness}
 
     @cached_property
     def sent(self) -> list[tuple[int, StatePart]]:
@@ -84,7 +78,7 @@ class Blocks:
 
     def column(self, state: str, place: int) -> str:
         """The name of a state's column for one pane of a row."""
-        return state if self.width == 1 else f"{state}@{place}"
+        return state if self.width == 1 else f"{state}_{place}"
 
     def partials(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows as they travel, as rows of one pane with all states: `local.partials` takes them."""
@@ -102,7 +96,7 @@ class Blocks:
                 yield self._presence(rows, self.at_home[i], place)
                 continue
             columns = [rows.column(self.column(n, place)) for n, _ in state_fields(part)]
-            if isinstance(part.form, Form):
+            if isinstance(part.form, Form):  # as `partial` does in SQL where it is asked for the identity
                 none = [v.value for v in part.form.identity]
                 columns = [c if v is None else c.fill_null(v) for c, v in zip(columns, none)]
             yield from columns

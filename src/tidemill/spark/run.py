@@ -23,7 +23,7 @@ def frame_of(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
     expressions = SparkExpressions(stage.base.schema, raw)
     for predicate in stage.predicates:
         df = df.filter(expressions.column(predicate))
-    same = stage.outputs == tuple((n, Column(n)) for n in raw)
+    same = stage.outputs == tuple((n, Column(n)) for n in df.columns)
     if same and all(raw[n] == user_type(kind) for n, kind in plan.schema):
         return df
     columns = []

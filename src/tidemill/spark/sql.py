@@ -1,4 +1,4 @@
-"""Text of Spark SQL: names, numbers and strings that mean the same under every setting of the parser."""
+"""Text of Spark SQL: numbers and strings that mean the same under every setting of the parser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def quoted(name: str) -> str:
-    """A column by its exact name, also when it has dots in it.
+    """A column by its exact name, also when it has dots in it, for `F.col`. (In SQL it may be a pattern.)
 
     >>> quoted("a.`b`")
     '`a.``b```'

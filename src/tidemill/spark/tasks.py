@@ -19,7 +19,7 @@ from tidemill.spark.blocks import Blocks
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-LAST = "$last"
+LAST = "last_pane"
 """A column that holds the last pane of the whole stream, where windows go on until there."""
 
 

@@ -27,12 +27,12 @@ from tidemill.spark.aggregates import available, partial
 from tidemill.spark.blocks import PLACES, Blocks
 from tidemill.spark.expr import SparkExpressions, named, output, spark_type
 from tidemill.spark.frames import user_schema
-from tidemill.spark.sql import number, quoted, string
+from tidemill.spark.sql import number, string
 from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
-PLACE = "$place"
-TIME = "$time"
+PLACE, TICK = "place", "tick"
+"""Names inside are plain, and never quoted: what quotes mean is a setting of Spark's."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _summed(source: _Source) -> DataFrame:
     states = []
     for part in source.plan.layout.parts:
         own = [args[a] for a in part.part.args]
-        states += partial(part, own, [n for n, _ in state_fields(part)], of_none=True)
+        states += partial(part, own, [n for n, _ in state_fields(part)], identity=True)
     return rows.groupBy(*_keys(source.plan), PANE).agg(*states)
 
 
@@ -126,13 +126,13 @@ def _blocks(source: _Source, blocks: Blocks) -> DataFrame:
     rows, args = _rows_of_panes(source)
     states: list[SparkColumn] = []
     if blocks.width > 1:
-        place = f"int({PANE} & {blocks.width - 1}) AS {quoted(PLACE)}"
+        place = f"int({PANE} & {blocks.width - 1}) AS {PLACE}"
         block = f"shiftright({PANE}, {blocks.width.bit_length() - 1}) AS {PANE}"
-        kept = [quoted(n) for n in rows.columns if n != PANE]
+        kept = [n for n in rows.columns if n != PANE]
         rows = rows.selectExpr(*kept, block, place)
-        states = [F.expr(f"bit_or(shiftleft(1, {quoted(PLACE)})) AS {quoted(PLACES)}")]
+        states = [F.expr(f"bit_or(shiftleft(1, {PLACE})) AS {PLACES}")]
     for at in range(blocks.width):
-        where = f"{quoted(PLACE)} = {at}" if blocks.width > 1 else None
+        where = f"{PLACE} = {at}" if blocks.width > 1 else None
         for _, part in blocks.sent:
             names = [blocks.column(n, at) for n, _ in state_fields(part)]
             states += partial(part, [args[a] for a in part.part.args], names, where)
@@ -146,10 +146,10 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
     args = {a: f"a{i}" for i, a in enumerate(nodes)}
     inputs = source.df.select(
         *(source.output(k).alias(n) for k, n in zip(plan.group_keys, _keys(plan))),
-        source.output(plan.attribute).alias(TIME),
+        source.output(plan.attribute).alias(TICK),
         *(source.column(a).alias(n) for a, n in args.items()),
     )  # fmt: skip
-    pane = f"{source.pane(quoted(TIME))} AS {PANE}"
+    pane = f"{source.pane(TICK)} AS {PANE}"
     rows = inputs.selectExpr(*_keys(plan), pane, *args.values())
     # Rows before an origin that bounds every window belong to none of them.
     return rows.filter(f"{PANE} >= 0") if plan.bounded else rows, args
