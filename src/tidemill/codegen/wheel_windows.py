@@ -1,4 +1,4 @@
-"""Windows over the closed slots of a wheel (paper 001, section 3.5): slices in pairs, then slide.
+"""Windows over the closed slots of a wheel (paper 001, section 3.5): slices in pairs, then slide; sessions.
 
 Slots are combined into *slices*, which end where a window begins or ends. A window is the last `n`
 slices at its end. How it follows from the one before is decided by the aggregates: what leaves is
@@ -23,6 +23,7 @@ from tidemill.codegen.scalar import Emitter
 from tidemill.codegen.wheel import BITS, Slots, combine_into, lowered
 from tidemill.codegen.wheel_plan import HEAD, KEYS, MARKED, ROOM
 from tidemill.core.schema import Schema
+from tidemill.core.types import INT64
 
 RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, LOW, MIDDLE = range(8)
 """The numbers of a window: its range, slide and origin in finest slots; slices to a window and to a
@@ -191,15 +192,7 @@ def _emit(e: Emitter, slots: Slots, subtracts: bool, functions: dict[str, Any]) 
         with e.block("if r.mark0 > 0:"):
             e.line("okid[rows] = k")
             e.line("oend[rows] = s + 1")
-            states = {
-                p.index: [e.assign(f"r.{n}", kind).code for n, kind in p.part.columns]
-                for p in slots.stored_codes()
-            }
-            for part, mark in slots.mark_of.items():
-                states[part] = [e.assign(f"r.mark{mark}", slots.layout.parts[part].columns.fields[0][1]).code]
-            for j, result in enumerate(slots.layout.results):
-                lowered(e, j, result, slots.layout, states, "[rows]")
-            e.line("rows += 1")
+            _write(e, slots)
     functions |= e.functions
     e.line(f"next = i + window[{EACH}] - window[{SLICES}]")
     if subtracts:
@@ -212,3 +205,76 @@ def _emit(e: Emitter, slots: Slots, subtracts: bool, functions: dict[str, Any]) 
                 e.line("running[k] = fresh[0]")
             e.line(f"window[{MIDDLE}] = next")
     e.line(f"window[{LOW}] = next")
+
+
+def _write(e: Emitter, slots: Slots) -> None:
+    """The results of a partial `r`, as one more row."""
+    states = {
+        p.index: [e.assign(f"r.{n}", kind).code for n, kind in p.part.columns]
+        for p in slots.stored_codes()
+    }
+    for part, mark in slots.mark_of.items():
+        states[part] = [e.assign(f"r.mark{mark}", INT64).code]
+    for j, result in enumerate(slots.layout.results):
+        lowered(e, j, result, slots.layout, states, "[rows]")
+    e.line("rows += 1")
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SessionKernel:
+    """`run(from, until, now, gap, head, marks, *columns, sessions, fresh, okid, ofirst, olast, *outputs)
+    -> (rows, err)`.
+
+    Takes in the closed slots `[from, until)` and writes the sessions that can grow no more, now that time
+    is complete below tick `now`: the key, the first and the last instant, the results. `sessions` holds
+    those that can.
+    """
+
+    run: Callable[..., tuple[int, int]]
+    source: str
+
+
+@functools.lru_cache(maxsize=256)
+def session_kernel(layout: Layout, first: str, last: str) -> SessionKernel:
+    """`first` and `last` are the fields with the first and the last instant of a slot."""
+    slots = Slots(layout)
+    functions: dict[str, Any] = {}
+    helpers = _slot_function(slots, functions)
+    columns = [f"f_{name}" for name, _ in slots.stored]
+    e = Emitter(Schema(()), {}, indent=1)
+    with e.block("for s in range(start, until + 1):"):
+        # Once more than there are slots: then what has ended by now is written.
+        e.line(f"row = head[{HEAD} + 3] + (s - head[{HEAD} + 1]) % head[{HEAD} + 2]")
+        with e.block("for k in range(keys):"):
+            e.line("r = sessions[k]")
+            e.line("c = row * room + k")
+            e.line("there = s < until and (not marked or _has(marks, 0, c))")
+            e.line(f"next = f_{first}[c] if there else now")
+            e.line("if not there and s < until:")
+            e.line("    continue")
+            with e.block(f"if r.mark0 > 0 and next - r.{last} >= gap:"):
+                e.line("okid[rows] = k")
+                e.line(f"ofirst[rows] = r.{first}")
+                e.line(f"olast[rows] = r.{last}")
+                _write(e, slots)
+                e.line("sessions[k] = fresh[0]")
+            e.line("if there:")
+            e.line(f"    err |= _slot(sessions[k], c, marked, marks, {', '.join(columns)})")
+    functions |= e.functions
+    outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
+    parameters = ", ".join(
+        ["start", "until", "now", "gap", "head", "marks", *columns, "sessions", "fresh", "okid", "ofirst",
+         "olast", *outputs]
+    )  # fmt: skip
+    source = "\n".join(
+        [
+            BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
+            f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
+            *e.lines, "    return rows, err", "",
+        ]
+    )  # fmt: skip
+    compiled = {name: any_kernel(f) for name, f in functions.items()}
+    return SessionKernel(load(source, **compiled).run, source)

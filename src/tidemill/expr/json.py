@@ -34,8 +34,8 @@ def to_json(node: Node) -> Json:
 def from_json(value: Json) -> Node:
     """What `to_json` made.
 
-    >>> print(from_json({"call": "neg", "args": [{"column": "x"}]}))
-    (-col.x)
+    >>> print(from_json({"call": "gt", "args": [{"column": "x"}, {"column": "y"}]}))
+    (col.x > col.y)
     """
     if isinstance(value, dict):
         if "column" in value:

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.basic import max as greatest_of
+from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.wheel import InsertKernel, insert_kernel
 from tidemill.core.errors import UnsupportedError, UserError
@@ -26,21 +28,23 @@ from tidemill.core.time import (
     InstantLike,
 )  # fmt: skip
 from tidemill.core.types import STRING, to_arrow
+from tidemill.expr.fluent import Expr
+from tidemill.expr.nodes import Column
 from tidemill.kernels.arrow import build, values
 from tidemill.local.early import EarlyRows
 from tidemill.local.expressions import Expressions, allocate
 from tidemill.local.failures import raise_for
 from tidemill.local.parts import plan_parts
 from tidemill.local.sources import open_source
-from tidemill.local.wheel_queries import WheelQueries, is_instant, ticks_of
+from tidemill.local.wheel_queries import HIDDEN, WheelQueries, is_instant, ticks_of
 from tidemill.plan import build as plans
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, Ring, RingLike, rings_of
 from tidemill.wheels.shared import Publisher
 from tidemill.wheels.store import RingStore
-from tidemill.wheels.windows import SlidingWindows
-from tidemill.windows.spec import Sliding, Window, hopping, tumbling
+from tidemill.wheels.windows import SessionWindows, SlidingWindows
+from tidemill.windows.spec import Session, Sliding, Window, hopping, tumbling
 
 Ints = npt.NDArray[np.int64]
 ALL = object()
@@ -48,6 +52,8 @@ ALL = object()
 LATE_ROWS = 100_000
 """So many late rows are kept to be read; all are counted."""
 MOST_AHEAD = 1 << 20
+FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
+"""Aggregates that sessions need: the first and the last instant in a slot."""
 
 
 class Wheel(WheelQueries):
@@ -90,7 +96,9 @@ class Wheel(WheelQueries):
         self._name = uuid.uuid4().hex
         self._merged: dict[str, str] = {}
         self._write_ahead = write_ahead
-        self._windows: dict[str, SlidingWindows] = {}
+        self._windows: dict[str, SlidingWindows | SessionWindows] = {}
+        self._arrow = self._schema.to_arrow()
+        self._kinds = [allocate(r.type, 0).dtype for r in self._results]
         self._publisher: Publisher | None = None
         if not plan.group_keys:
             store.know(1)
@@ -109,6 +117,7 @@ class Wheel(WheelQueries):
         write_ahead: int = 64,
         prefix: bool = False,
         one_ring_below: int = 0,
+        windows: Sequence[Window] | Mapping[str, Window] = (),
     ) -> Wheel:
         """An empty wheel whose watermark is at `start`.
 
@@ -118,11 +127,15 @@ class Wheel(WheelQueries):
         `write_ahead` slots are open at a time; rows further ahead wait. With `prefix`, every ring also
         keeps running sums, for aggregates of ints that can be subtracted. Ranges of at most
         `one_ring_below` slots of one ring are read from it alone, even if another plan has fewer
-        operations.
+        operations. `windows` are as those of `window`; sessions must be given here.
         """
         step = "wheel"
         rings, domain = rings_of(granularities, retention, step=step)
         given = {"value": aggregates} if isinstance(aggregates, Aggregate) else dict(aggregates)
+        named = windows if isinstance(windows, Mapping) else {str(w): w for w in windows}
+        if any(isinstance(w, Session) for w in named.values()):
+            ticks = Expr(Column(time))
+            given |= {FIRST_TIME: least_of(ticks), LAST_TIME: greatest_of(ticks)}
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         plan = plan_of(given, schema, time, names, rings, domain)
         if not isinstance(write_ahead, int) or not 0 < write_ahead <= MOST_AHEAD:
@@ -138,7 +151,10 @@ class Wheel(WheelQueries):
                 step, expected="prefix=True only where aggregates subtract exactly: counts, sums of ints",
                 got=", ".join(f"{n}={a}" for n, a in given.items()),
             )  # fmt: skip
-        return cls(plan, store, domain, write_ahead, given)
+        wheel = cls(plan, store, domain, write_ahead, given)
+        for name, window in named.items():
+            wheel.window(window, name=name)
+        return wheel
 
     # -- rows in
 
@@ -149,6 +165,9 @@ class Wheel(WheelQueries):
         are late: they are left out, counted and kept for `late()`. Rows without a time are left out and
         counted (`stats`). A null value counts as no value.
         """
+        if isinstance(rows, pa.RecordBatch) and rows.schema.equals(self._arrow):
+            self._insert(rows)
+            return
         path = isinstance(rows, str) and value is None and key is None
         if path or not is_instant(rows):
             source = self._plan.input
@@ -241,45 +260,68 @@ class Wheel(WheelQueries):
     def window(
         self, range: DurationLike | Window, every: DurationLike | None = None, *, name: str | None = None
     ) -> None:
-        """Add a sliding window, before the first row: `advance_to` then returns those that close.
+        """Add a window, before the first row: `advance_to` then returns those that close.
 
-        `range` may be a window such as `tm.hopping("1h", every="1m")`. Several windows need names.
+        `range` and `every` make a sliding one; or give a window such as `tm.hopping("1h", every="1m")`.
         """
         if isinstance(range, Window):
             spec = range
         else:
             spec = hopping(range, every=range if every is None else every)
-        if not isinstance(spec, Sliding) or spec.fill_empty or spec.on is not None:
+        plain = isinstance(spec, Session) and spec.partition is None
+        plain = plain or (isinstance(spec, Sliding) and not spec.fill_empty)
+        if not plain or spec.on is not None:
             raise UnsupportedError("wheel", f"window {spec}", instead="use the query engine")
         if self._inserted or len(self._early) or self._store.now != self._store.first:
             raise UserError(
                 "wheel window", expected="windows before the first row", got="a wheel that has begun"
             )
+        label = name or str(spec)
+        if label in self._windows:
+            raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
+        if isinstance(spec, Session):
+            self._windows[label] = self._sessions(spec)
+            return
+        assert isinstance(spec, Sliding)
         numbers = (spec.length, spec.slide, spec.origin)
         if spec.domain is not self._domain or any(x % self._grain for x in numbers):
             grid = self._store.rings[0].shown
             raise UserError(
                 "wheel window", expected=f"range, slide and origin on the grid of {grid}", got=str(spec)
             )
-        label = name or str(spec)
-        if label in self._windows:
-            raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
         self._windows[label] = SlidingWindows(
             self._store, *(x // self._grain for x in numbers), bounded=spec.bounded
         )
 
+    def _sessions(self, spec: Session) -> SessionWindows:
+        names = [r.name for r in self._results]
+        if FIRST_TIME not in names:
+            raise UserError(
+                "wheel window", expected="sessions when the wheel is made", got=str(spec),
+                hint="Wheel.create(..., windows=[tm.session('30m')]): they need more in each slot",
+            )  # fmt: skip
+        if spec.gap.domain is not self._domain or spec.gap.ticks < self._grain:
+            raise UserError(
+                "wheel window", expected=f"a gap of at least {self._store.rings[0].shown}", got=str(spec)
+            )
+        parts = [self._results[names.index(n)].parts[0] for n in (FIRST_TIME, LAST_TIME)]
+        first, last = (self._layout.parts[p].columns.names[0] for p in parts)
+        return SessionWindows(self._store, spec.gap.ticks, first, last)
+
     def _closed_windows(self, start: int, until: int) -> Iterator[pa.RecordBatch]:
-        kinds = [allocate(r.type, 0).dtype for r in self._results]
         bound = to_arrow(self._plan.bound_type)
         for label, window in self._windows.items():
-            kid, begin, end, outputs, err = window.take(start, until, kinds)
-            raise_for(err, f"wheel window {label}")
-            arrays = self._keys.decode(kid) if self._plan.group_keys else []
+            found = window.take(start, until, self._kinds)
+            raise_for(found.err, f"wheel window {label}")
+            if len(found.kid) == 0:
+                continue
+            arrays = self._keys.decode(found.kid) if self._plan.group_keys else []
             if len(self._windows) > 1:
-                arrays.append(pa.repeat(pa.scalar(label), len(kid)))
-            arrays += [build(x * self._grain, None, bound) for x in (begin, end)]
-            for j, r in enumerate(self._results):
-                arrays.append(build(outputs[2 * j + 1], outputs[2 * j], to_arrow(r.type)))
+                arrays.append(pa.repeat(pa.scalar(label), len(found.kid)))
+            arrays += [build(found.start, None, bound), build(found.end, None, bound)]
+            for j, r in enumerate(self._shown):
+                values_, valid = found.outputs[2 * j + 1], found.outputs[2 * j]
+                arrays.append(build(values_, valid, to_arrow(r.type)))
             yield pa.RecordBatch.from_arrays(arrays, schema=self._window_schema())
 
     def _window_schema(self) -> pa.Schema:
@@ -287,7 +329,7 @@ class Wheel(WheelQueries):
         fields += [("window", STRING)] if len(self._windows) > 1 else []
         bound = self._plan.bound_type
         fields += [(WINDOW_START, bound), (WINDOW_END, bound)]
-        return Schema((*fields, *((r.name, r.type) for r in self._results))).to_arrow()
+        return Schema((*fields, *((r.name, r.type) for r in self._shown))).to_arrow()
 
     # -- time
 
@@ -441,7 +483,8 @@ class Wheel(WheelQueries):
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{n}={a}" for n, a in self._plan.aggregates)
+        given = self._plan.aggregates
+        shown = ", ".join(f"{n}={a}" for n, a in given if not n.startswith(HIDDEN))
         by = f" by {', '.join(self._plan.group_keys)}" if self._plan.group_keys else ""
         rings = ", ".join(f"{r.shown}×{h}" for r, h in zip(self._store.rings, self._store.held))
         return f"Wheel({shown}{by}; watermark {self.watermark}; {rings})"

@@ -33,6 +33,8 @@ from tidemill.wheels.store import RingStore
 Ints = npt.NDArray[np.int64]
 ALL = object()
 """Every key there is."""
+HIDDEN = "\0"
+"""Aggregates whose names begin so come last, and are for the wheel itself."""
 
 
 class WheelQueries:
@@ -47,7 +49,8 @@ class WheelQueries:
         self._lock = threading.Lock()
         """Of the keys: looking one up while others are added could find another one."""
         self._results = plan.layout.results
-        kinds = [r.type.kind for r in self._results]
+        self._shown = [r for r in self._results if not r.name.startswith(HIDDEN)]
+        kinds = [r.type.kind for r in self._shown]
         self._one_number = len(kinds) == 1 and kinds[0] in ("int64", "float64", "bool")
 
     @property
@@ -82,9 +85,9 @@ class WheelQueries:
             return found[3] if found[2] else None
         plain = [
             self._plain(found[2 * j + 3], r.type) if found[2 * j + 2] else None
-            for j, r in enumerate(self._results)
+            for j, r in enumerate(self._shown)
         ]
-        return plain[0] if len(plain) == 1 else dict(zip((r.name for r in self._results), plain))
+        return plain[0] if len(plain) == 1 else dict(zip((r.name for r in self._shown), plain))
 
     def landmark(self, key: Any = ALL) -> Any:
         """Everything from the beginning to the watermark, whatever the rings still hold."""
@@ -196,7 +199,7 @@ class WheelQueries:
             raise self._not_held(int(starts[bad]), int(ends[bad]))
         raise_for(err, "wheel query")
         arrays = {}
-        for j, r in enumerate(self._results):
+        for j, r in enumerate(self._shown):
             valid, data = outputs[2 * j], outputs[2 * j + 1]
             arrays[r.name] = build(data, valid, to_arrow(r.type))
         return pa.table(arrays)

@@ -1,18 +1,31 @@
-"""Windows that slide over the closed slots of a wheel, kept from one advance to the next."""
+"""Windows over the closed slots of a wheel, kept from one advance to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tidemill.codegen.wheel_plan import ROOM
-from tidemill.codegen.wheel_windows import no_slice, slide_kernel
+from tidemill.codegen.wheel_windows import no_slice, session_kernel, slide_kernel
 from tidemill.wheels.store import RingStore
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Windows that closed: keys, bounds in ticks, validity and values of each result."""
+
+    kid: Ints
+    start: Ints
+    end: Ints
+    outputs: list[npt.NDArray[Any]]
+    err: int
+    """Bits of what failed."""
 
 
 class SlidingWindows:
@@ -62,11 +75,8 @@ class SlidingWindows:
 
     def take(
         self, start: int, until: int, kinds: Sequence[Any]
-    ) -> tuple[Ints, Ints, Ints, list[npt.NDArray[Any]], int]:
-        """Slots `[start, until)` have closed: keys, starts, ends, results of windows; bits of failures.
-
-        `kinds` are the NumPy types of the results.
-        """
+    ) -> Closed:
+        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
         self._fit()
         store = self._store
         start = max(start, self._begin)
@@ -74,9 +84,7 @@ class SlidingWindows:
         ends = (until - self._origin) // self._slide - (start - self._origin) // self._slide
         most = ends * store.keys
         kid, end = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-        outputs: list[npt.NDArray[Any]] = []
-        for kind in kinds:
-            outputs += [np.empty(most, dtype=np.bool_), np.empty(most, dtype=kind)]
+        outputs = _outputs(most, kinds)
         rows, err = self._kernel.run(
             start, until, self._window, store.head, store.marks, *store.columns, self._slices,
             self._suffixes, self._running, self._current, self._fresh, kid, end, *outputs,
@@ -84,4 +92,40 @@ class SlidingWindows:
         begin = end[:rows] - self._range
         if self._bounded:
             begin = np.maximum(begin, self._origin)
-        return kid[:rows], begin, end[:rows], [o[:rows] for o in outputs], int(err)
+        grain = store.rings[0].ticks
+        return Closed(
+            kid[:rows], begin * grain, end[:rows] * grain, [o[:rows] for o in outputs], int(err)
+        )
+
+
+class SessionWindows:
+    """Runs of events of a key with gaps below `gap` ticks, which is no less than a slot.
+
+    The fields `first` and `last` of closed slots hold the first and the last instant in them.
+    """
+
+    def __init__(self, store: RingStore, gap: int, first: str, last: str) -> None:
+        self._store, self._gap = store, gap
+        self._kernel = session_kernel(store.layout, first, last)
+        self._fresh = no_slice(store.slots)
+        self._sessions = np.repeat(self._fresh, int(store.head[ROOM]))
+
+    def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
+        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
+        store = self._store
+        grown = int(store.head[ROOM]) - len(self._sessions)
+        self._sessions = np.concatenate((self._sessions, np.repeat(self._fresh, grown)))
+        most = (until - start + 1) * store.keys
+        found = [np.empty(most, dtype=np.int64) for _ in range(3)]
+        outputs = _outputs(most, kinds)
+        rows, err = self._kernel.run(
+            start, until, until * store.rings[0].ticks, self._gap, store.head, store.marks,
+            *store.columns, self._sessions, self._fresh, *found, *outputs,
+        )  # fmt: skip
+        kid, first, last = (x[:rows] for x in found)
+        return Closed(kid, first, last + self._gap, [o[:rows] for o in outputs], int(err))
+
+
+def _outputs(most: int, kinds: Sequence[Any]) -> list[npt.NDArray[Any]]:
+    """Room for validity and values of each result."""
+    return [x for kind in kinds for x in (np.empty(most, dtype=np.bool_), np.empty(most, dtype=kind))]
