@@ -98,6 +98,8 @@ class Wheel(WheelQueries):
         self._write_ahead = write_ahead
         self._windows: dict[str, SlidingWindows | SessionWindows] = {}
         self._arrow = self._schema.to_arrow()
+        self._bound = to_arrow(plan.bound_type)
+        self._schemas: dict[bool, pa.Schema] = {}
         self._kinds = [allocate(r.type, 0).dtype for r in self._results]
         self._publisher: Publisher | None = None
         if not plan.group_keys:
@@ -309,7 +311,7 @@ class Wheel(WheelQueries):
         return SessionWindows(self._store, spec.gap.ticks, first, last)
 
     def _closed_windows(self, start: int, until: int) -> Iterator[pa.RecordBatch]:
-        bound = to_arrow(self._plan.bound_type)
+        bound, schema = self._bound, self._window_schema()
         for label, window in self._windows.items():
             found = window.take(start, until, self._kinds)
             raise_for(found.err, f"wheel window {label}")
@@ -322,9 +324,15 @@ class Wheel(WheelQueries):
             for j, r in enumerate(self._shown):
                 values_, valid = found.outputs[2 * j + 1], found.outputs[2 * j]
                 arrays.append(build(values_, valid, to_arrow(r.type)))
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._window_schema())
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _window_schema(self) -> pa.Schema:
+        several = len(self._windows) > 1
+        if several not in self._schemas:
+            self._schemas[several] = self._schema_of_windows()
+        return self._schemas[several]
+
+    def _schema_of_windows(self) -> pa.Schema:
         fields = [(k, self._schema[k]) for k in self._plan.group_keys]
         fields += [("window", STRING)] if len(self._windows) > 1 else []
         bound = self._plan.bound_type
