@@ -358,7 +358,10 @@ class Wheel(WheelQueries):
             raise_for(store.close(target), "advance_to")
             closed += self._closed_windows(before, target)
             self._bring_in()
-        return pa.Table.from_batches(closed, schema=self._window_schema()) if self._windows else None
+        if not self._windows:
+            return None
+        schema = self._window_schema()
+        return pa.Table.from_batches(closed) if closed else schema.empty_table()
 
     def _bring_in(self) -> None:
         """Insert the rows that were too far ahead and are so no more."""

@@ -243,6 +243,8 @@ class RingStore:
             self.changed()
 
     def _room_until(self, until: int) -> None:
+        if all(ring.slots is not None for ring in self.rings):
+            return
         capacities, grows = [], False
         for r, ring in enumerate(self.rings):
             h = self.ring(r)
