@@ -89,9 +89,13 @@ def _array(values: list[Any], name: str, kind: DataType) -> pa.Array:
             try:
                 return pa.array(values, to_arrow(kind))
             except pa.ArrowNotImplementedError:  # NumPy's finer units, which `conform` floors
-                pass
+                return _conformed(values, name, kind)
     if kind.of:
         return pa.array(values, to_arrow(kind))
+    return _conformed(values, name, kind)
+
+
+def _conformed(values: list[Any], name: str, kind: DataType) -> pa.Array:
     # Let Arrow find the type and check that it fits: told the type, it makes 1.5 the integer 1.
     batch = pa.RecordBatch.from_arrays([pa.array(values)], names=[name])
     return conform(batch, Schema(((name, kind),)), step=name).column(0)
