@@ -393,3 +393,38 @@ def test_a_user_s_own_aggregate_is_given_again(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="aggregates="):
         open_wheel(tmp_path)
     assert open_wheel(tmp_path, aggregates=AGGREGATES["own"]).landmark() == 25
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def test_rows_that_wait_count_as_a_change_since_a_merge() -> None:
+    (a, b), _ = separately("kept", "sum", "no keys", [[], []], [0, 0])
+    assert a.merge(b)
+    b.insert(500, {"v": 1})  # far ahead
+    with pytest.raises(UserError, match="nothing was merged before"):
+        a.merge(b)
+
+
+def test_after_an_overflow_a_wheel_only_answers(tmp_path: Path) -> None:
+    wheel, reference = pair("kept", "sum", "no keys", 0)
+    play(wheel, reference, [("insert", [(1, (0, "a", 5, None))]), ("advance", 4)])
+    wheel.insert(6, {"v": 1 << 62})
+    with pytest.raises(UserError, match="overflow"):
+        wheel.insert(6, {"v": 1 << 62})
+    for attempt in (
+        lambda: wheel.insert(7, {"v": 1}), lambda: wheel.advance_to(8), lambda: wheel.save(tmp_path),
+        lambda: wheel.merge(pair("kept", "sum", "no keys", 0)[0]),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match="stopped by"):
+            attempt()
+    assert wheel.landmark() == 5
+
+
+def test_a_roll_up_that_overflows_is_an_error_and_finer_slots_still_answer() -> None:
+    wheel, _ = pair("kept", "sum", "no keys", 0)
+    for t in (1, 2, 3):
+        wheel.insert(t, {"v": 1 << 62})
+    with pytest.raises(UserError, match="overflow"):
+        wheel.advance_to(5)
+    assert wheel.query(1, 2) == 1 << 62

@@ -205,11 +205,11 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
     slots = Slots(layout)
     names = [name for name, _ in slots.stored]
     e = Emitter(Schema(()), {}, indent=1)
-    with e.block("while head[finest + 5] < until:"):
-        e.line("s = head[finest + 5]")
+    with e.block("while head[finest + END] < until:"):
+        e.line("s = head[finest + END]")
         e.line("a = np.uint64(s & mask)")
         _look_for_gaps(e, slots)
-        e.line("row = head[finest + 3] + (s - head[finest + 1]) % head[finest + 2]")
+        e.line("row = row_of(head, finest, s)")
         with e.block("for k in range(keys):"):
             e.line("r = ahead[a, k]")
             e.line("c = row * room + k")
@@ -219,23 +219,17 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
             e.line(f"    head[{TOTAL}] = 0")
             _mark(e, [f"r.{m} != 0" for m in slots.marks])
             e.line("ahead[a, k] = fresh[0]")
-        e.line("if err != 0:")
-        e.line("    return FAILED, err")
-        if prefix:
-            _prefix(e, slots, "finest", "s")
-            e.line("if err != 0:")
-            e.line("    return FAILED, err")
-        e.line("_closed(head, finest)")
+        _published(e, slots, "finest", prefix)
         _roll_up(e, slots, prefix)
     adding, functions = _add_to_totals(slots)
     columns = [f"f_{name}" for name in names] + [f"x_{name}" for name in names]
     parameters = ", ".join(["head", "until", "ahead", "fresh", "totals", "marks", *columns])
     source = "\n".join(
         [
-            f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS, *adding, "",
+            PLAN, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS, *adding, "",
             "@kernel", "def _closed(head, ring):",
-            "    head[ring + 5] += 1",
-            "    head[ring + 4] = max(head[ring + 4], head[ring + 5] - head[ring + 2])", "", "",
+            "    head[ring + END] += 1",
+            "    head[ring + LOW] = max(head[ring + LOW], head[ring + END] - head[ring + CAPACITY])", "", "",
             "@kernel", f"def run({parameters}):", "    err = 0", "    mask = ahead.shape[0] - 1",
             f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    finest = {HEAD}",
             *e.lines, "    return DONE, err", "",
@@ -269,19 +263,19 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
     with e.block(f"for g in range(1, head[{RINGS}]):"):
         e.line(f"ring = {HEAD} + {RING} * g")
         e.line(f"below = ring - {RING}")
-        e.line("if head[finest + 5] % head[ring] != 0:")
+        e.line("if head[finest + END] % head[ring] != 0:")
         e.line("    break")
-        e.line("s = head[ring + 5]")
+        e.line("s = head[ring + END]")
         e.line("ratio = head[ring] // head[below]")
-        e.line("row = head[ring + 3] + (s - head[ring + 1]) % head[ring + 2]")
+        e.line("row = row_of(head, ring, s)")
         with e.block("for k in range(keys):"):
             e.line("c = row * room + k")
             for part in slots.stored_codes():
                 for target, code in zip(_columns(part, "f", "c"), part.identity()):
                     e.line(f"{target} = {code}")
             _mark(e, ["False"] * len(slots.marks))
-        with e.block("for b in range(max(s * ratio, head[below + 4]), (s + 1) * ratio):"):
-            e.line("lower = head[below + 3] + (b - head[below + 1]) % head[below + 2]")
+        with e.block("for b in range(max(s * ratio, head[below + LOW]), (s + 1) * ratio):"):
+            e.line("lower = row_of(head, below, b)")
             with e.block("for k in range(keys):"):
                 e.line("c = row * room + k")
                 e.line("o = lower * room + k")
@@ -289,27 +283,38 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
                     combine_into(e, part, _columns(part, "f", "c"), _columns(part, "f", "o"))
                 marks = len(slots.marks)
                 _mark(e, [f"_has(marks, {m}, c) or _has(marks, {m}, o)" for m in range(marks)])
-        e.line("if err != 0:")
-        e.line("    return FAILED, err")
-        if prefix:
-            _prefix(e, slots, "ring", "s")
-            e.line("if err != 0:")
-            e.line("    return FAILED, err")
-        e.line("_closed(head, ring)")
+        _published(e, slots, "ring", prefix)
 
 
-def combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]) -> None:
+def _published(e: Emitter, slots: Slots, ring: str, prefix: bool) -> None:
+    """Slot `s` of a ring is complete, unless something failed."""
+    if prefix:
+        _prefix(e, slots, ring)
+    e.line("if err != 0:")
+    e.line("    return FAILED, err")
+    e.line(f"_closed(head, {ring})")
+
+
+def apply(
+    e: Emitter, part: PartCode, target: list[str], a: list[str], b: list[str], how: str = "combine"
+) -> None:
+    """`target = a ⊕ b`, or `a ⊖ b` where it is told `inverse`; the target may be one of them."""
     kinds = [kind for _, kind in part.part.columns]
-    a = [e.assign(code, kind).code for code, kind in zip(target, kinds)]
-    b = [e.assign(code, kind).code for code, kind in zip(other, kinds)]
-    for name, code in zip(target, part.combine(e, a, b)):
+    one = [e.assign(code, kind).code for code, kind in zip(a, kinds)]
+    other = [e.assign(code, kind).code for code, kind in zip(b, kinds)]
+    function = part.inverse if how == "inverse" else part.combine
+    for name, code in zip(target, function(e, one, other)):
         e.line(f"{name} = {code}")
 
 
-def _prefix(e: Emitter, slots: Slots, ring: str, s: str) -> None:
-    """What all slots up to this one come to."""
-    e.line(f"begins = {s} == head[{FIRST}] // head[{ring}]")
-    e.line(f"last = head[{ring} + 3] + ({s} - 1 - head[{ring} + 1]) % head[{ring} + 2]")
+def combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]) -> None:
+    apply(e, part, target, target, other)
+
+
+def _prefix(e: Emitter, slots: Slots, ring: str) -> None:
+    """What all slots up to `s` come to."""
+    e.line(f"begins = s == head[{FIRST}] // head[{ring}]")
+    e.line(f"last = row_of(head, {ring}, s - 1)")
     with e.block("for k in range(keys):"):
         e.line("c = row * room + k")
         e.line("o = last * room + k")
@@ -318,11 +323,8 @@ def _prefix(e: Emitter, slots: Slots, ring: str, s: str) -> None:
                 for target, source in zip(_columns(part, "x", "c"), _columns(part, "f", "c")):
                     e.line(f"{target} = {source}")
             with e.block("else:"):
-                kinds = [kind for _, kind in part.part.columns]
-                a = [e.assign(x, t).code for x, t in zip(_columns(part, "x", "o"), kinds)]
-                b = [e.assign(x, t).code for x, t in zip(_columns(part, "f", "c"), kinds)]
-                for name, code in zip(_columns(part, "x", "c"), part.combine(e, a, b)):
-                    e.line(f"{name} = {code}")
+                before, own = _columns(part, "x", "o"), _columns(part, "f", "c")
+                apply(e, part, _columns(part, "x", "c"), before, own)
 
 
 def _add_to_totals(slots: Slots) -> tuple[list[str], dict[str, Any]]:
@@ -335,6 +337,7 @@ def _add_to_totals(slots: Slots) -> tuple[list[str], dict[str, Any]]:
     return ["@kernel", "def _add(o, r):", "    err = 0", *e.lines, "    return err", ""], e.functions
 
 
+PLAN = "from tidemill.codegen.wheel_plan import *"
 BITS = """
 @kernel
 def _put(marks, m, cell, value):
@@ -406,7 +409,7 @@ def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
     lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
     lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
 
-    source = "\n".join(["from tidemill.codegen.wheel_plan import *", "", BITS, *lines])
+    source = "\n".join([PLAN, BITS, *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
     return AnswerKernel(module.run, module.one, source)
@@ -441,9 +444,9 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
                 e.line(f"p{m} = p{m} or t.{counter} != 0")
             e.line("continue")
         e.line(f"h = {HEAD} + {RING} * ring")
-        e.line("begin = head[h + 3]")
-        e.line("end = begin + head[h + 2]")
-        e.line("row = begin + (lo - head[h + 1]) % head[h + 2]")
+        e.line("begin = head[h + OFFSET]")
+        e.line("end = begin + head[h + CAPACITY]")
+        e.line("row = row_of(head, h, lo)")
         if _subtracts(slots):
             if prefix:
                 with e.block(f"if segments[j, 3] == {ADD_PREFIX}:"):
@@ -472,13 +475,9 @@ def _over_slots(
     with e.block("for half in range(2):"):
         with e.block("for s in range(count):"):
             for part in parts:
-                kinds = [kind for _, kind in part.part.columns]
                 own = states[part.index]
-                a = [e.assign(code, kind).code for code, kind in zip(own, kinds)]
-                b = [e.assign(x, t).code for x, t in zip(_columns(part, "f", "c"), kinds)]
-                after = part.inverse(e, a, b) if subtract else part.combine(e, a, b)
-                for variable, code in zip(own, after):
-                    e.line(f"{variable} = {code}")
+                how = "inverse" if subtract else "combine"
+                apply(e, part, own, own, _columns(part, "f", "c"), how)
             e.line("c += room")
         e.line("count = hi - lo - count")
         e.line("c = begin * room + k")
@@ -486,18 +485,14 @@ def _over_slots(
 
 def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
     """What the slots come to, from what all slots up to the last and up to the first come to."""
-    e.line("c = (begin + (hi - 1 - head[h + 1]) % head[h + 2]) * room + k")
-    e.line("o = (begin + (lo - 1 - head[h + 1]) % head[h + 2]) * room + k")
+    e.line("c = row_of(head, h, hi - 1) * room + k")
+    e.line("o = row_of(head, h, lo - 1) * room + k")
     for part in parts:
         combine_into(e, part, states[part.index], _columns(part, "x", "c"))
     with e.block(f"if lo != head[{FIRST}] // head[h]:"):
         for part in parts:
-            kinds = [kind for _, kind in part.part.columns]
             own = states[part.index]
-            a = [e.assign(code, kind).code for code, kind in zip(own, kinds)]
-            b = [e.assign(x, t).code for x, t in zip(_columns(part, "x", "o"), kinds)]
-            for variable, code in zip(own, part.inverse(e, a, b)):
-                e.line(f"{variable} = {code}")
+            apply(e, part, own, own, _columns(part, "x", "o"), "inverse")
 
 
 def _present(e: Emitter, slots: Slots) -> None:
@@ -566,13 +561,13 @@ def merge_kernel(layout: Layout) -> MergeKernel:
     own = "rows, to_rows, key_of, room, to_room, marked, marks, to_marks"
     lines = ["@kernel", f"def cells({own}, {columns}):", "    err = 0", *e.lines, "    return err", ""]
     p = Emitter(Schema(()), {}, indent=1)
-    with p.block("for s in range(head[ring + 4], head[ring + 5]):"):
-        p.line("row = head[ring + 3] + (s - head[ring + 1]) % head[ring + 2]")
-        _prefix(p, slots, "ring", "s")
+    with p.block("for s in range(head[ring + LOW], head[ring + END]):"):
+        p.line("row = row_of(head, ring, s)")
+        _prefix(p, slots, "ring")
     adding, functions = _add_to_totals(slots)
     source = "\n".join(
         [
-            BITS, *adding, "", *lines, "",
+            PLAN, BITS, *adding, "", *lines, "",
             "@kernel", "def records(key_of, records, to_records):", "    err = 0",
             "    for k in range(key_of.size):", "        err |= _add(to_records[key_of[k]], records[k])",
             "    return err", "", "",

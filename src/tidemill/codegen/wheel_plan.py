@@ -45,6 +45,12 @@ MOST_SEGMENTS = 64
 
 
 @kernel
+def row_of(head: Ints, ring: int, slot: int) -> Any:
+    """Where a slot of the ring whose numbers begin at `ring` lies."""
+    return head[ring + OFFSET] + (slot - head[ring + BASE]) % head[ring + CAPACITY]
+
+
+@kernel
 def _set(segments: Any, n: int, ring: int, first: int, end: int, what: int) -> None:
     segments[n, 0] = ring
     segments[n, 1] = first

@@ -20,7 +20,7 @@ from tidemill.codegen.algebra import PartCode, numpy_type
 from tidemill.codegen.cache import load
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
-from tidemill.codegen.wheel import BITS, Slots, combine_into, lowered
+from tidemill.codegen.wheel import BITS, PLAN, Slots, apply, combine_into, lowered
 from tidemill.codegen.wheel_plan import HEAD, KEYS, MARKED, ROOM
 from tidemill.core.schema import Schema
 from tidemill.core.types import INT64
@@ -76,7 +76,7 @@ def slide_kernel(layout: Layout) -> SlideKernel:
     ]
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("for s in range(start, until):"):
-        e.line(f"row = head[{HEAD} + 3] + (s - head[{HEAD} + 1]) % head[{HEAD} + 2]")
+        e.line(f"row = row_of(head, {HEAD}, s)")
         with e.block("for k in range(keys):"):
             columns = ", ".join(f"f_{name}" for name, _ in slots.stored)
             e.line(f"err |= _slot(current[k], row * room + k, marked, marks, {columns})")
@@ -95,7 +95,7 @@ def slide_kernel(layout: Layout) -> SlideKernel:
     )  # fmt: skip
     source = "\n".join(
         [
-            BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
+            PLAN, BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
             f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
             "    size = slices.shape[0]", "    whole = fresh.copy()", *e.lines, "    return rows, err", "",
         ]
@@ -119,11 +119,8 @@ def _function(
 
 
 def _both(e: Emitter, part: PartCode, how: str) -> None:
-    kinds = [kind for _, kind in part.part.columns]
-    a = [e.assign(f"o.{n}", kind).code for n, kind in zip(part.names, kinds)]
-    b = [e.assign(f"r.{n}", kind).code for n, kind in zip(part.names, kinds)]
-    for name, code in zip(part.names, getattr(part, how)(e, a, b)):
-        e.line(f"o.{name} = {code}")
+    own = [f"o.{n}" for n in part.names]
+    apply(e, part, own, own, [f"r.{n}" for n in part.names], how)
 
 
 def _joined_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
@@ -132,11 +129,8 @@ def _joined_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
     for m in range(len(slots.marks)):
         e.line(f"o.mark{m} = a.mark{m} + b.mark{m}")
     for part in slots.stored_codes():
-        kinds = [kind for _, kind in part.part.columns]
-        a = [e.assign(f"a.{n}", kind).code for n, kind in zip(part.names, kinds)]
-        b = [e.assign(f"b.{n}", kind).code for n, kind in zip(part.names, kinds)]
-        for name, code in zip(part.names, part.combine(e, a, b)):
-            e.line(f"o.{name} = {code}")
+        target, a, b = ([f"{side}.{n}" for n in part.names] for side in "oab")
+        apply(e, part, target, a, b)
     functions |= e.functions
     return ["@kernel", "def _joined(o, a, b):", "    err = 0", *e.lines, "    return err", "", ""]
 
@@ -247,7 +241,7 @@ def session_kernel(layout: Layout, first: str, last: str) -> SessionKernel:
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("for s in range(start, until + 1):"):
         # Once more than there are slots: then what has ended by now is written.
-        e.line(f"row = head[{HEAD} + 3] + (s - head[{HEAD} + 1]) % head[{HEAD} + 2]")
+        e.line(f"row = row_of(head, {HEAD}, s)")
         with e.block("for k in range(keys):"):
             e.line("r = sessions[k]")
             e.line("c = row * room + k")
@@ -271,7 +265,7 @@ def session_kernel(layout: Layout, first: str, last: str) -> SessionKernel:
     )  # fmt: skip
     source = "\n".join(
         [
-            BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
+            PLAN, BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
             f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
             *e.lines, "    return rows, err", "",
         ]

@@ -36,6 +36,12 @@ class EarlyRows:
         """All of them."""
         return [*([] if self._sorted is None else [self._sorted]), *self._new]
 
+    def copy(self) -> EarlyRows:
+        """Others with the same rows."""
+        other = EarlyRows(self._time, self._grain)
+        other.add_all(self)
+        return other
+
     def add_all(self, other: EarlyRows) -> None:
         for rows in other.batches():
             self.add(rows)

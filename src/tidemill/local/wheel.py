@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
@@ -38,7 +37,7 @@ from tidemill.local.parts import plan_parts
 from tidemill.local.sources import open_source
 from tidemill.local.wheel_queries import HIDDEN, WheelQueries, is_instant, ticks_of
 from tidemill.plan import build as plans
-from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
+from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, Source, WindowAggregate
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, Ring, RingLike, rings_of
 from tidemill.wheels.shared import Publisher
@@ -46,9 +45,6 @@ from tidemill.wheels.store import RingStore
 from tidemill.wheels.windows import SessionWindows, SlidingWindows
 from tidemill.windows.spec import Session, Sliding, Window, hopping, tumbling
 
-Ints = npt.NDArray[np.int64]
-ALL = object()
-"""Every key there is."""
 LATE_ROWS = 100_000
 """So many late rows are kept to be read; all are counted."""
 MOST_AHEAD = 1 << 20
@@ -93,6 +89,8 @@ class Wheel(WheelQueries):
         self._late_kept = 0
         self._left_out = {"late": 0, "null time": 0, "time out of range": 0}
         self._inserted = 0
+        self._failed: UserError | None = None
+        """What went wrong while something was added: open slots may hold half of it."""
         self._name = uuid.uuid4().hex
         self._merged: dict[str, str] = {}
         self._write_ahead = write_ahead
@@ -172,8 +170,8 @@ class Wheel(WheelQueries):
             return
         path = isinstance(rows, str) and value is None and key is None
         if path or not is_instant(rows):
-            source = self._plan.input
-            for chunk in open_source(rows, _source_of(source), promises=False):
+            assert isinstance(self._plan.input, Source)
+            for chunk in open_source(rows, self._plan.input, promises=False):
                 self._insert(chunk.batch)
             return
         self._insert(self._row(rows, value, key))
@@ -196,9 +194,25 @@ class Wheel(WheelQueries):
             )
         row.update(zip(self._plan.group_keys, given))
         arrays = [pa.array([row.get(n)], type=to_arrow(t)) for n, t in self._schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema.to_arrow())
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+
+    def _look_at(self, err: int, step: str, cause: UserError | None = None) -> None:
+        """Raise what the bits of a kernel stand for; after that, the wheel only answers."""
+        try:
+            raise_for(err, step, cause)
+        except UserError as failed:
+            self._failed = failed
+            raise
+
+    def _require_sound(self, step: str) -> None:
+        if self._failed is not None:
+            raise UserError(
+                step, expected="a wheel in which nothing failed", got=f"one stopped by: {self._failed}",
+                hint="closed slots can still be asked for; go on from the last save, without that row",
+            ) from self._failed  # fmt: skip
 
     def _insert(self, batch: pa.RecordBatch) -> None:
+        self._require_sound("insert")
         time = batch.column(self._time)
         if time.null_count:
             self._left_out["null time"] += time.null_count
@@ -219,7 +233,7 @@ class Wheel(WheelQueries):
             n, values(time), *args, kid, store.now * self._grain, self._grain, 1.0 / self._grain,
             store.ahead, store.now, others,
         )  # fmt: skip
-        raise_for(err, "wheel insert", failure)
+        self._look_at(err, "wheel insert", failure)
         self._inserted += n - early - late
         if late:
             self._left_out["late"] += late
@@ -255,7 +269,7 @@ class Wheel(WheelQueries):
 
     def late(self) -> pa.Table:
         """The rows that came too late, the first 100 000 of them; `stats` has their number."""
-        return pa.Table.from_batches(self._late, schema=self._schema.to_arrow())
+        return pa.Table.from_batches(self._late, schema=self._arrow)
 
     # -- windows
 
@@ -314,7 +328,7 @@ class Wheel(WheelQueries):
         bound, schema = self._bound, self._window_schema()
         for label, window in self._windows.items():
             found = window.take(start, until, self._kinds)
-            raise_for(found.err, f"wheel window {label}")
+            self._look_at(found.err, f"wheel window {label}")
             if len(found.kid) == 0:
                 continue
             arrays = self._keys.decode(found.kid) if self._plan.group_keys else []
@@ -346,6 +360,7 @@ class Wheel(WheelQueries):
 
         Returns the windows that closed, if the wheel has windows.
         """
+        self._require_sound("advance_to")
         until = ticks_of(time, self._domain, "advance_to") // self._grain
         store = self._store
         closed: list[pa.RecordBatch] = []
@@ -355,7 +370,7 @@ class Wheel(WheelQueries):
             before = store.now
             target = min(until, max(self._early.first_slot, before + 1), before + most)
             self._publish_keys()
-            raise_for(store.close(target), "advance_to")
+            self._look_at(store.close(target), "advance_to")
             closed += self._closed_windows(before, target)
             self._bring_in()
         if not self._windows:
@@ -378,6 +393,7 @@ class Wheel(WheelQueries):
         """
         from tidemill.local.wheel_files import save
 
+        self._require_sound("save")
         save(self, path)
 
     # -- readers in other processes
@@ -392,7 +408,6 @@ class Wheel(WheelQueries):
 
         self._unshare()
         self._publisher = Publisher(Path(path), described(self))
-        self._publish_keys()
         self._store.on_change = self._publisher.publish
         self._store.unpack()
         self._store.changed()
@@ -404,16 +419,18 @@ class Wheel(WheelQueries):
             self._publisher = None
 
     def _publish_keys(self) -> None:
-        if self._publisher is not None and self._keyed:
-            columns = self._keys.decode(np.arange(self._store.keys))
-            self._publisher.publish_keys(pa.table(dict(zip(self._plan.group_keys, columns))))
+        if self._publisher is None or not self._keyed or self._publisher.keys == self._store.keys:
+            return
+        columns = self._keys.decode(np.arange(self._publisher.keys, self._store.keys))
+        self._publisher.add_keys(pa.table(dict(zip(self._plan.group_keys, columns))))
 
     # -- merging
 
     @property
     def id(self) -> str:
         """What this wheel is known by to those it is merged into; it changes with every change."""
-        return f"{self._name}@{self._inserted}.{self._store.now}.{len(self._merged)}"
+        seen = self._inserted + len(self._early)
+        return f"{self._name}@{seen}.{self._store.now}.{len(self._merged)}"
 
     def merge(self, other: Wheel) -> bool:
         """Add everything another wheel of the same kind has seen; the watermark becomes the later one.
@@ -426,6 +443,8 @@ class Wheel(WheelQueries):
                 "wheel merge", expected=f"a wheel such as {self!r}", got=repr(other),
                 hint="aggregates, columns, keys, granularities and retention must be equal",
             )  # fmt: skip
+        for wheel in (self, other):
+            wheel._require_sound("wheel merge")
         if self._windows or other._windows:
             raise UserError("wheel merge", expected="wheels without windows", got="windows")
         if self._publisher is not None:
@@ -467,8 +486,7 @@ class Wheel(WheelQueries):
         other = copy.copy(self)
         other._lock = threading.Lock()
         other._store, other._keys = self._store.copy(), self._keys.copy()
-        other._early = copy.copy(self._early)
-        other._early._new = list(self._early._new)
+        other._early = self._early.copy()
         other._left_out, other._late = dict(self._left_out), list(self._late)
         return other
 
@@ -533,9 +551,3 @@ def _check_supported(plan: WindowAggregate) -> None:
             raise UnsupportedError(
                 "wheel", f"{layout.parts[index].part}: text", instead="aggregate it with a window"
             )
-
-
-def _source_of(plan: Any) -> Any:
-    while hasattr(plan, "input"):
-        plan = plan.input
-    return plan

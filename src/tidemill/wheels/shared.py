@@ -54,7 +54,8 @@ class Publisher:
             if old.name != LOCK:
                 old.unlink()
         _write_json(path / "wheel.json", dict(described))
-        self._keys = 0
+        self.keys = 0
+        """How many keys readers know."""
         self._generation = 0
         self._root: npt.NDArray[np.int64] | None = None
 
@@ -76,17 +77,16 @@ class Publisher:
             old.unlink()
         self._generation = generation
 
-    def publish_keys(self, keys: pa.Table) -> None:
-        """All keys there are, of which some are new."""
-        if keys.num_rows == self._keys or self._root is None:
-            return
+    def add_keys(self, keys: pa.Table) -> None:
+        """Tell readers of more keys."""
+        assert self._root is not None
         number = int(self._root[KEY_FILES])
         file = self._path / f"keys-{number}.arrow"
         temporary = file.with_suffix(".tmp")
         with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, keys.schema) as writer:
-            writer.write_table(keys.slice(self._keys))
+            writer.write_table(keys)
         os.replace(temporary, file)
-        self._keys = keys.num_rows
+        self.keys += keys.num_rows
         self._root[KEY_FILES] = number + 1
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ knows of columns of events or of Arrow; keys are numbers `0, 1, 2, …`.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -166,9 +167,10 @@ class RingStore:
             slots = np.arange(h[LOW], h[END])
             source = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
             target = self.rows(r, slots)
-            for new, was in zip((*self.columns, *self.prefixes), (*old[0], *old[1])):
-                if len(was) > 1 or len(new) > 1:
-                    new.reshape(-1, room)[target, :old_room] = was.reshape(-1, old_room)[source]
+            moved = zip(self.columns, old[0]), zip(self.prefixes, old[1] if self.prefix else ())
+            for new, was in itertools.chain(*moved):
+                by_slot = was[: len(was) // old_room * old_room].reshape(-1, old_room)
+                new.reshape(-1, room)[target, :old_room] = by_slot[source]
             if self.head[MARKED]:
                 self._move_marks(old[2], old_room, source, target)
         grown = room - self.ahead.shape[1]
