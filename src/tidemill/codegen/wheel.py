@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.accumulate import with_arguments
 from tidemill.codegen.algebra import PartCode, lower, numpy_type
@@ -88,6 +89,12 @@ class Slots:
 
     def stored_codes(self) -> list[PartCode]:
         return [c for c in self.codes() if c.index not in self.layout.presence_only]
+
+    @cached_property
+    def subtracts(self) -> bool:
+        """Whether what was combined can be taken out again, to the last bit."""
+        forms = [c.form for c in self.stored_codes()]
+        return all(isinstance(f, Form) and f.subtracts for f in forms)
 
     def fresh(self) -> Any:
         """The record of nothing."""
@@ -447,7 +454,7 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
         e.line("begin = head[h + OFFSET]")
         e.line("end = begin + head[h + CAPACITY]")
         e.line("row = row_of(head, h, lo)")
-        if _subtracts(slots):
+        if slots.subtracts:
             if prefix:
                 with e.block(f"if segments[j, 3] == {ADD_PREFIX}:"):
                     _difference(e, parts, states)
@@ -460,10 +467,6 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
         with e.block(f"if segments[j, 3] != {SUBTRACT}:"):
             _present(e, slots)
     return states
-
-
-def _subtracts(slots: Slots) -> bool:
-    return all(getattr(p.form, "subtracts", False) for p in slots.stored_codes())
 
 
 def _over_slots(

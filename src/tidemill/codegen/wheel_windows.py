@@ -62,8 +62,7 @@ def no_slice(slots: Slots) -> Any:
 @functools.lru_cache(maxsize=256)
 def slide_kernel(layout: Layout) -> SlideKernel:
     slots = Slots(layout)
-    parts = slots.stored_codes()
-    subtracts = all(getattr(p.form, "subtracts", False) for p in parts)
+    subtracts = slots.subtracts
     functions: dict[str, Any] = {}
     helpers = [
         *_function("_plus(o, r)", slots, functions, lambda e, p: _both(e, p, "combine")),

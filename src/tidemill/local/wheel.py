@@ -146,7 +146,7 @@ class Wheel(WheelQueries):
         store = RingStore(
             plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix, threshold=one_ring_below
         )
-        if prefix and not store.exact:
+        if prefix and not store.slots.subtracts:
             raise UserError(
                 step, expected="prefix=True only where aggregates subtract exactly: counts, sums of ints",
                 got=", ".join(f"{n}={a}" for n, a in given.items()),

@@ -81,9 +81,6 @@ class RingStore:
         self.columns = [self._column(n, offset) for n, _ in self.slots.stored]
         self.prefixes = [self._column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
-        parts = self.slots.stored_codes()
-        self.exact = all(getattr(p.form, "subtracts", False) for p in parts)
-        """Whether what was combined can be taken out again, to the last bit."""
         self._one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
         self._answer = answer_kernel(layout, prefix)
@@ -118,7 +115,7 @@ class RingStore:
     @property
     def subtracts(self) -> bool:
         """Whether plans may subtract: marks cannot be taken out of each other."""
-        return self.exact and not (self.head[MARKED] and self.slots.mark_of)
+        return self.slots.subtracts and not (self.head[MARKED] and self.slots.mark_of)
 
     @property
     def held(self) -> list[int]:
