@@ -10,6 +10,7 @@ from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.core.time import Duration
 from tidemill.expr.fluent import Expr
 from tidemill.expr.json import from_json, to_json
+from tidemill.expr.nodes import Cast
 
 _MODULES = (basic, moments, ordered)
 
@@ -21,14 +22,17 @@ def to_record(aggregate: Aggregate) -> dict[str, Any] | None:
     >>> to_record(basic.sum(col.x))
     {'name': 'sum', 'args': [{'column': 'x'}], 'params': {}}
     """
-    args = [to_json(a) for a in aggregate.args if a != EVENT_TIME]
-    params = {n: str(v) if isinstance(v, Duration) else v for n, v in aggregate.params}
-    record = {"name": aggregate.name, "args": args, "params": params}
     if _function(aggregate.name) is None:
         return None
-    again = from_record(record)
-    same = again.parts == aggregate.parts and again.params == aggregate.params
-    return record if same else None
+    given = [a for a in aggregate.args if a != EVENT_TIME]
+    params = {n: str(v) if isinstance(v, Duration) else v for n, v in aggregate.params}
+    # Some cast their argument, and would cast it once more.
+    for args in (given, [a.arg if isinstance(a, Cast) else a for a in given]):
+        record = {"name": aggregate.name, "args": [to_json(a) for a in args], "params": params}
+        again = from_record(record)
+        if again.parts == aggregate.parts and again.params == aggregate.params:
+            return record
+    return None
 
 
 def from_record(record: dict[str, Any]) -> Aggregate:

@@ -29,6 +29,7 @@ from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
 from tidemill.codegen.wheel_plan import (
     ADD_PREFIX,
+    BLOCK,
     FIRST,
     HEAD,
     KEYS,
@@ -236,7 +237,8 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
             PLAN, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS, *adding, "",
             "@kernel", "def _closed(head, ring):",
             "    head[ring + END] += 1",
-            "    head[ring + LOW] = max(head[ring + LOW], head[ring + END] - head[ring + CAPACITY])", "", "",
+            "    head[ring + HOT] = max(head[ring + HOT], head[ring + END] - head[ring + CAPACITY])",
+            "    if head[ring + COLD] == NEVER:", "        head[ring + LOW] = head[ring + HOT]", "", "",
             "@kernel", f"def run({parameters}):", "    err = 0", "    mask = ahead.shape[0] - 1",
             f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    finest = {HEAD}",
             *e.lines, "    return DONE, err", "",
@@ -345,6 +347,7 @@ def _add_to_totals(slots: Slots) -> tuple[list[str], dict[str, Any]]:
 
 
 PLAN = "from tidemill.codegen.wheel_plan import *"
+COLD_BLOCKS = "from tidemill.codegen.wheel_cold import *"
 BITS = """
 @kernel
 def _put(marks, m, cell, value):
@@ -376,6 +379,8 @@ class AnswerKernel:
 
     `one(start, end, k, subtracts, threshold, head, totals, marks, *columns, *prefixes)` answers one, as
     `(kind, err, valid, value, valid, value, …)`.
+
+    Where rings are compressed, `directory, bases` follow the marks: see `wheel_cold`.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -384,11 +389,12 @@ class AnswerKernel:
 
 
 @functools.lru_cache(maxsize=256)
-def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
+def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> AnswerKernel:
     slots = Slots(layout)
     names = [n for n, _ in slots.stored]
     outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
-    stored = ["head", "totals", "marks", *(f"{x}_{n}" for x in "fx" for n in names)]
+    cold = ["directory", "bases"] if compressed else []
+    stored = ["head", "totals", "marks", *cold, *(f"{x}_{n}" for x in "fx" for n in names)]
     begin = [
         "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
         f"    segments = np.empty(({2 * MOST_SEGMENTS}, 4), np.int64)",
@@ -404,33 +410,35 @@ def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
             many.line("if kind == NOT_HELD:")
             many.line("    return i, err")
         many.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-        _answer(many, slots, prefix, "[i]")
+        _answer(many, slots, prefix, compressed, "[i]")
     parameters = ["starts", "ends", "kid", "shared", "subtracts", "threshold", *stored, *outputs]
     lines = ["@kernel", f"def run({', '.join(parameters)}):", *begin, *many.lines, "    return -1, err"]
 
     one = Emitter(Schema(()), {}, indent=1)
     one.line(planned.format("start", "end"))
     one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-    _answer(one, slots, prefix, "")
+    _answer(one, slots, prefix, compressed, "")
     parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
     lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
     lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
 
-    source = "\n".join([PLAN, BITS, *lines])
+    source = "\n".join([PLAN, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
     return AnswerKernel(module.run, module.one, source)
 
 
-def _answer(e: Emitter, slots: Slots, prefix: bool, at: str) -> None:
-    states = _combined(e, slots, prefix)
+def _answer(e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str) -> None:
+    states = _combined(e, slots, prefix, compressed)
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
     for j, result in enumerate(slots.layout.results):
         lowered(e, j, result, slots.layout, states, at)
 
 
-def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
+def _combined(
+    e: Emitter, slots: Slots, prefix: bool, compressed: bool
+) -> dict[int, list[str]]:
     """The state of all segments together, and `p<m>`: whether any cell has a mark."""
     parts = slots.stored_codes()
     states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
@@ -451,6 +459,8 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
                 e.line(f"p{m} = p{m} or t.{counter} != 0")
             e.line("continue")
         e.line(f"h = {HEAD} + {RING} * ring")
+        if compressed:
+            _over_blocks(e, slots, states)
         e.line("begin = head[h + OFFSET]")
         e.line("end = begin + head[h + CAPACITY]")
         e.line("row = row_of(head, h, lo)")
@@ -484,6 +494,69 @@ def _over_slots(
             e.line("c += room")
         e.line("count = hi - lo - count")
         e.line("c = begin * room + k")
+
+
+def _over_blocks(e: Emitter, slots: Slots, states: dict[int, list[str]]) -> None:
+    """The slots of a segment that are compressed; the others are left as `[lo, hi)`."""
+    e.line("hot = max(lo, min(hi, head[h + HOT]))")
+    e.line(f"size = head[{BLOCK}]")
+    with e.block("while lo < hot:"):
+        e.line("block = lo // size")
+        e.line("d = directory[head[h + COLD] + block]")
+        e.line("until = min(hot, (block + 1) * size)")
+        e.line("keys = d[THEN]")
+        with e.block("if k < keys:"):
+            e.line("at = (lo - block * size) * keys + k")
+            if slots.subtracts:
+                with e.block(f"if segments[j, 3] == {SUBTRACT}:"):
+                    _over_packed(e, slots, states, "inverse")
+                with e.block("else:"):
+                    _over_packed(e, slots, states, "combine")
+            else:
+                _over_packed(e, slots, states, "combine")
+            with e.block(f"if segments[j, 3] != {SUBTRACT}:"):
+                for m in range(len(slots.marks)):
+                    _present_packed(e, len(slots.stored) + m, m)
+        e.line("lo = until")
+
+
+def _frame(e: Emitter, column: int) -> None:
+    """Where the values of a column lie, and how."""
+    at = f"COLUMNS + COLUMN * {column}"
+    e.line(f"a{column} = address_of(bases, d[{at} + AT])")
+    e.line(f"e{column} = d[{at} + LEAST]")
+    e.line(f"b{column} = d[{at} + BITS_EACH]")
+
+
+def _over_packed(e: Emitter, slots: Slots, states: dict[int, list[str]], how: str) -> None:
+    numbers = {name: c for c, (name, _) in enumerate(slots.stored)}
+    for column in numbers.values():
+        _frame(e, column)
+    e.line("i_ = at")
+    with e.block("for s in range(until - lo):"):
+        for part in slots.stored_codes():
+            read = []
+            for name, kind in part.part.columns:
+                c = numbers[name]
+                value = f"unpacked(a{c}, b{c}, e{c}, i_)"
+                shapes = {"float64": f"float_of({value})", "bool": f"{value} != 0"}
+                read.append(shapes.get(kind.kind, value))
+            own = states[part.index]
+            apply(e, part, own, own, read, how)
+        e.line("i_ += keys")
+
+
+def _present_packed(e: Emitter, column: int, mark: int) -> None:
+    _frame(e, column)
+    with e.block(f"if b{column} == 0:"):
+        e.line(f"p{mark} = p{mark} or e{column} != 0")
+    with e.block("else:"):
+        e.line("i_ = at")
+        e.line("s = lo")
+        with e.block(f"while s < until and not p{mark}:"):
+            e.line(f"p{mark} = unpacked(a{column}, b{column}, e{column}, i_) != 0")
+            e.line("i_ += keys")
+            e.line("s += 1")
 
 
 def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:

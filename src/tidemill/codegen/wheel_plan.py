@@ -17,14 +17,18 @@ Ints = npt.NDArray[np.int64]
 
 # --- the head -------------------------------------------------------------------------------------
 
-KEYS, ROOM, RINGS, FIRST, MARKED, PREFIX, TOTAL, VERSION = range(8)
+KEYS, ROOM, RINGS, FIRST, MARKED, PREFIX, TOTAL, VERSION, BLOCK = range(9)
 """Keys there are, and that there is room for; rings; the first finest slot of all; whether there are
-marks; whether there are prefixes; whether the totals are right; how often the wheel has changed."""
+marks; whether there are prefixes; whether the totals are right; how often the wheel has changed; slots to
+a compressed block."""
 HEAD = 16
 """Where the numbers of the first ring begin."""
-UNIT, BASE, CAPACITY, OFFSET, LOW, END = range(6)
+UNIT, BASE, CAPACITY, OFFSET, LOW, END, HOT, COLD = range(8)
 """Of a ring: finest slots to a slot; the slot at position 0; slots there is room for; where its cells
-begin, in slots; the oldest slot that is held; the slot after the newest."""
+begin, in slots; the oldest slot that is held; the slot after the newest; the oldest slot that has cells,
+those before it being compressed; the row of the directory for block 0, if there ever is one."""
+NEVER = -(1 << 62)
+"""In place of that row: the ring is not compressed."""
 RING = 8
 """Numbers to a ring."""
 

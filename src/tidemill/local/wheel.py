@@ -18,6 +18,7 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.wheel import InsertKernel, insert_kernel
+from tidemill.codegen.wheel_plan import CAPACITY
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import (
@@ -48,6 +49,8 @@ from tidemill.windows.spec import Session, Sliding, Window, hopping, tumbling
 LATE_ROWS = 100_000
 """So many late rows are kept to be read; all are counted."""
 MOST_AHEAD = 1 << 20
+BLOCK_SLOTS, KEYED_BLOCK = 256, 16
+"""Slots that are compressed together, without keys and with."""
 FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
 """Aggregates that sessions need: the first and the last instant in a slot."""
 
@@ -117,6 +120,7 @@ class Wheel(WheelQueries):
         write_ahead: int = 64,
         prefix: bool = False,
         one_ring_below: int = 0,
+        compress: bool | int = False,
         windows: Sequence[Window] | Mapping[str, Window] = (),
     ) -> Wheel:
         """An empty wheel whose watermark is at `start`.
@@ -127,7 +131,9 @@ class Wheel(WheelQueries):
         `write_ahead` slots are open at a time; rows further ahead wait. With `prefix`, every ring also
         keeps running sums, for aggregates of ints that can be subtracted. Ranges of at most
         `one_ring_below` slots of one ring are read from it alone, even if another plan has fewer
-        operations. `windows` are as those of `window`; sessions must be given here.
+        operations. With `compress`, the older slots of rings that keep many take few bits each, in
+        blocks of 256 slots, or 16 where there are keys, or as many as it says. `windows` are as those
+        of `window`; sessions must be given here.
         """
         step = "wheel"
         rings, domain = rings_of(granularities, retention, step=step)
@@ -144,8 +150,14 @@ class Wheel(WheelQueries):
             )
         first = ticks_of(start, domain, f"{step} start") // rings[0].ticks
         store = RingStore(
-            plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix, threshold=one_ring_below
-        )
+            plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix, threshold=one_ring_below,
+            compress=_block_slots(compress, keyed=bool(names)),
+        )  # fmt: skip
+        if prefix and compress:
+            raise UserError(
+                step, expected="prefix=True or compress=True", got="both",
+                hint="running sums are read as they are; compressed slots are fast with combined rings",
+            )  # fmt: skip
         if prefix and not store.slots.subtracts:
             raise UserError(
                 step, expected="prefix=True only where aggregates subtract exactly: counts, sums of ints",
@@ -365,7 +377,9 @@ class Wheel(WheelQueries):
         store = self._store
         closed: list[pa.RecordBatch] = []
         # Windows read the slots that have just closed, before others take their place.
-        most = int(store.ring(0)[2]) if self._windows else until - store.now
+        # Those of a compressed ring keep their cells that long.
+        most = store.compress or int(store.ring(0)[CAPACITY])
+        most = most if self._windows else until - store.now
         while store.now < until:
             before = store.now
             target = min(until, max(self._early.first_slot, before + 1), before + most)
@@ -406,6 +420,8 @@ class Wheel(WheelQueries):
         """
         from tidemill.local.wheel_files import described
 
+        if self._store.cold is not None:
+            raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
         self._unshare()
         self._publisher = Publisher(Path(path), described(self))
         self._store.on_change = self._publisher.publish
@@ -494,16 +510,15 @@ class Wheel(WheelQueries):
         mine, theirs = self._store, other._store
         return (
             self._plan == other._plan and mine.rings == theirs.rings and mine.prefix == theirs.prefix
-            and len(mine.ahead) == len(theirs.ahead)
+            and len(mine.ahead) == len(theirs.ahead) and mine.compress == theirs.compress
         )  # fmt: skip
 
     def stats(self) -> dict[str, Any]:
         """Slots and bytes by ring, and how many rows came, wait or were left out."""
         store = self._store
-        each = store.keys * store.cell_bytes
         rings = {
-            ring.shown: {"slots": held, "retention": ring.retention, "bytes": held * each}
-            for ring, held in zip(store.rings, store.held)
+            ring.shown: {"slots": held, "retention": ring.retention, "bytes": store.ring_bytes(r)}
+            for r, (ring, held) in enumerate(zip(store.rings, store.held))
         }
         return {
             "keys": store.keys, "watermark": self.watermark, "rings": rings, "bytes": store.nbytes,
@@ -530,6 +545,15 @@ def plan_of(
     plan = plans.window_aggregate(node, group, (NamedWindow(None, tumbling(grain)),), given)
     _check_supported(plan)
     return plan
+
+
+def _block_slots(compress: bool | int, *, keyed: bool) -> int:
+    """Slots to a compressed block. Many keys fill one with few slots."""
+    if isinstance(compress, bool):
+        return (KEYED_BLOCK if keyed else BLOCK_SLOTS) if compress else 0
+    if not isinstance(compress, int) or not 0 <= compress <= MOST_AHEAD:
+        raise UserError("wheel", expected="compress=True, or slots to a block", got=repr(compress))
+    return compress
 
 
 def power_of_two(n: int) -> int:

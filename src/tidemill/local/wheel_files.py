@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,28 @@ import pyarrow as pa
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.json import from_record, to_record
 from tidemill.codegen.wheel import Slots
+from tidemill.codegen.wheel_cold import COLUMN, COLUMNS
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import Domain
 from tidemill.local.wheel import Wheel, plan_of, power_of_two
 from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.wheels.cold import Cold, Piece, Region
 from tidemill.wheels.files import column, read_save, write_save
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import PATIENCE, Subscriber, is_shared
 from tidemill.wheels.store import RingStore
 
+COLD = "cold"
+"""Files of compressed slots are called so, with a number."""
 
-def save(wheel: Wheel, path: str | os.PathLike[str]) -> None:
-    """See `Wheel.save`."""
+
+def save(wheel: Wheel, path: str | os.PathLike[str], *, keep: Collection[int] = ()) -> int:
+    """See `Wheel.save`. The number of the save; those to `keep` stay, besides the newest."""
     if wheel._windows:
         raise UnsupportedError("wheel save", "windows that are open", instead="save without windows")
+    directory = Path(path).resolve()
+    cold = _compressed(wheel._store, directory)
     cells, rest = wheel._store.packed()
     rows = np.arange(wheel._store.keys)
     keys = wheel._keys.decode(rows) if wheel._keyed else []
@@ -42,13 +49,52 @@ def save(wheel: Wheel, path: str | os.PathLike[str]) -> None:
         "keys": pa.table(dict(zip(wheel._plan.group_keys, keys))),
         "early": pa.Table.from_batches(wheel._early.batches(), schema=schema),
         "late": wheel.late(),
+        **cold,
     }
-    write_save(Path(path), files, described(wheel))
+    saved = write_save(directory, files, described(wheel), keep=keep)
+    if wheel._store.cold is not None:
+        for number, piece in enumerate(wheel._store.cold.pieces):
+            piece.file = {**saved.files[f"{COLD}{number}"], "in": str(directory)}
+    return saved.number
+
+
+def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
+    """The directory of blocks as a table; pieces that lie there already, and those that do not."""
+    for piece in store.cold.pieces if store.cold is not None else ():
+        if piece.file is not None and piece.file["in"] != str(directory):
+            piece.file = None
+    cold = store.seal()
+    if cold is None:
+        return {}
+    files: dict[str, Any] = {"blocks": pa.table({"numbers": cold.directory.ravel()})}
+    for number, piece in enumerate(cold.pieces):
+        known = piece.file
+        files[f"{COLD}{number}"] = (
+            pa.table({"words": piece.words}) if known is None
+            else {k: v for k, v in known.items() if k != "in"}
+        )  # fmt: skip
+    return files
+
+
+def _cold_of(facts: Mapping[str, Any], tables: Mapping[str, pa.Table], path: Path) -> Cold | None:
+    if not facts["compressed"]:
+        return None
+    slots, columns = facts["compressed"]["slots"], facts["compressed"]["columns"]
+    regions = [Region(*numbers) for numbers in facts["compressed"]["regions"]]
+    cold = Cold(slots, columns, regions)
+    cold.directory = column(tables["blocks"], "numbers").reshape(-1, COLUMNS + COLUMN * columns).copy()
+    for number in range(facts["compressed"]["pieces"]):
+        words = column(tables[f"{COLD}{number}"], "words")
+        file = {**facts["files"][f"{COLD}{number}"], "in": str(path.resolve())}
+        cold.pieces.append(Piece(words, len(words), file))
+    cold.find_bases()
+    return cold
 
 
 def described(wheel: Wheel) -> dict[str, Any]:
     """What a wheel is, without what is in it."""
     aggregates = {n: to_record(a) for n, a in wheel._given.items()}
+    cold = wheel._store.cold
     return {
         "aggregates": {n: r or str(wheel._given[n]) for n, r in aggregates.items()},
         "schema": {n: repr(t) for n, t in wheel._schema}, "time": wheel._time,
@@ -57,6 +103,10 @@ def described(wheel: Wheel) -> dict[str, Any]:
         "write ahead": wheel._write_ahead, "prefix": wheel._store.prefix,
         "one ring below": wheel._store.threshold, "name": wheel._name, "merged": wheel._merged,
         "rows": wheel._inserted, "left out": wheel._left_out,
+        "compressed": None if cold is None else {
+            "slots": cold.slots, "columns": cold.columns, "pieces": len(cold.pieces),
+            "regions": [[r.begin, r.room, r.first, r.count] for r in cold.regions],
+        },
     }  # fmt: skip
 
 
@@ -153,7 +203,7 @@ def _open_save(
             cells[n] = np.asarray(tables["cells"][n])
     store = RingStore.unpacked(
         plan.layout, rings, ahead, cells, rest, prefix=facts["prefix"],
-        threshold=facts["one ring below"],
+        threshold=facts["one ring below"], cold=_cold_of(facts, tables, path),
     )  # fmt: skip
     wheel = Wheel(plan, store, domain, facts["write ahead"], given)
     if wheel._keyed:

@@ -11,7 +11,10 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+import time
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +28,59 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 KEPT = 2
 """Saves that stay on disk."""
+ABANDONED = 24 * 3600.0
+"""Seconds after which a file of no save is one of a save that was never finished."""
 
 
-def write_save(path: Path, files: Mapping[str, pa.Table], meta: Mapping[str, Any]) -> int:
-    """Write tables and what else is to be known as a new save; its number."""
+@dataclass(frozen=True)
+class Saved:
+    """A save that is complete: its number, and what its manifest says of each file."""
+
+    number: int
+    files: dict[str, dict[str, Any]]
+
+
+def write_save(
+    path: Path, files: Mapping[str, pa.Table | dict[str, Any]], meta: Mapping[str, Any], *,
+    keep: Collection[int] = (),
+) -> Saved:  # fmt: skip
+    """Write tables and what else is to be known as a new save.
+
+    In place of a table there may be what `Saved.files` said of a file that is in the directory already.
+    Saves to `keep` stay, besides the newest.
+    """
     path.mkdir(parents=True, exist_ok=True)
-    number = max((*_saves(path), 0)) + 1
+    # Two writers at once never write the same file.
+    own = f"{max((*_saves(path), 0)) + 1:06}-{uuid.uuid4().hex[:8]}"
     described = {}
     for name, table in files.items():
-        file = f"{name}-{number:06}.arrow"
+        if isinstance(table, dict):
+            described[name] = table
+            continue
+        file = f"{name}-{own}.arrow"
         with _renamed(path / file) as temporary:
             sink = pa.OSFile(str(temporary), "wb")
             with sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table.combine_chunks())
             described[name] = {"file": file, **_measured(temporary)}
-    manifest = {"format": FORMAT, "save": number, "files": described, **meta}
-    for name in (f"manifest-{number:06}.json", MANIFEST):
-        with _renamed(path / name) as temporary:
-            temporary.write_text(json.dumps(manifest, indent=1))
-    _forget(path, number)
+    number = _write_manifest(path, {"format": FORMAT, "files": described, **meta})
+    _forget(path, {number, *keep})
+    return Saved(number, described)
+
+
+def _write_manifest(path: Path, manifest: dict[str, Any]) -> int:
+    """Under the next number that nobody has taken, then as the newest."""
+    number = max((*_saves(path), 0)) + 1
+    while True:
+        text = json.dumps({"save": number, **manifest}, indent=1)
+        try:
+            with _renamed(path / f"manifest-{number:06}.json", new=True) as temporary:
+                temporary.write_text(text)
+            break
+        except FileExistsError:  # another writer was faster
+            number += 1
+    with _renamed(path / MANIFEST) as temporary:
+        temporary.write_text(text)
     return number
 
 
@@ -98,17 +135,32 @@ def _saves(path: Path) -> list[int]:
     return sorted(int(f.stem.split("-")[1]) for f in path.glob("manifest-*.json"))
 
 
-def _forget(path: Path, newest: int) -> None:
-    kept = [s for s in _saves(path) if s > newest - KEPT]
-    for file in path.iterdir():
-        number = file.stem.rpartition("-")[2]
-        if number.isdigit() and int(number) not in kept:
-            file.unlink()
+def _forget(path: Path, keep: set[int]) -> None:
+    """Remove saves but the newest and those to keep, and the files of which no save is made any more.
+
+    Files that no manifest names may belong to a save that is being written; they stay for a day.
+    """
+    saves = _saves(path)
+    kept = {s for s in saves if s in keep or s > max(saves) - KEPT}
+    used = set()
+    for number in kept:
+        manifest = json.loads((path / f"manifest-{number:06}.json").read_text())
+        used |= {facts["file"] for facts in manifest["files"].values()}
+    gone = set(saves) - kept
+    for number in gone:
+        manifest = json.loads((path / f"manifest-{number:06}.json").read_text())
+        for facts in manifest["files"].values():
+            if facts["file"] not in used:
+                (path / facts["file"]).unlink(missing_ok=True)
+        (path / f"manifest-{number:06}.json").unlink(missing_ok=True)
+    for file in path.glob("*.arrow"):
+        if file.name not in used and time.time() - file.stat().st_mtime > ABANDONED:
+            file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _renamed(path: Path) -> Any:
-    """A file to write, which gets its name when it is complete and on disk."""
+def _renamed(path: Path, *, new: bool = False) -> Any:
+    """A file to write, which gets its name when it is complete and on disk. A `new` one must not exist."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
@@ -116,7 +168,10 @@ def _renamed(path: Path) -> Any:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if new:
+            os.link(temporary, path)
+        else:
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -19,6 +19,8 @@ def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingSto
     them; there are so many `keys` then, of which `a` has the first.
     """
     assert a.now == b.now and a.rings == b.rings
+    compress = a.compress
+    a, b = a.as_plain(), b.as_plain()
     both = RingStore(
         a.layout, a.rings, min(a.first, b.first), len(a.ahead), prefix=a.prefix, threshold=a.threshold
     )  # fmt: skip
@@ -40,5 +42,5 @@ def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingSto
     if a.prefix:
         for r in range(len(a.rings)):
             err |= kernel.prefixes(both.head, HEAD + RING * r, *both.columns, *both.prefixes)
-    return both, int(err)
+    return both.as_compressed(compress) if compress else both, int(err)
 

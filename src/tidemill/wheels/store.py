@@ -19,13 +19,17 @@ from tidemill.codegen.algebra import numpy_type
 from tidemill.codegen.wheel import DONE, NEEDS_MARKS, Slots, answer_kernel, close_kernel
 from tidemill.codegen.wheel_plan import (
     BASE,
+    BLOCK,
     CAPACITY,
+    COLD,
     END,
     FIRST,
     HEAD,
+    HOT,
     KEYS,
     LOW,
     MARKED,
+    NEVER,
     NOT_HELD,
     OFFSET,
     PREFIX,
@@ -40,6 +44,7 @@ from tidemill.codegen.wheel_plan import (
 from tidemill.core.types import INT64
 from tidemill.expr.functions import INT_MAX, INT_MIN
 from tidemill.expr.nodes import Column
+from tidemill.wheels.cold import Cold
 from tidemill.wheels.rings import Ring
 
 Ints = npt.NDArray[np.int64]
@@ -48,25 +53,32 @@ FIRST_ROOM = 64
 
 
 class RingStore:
-    """Slots of a layout for some keys. Slots are counted from the epoch, in the finest granularity."""
+    """Slots of a layout for some keys. Slots are counted from the epoch, in the finest granularity.
+
+    With `compress`, rings that keep many slots have the older ones in blocks of so many, compressed.
+    """
 
     def __init__(
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
-        threshold: int = 0,
+        threshold: int = 0, compress: int = 0,
     ) -> None:  # fmt: skip
         self.layout, self.rings, self.slots = layout, tuple(rings), Slots(layout)
-        self.prefix, self.threshold = prefix, threshold
+        self.prefix, self.threshold, self.compress = prefix, threshold, compress
+        self.cold: Cold | None = None
+        if compress:
+            columns = len(self.slots.stored) + len(self.slots.marks)
+            self.cold = Cold.empty(len(rings), compress, columns)
         self.head = np.zeros(HEAD + RING * len(rings), dtype=np.int64)
         self.head[[KEYS, ROOM, RINGS, FIRST, TOTAL]] = (0, 1, len(rings), first, 1)
-        self.head[PREFIX] = int(prefix)
+        self.head[PREFIX], self.head[BLOCK] = int(prefix), compress
         offset = 0
         for r, ring in enumerate(self.rings):
-            h = HEAD + RING * r
-            unit = ring.ticks // self.rings[0].ticks
-            capacity = FIRST_ROOM if ring.slots is None else ring.slots
-            self.head[h + UNIT] = unit
-            self.head[h + BASE] = self.head[h + LOW] = self.head[h + END] = first // unit
-            self.head[h + CAPACITY], self.head[h + OFFSET] = capacity, offset
+            h = self.ring(r)
+            capacity = self._least_room(r)
+            h[UNIT] = ring.ticks // self.rings[0].ticks
+            h[[BASE, LOW, END, HOT]] = first // h[UNIT]
+            h[CAPACITY], h[OFFSET] = capacity, offset
+            h[COLD] = 0 if self.compresses(r) else NEVER
             offset += capacity
         self._slots_in_all = offset
         self.on_change: Callable[[RingStore], None] = lambda store: None
@@ -83,10 +95,27 @@ class RingStore:
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
         self._one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
-        self._answer = answer_kernel(layout, prefix)
+        self._answer = answer_kernel(layout, prefix, bool(compress))
         self.changed()
 
     # -- shape
+
+    def compresses(self, r: int) -> bool:
+        """Whether a ring has its older slots compressed: not if it keeps few."""
+        kept = self.rings[r].slots
+        return bool(self.compress) and (kept is None or kept > self._hot_room(r))
+
+    def _hot_room(self, r: int) -> int:
+        """Slots of a compressed ring that have cells: the next ring is made from them, and windows."""
+        coarser = self.rings[r + 1].ticks // self.rings[r].ticks if r + 1 < len(self.rings) else 1
+        return max(coarser, self.compress) + 2 * self.compress
+
+    def _least_room(self, r: int) -> int:
+        """Slots that a ring has room for at first, and for good unless it grows."""
+        return self._hot_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
+
+    def _grows(self, r: int) -> bool:
+        return self.rings[r].slots is None and not self.compresses(r)
 
     def ring(self, number: int) -> Ints:
         """The numbers of a ring, as they are."""
@@ -161,7 +190,7 @@ class RingStore:
             self.marks = self._no_marks()
         for r in range(len(self.rings)):
             h = before[HEAD + RING * r : HEAD + RING * (r + 1)]
-            slots = np.arange(h[LOW], h[END])
+            slots = np.arange(h[HOT], h[END])
             source = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
             target = self.rows(r, slots)
             moved = zip(self.columns, old[0]), zip(self.prefixes, old[1] if self.prefix else ())
@@ -205,7 +234,7 @@ class RingStore:
         self.marks = self._no_marks()
         room, own = int(self.head[ROOM]), np.arange(self.keys)
         for r in range(len(self.rings)):
-            rows = self.rows(r, np.arange(self.ring(r)[LOW], self.ring(r)[END]))
+            rows = self.rows(r, np.arange(self.ring(r)[HOT], self.ring(r)[END]))
             at = (rows[:, None] * room + own).ravel()
             for m in range(len(self.marks)):
                 np.bitwise_or.at(self.marks[m], at >> 3, (1 << (at & 7)).astype(np.uint8))
@@ -219,36 +248,87 @@ class RingStore:
         self._room_until(until)
         self.head[VERSION] += 1
         while True:
+            # Of a ring that compresses, cells may take the place of those a block was made of.
+            step = min(until, self.now + self.compress) if self.compress else until
             how, err = self._close.run(
-                self.head, until, self.ahead, self._fresh, self.totals, self.marks, *self.columns,
+                self.head, step, self.ahead, self._fresh, self.totals, self.marks, *self.columns,
                 *self.prefixes,
             )  # fmt: skip
-            if how != NEEDS_MARKS:
+            if how == NEEDS_MARKS:
+                self._need_marks()
+                continue
+            self._freeze()
+            if how != DONE or step == until:
                 break
-            self._need_marks()
         self.head[VERSION] += 1
         return 0 if how == DONE else int(err)
+
+    def _freeze(self) -> None:
+        """Compress blocks of slots that are complete and not needed as they are."""
+        for r in range(len(self.rings) if self.compress else 0):
+            h = self.ring(r)
+            while self.compresses(r) and h[END] - h[HOT] >= self._hot_room(r) - self.compress:
+                self._freeze_block(r)
+                h = self.ring(r)
+            if self.compresses(r) and self.rings[r].slots is not None:
+                h[LOW] = max(h[LOW], h[END] - self.rings[r].slots)
+
+    def _freeze_block(self, r: int) -> None:
+        assert self.cold is not None
+        h, size = self.ring(r), self.compress
+        block = int(h[HOT]) // size
+        # Of the first block there may be a part only.
+        slots = np.maximum(np.arange(block * size, (block + 1) * size), h[HOT])
+        cells = size * self.keys
+        if not self.cold.has_room(r, cells):
+            self.head = self.head.copy()  # who reads now goes on with what there was
+            self.cold.make_room(r, cells)
+            if self.rings[r].slots is not None:
+                self.cold.forget(r, int(h[LOW]) // size)
+            self._note_directory()
+            self.changed()
+        columns, marks = self.cells(r, slots)
+        values = [*columns, *(m.astype(np.int64) for m in marks)]
+        self.cold.add(r, block, self.keys, [_as_ints(v).ravel() for v in values])
+        self._note_directory()
+        self.ring(r)[HOT] = (block + 1) * size
+
+    def _note_directory(self) -> None:
+        assert self.cold is not None
+        for r in range(len(self.rings)):
+            if self.compresses(r):
+                self.ring(r)[COLD] = self.cold.row(r)
+
+    def cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
+        """The stored columns, and the marks, of slots that are not compressed: by slot and key."""
+        rows, room, keys = self.rows(r, slots), int(self.head[ROOM]), self.keys
+        columns = [c[: self._slots_in_all * room].reshape(-1, room)[rows, :keys] for c in self.columns]
+        if not self.head[MARKED]:
+            return columns, [np.ones((len(slots), keys), dtype=np.bool_) for _ in self.marks]
+        at = rows[:, None] * room + np.arange(keys)
+        return columns, [(bits[at >> 3] >> (at & 7) & 1).astype(np.bool_) for bits in self.marks]
 
     def hold_until(self, until: int) -> None:
         """Count all slots below one as closed, with nothing in them."""
         self._room_until(until)
+        assert not self.compress
         for r in range(len(self.rings)):
             h = self.ring(r)
             h[END] = until // h[UNIT]
-            h[LOW] = max(h[LOW], h[END] - h[CAPACITY])
+            h[LOW] = h[HOT] = max(h[LOW], h[END] - h[CAPACITY])
         if any(self.held):
             self.head[MARKED] = 1
             self.marks = self._no_marks()
             self.changed()
 
     def _room_until(self, until: int) -> None:
-        if all(ring.slots is not None for ring in self.rings):
+        if not any(map(self._grows, range(len(self.rings)))):
             return
         capacities, grows = [], False
-        for r, ring in enumerate(self.rings):
+        for r in range(len(self.rings)):
             h = self.ring(r)
             need, capacity = until // int(h[UNIT]) - int(h[BASE]), int(h[CAPACITY])
-            if ring.slots is None and need > capacity:
+            if self._grows(r) and need > capacity:
                 capacity, grows = max(need, capacity + capacity // 16), True
             capacities.append(capacity)
         if grows:
@@ -263,8 +343,87 @@ class RingStore:
             setattr(other, name, getattr(self, name).copy())
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
+        other.cold = None if self.cold is None else self.cold.copy()
         other.changed()
         return other
+
+    def as_plain(self) -> RingStore:
+        """The same without compression."""
+        return self if self.cold is None else self._rebuilt(0)
+
+    def as_compressed(self, slots: int) -> RingStore:
+        """The same, compressed in blocks of so many slots."""
+        return self._rebuilt(slots)
+
+    def _rebuilt(self, compress: int) -> RingStore:
+        other = RingStore(
+            self.layout, self.rings, self.first, len(self.ahead), prefix=self.prefix,
+            threshold=self.threshold, compress=compress,
+        )  # fmt: skip
+        other.know(self.keys)
+        if any(self.held):
+            other._need_marks()
+        other._room_until(self.now)
+        for r in range(len(self.rings)):
+            other._take_ring(r, self)
+        keys = self.keys
+        other.ahead[:, :keys], other.totals[:keys] = self.ahead[:, :keys], self.totals[:keys]
+        other.head[TOTAL] = self.head[TOTAL]
+        other.changed()
+        return other
+
+    def _take_ring(self, r: int, other: RingStore) -> None:
+        """Have the slots of a ring of another store, block by block."""
+        low, end = int(other.ring(r)[LOW]), int(other.ring(r)[END])
+        self.ring(r)[[LOW, END, HOT]] = low
+        step = self.compress or other.compress or FIRST_ROOM
+        for start in range(low, end, step):
+            slots = np.arange(start, min(end, start + step))
+            columns, marks = other.any_cells(r, slots)
+            self._put(r, slots, columns, marks)
+            self.ring(r)[END] = slots[-1] + 1
+            self._freeze()
+
+    def _put(self, r: int, slots: Ints, columns: list[Any], marks: list[Any]) -> None:
+        rows, room, keys = self.rows(r, slots), int(self.head[ROOM]), self.keys
+        for target, source in zip(self.columns, columns):
+            target[: self._slots_in_all * room].reshape(-1, room)[rows, :keys] = source
+        cells = rows[:, None] * room + np.arange(keys)
+        for bits, present in zip(self.marks, marks):
+            for there, change in ((present, np.bitwise_or), (~present, np.bitwise_and)):
+                at = cells[there]
+                bit = (1 << (at & 7)).astype(np.uint8)
+                change.at(bits, at >> 3, bit if change is np.bitwise_or else ~bit)
+
+    def any_cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
+        """As `cells`, compressed or not."""
+        hot = int(self.ring(r)[HOT])
+        own = self.cells(r, slots[slots >= hot])
+        frozen = slots[slots < hot]
+        if len(frozen) == 0:
+            return own
+        parts = [self._thawed(r, block, frozen) for block in np.unique(frozen // self.compress).tolist()]
+        parts.append(own)
+        columns = [np.concatenate(c) for c in zip(*(p[0] for p in parts))]
+        return columns, [np.concatenate(m) for m in zip(*(p[1] for p in parts))]
+
+    def _thawed(self, r: int, block: int, wanted: Ints) -> tuple[list[Any], list[Any]]:
+        """The slots of a block that are wanted; keys that came later have nothing in it."""
+        assert self.cold is not None
+        size, stored = self.compress, len(self.slots.stored)
+        then, values = self.cold.block(r, block)
+        at = wanted[wanted // size == block] - block * size
+        columns = []
+        for values_, (name, kind) in zip(values[:stored], self.slots.stored):
+            wide = np.full((len(at), self.keys), self._identity[name], dtype=numpy_type(kind))
+            wide[:, :then] = _from_ints(values_, wide.dtype).reshape(size, then)[at]
+            columns.append(wide)
+        marks = []
+        for values_ in values[stored:]:
+            there = np.zeros((len(at), self.keys), dtype=np.bool_)
+            there[:, :then] = values_.reshape(size, then)[at]
+            marks.append(there)
+        return columns, marks
 
     # -- as it is shared
 
@@ -291,9 +450,16 @@ class RingStore:
 
     # -- as it is kept in files
 
+    def seal(self) -> Cold | None:
+        """The compressed slots, all that is in no file yet in one piece; None if nothing is compressed."""
+        if self.cold is not None:
+            self.cold.seal()
+            self.settle()
+        return self.cold
+
     def packed(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
         """The cells of closed slots, ring by ring without room to spare, by name; and the rest."""
-        held = [np.arange(self.ring(r)[LOW], self.ring(r)[END]) for r in range(len(self.rings))]
+        held = [np.arange(self.ring(r)[HOT], self.ring(r)[END]) for r in range(len(self.rings))]
         rows = np.concatenate([self.rows(r, slots) for r, slots in enumerate(held)])
         room, keys = int(self.head[ROOM]), self.keys
         cells = {}
@@ -311,17 +477,21 @@ class RingStore:
     @classmethod
     def unpacked(
         cls, layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
-        rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int,
+        rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int, cold: Cold | None = None,
     ) -> RingStore:  # fmt: skip
         """A store over packed cells, which it only reads until something is to be changed."""
-        store = cls(layout, rings, int(rest["head"][FIRST]), ahead, prefix=prefix, threshold=threshold)
+        store = cls(
+            layout, rings, int(rest["head"][FIRST]), ahead, prefix=prefix, threshold=threshold,
+            compress=0 if cold is None else cold.slots,
+        )  # fmt: skip
+        store.cold = cold
         store.head[...] = rest["head"]
         keys, offset = store.keys, 0
         store.head[ROOM] = max(1, keys)
         for r in range(len(rings)):
             h = store.ring(r)
-            held = int(h[END] - h[LOW])
-            h[BASE], h[CAPACITY], h[OFFSET] = h[LOW], max(1, held), offset
+            held = int(h[END] - h[HOT])
+            h[BASE], h[CAPACITY], h[OFFSET] = h[HOT], max(1, held), offset
             offset += held
         store._slots_in_all = offset
         names = [n for n, _ in store.slots.stored]
@@ -350,10 +520,11 @@ class RingStore:
         """Have arrays of its own, with room to go on."""
         if self._packed:
             self._packed = False
-            held = self.held
-            self._reshape(
-                int(self.head[ROOM]), [r.slots or max(FIRST_ROOM, h) for r, h in zip(self.rings, held)]
-            )
+            rooms = [
+                max(FIRST_ROOM, held) if self._grows(r) else self._least_room(r)
+                for r, held in enumerate(self.held)
+            ]
+            self._reshape(int(self.head[ROOM]), rooms)
 
     # -- answers
 
@@ -393,12 +564,18 @@ class RingStore:
 
         The version is odd while slots close. Who reads meanwhile reads again.
         """
+        cold = () if self.cold is None else (self.cold.directory, self.cold.bases)
         asked = (
-            self.subtracts, self.threshold, self.head, self.totals, self.marks, *self.columns,
+            self.subtracts, self.threshold, self.head, self.totals, self.marks, *cold, *self.columns,
             *self.prefixes,
         )  # fmt: skip
         sums = memoryview(self.prefixes[0]) if self._one_sum else None  # type: ignore[arg-type]
         self._asked = (asked, memoryview(self.head), sums)  # type: ignore[arg-type]  # they are buffers
+
+    def ring_bytes(self, r: int) -> int:
+        """What the closed slots of a ring take, marks and room to spare aside."""
+        plain = int(self.ring(r)[END] - self.ring(r)[HOT]) * self.keys * self.cell_bytes
+        return plain + (self.cold.ring_bytes(r) if self.cold is not None else 0)
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -406,10 +583,20 @@ class RingStore:
         return {
             "rings": sum(c.nbytes for c in self.columns),
             "prefixes": sum(c.nbytes for c in self.prefixes) if self.prefix else 0,
+            "compressed": 0 if self.cold is None else self.cold.nbytes,
             "marks": self.marks.nbytes,
             "open slots": self.ahead.nbytes,
             "totals": self.totals.nbytes,
         }
+
+
+def _as_ints(values: npt.NDArray[Any]) -> Ints:
+    """Values as ints that are compressed: floats by their bits."""
+    return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64, copy=False)
+
+
+def _from_ints(values: Ints, kind: Any) -> npt.NDArray[Any]:
+    return values.view(np.float64) if kind == np.float64 else values.astype(kind, copy=False)
 
 
 def _is_one_sum(slots: Slots) -> bool:
