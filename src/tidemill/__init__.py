@@ -59,10 +59,12 @@ _LATER = {"Wheel": "tidemill.local.wheel", "open_wheel": "tidemill.local.wheel_f
 
 def __getattr__(name: str) -> Any:
     """What needs a compiler is imported when it is first used, so that importing Tidemill stays light."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "spark":
+        return import_module("tidemill.spark")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
 
 

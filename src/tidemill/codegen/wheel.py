@@ -610,11 +610,14 @@ class MergeKernel:
 
     `records(key_of, records, to_records) -> err` does so with records, of open slots or totals.
 
+    `placed(kid, slot, records, ahead) -> err` adds each record to the open slot of a key.
+
     `prefixes(head, ring, *columns, *prefixes) -> err` makes the running sums of a ring anew.
     """
 
     cells: Callable[..., int]
     records: Callable[..., int]
+    placed: Callable[..., int]
     prefixes: Callable[..., int]
     source: str
 
@@ -647,10 +650,14 @@ def merge_kernel(layout: Layout) -> MergeKernel:
             "@kernel", "def records(key_of, records, to_records):", "    err = 0",
             "    for k in range(key_of.size):", "        err |= _add(to_records[key_of[k]], records[k])",
             "    return err", "", "",
+            "@kernel", "def placed(kid, slot, records, ahead):", "    err = 0",
+            "    mask = ahead.shape[0] - 1", "    for i in range(kid.size):",
+            "        err |= _add(ahead[slot[i] & mask, kid[i]], records[i])",
+            "    return err", "", "",
             "@kernel", f"def prefixes(head, ring, {columns}):", "    err = 0",
             f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", *p.lines, "    return err", "",
         ]
     )  # fmt: skip
     found = functions | e.functions | p.functions
     module = load(source, **{name: any_kernel(f) for name, f in found.items()})
-    return MergeKernel(module.cells, module.records, module.prefixes, source)
+    return MergeKernel(module.cells, module.records, module.placed, module.prefixes, source)

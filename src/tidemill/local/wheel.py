@@ -76,6 +76,8 @@ class Wheel(WheelQueries):
     12
     """
 
+    _store: RingStore
+
     def __init__(
         self, plan: WindowAggregate, store: RingStore, domain: Domain, write_ahead: int,
         given: Mapping[str, Aggregate],
@@ -510,7 +512,7 @@ class Wheel(WheelQueries):
         mine, theirs = self._store, other._store
         return (
             self._plan == other._plan and mine.rings == theirs.rings and mine.prefix == theirs.prefix
-            and len(mine.ahead) == len(theirs.ahead) and mine.compress == theirs.compress
+            and len(mine.ahead) == len(theirs.ahead)
         )  # fmt: skip
 
     def stats(self) -> dict[str, Any]:

@@ -21,12 +21,15 @@ from tidemill.core.time import Domain
 from tidemill.local.wheel import Wheel, plan_of, power_of_two
 from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.cold import Cold, Piece, Region
 from tidemill.wheels.files import column, read_save, write_save
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import PATIENCE, Subscriber, is_shared
 from tidemill.wheels.store import RingStore
 
+BUCKETS = "buckets"
+"""What the manifest of a wheel in buckets says of them."""
 COLD = "cold"
 """Files of compressed slots are called so, with a number."""
 
@@ -113,20 +116,26 @@ def described(wheel: Wheel) -> dict[str, Any]:
 def open_wheel(
     path: str | os.PathLike[str], *, aggregates: Mapping[str, Aggregate] | None = None,
     save: int | None = None, verify: bool = True,
-) -> Wheel | WheelReader:  # fmt: skip
-    """A wheel from a directory: one that was saved there, or one that another process shares.
+) -> Wheel | WheelReader | WheelStore:  # fmt: skip
+    """A wheel from a directory: saved there, built there by Spark, or shared by another process.
 
     Of a saved one, cells stay in the file, mapped to memory, until something changes; `verify` reads all
-    files once, to compare checksums. A shared one can only be asked; it always answers as of now. A
-    user's own `aggregates` are given again: files hold no code.
+    files once, to compare checksums. A shared one can only be asked; it always answers as of now. One
+    that Spark built can only be asked, too; `wheel()` of it goes on. A user's own `aggregates` are given
+    again: files hold no code.
     """
     if is_shared(Path(path)):
         return WheelReader(Path(path), aggregates or {})
-    return _open_save(Path(path), aggregates or {}, save, verify)
+    tables, facts = read_save(Path(path), save, verify=verify)
+    if BUCKETS in facts:
+        return WheelStore(Path(path), facts, aggregates or {}, verify=verify)
+    return _opened(Path(path), tables, facts, aggregates or {})
 
 
 class WheelReader(WheelQueries):
     """A wheel that another process writes."""
+
+    _store: RingStore
 
     def __init__(self, path: Path, aggregates: Mapping[str, Aggregate]) -> None:
         self._source = Subscriber(path)
@@ -185,10 +194,108 @@ def _kind_of(
     return given, domain, rings, plan
 
 
-def _open_save(
-    path: Path, aggregates: Mapping[str, Aggregate], save: int | None, verify: bool
+def open_save(
+    path: Path, aggregates: Mapping[str, Aggregate], save: int | None = None, *, verify: bool = True
 ) -> Wheel:
-    tables, facts = read_save(path, save, verify=verify)
+    """A wheel that was saved in a directory."""
+    return _opened(path, *read_save(path, save, verify=verify), aggregates)
+
+
+def empty_wheel(
+    facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], first: int, compress: int
+) -> Wheel:
+    """A wheel as others describe themselves, which begins with a slot."""
+    given, domain, rings, plan = _kind_of(facts, aggregates)
+    store = RingStore(
+        plan.layout, rings, first, power_of_two(facts["write ahead"]), prefix=facts["prefix"],
+        threshold=facts["one ring below"], compress=compress,
+    )  # fmt: skip
+    return Wheel(plan, store, domain, facts["write ahead"], given)
+
+
+class WheelStore(WheelQueries):
+    """A wheel in buckets of keys, as Spark builds it: `tm.spark.build_wheel`.
+
+    It is as it was when it was opened, whatever is appended since.
+    """
+
+    _store: Buckets
+
+    def __init__(
+        self, path: Path, facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], *, verify: bool
+    ) -> None:  # fmt: skip
+        _, domain, _, plan = _kind_of(facts, aggregates)
+        self.path, self._facts, self._given = path, facts, dict(aggregates)
+        self._wheels = [
+            open_bucket(path, facts, aggregates, bucket, verify=verify)
+            for bucket in facts[BUCKETS]["saves"]
+        ] or [empty_wheel(facts, aggregates, facts[BUCKETS]["until"], 0)]  # fmt: skip
+        nowhere = np.full(1, -1)  # keys are found below
+        super().__init__(plan, Buckets([w._store for w in self._wheels], nowhere, nowhere), domain)
+        self._store = Buckets([w._store for w in self._wheels], *self._owners())
+
+    def _owners(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The bucket of each key there is, and its number in it."""
+        if not self._keyed:
+            return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        found = []
+        for wheel in self._wheels:
+            own = wheel._store.present
+            found.append((self._keys.encode(wheel._keys.decode(own)), own))
+        owners = np.full(self._keys.count, -1, dtype=np.int64)
+        numbers = owners.copy()
+        for bucket, (keys, own) in enumerate(found):
+            owners[keys], numbers[keys] = bucket, own
+        return owners, numbers
+
+    def wheel(self) -> Wheel:
+        """All of it as one wheel in memory, which can go on."""
+        wheels = [w._copy() for w in self._wheels]
+        while len(wheels) > 1:  # two by two: each cell is copied a few times, not once for each bucket
+            for one, other in zip(wheels[::2], wheels[1::2]):
+                one.merge(other)
+            wheels = wheels[::2]
+        return wheels[0]
+
+    def stats(self) -> dict[str, Any]:
+        """Slots and bytes by ring, and how many rows came or were left out."""
+        store = self._store
+        rings = {
+            ring.shown: {"slots": held, "retention": ring.retention, "bytes": store.ring_bytes(r)}
+            for r, (ring, held) in enumerate(zip(store.rings, store.held))
+        }
+        return {
+            "keys": len(store.present), "watermark": self.watermark, "rings": rings,
+            "bytes": store.nbytes, "buckets": len(self._wheels), "rows": self._facts["rows"],
+            "left out": dict(self._facts["left out"]),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{n}={a}" for n, a in self._plan.aggregates)
+        by = f" by {', '.join(self._plan.group_keys)}" if self._keyed else ""
+        return f"WheelStore({self.path}: {shown}{by}; watermark {self.watermark})"
+
+
+def bucket_path(path: Path, bucket: int | str) -> Path:
+    return path / f"bucket-{int(bucket):05}"
+
+
+def open_bucket(
+    path: Path, facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], bucket: int | str, *,
+    verify: bool,
+) -> Wheel:  # fmt: skip
+    """One of the wheels of a store, at the watermark of all: those without new rows were not written."""
+    number = facts[BUCKETS]["saves"][str(bucket)]
+    wheel = open_save(bucket_path(path, bucket), aggregates, number, verify=verify)
+    if wheel._store.now < facts[BUCKETS]["until"]:
+        wheel.advance_to(facts[BUCKETS]["until"] * wheel._grain)
+    return wheel
+
+
+def _opened(
+    path: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, Any],
+    aggregates: Mapping[str, Aggregate],
+) -> Wheel:  # fmt: skip
     given, domain, rings, plan = _kind_of(facts, aggregates)
     ahead = power_of_two(facts["write ahead"])
     slots = Slots(plan.layout)

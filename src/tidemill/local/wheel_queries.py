@@ -27,6 +27,7 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import allocate
 from tidemill.local.failures import raise_for
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.explain import Explained, explain
 from tidemill.wheels.store import RingStore
 
@@ -40,8 +41,9 @@ HIDDEN = "\0"
 class WheelQueries:
     """A wheel to read from."""
 
-    def __init__(self, plan: WindowAggregate, store: RingStore, domain: Domain) -> None:
-        self._plan, self._store, self._domain = plan, store, domain
+    def __init__(self, plan: WindowAggregate, store: RingStore | Buckets, domain: Domain) -> None:
+        self._plan, self._domain = plan, domain
+        self._store: RingStore | Buckets = store
         self._schema = plan.input.schema
         self._grain = store.rings[0].ticks
         self._keyed = bool(plan.group_keys)
@@ -118,7 +120,8 @@ class WheelQueries:
     def explain(self, start: InstantLike, end: InstantLike) -> Explained:
         """How a range would be answered: plan, operations, and what else there was to choose from."""
         a, b = self._bounds(start, end)
-        return explain(self._store, a, b, lambda slot: self._instant(slot * self._grain))
+        store = self._store.typical if isinstance(self._store, Buckets) else self._store
+        return explain(store, a, b, lambda slot: self._instant(slot * self._grain))
 
     # -- helpers
 
@@ -145,13 +148,24 @@ class WheelQueries:
             )  # fmt: skip
         return first, last
 
-    def _many(self, starts: Any, ends: Any, key: Any) -> Any:
+    def answers(self, starts: Any, ends: Any, keys: list[pa.Array]) -> pa.Table:
+        """A row for each range and key, which is given by column."""
+        a, b = self._ranges(starts, ends)
+        with self._lock:
+            numbers = self._keys.find(keys) if self._keyed else np.zeros(len(a), dtype=np.int64)
+        return self._answers(a, b, numbers)
+
+    def _ranges(self, starts: Any, ends: Any) -> tuple[Ints, Ints]:
         a, b = (self._slots_of(x) for x in (starts, ends))
         if len(a) != len(b) or (b < a).any():
             raise UserError(
                 "query", expected="as many ends as starts, none before its start",
                 got=f"{len(a)} starts, {len(b)} ends" if len(a) != len(b) else "an end before its start",
             )  # fmt: skip
+        return a, b
+
+    def _many(self, starts: Any, ends: Any, key: Any) -> Any:
+        a, b = self._ranges(starts, ends)
         if isinstance(key, (list, pa.Array, np.ndarray)):
             numbers = self._numbers(key)
             if len(numbers) != len(a):
@@ -210,8 +224,8 @@ class WheelQueries:
         return int(self._find([[g] for g in given])[0])
 
     def _numbers(self, keys: Any) -> Ints:
-        if keys is ALL:  # there is room for null, whether it came or not
-            return np.flatnonzero(self._store.totals["rows"][: self._store.keys])
+        if keys is ALL:
+            return self._store.present
         listed = keys.to_pylist() if isinstance(keys, pa.Array) else list(keys)
         if len(self._plan.group_keys) > 1:
             return self._find([list(c) for c in zip(*listed)])

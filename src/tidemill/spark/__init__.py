@@ -1,0 +1,25 @@
+"""Tidemill on Spark: `tm.spark.build_wheel`, `append`, `wheel_query`. Queries get there by `on_spark`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemill.spark.wheel_query import wheel_query
+    from tidemill.spark.wheels import append, build_wheel
+
+_LATER = {
+    "append": "tidemill.spark.wheels",
+    "build_wheel": "tidemill.spark.wheels",
+    "wheel_query": "tidemill.spark.wheel_query",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is first used, as most who explain a query have no use for it."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)
+
+
+__all__ = ["append", "build_wheel", "wheel_query"]

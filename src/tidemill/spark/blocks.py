@@ -38,6 +38,8 @@ class Blocks:
     """How the partials of a plan travel: how many panes abreast, and which counts do not."""
 
     plan: WindowAggregate
+    dense: bool = False
+    """Whether keys have most of the panes between the first and the last."""
 
     @cached_property
     def width(self) -> int:
@@ -47,17 +49,23 @@ class Blocks:
         than the results take, of which a single value has as many as windows have panes.
         """
         assert self.plan.panes is not None
+        lengths = [max(ABREAST)] if self.dense else self._panes_to_a_window()
+        parts = [p for _, p in self.sent]
+        if not lengths or not all(map(is_simple, parts)):
+            return 1
+        fine = [w for w in ABREAST if w <= 4 * min(lengths) and len(parts) * w <= MOST_FIELDS]
+        return max(fine, default=1)
+
+    def _panes_to_a_window(self) -> list[int]:
+        """Of each window; none where one of them has no certain number."""
+        assert self.plan.panes is not None
         lengths = []
         for window in self.plan.windows:
             spec = window.spec
             if not isinstance(spec, GridWindow) or spec.length is None or spec.until_end:
-                return 1
+                return []
             lengths.append(spec.length // self.plan.panes.size)
-        parts = [p for _, p in self.sent]
-        if not all(map(is_simple, parts)):
-            return 1
-        fine = [w for w in ABREAST if w <= 4 * min(lengths) and len(parts) * w <= MOST_FIELDS]
-        return max(fine, default=1)
+        return lengths
 
     @cached_property
     def at_home(self) -> dict[int, str | None]:

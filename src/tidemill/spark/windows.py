@@ -69,12 +69,7 @@ def strategy(plan: WindowAggregate) -> Strategy:
 def window_aggregate(plan: WindowAggregate, base: DataFrame) -> DataFrame:
     """The result of a window aggregate over the base of its input's stage."""
     chosen = strategy(plan).name
-    stage = stage_of(plan.input)
-    expressions = SparkExpressions(stage.base.schema, {f.name: f.dataType for f in base.schema})
-    df = base
-    for predicate in stage.predicates:
-        df = df.filter(expressions.column(predicate))
-    source = _Source(plan, stage, expressions, df)
+    source = _source(plan, base)
     if chosen == "colocated":
         return _colocated(source)
     if chosen == "jvm":
@@ -83,6 +78,26 @@ def window_aggregate(plan: WindowAggregate, base: DataFrame) -> DataFrame:
         blocks = Blocks(_over_rows(plan))
         return _finished(plan, _blocks(source, blocks), finish(blocks.plan, blocks))
     return _finished(plan, _partials(source), finish(_over_rows(plan)))
+
+
+def partials_by_pane(plan: WindowAggregate, base: DataFrame) -> tuple[DataFrame, Blocks | None]:
+    """Partials of an aggregate whose keys have most panes, and the blocks they come in, if they do.
+
+    Where Spark has no such aggregates, there may be several for a key and pane.
+    """
+    source = _source(plan, base)
+    if not all(map(available, plan.layout.parts)):
+        return _partials(source), None
+    blocks = Blocks(_over_rows(plan), dense=True)
+    return _blocks(source, blocks), blocks
+
+
+def _source(plan: WindowAggregate, base: DataFrame) -> _Source:
+    stage = stage_of(plan.input)
+    expressions = SparkExpressions(stage.base.schema, {f.name: f.dataType for f in base.schema})
+    for predicate in stage.predicates:
+        base = base.filter(expressions.column(predicate))
+    return _Source(plan, stage, expressions, base)
 
 
 @dataclass(frozen=True)

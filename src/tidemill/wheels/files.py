@@ -42,12 +42,13 @@ class Saved:
 
 def write_save(
     path: Path, files: Mapping[str, pa.Table | dict[str, Any]], meta: Mapping[str, Any], *,
-    keep: Collection[int] = (),
+    keep: Collection[int] = (), after: int | None = None,
 ) -> Saved:  # fmt: skip
     """Write tables and what else is to be known as a new save.
 
     In place of a table there may be what `Saved.files` said of a file that is in the directory already.
-    Saves to `keep` stay, besides the newest.
+    Saves to `keep` stay, besides the newest. One that goes on from the save `after` is refused if there
+    is a newer one by then.
     """
     path.mkdir(parents=True, exist_ok=True)
     # Two writers at once never write the same file.
@@ -63,21 +64,26 @@ def write_save(
             with sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table.combine_chunks())
             described[name] = {"file": file, **_measured(temporary)}
-    number = _write_manifest(path, {"format": FORMAT, "files": described, **meta})
+    number = _write_manifest(path, {"format": FORMAT, "files": described, **meta}, after)
     _forget(path, {number, *keep})
     return Saved(number, described)
 
 
-def _write_manifest(path: Path, manifest: dict[str, Any]) -> int:
+def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> int:
     """Under the next number that nobody has taken, then as the newest."""
-    number = max((*_saves(path), 0)) + 1
+    number = max((*_saves(path), 0)) + 1 if after is None else after + 1
     while True:
         text = json.dumps({"save": number, **manifest}, indent=1)
         try:
             with _renamed(path / f"manifest-{number:06}.json", new=True) as temporary:
                 temporary.write_text(text)
             break
-        except FileExistsError:  # another writer was faster
+        except FileExistsError as taken:  # another writer was faster
+            if after is not None:
+                raise UserError(
+                    "save wheel", expected=f"save {after} to be the newest in {path}",
+                    got=f"save {number}, by another writer", hint="do it again, on what is there now",
+                ) from taken  # fmt: skip
             number += 1
     with _renamed(path / MANIFEST) as temporary:
         temporary.write_text(text)

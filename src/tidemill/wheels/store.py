@@ -308,6 +308,16 @@ class RingStore:
         at = rows[:, None] * room + np.arange(keys)
         return columns, [(bits[at >> 3] >> (at & 7) & 1).astype(np.bool_) for bits in self.marks]
 
+    def have_open(self, slots: int) -> None:
+        """Have so many slots open, a power of two; there are no rows in them now."""
+        room = self.ahead.shape[1]
+        self.ahead = np.repeat(self._fresh, slots * room).reshape(slots, room)
+
+    @property
+    def present(self) -> Ints:
+        """The keys that ever had a row: there is room for null, whether it came or not."""
+        return np.flatnonzero(self.totals["rows"][: self.keys])
+
     def hold_until(self, until: int) -> None:
         """Count all slots below one as closed, with nothing in them."""
         self._room_until(until)
@@ -471,8 +481,10 @@ class RingStore:
             at = (rows[:, None] * room + np.arange(keys)).ravel()
             for m, bits in enumerate(self.marks):
                 cells[f"mark{m}"] = np.unpackbits(bits, bitorder="little")[at].astype(np.bool_)
-        rest = {"head": self.head, "ahead": self.ahead[:, :keys].ravel(), "totals": self.totals[:keys]}
-        return cells, rest
+        ahead = self.ahead[:, :keys].ravel()
+        if not ahead["rows"].any():
+            ahead = ahead[:0]
+        return cells, {"head": self.head, "ahead": ahead, "totals": self.totals[:keys]}
 
     @classmethod
     def unpacked(
@@ -510,7 +522,8 @@ class RingStore:
         store.ahead = np.repeat(store._fresh, ahead * room).reshape(ahead, room)
         store.totals = np.repeat(store._fresh, room)
         if keys:
-            store.ahead[...] = rest["ahead"].reshape(ahead, keys)
+            if len(rest["ahead"]):
+                store.ahead[...] = rest["ahead"].reshape(ahead, keys)
             store.totals[...] = rest["totals"]
         store._packed = True
         store.changed()

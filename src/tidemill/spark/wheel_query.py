@@ -1,0 +1,133 @@
+"""Many ranges at once, asked of a wheel where the ranges are: no row is moved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.schema import schema as read_schema
+from tidemill.core.types import to_arrow
+from tidemill.expr.nodes import Column
+from tidemill.local.wheel import Wheel
+from tidemill.local.wheel_files import BUCKETS, empty_wheel, open_bucket
+from tidemill.spark.expr import SparkExpressions, ansi
+from tidemill.spark.frames import user_schema
+from tidemill.spark.wheels import bucket_of, canonical
+from tidemill.wheels.files import read_save
+
+HIDDEN = "\0"
+"""Columns that are only for the workers are called so."""
+
+
+def wheel_query(
+    path: str | os.PathLike[str], ranges: DataFrame, *, start: str = "start", end: str = "end",
+    aggregates: Mapping[str, Aggregate] | None = None,
+) -> DataFrame:  # fmt: skip
+    """The aggregates of each range of a DataFrame, from a wheel that Spark built.
+
+    `ranges` has columns with the names of the wheel's keys, and the bounds of ranges `[start, end)`; the
+    answers are added to them. Ranges are as in `Wheel.query`; one without a bound has no answer. Each
+    partition is answered where it is, also of a stream.
+    """
+    where = Path(path).resolve()
+    _, facts = read_save(where, verify=False)
+    if BUCKETS not in facts:
+        raise UserError(
+            "wheel_query", expected=f"a wheel that tm.spark.build_wheel made in {where}",
+            got="another one", hint="tm.open_wheel(path).query(starts, ends) asks it",
+        )  # fmt: skip
+    given = dict(aggregates or {})
+    prototype = empty_wheel(facts, given, 0, 0)
+    schema, keys = prototype._schema, prototype._plan.group_keys
+    time = schema[prototype._time]
+    asked = Schema((*((k, schema[k]) for k in keys), (start, time), (end, time)))
+    _check(ranges, asked)
+    results = Schema(tuple((r.name, r.type) for r in prototype._shown))
+    if taken := [n for n in results.names if n in ranges.columns]:
+        raise UserError("wheel_query", expected="other names for columns of ranges", got=str(taken))
+    with ansi(ranges.sparkSession):
+        own = SparkExpressions(asked, {f.name: f.dataType for f in ranges.schema})
+        internal = [own.column(Column(n)) for n in asked.names]
+        spread = [canonical(c, schema[k].kind) for c, k in zip(internal, keys)]
+        hidden = [bucket_of(spread, facts[BUCKETS]["count"]), *internal]
+        sent = ranges.select("*", *(c.alias(f"{HIDDEN}{i}") for i, c in enumerate(hidden)))
+        task = _answering(str(where), facts, given, len(ranges.columns))
+        answered = type(ranges.schema)([*ranges.schema.fields, *user_schema(results).fields])
+        return sent.mapInArrow(task, answered)
+
+
+def _check(ranges: DataFrame, asked: Schema) -> None:
+    found = read_schema(ranges.schema, step="wheel_query")
+    for name, kind in asked:
+        have = found.type_of(name, step="wheel_query")
+        if have != kind and not (have.kind, kind.kind) == ("int64", "float64"):
+            raise UserError(
+                "wheel_query", expected=f"column {name!r} of type {kind!r}", got=repr(have),
+                hint="cast the column",
+            )  # fmt: skip
+
+
+def _answering(
+    where: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate], shown: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Ranges in, with their buckets, bounds and keys in hidden columns; ranges and answers out."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            bucket, *keys, start, end = batch.columns[shown:]
+            answers = _answers(where, facts, given, np.asarray(bucket), keys, start, end)
+            names = [*batch.schema.names[:shown], *answers.column_names]
+            columns = [*batch.columns[:shown], *(c.combine_chunks() for c in answers.columns)]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    return task
+
+
+def _answers(
+    where: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate],
+    bucket: npt.NDArray[np.int32], keys: list[pa.Array], start: pa.Array, end: pa.Array,
+) -> pa.Table:  # fmt: skip
+    whole = np.asarray(pc.and_(start.is_valid(), end.is_valid()))
+    parts, order = [], []
+    for number in np.unique(bucket).tolist():
+        rows = np.flatnonzero((bucket == number) & whole)
+        wheel = _bucket(where, facts, given, number)
+        a, b, *own = (x.take(pa.array(rows)) for x in (start, end, *keys))
+        kinds = [to_arrow(wheel._schema[n]) for n in wheel._plan.group_keys]
+        parts.append(wheel.answers(a, b, [k.cast(t) for k, t in zip(own, kinds)]))
+        order.append(rows)
+    if not parts:
+        return _bucket(where, facts, given, 0).answers(start, end, keys)
+    table = pa.concat_tables(parts)
+    place = np.full(len(bucket), table.num_rows, dtype=np.int64)
+    place[np.concatenate(order)] = np.arange(table.num_rows)
+    return table.take(pa.array(place, mask=~whole))
+
+
+def _bucket(
+    where: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate], number: int
+) -> Wheel:
+    if str(number) not in facts[BUCKETS]["saves"]:
+        return empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
+    if given:  # functions cannot be told apart
+        return open_bucket(Path(where), facts, given, number, verify=False)
+    return _kept(where, facts["save"], number)
+
+
+@lru_cache(maxsize=64)
+def _kept(where: str, version: int, number: int) -> Wheel:
+    """A bucket that stays open in a worker, for the next batch and the next task."""
+    _, facts = read_save(Path(where), version, verify=False)
+    return open_bucket(Path(where), facts, {}, number, verify=False)
