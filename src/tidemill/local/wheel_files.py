@@ -99,13 +99,16 @@ class WheelReader(WheelQueries):
 
     def query(self, start: Any, end: Any, key: Any = ALL) -> Any:
         """See `WheelQueries.query`."""
+        self._catch_up()
+        return super().query(start, end, key)
+
+    def _catch_up(self) -> None:
         if self._source.stale():
             self._refresh()
         if self._keyed:
             for keys in self._source.new_keys():  # in order, as the writer numbers them
                 self._keys.encode([keys[k].combine_chunks() for k in self._plan.group_keys])
         self._since = 0.0
-        return super().query(start, end, key)
 
     def _refresh(self) -> None:
         self._source.attach(self._store)
