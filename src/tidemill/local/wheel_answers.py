@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.time import BEGINNING
-from tidemill.core.types import to_arrow
+from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.local.chunks import Chunk
 from tidemill.local.expressions import allocate
@@ -109,7 +109,7 @@ class _Answers:
             columns = self._wheel._key_columns(ALL, self._kid, at % len(self._kid))
             found |= {name: columns[own] for name, own in self._node.keys}
         if len(self._node.windows) > 1:
-            found[WINDOW] = pa.repeat(pa.scalar(label), len(at))
+            found[WINDOW] = pa.repeat(pa.scalar(label, to_arrow(STRING)), len(at))
         bound = to_arrow(self._node.schema[WINDOW_START])
         found |= {n: build(x[which], None, bound) for n, x in ((WINDOW_START, start), (WINDOW_END, end))}
         results = self._wheel._results
