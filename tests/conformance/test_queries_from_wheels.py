@@ -81,6 +81,7 @@ def check(query: tm.Stream, wheel: Any, rows: list[Row]) -> list[Row]:
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows in many small calls."""
     monkeypatch.setattr(wheel_answers, "CELLS", 5)
+    monkeypatch.setattr(wheel_answers, "SOON", 2)
 
 
 # --- the same answer ------------------------------------------------------------------------------
@@ -187,6 +188,7 @@ def test_wheels_that_were_saved_or_are_shared(tmp_path: Path) -> None:
     reader = tm.open_wheel(tmp_path / "shared")
     check(query, reader, rows)
     more = play(wheel, [([(1, (0, "new", 5, None))], 8)])
+    assert "new" in reader.group_by(0, 68, 4)["s"].to_pylist()
     check(query, reader, rows + more)
 
 

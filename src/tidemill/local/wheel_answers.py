@@ -22,7 +22,9 @@ from tidemill.windows.spec import GridWindow
 
 Ints = npt.NDArray[np.int64]
 CELLS = 1 << 16
-"""Windows times keys that are answered at once."""
+"""Windows times keys that are held at once."""
+SOON = 1 << 12
+"""Those that are asked for at once: whoever reads while slots close reads again, which should not be much."""
 
 
 def read_windows(plan: Plan, wheel: WheelQueries) -> Iterator[Chunk]:
@@ -93,10 +95,14 @@ class _Answers:
         rows = np.empty(len(kid), dtype=np.bool_)
         kinds = [r.type for r in self._wheel._results]
         outputs = [x for k in kinds for x in (np.empty(len(kid), np.bool_), allocate(k, len(kid)))]
-        bad, err = self._store.answers(low, high, kid, outputs, rows)
-        if bad >= 0:
-            raise self._wheel._not_held(int(low[bad]), int(high[bad]))
-        raise_for(err, "wheel query")
+        for at in range(0, len(kid), SOON):
+            some = slice(at, at + SOON)
+            bad, err = self._store.answers(
+                low[some], high[some], kid[some], [o[some] for o in outputs], rows[some]
+            )
+            if bad >= 0:
+                raise self._wheel._not_held(int(low[at + bad]), int(high[at + bad]))
+            raise_for(err, "wheel query")
         return rows, outputs
 
     def _batch(self, label: str | None, start: Ints, end: Ints) -> pa.RecordBatch:

@@ -104,6 +104,7 @@ class WheelQueries:
 
     def group_by(self, start: InstantLike, end: InstantLike, every: DurationLike, key: Any = ALL) -> pa.Table:
         """A series: the aggregates of `[start, end)` cut into pieces, a row for each piece and key."""
+        self._catch_up()
         a, b = self._bounds(start, end)
         step = self._length(every, "group_by") // self._grain
         starts = np.arange(a, b, step, dtype=np.int64)
