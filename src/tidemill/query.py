@@ -42,7 +42,8 @@ class Query:
 
         An input is a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, an
         iterable of batches or of dicts, or a path to Parquet, CSV or JSON lines (a file, a
-        directory, a glob). Files are streamed, not loaded.
+        directory, a glob). Files are streamed, not loaded. A wheel (`tm.Wheel`) answers windows that
+        lie between its slots, as of the rows below its watermark; `explain(clicks=wheel)` says how.
 
         Rows that lie before the origin of a window are in none of them; how many there were is in the
         result's metadata, `table.schema.metadata[b"tidemill.before_origin"]`, if there were any.
@@ -102,20 +103,23 @@ class Query:
 
         return SparkQuery(self.optimized, spark)
 
-    def explain(self) -> str:
+    def explain(self, **inputs: Any) -> str:
         """Logical plan, optimised plan, and what each engine will do. Prints it, and returns it.
 
+        With inputs of which one is a wheel: what comes from it, or why nothing can.
         `query.on_spark(spark).explain(clicks=df)` adds Spark's own physical plan.
         """
         from tidemill.local.explain import describe as in_process
+        from tidemill.local.explain import with_inputs
         from tidemill.spark.explain import describe as on_spark
 
-        sections = {
-            "logical": format_plan(self.plan),
-            "optimised": format_plan(self.optimized),
-            "local": in_process(self.optimized),
-            "spark": on_spark(self.optimized),
-        }
+        plan, wheel = with_inputs(self.optimized, inputs) if inputs else (self.optimized, None)
+        sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan)}
+        if wheel is not None:
+            sections["wheel"] = wheel
+        sections["local"] = in_process(plan)
+        if plan is self.optimized:
+            sections["spark"] = on_spark(plan)
         text = "\n\n".join(f"== {name} ==\n{body}" for name, body in sections.items())
         print(text)
         return text

@@ -104,3 +104,20 @@ def test_built_in_algebras_are_themselves_after_a_journey() -> None:
 def test_a_hll_of_floats_is_refused_because_spark_has_none() -> None:
     with pytest.raises(tm.UserError, match="distinct values of by HLL"):
         layout((("r", tm.distinct_count(col.f, method="hll")),), S)
+
+
+def test_a_result_is_known_whatever_it_is_called_and_stands_beside() -> None:
+    def of(**aggregates: Aggregate) -> dict[str, object]:
+        plan = STREAM.window(tm.tumbling("1h")).agg(**aggregates).plan
+        assert isinstance(plan, WindowAggregate)
+        return {r.name: plan.layout.essence(r) for r in plan.layout.results}
+
+    branching = tm.aggregate(
+        "branching", identity=lambda: 0, lift=lambda x: x, combine=lambda a, b: a + b,
+        lower=lambda a: a if a > 3 else 0, returns="int64",
+    )  # fmt: skip
+    alone = of(mean=tm.mean(col.x), own=branching(col.x))
+    among = of(total=tm.sum(col.f), a=tm.mean(col.f), b=branching(col.x), c=tm.mean(col.x))
+    assert alone["mean"] == among["c"] and alone["own"] == among["b"]
+    assert len({*alone.values(), *among.values()}) == 4
+    assert of(v=tm.var(col.f))["v"] != of(v=tm.std(col.f))["v"] != of(v=tm.var(col.f, ddof=0))["v"]

@@ -10,7 +10,7 @@ import pytest
 import tidemill as tm
 from tidemill import col
 from tidemill.core.errors import InternalError
-from tidemill.optimize import RULES, optimize
+from tidemill.optimize import RULES, optimize, with_wheels
 from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.merge_filters import merge_filters
@@ -18,6 +18,7 @@ from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
 from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import Filter, Panes, Plan, Project, WindowAggregate, format_plan
+from tidemill.plan.wheel import HeldRing, WheelFacts
 from tidemill.reference.run import run
 
 S = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64", "y": "int64"})
@@ -184,6 +185,24 @@ def test_choose_sliding(window: tm.Window, aggregate: Any, expected: str) -> Non
     plan = choose_sliding(share_panes(S.window(window).agg(r=aggregate).plan))
     assert isinstance(plan, WindowAggregate) and plan.sliding is not None
     assert plan.sliding[0] == expected
+
+
+def test_use_wheel() -> None:
+    held = S.group_by("k").window(tm.tumbling(2)).agg(n=tm.count(), total=tm.sum(col.x)).plan
+    assert isinstance(held, WindowAggregate)
+    wheel = WheelFacts(held, (HeldRing(2, "2", 0),), 40)
+    query = (
+        S.where((col.k != 2) & (col.t >= 10)).group_by("k").window(tm.hopping(8, every=4))
+        .agg(a=tm.sum(col.x)).where(col.a > 3)
+    )  # fmt: skip
+    plan = with_wheels(query.optimized, {"s": wheel})
+    assert format_plan(plan) == """
+where (col.a > 3)
+  where (col.k != 2)
+    wheel s: a=total by k over hopping(8, every=4) since=10
+""".strip("\n")
+    assert (plan.schema, plan.time) == (query.schema, query.plan.time)
+    assert with_wheels(query.optimized, {"other": wheel}) == query.optimized
 
 
 def test_all_rules_together_keep_the_answer() -> None:

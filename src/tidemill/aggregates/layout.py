@@ -27,7 +27,7 @@ from tidemill.aggregates.basic import COUNT
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, parse_type
-from tidemill.expr.nodes import Cast, Column, Literal, Node
+from tidemill.expr.nodes import Cast, Column, Literal, Node, substitute
 from tidemill.expr.typing import type_of
 
 
@@ -83,6 +83,17 @@ class Layout:
     @property
     def commutative(self) -> bool:
         return all(p.part.algebra.commutative for p in self.parts)
+
+    def essence(self, result: Result) -> tuple[Any, ...]:
+        """What a result is, whatever it is called and whatever it shares its parts with: results of two
+        layouts over the same columns are the same if these are equal."""
+        own = [self.parts[p] for p in result.parts]
+        places = {n: Column(f"{i}.{j}") for i, p in enumerate(own) for j, n in enumerate(p.columns.names)}
+        lower = result.lower
+        if isinstance(lower, Node):
+            lower = substitute(lower, dict(places))
+        present = None if result.present is None else self.parts[result.present].part
+        return tuple(p.part for p in own), lower, result.type, present, result.empty
 
     @property
     def presence_only(self) -> tuple[int, ...]:

@@ -56,10 +56,10 @@ def aggregate(
     )
     kind = None if returns is None else parse_type(returns, step=f"aggregate {name}")
     bare = not isinstance(identity(), tuple)
+    lowered = (lambda s: lower(s[0])) if bare else lower  # once, so that equal aggregates are equal
 
     def of(*args: Operand) -> Aggregate:
         nodes = tuple(as_node(a) for a in args)
-        lowered = (lambda s: lower(s[0])) if bare else lower
         return Aggregate(name, nodes, (Part(algebra, nodes),), lowered, empty, returns=kind)
 
     return of

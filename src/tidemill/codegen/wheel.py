@@ -372,10 +372,11 @@ def _has(marks, m, cell):
 class AnswerKernel:
     """Plans ranges of finest slots, combines the segments of the plan, and lowers.
 
-    `run(starts, ends, kid, shared, subtracts, threshold, head, totals, marks, *columns, *prefixes,
+    `run(starts, ends, kid, shared, rows, subtracts, threshold, head, totals, marks, *columns, *prefixes,
     *outputs) -> (bad, err)` answers a query for each of `kid`, all over the first range where it is
     `shared`. `bad` is the first one that is not held, or -1. A key that there is not has no cells. Outputs
-    are `w<j>` (validity) and `o<j>` for each result.
+    are `w<j>` (validity) and `o<j>` for each result. `rows` gets whether there was any row, unless it is
+    empty; where there are marks, that needs a plan that does not subtract.
 
     `one(start, end, k, subtracts, threshold, head, totals, marks, *columns, *prefixes)` answers one, as
     `(kind, err, valid, value, valid, value, …)`.
@@ -405,19 +406,22 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
     many.line("b = 0")
     with many.block("for i in range(kid.size):"):
         many.line("k = kid[i]")
-        with many.block("if i == 0 or not shared:"):
+        other = "starts[i] != starts[i - 1] or ends[i] != ends[i - 1]"
+        with many.block(f"if i == 0 or (not shared and ({other})):"):
             many.line(planned.format("starts[i]", "ends[i]"))
             many.line("if kind == NOT_HELD:")
             many.line("    return i, err")
         many.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-        _answer(many, slots, prefix, compressed, "[i]")
-    parameters = ["starts", "ends", "kid", "shared", "subtracts", "threshold", *stored, *outputs]
+        _answer(many, slots, prefix, compressed, "[i]", any_row="rows.size == 0")
+        many.line("if rows.size != 0:")
+        many.line("    rows[i] = p0")
+    parameters = ["starts", "ends", "kid", "shared", "rows", "subtracts", "threshold", *stored, *outputs]
     lines = ["@kernel", f"def run({', '.join(parameters)}):", *begin, *many.lines, "    return -1, err"]
 
     one = Emitter(Schema(()), {}, indent=1)
     one.line(planned.format("start", "end"))
     one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-    _answer(one, slots, prefix, compressed, "")
+    _answer(one, slots, prefix, compressed, "", any_row="True")
     parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
     lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
     lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
@@ -428,8 +432,10 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
     return AnswerKernel(module.run, module.one, source)
 
 
-def _answer(e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str) -> None:
-    states = _combined(e, slots, prefix, compressed)
+def _answer(
+    e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str, any_row: str
+) -> None:
+    states = _combined(e, slots, prefix, compressed, any_row)
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
     for j, result in enumerate(slots.layout.results):
@@ -437,16 +443,19 @@ def _answer(e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str) -
 
 
 def _combined(
-    e: Emitter, slots: Slots, prefix: bool, compressed: bool
+    e: Emitter, slots: Slots, prefix: bool, compressed: bool, any_row: str
 ) -> dict[int, list[str]]:
-    """The state of all segments together, and `p<m>`: whether any cell has a mark."""
+    """The state of all segments together, and `p<m>`: whether any cell has a mark.
+
+    The mark of rows begins as `any_row` where no result needs it: nobody looks for what is known.
+    """
     parts = slots.stored_codes()
     states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
     for part in parts:
         for variable, code in zip(states[part.index], part.identity()):
             e.line(f"{variable} = {code}")
     for m in range(len(slots.marks)):
-        e.line(f"p{m} = False")
+        e.line(f"p{m} = {'False' if m or 0 in slots.mark_of.values() else any_row}")
     with e.block("for j in range(m):"):
         e.line("ring = segments[j, 0]")
         e.line("lo = segments[j, 1]")

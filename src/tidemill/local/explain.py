@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tidemill.aggregates.algebra import Algebra, OpaqueForm
+from tidemill.core.errors import UserError
+from tidemill.core.time import Domain, to_datetime
 from tidemill.expr.nodes import Node
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.parts import plan_parts, refusal
+from tidemill.local.run import check_inputs
+from tidemill.local.wheel_queries import WheelQueries
 from tidemill.local.windows import fuses
+from tidemill.optimize import with_wheels
 from tidemill.plan.explain import describe as describe_plan
-from tidemill.plan.nodes import Plan, WindowAggregate
+from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
+from tidemill.plan.wheel import WheelFacts
 
 _SLIDING = {
     "single": "windows do not overlap: each partial is used once",
@@ -23,6 +32,37 @@ _SLIDING = {
 def describe(plan: Plan) -> str:
     """The steps of a plan in this process."""
     return describe_plan(plan, _windows, _stage)
+
+
+def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None]:
+    """The plan for these inputs; where one is a wheel, also what comes from it, or why nothing can."""
+    source = next(node for node in plan.walk() if isinstance(node, Source))
+    check_inputs(source, inputs, step="explain")
+    wheel = inputs[source.name]
+    if not isinstance(wheel, WheelQueries):
+        return plan, None
+    facts = wheel.facts()
+    try:
+        found = with_wheels(plan, {source.name: facts})
+    except UserError as refused:
+        return plan, f"not from the wheel: {refused}"
+    return found, from_wheel(found, facts)
+
+
+def from_wheel(plan: Plan, facts: WheelFacts) -> str:
+    """What comes from a wheel."""
+    [node] = (n for n in plan.walk() if isinstance(n, WheelWindows))
+    held = dict(facts.held.aggregates)
+    lines = [f"windows {'; '.join(map(str, node.windows))} from slots of the wheel, no rows are read:"]
+    lines += [f"  {n}: {own}={held[own]} of the wheel" for n, own in node.aggregates]
+
+    def at(ticks: int) -> Any:
+        return to_datetime(ticks) if facts.held.domain is Domain.CLOCK else ticks
+
+    rings = ", ".join(f"{r.shown} since {at(r.since)}" for r in facts.rings)
+    lines.append(f"  rings: {rings}")
+    lines.append(f"  watermark: {at(facts.watermark)}, rows at or above it do not count yet")
+    return "\n".join(lines)
 
 
 def _stage(stage: Stage) -> list[str]:

@@ -13,8 +13,11 @@ from tidemill.local.progress import shown
 from tidemill.local.sources import Chunk, open_source
 from tidemill.local.stages import StageRunner
 from tidemill.local.threads import on_threads, threads
+from tidemill.local.wheel_answers import read_windows
+from tidemill.local.wheel_queries import WheelQueries
 from tidemill.local.windows import WindowOperator
-from tidemill.plan.nodes import Plan, Source, WindowAggregate
+from tidemill.optimize import with_wheels
+from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.stages import stage_of
 
 FEW_ROWS = 1 << 17
@@ -35,7 +38,7 @@ class Pipeline:
             lanes = 1 if self.operators else 1 << (threads.bit_length() - 1)
             self.operators.insert(0, WindowOperator(base, lanes))
             base = stage_of(base.input).base
-        if not isinstance(base, Source):
+        if not isinstance(base, (Source, WheelWindows)):
             raise UnsupportedError("local", str(base), instead="run it on the reference engine")
         self.source = base
 
@@ -97,6 +100,11 @@ def run(
     """
     source = next(node for node in plan.walk() if isinstance(node, Source))
     check_inputs(source, inputs)
+    if isinstance(wheel := inputs[source.name], WheelQueries):
+        plan = with_wheels(plan, {source.name: wheel.facts()})
+        windows = read_windows(plan, wheel)
+        yield from Pipeline(plan).run(shown(windows, source.name, None) if progress else windows)
+        return
     stateless = stage_of(plan).base is source
     reader = open_source(inputs[source.name], source, promises=not stateless)
     few = reader.total_rows is not None and reader.total_rows < FEW_ROWS
@@ -106,10 +114,10 @@ def run(
         counts["before_origin"] = sum(operator.before_origin for operator in pipeline.operators)
 
 
-def check_inputs(source: Source, inputs: Mapping[str, Any]) -> None:
+def check_inputs(source: Source, inputs: Mapping[str, Any], *, step: str = "run") -> None:
     """Each stream of the query needs its input, and nothing else."""
     if set(inputs) != {source.name}:
         raise UserError(
-            "run", expected=f"one input named {source.name!r}", got=f"{sorted(inputs)}",
-            hint=f"write run({source.name}=...)",
+            step, expected=f"one input named {source.name!r}", got=f"{sorted(inputs)}",
+            hint=f"write {step}({source.name}=...)",
         )  # fmt: skip

@@ -511,8 +511,8 @@ class Wheel(WheelQueries):
     def _same_kind(self, other: Wheel) -> bool:
         mine, theirs = self._store, other._store
         return (
-            self._plan == other._plan and mine.rings == theirs.rings and mine.prefix == theirs.prefix
-            and len(mine.ahead) == len(theirs.ahead)
+            _kind(self._plan) == _kind(other._plan) and mine.rings == theirs.rings
+            and mine.prefix == theirs.prefix and len(mine.ahead) == len(theirs.ahead)
         )  # fmt: skip
 
     def stats(self) -> dict[str, Any]:
@@ -547,6 +547,14 @@ def plan_of(
     plan = plans.window_aggregate(node, group, (NamedWindow(None, tumbling(grain)),), given)
     _check_supported(plan)
     return plan
+
+
+def _kind(plan: WindowAggregate) -> Any:
+    """What a wheel holds, without how its aggregates came to be."""
+    layout = plan.layout
+    results = [(r.name, layout.essence(r)) for r in layout.results]
+    parts = [p.part for p in layout.parts]
+    return plan.input, plan.group_keys, [w.spec for w in plan.windows], parts, results
 
 
 def _block_slots(compress: bool | int, *, keyed: bool) -> int:

@@ -158,13 +158,16 @@ class WheelReader(WheelQueries):
 
     def query(self, start: Any, end: Any, key: Any = ALL) -> Any:
         """See `WheelQueries.query`."""
+        self._catch_up()
+        return super().query(start, end, key)
+
+    def _catch_up(self) -> None:
         if self._source.stale():
             self._refresh()
         if self._keyed:
             for keys in self._source.new_keys():  # in order, as the writer numbers them
                 self._keys.encode([keys[k].combine_chunks() for k in self._plan.group_keys])
         self._since = 0.0
-        return super().query(start, end, key)
 
     def _refresh(self) -> None:
         self._source.attach(self._store)
@@ -225,7 +228,7 @@ class WheelStore(WheelQueries):
         self, path: Path, facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], *, verify: bool
     ) -> None:  # fmt: skip
         _, domain, _, plan = _kind_of(facts, aggregates)
-        self.path, self._facts, self._given = path, facts, dict(aggregates)
+        self.path, self.description, self.given = path.resolve(), facts, dict(aggregates)
         self._wheels = [
             open_bucket(path, facts, aggregates, bucket, verify=verify)
             for bucket in facts[BUCKETS]["saves"]
@@ -266,8 +269,8 @@ class WheelStore(WheelQueries):
         }
         return {
             "keys": len(store.present), "watermark": self.watermark, "rings": rings,
-            "bytes": store.nbytes, "buckets": len(self._wheels), "rows": self._facts["rows"],
-            "left out": dict(self._facts["left out"]),
+            "bytes": store.nbytes, "buckets": len(self._wheels), "rows": self.description["rows"],
+            "left out": dict(self.description["left out"]),
         }  # fmt: skip
 
     def __repr__(self) -> str:

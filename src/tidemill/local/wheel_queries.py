@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.codegen.wheel_plan import LOW
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import (
@@ -27,6 +29,7 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import allocate
 from tidemill.local.failures import raise_for
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.wheel import HeldRing, WheelFacts
 from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.explain import Explained, explain
 from tidemill.wheels.store import RingStore
@@ -103,6 +106,7 @@ class WheelQueries:
 
     def group_by(self, start: InstantLike, end: InstantLike, every: DurationLike, key: Any = ALL) -> pa.Table:
         """A series: the aggregates of `[start, end)` cut into pieces, a row for each piece and key."""
+        self._catch_up()
         a, b = self._bounds(start, end)
         step = self._length(every, "group_by") // self._grain
         starts = np.arange(a, b, step, dtype=np.int64)
@@ -122,6 +126,30 @@ class WheelQueries:
         a, b = self._bounds(start, end)
         store = self._store.typical if isinstance(self._store, Buckets) else self._store
         return explain(store, a, b, lambda slot: self._instant(slot * self._grain))
+
+    # -- for queries that are answered from here
+
+    def facts(self) -> WheelFacts:
+        """What a plan must know of this wheel."""
+        self._catch_up()
+        store, plan = self._store, self._plan
+        shown = tuple((n, a) for n, a in plan.aggregates if not n.startswith(HIDDEN))
+        rings = tuple(
+            HeldRing(ring.ticks, ring.shown, int(store.ring(r)[LOW]) * ring.ticks)
+            for r, ring in enumerate(store.rings)
+        )
+        return WheelFacts(replace(plan, aggregates=shown), rings, store.now * self._grain)
+
+    def closed(self) -> tuple[int, Ints]:
+        """The first slot that is open, and the keys that had rows before it."""
+        self._catch_up()
+        now = self._store.now
+        self._catch_up()  # keys are known before their slots close: now at least those below
+        numbers = self._numbers(ALL)
+        return now, numbers[numbers < self._keys.count]
+
+    def _catch_up(self) -> None:
+        """Know what the writer has done since; here, the writer is this wheel."""
 
     # -- helpers
 
@@ -262,7 +290,7 @@ class WheelQueries:
     def _not_held(self, a: int, b: int) -> UserError:
         store = self._store
         held = [
-            f"{ring.shown} since {self._instant(int(store.ring(r)[4]) * ring.ticks)}"
+            f"{ring.shown} since {self._instant(int(store.ring(r)[LOW]) * ring.ticks)}"
             for r, ring in enumerate(store.rings)
         ]
         return UserError(

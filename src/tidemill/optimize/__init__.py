@@ -5,7 +5,7 @@ Every rule must keep the schema, the time column and the types; that is checked 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tidemill.core.errors import InternalError
 from tidemill.optimize.choose_sliding import choose_sliding
@@ -14,7 +14,9 @@ from tidemill.optimize.merge_filters import merge_filters
 from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
 from tidemill.optimize.share_panes import share_panes
+from tidemill.optimize.use_wheel import use_wheel
 from tidemill.plan.nodes import Plan, format_plan
+from tidemill.plan.wheel import WheelFacts
 
 Rule = Callable[[Plan], Plan]
 
@@ -35,6 +37,13 @@ def optimize(plan: Plan, rules: tuple[Rule, ...] = RULES) -> Plan:
         _check(plan, after, rule.__name__)
         plan = after
     return plan
+
+
+def with_wheels(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
+    """An optimised plan for inputs of which some are wheels: the rule that depends on the inputs."""
+    after = use_wheel(plan, wheels)
+    _check(plan, after, use_wheel.__name__)
+    return after
 
 
 def _check(before: Plan, after: Plan, rule: str) -> None:

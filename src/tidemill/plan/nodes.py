@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.schema import Schema
-from tidemill.core.time import Domain
+from tidemill.core.time import Domain, to_datetime
 from tidemill.core.tree import Tree
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.expr.nodes import Node
@@ -217,6 +217,41 @@ class WindowAggregate(Plan):
             text += f" panes={self.panes.size}"
         if self.sliding is not None:
             text += f" sliding=[{', '.join(dict.fromkeys(self.sliding))}]"
+        return text
+
+
+@dataclass(frozen=True)
+class WheelWindows(Plan):
+    """The windows of an aggregate, answered by a wheel in place of rows (rule `use_wheel`).
+
+    Keys and aggregates are pairs: the name in the result, and in the wheel.
+    """
+
+    stream: str
+    """The input that is a wheel."""
+    result: Schema
+    windows: tuple[NamedWindow, ...]
+    keys: tuple[tuple[str, str], ...]
+    aggregates: tuple[tuple[str, str], ...]
+    since: int | None = None
+    until: int | None = None
+    """Only rows at or above the one and below the other count; both at bounds of slots, in ticks."""
+
+    @property
+    def schema(self) -> Schema:
+        return self.result
+
+    @property
+    def time(self) -> str:
+        return WINDOW_START
+
+    def __str__(self) -> str:
+        by = f" by {', '.join(k for k, _ in self.keys)}" if self.keys else ""
+        what = ", ".join(f"{n}={held}" for n, held in self.aggregates)
+        text = f"wheel {self.stream}: {what}{by} over {'; '.join(map(str, self.windows))}"
+        for word, tick in (("since", self.since), ("until", self.until)):
+            if tick is not None:
+                text += f" {word}={to_datetime(tick) if self.domain is Domain.CLOCK else tick}"
         return text
 
 

@@ -8,10 +8,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
-from tidemill.plan.nodes import Plan, Source, format_plan
+from tidemill.local.explain import from_wheel
+from tidemill.local.wheel_queries import WheelQueries
+from tidemill.optimize import with_wheels
+from tidemill.plan.nodes import Plan, Source, WheelWindows, format_plan
 from tidemill.spark.explain import describe
 from tidemill.spark.expr import ansi
 from tidemill.spark.run import frame_of
+from tidemill.spark.wheel_windows import wheel_frame, where_answered
 
 
 class SparkQuery:
@@ -20,15 +24,31 @@ class SparkQuery:
     def __init__(self, plan: Plan, spark: SparkSession) -> None:
         self._plan, self._spark = plan, spark
 
-    def run(self, **inputs: DataFrame) -> DataFrame:
-        """The result as a DataFrame; nothing runs until something asks for its rows."""
-        _check(self._plan, inputs)
-        with ansi(self._spark):
-            return frame_of(self._plan, inputs)
+    def run(self, **inputs: DataFrame | WheelQueries) -> DataFrame:
+        """The result as a DataFrame; nothing runs until something asks for its rows.
 
-    def explain(self, **inputs: DataFrame) -> str:
+        A wheel in place of rows answers windows that lie between its slots. One that Spark built is read
+        by tasks, a bucket each; another one by the driver, at once.
+        """
+        _check(self._plan, inputs)
+        plan, frames = self._plan, {}
+        for name, given in inputs.items():
+            if isinstance(given, WheelQueries):
+                plan = with_wheels(plan, {name: given.facts()})
+                frames[name] = wheel_frame(self._spark, _windows_of(plan, name), given)
+            else:
+                frames[name] = given
+        with ansi(self._spark):
+            return frame_of(plan, frames)
+
+    def explain(self, **inputs: DataFrame | WheelQueries) -> str:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
         text = describe(self._plan)
+        for name, wheel in inputs.items():
+            if isinstance(wheel, WheelQueries):
+                plan = with_wheels(self._plan, {name: wheel.facts()})
+                text = f"{describe(plan)}\n{from_wheel(plan, wheel.facts())}"
+                text += f"\n  read: {where_answered(_windows_of(plan, name), wheel)}"
         if inputs:
             plan = self.run(**inputs)._jdf.queryExecution().executedPlan()
             text += f"\n\n== Spark's plan ==\n{plan.toString()}"
@@ -37,6 +57,10 @@ class SparkQuery:
 
     def __repr__(self) -> str:
         return f"on Spark:\n{format_plan(self._plan)}"
+
+
+def _windows_of(plan: Plan, name: str) -> WheelWindows:
+    return next(n for n in plan.walk() if isinstance(n, WheelWindows) and n.stream == name)
 
 
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:
@@ -50,6 +74,8 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
     for source in sources:
         step = f"run {source.name}"
         df = inputs[source.name]
+        if isinstance(df, WheelQueries):
+            continue  # the rule that puts it in place of rows checks it
         if not hasattr(df, "mapInArrow"):
             raise UserError(
                 step, expected="a Spark DataFrame", got=type(df).__name__,

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from tidemill.core.errors import UnsupportedError
 from tidemill.expr.nodes import Column
-from tidemill.plan.nodes import Plan, Source, WindowAggregate
+from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.stages import stage_of
 from tidemill.spark.expr import SparkExpressions, named, output
 from tidemill.spark.frames import user_type
@@ -39,6 +39,8 @@ def frame_of(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
 def _base(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
     if isinstance(plan, Source):
         return inputs[plan.name]
+    if isinstance(plan, WheelWindows):
+        return inputs[plan.stream]
     if isinstance(plan, WindowAggregate):
         below = stage_of(plan.input).base
         return window_aggregate(plan, _base(below, inputs))

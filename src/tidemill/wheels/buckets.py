@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.wheels.store import Ints, RingStore
+from tidemill.wheels.store import NOT_ASKED, Ints, RingStore
 
 
 class Buckets:
@@ -69,8 +69,9 @@ class Buckets:
         return self._stores[owner].answer(start, end, int(self._numbers[key]))
 
     def answers(
-        self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]]
-    ) -> tuple[int, int]:
+        self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
+        rows: npt.NDArray[np.bool_] = NOT_ASKED,
+    ) -> tuple[int, int]:  # fmt: skip
         """See `RingStore.answers`: each store answers for its keys."""
         known = (keys >= 0) & (keys < self.keys)
         owners = np.where(known, self._owners[np.where(known, keys, 0)], -1)
@@ -81,12 +82,15 @@ class Buckets:
         for at in np.split(order, cuts) if len(order) else ():
             store = self._stores[max(0, int(owners[at[0]]))]
             own = [np.empty(len(at), dtype=o.dtype) for o in outputs]
+            own_rows = rows[at] if len(rows) else rows
             # One range for all is one range for some; a range for each of one key must not look like it.
             a, b = (starts, ends) if shared else (starts[at], ends[at])
-            bad, err = store.answers(a, b, numbers[at], own)
+            bad, err = store.answers(a, b, numbers[at], own, own_rows)
             if bad >= 0:
                 return (0 if shared else int(at[bad])), err
             errors |= err
             for output, found in zip(outputs, own):
                 output[at] = found
+            if len(rows):
+                rows[at] = own_rows
         return -1, errors

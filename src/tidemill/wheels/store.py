@@ -48,6 +48,7 @@ from tidemill.wheels.cold import Cold
 from tidemill.wheels.rings import Ring
 
 Ints = npt.NDArray[np.int64]
+NOT_ASKED = np.empty(0, dtype=np.bool_)
 FIRST_ROOM = 64
 """Slots a ring that keeps everything has room for at first."""
 
@@ -554,15 +555,19 @@ class RingStore:
             self.on_retry()
 
     def answers(
-        self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]]
-    ) -> tuple[int, int]:
+        self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
+        rows: npt.NDArray[np.bool_] = NOT_ASKED,
+    ) -> tuple[int, int]:  # fmt: skip
         """Answer a range for each key, or one range for all. The first that is not held, or -1; bits of
-        what failed."""
+        what failed. `rows`, if given, gets whether there was any row."""
         shared = len(starts) != len(keys)
         while True:
             asked, seen, _ = self._asked
             version = seen[VERSION]
-            bad, err = self._answer.run(starts, ends, keys, shared, *asked, *outputs)
+            subtracts = asked[0] and not (len(rows) and seen[MARKED])  # marks of rows do not, ever
+            bad, err = self._answer.run(
+                starts, ends, keys, shared, rows, subtracts, *asked[1:], *outputs
+            )
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             self.on_retry()
