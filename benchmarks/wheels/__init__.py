@@ -16,7 +16,7 @@ BENCHMARK = Benchmark(
     _cases,
     titles={
         "insert": "Rows into open slots, on one thread",
-        "streaming": "Sliding sums over a stream, the watermark moving on every 100 rows",
+        "streaming": "Sums over windows of a stream as it comes, a watermark every 100 rows",
         "ad hoc": "The 95th percentile of single queries, and the time a query of many at once",
         "space": "Bytes for each second of one event",
     },
