@@ -7,6 +7,7 @@ newest. A save that does not get that far changes nothing; the one before it is 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -23,6 +24,8 @@ from tidemill.core.errors import UserError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+LOCK = "save.lock"
+"""Saves of several processes wait for each other: they would take the same number."""
 KEPT = 2
 """Saves that stay on disk."""
 
@@ -30,6 +33,12 @@ KEPT = 2
 def write_save(path: Path, files: Mapping[str, pa.Table], meta: Mapping[str, Any]) -> int:
     """Write tables and what else is to be known as a new save; its number."""
     path.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK).open("w") as lock:  # given back when it is closed
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _write_next(path, files, meta)
+
+
+def _write_next(path: Path, files: Mapping[str, pa.Table], meta: Mapping[str, Any]) -> int:
     number = max((*_saves(path), 0)) + 1
     described = {}
     for name, table in files.items():
