@@ -129,7 +129,9 @@ def test_nan_is_a_value_and_null_is_none() -> None:
     assert filled(table(f=pa.array([None, 2.0]), k=["a", "a"])).query(A, B, "a")["most"] == 2.0
 
 
-@pytest.mark.parametrize("nothing", [table().slice(0, 0), table().slice(0, 0).to_batches(), []], ids=type)
+@pytest.mark.parametrize(
+    "nothing", [table().slice(0, 0), table().to_batches()[0].slice(0, 0), []], ids=["table", "batch", "list"]
+)
 def test_no_rows_change_nothing(nothing: Any) -> None:
     wheel = keyed()
     wheel.insert(nothing)
@@ -256,7 +258,8 @@ def test_many_bounds_in_any_unit(bounds: Any, clock: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "bounds", [(A, B), (np.array([0], "M8[us]"), [10]), (pa.array([0], US), [10])], ids=str
+    "bounds", [(A, B), (np.array([0], "M8[us]"), [10]), (pa.array([0], US), [10])],
+    ids=["text", "numpy", "arrow"],
 )
 def test_clock_and_logical_time_never_mix(bounds: Any, ints: Any) -> None:
     refused(lambda: ints.query(*bounds), "of logical time")
