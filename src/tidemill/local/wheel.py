@@ -192,7 +192,11 @@ class Wheel(WheelQueries):
         if not -FARTHEST <= row[self._time] <= FARTHEST:  # it may not even fit a column
             self._left_out["time out of range"] += 1
             return
-        for piece in read_rows([row], self._plan.input):
+        if all(_fits(row[n], t.kind) for n, t in self._schema):
+            arrays = [pa.array([row[n]], type=to_arrow(t)) for n, t in self._schema]
+            self._insert(pa.RecordBatch.from_arrays(arrays, schema=self._arrow))
+            return
+        for piece in read_rows([row], self._plan.input):  # slower: it looks whether all fits
             self._insert(piece.batch)
 
     def _row(self, time: InstantLike, value: Any, key: Any) -> dict[str, Any]:
@@ -584,6 +588,15 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if not whole or not least <= value <= most:
         raise UserError("wheel", expected=f"{name} from {least} to {most}", got=repr(value))
     return int(value)
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether Arrow takes a value for just what it is; of others it may drop a part."""
+    if kind in ("int64", "timestamp"):
+        return value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63)
+    if kind == "string":
+        return value is None or (type(value) is str and value.isascii())
+    return value is None or (kind == "float64" and type(value) is float)
 
 
 def power_of_two(n: int) -> int:
