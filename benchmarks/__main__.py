@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,8 +17,8 @@ from benchmarks import registry, resources
 from benchmarks.answers import Mismatch
 from benchmarks.docs import write_docs
 from benchmarks.harness import FULL, QUICK, Case, Effort, Result, run_case
-from benchmarks.registry import Benchmark
-from benchmarks.report import by_group, document, line, read_results, table, write_json
+from benchmarks.registry import SECONDS, Benchmark, Unit
+from benchmarks.report import WIDTH, by_group, document, line, read_results, table, write_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     earlier = read_results(options.json) if options.keep else []
     try:
-        results, failures, left = run(cases, QUICK if options.quick else FULL, console)
+        results, failures, left = run(cases, QUICK if options.quick else FULL, console, bench.units)
     finally:
         resources.close()
     by_name = {r.case: r for r in (*earlier, *results)}
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(
-    cases: Sequence[Case], effort: Effort, console: Console
+    cases: Sequence[Case], effort: Effort, console: Console, units: Mapping[str, Unit] = {},
 ) -> tuple[list[Result], dict[str, str], list[str]]:
     """Results of the cases in which systems agree, what went wrong in others, and which were left out."""
     results: list[Result] = []
@@ -65,7 +65,8 @@ def run(
             tell = lambda text, name=case.name: progress.update(task, description=f"{name}: {text}")
             try:
                 results.append(run_case(case, effort, tell))
-                console.print(line(results[-1]), markup=False, highlight=False)
+                shown = line(results[-1], units.get(case.group, SECONDS))
+                console.print(shown, markup=False, highlight=False)
             except Mismatch as error:
                 failures[case.name] = f"answers differ\n{error}"
             except Exception:
@@ -82,7 +83,7 @@ def _finish(
 ) -> int:  # fmt: skip
     for group, found in by_group(results, bench.titles).items():
         console.print()
-        console.print(table(bench.titles.get(group, group), found))
+        console.print(table(bench.titles.get(group, group), found, bench.unit(group)))
     content = document(bench.name, results)
     if options.json:
         write_json(options.json, content)
@@ -101,8 +102,8 @@ def _finish(
 
 def _console() -> Console:
     console = Console()
-    # Tables need room; a file or a pipe has no width of its own.
-    return console if console.is_terminal else Console(width=180)
+    # A file or a pipe has no width of its own.
+    return console if console.is_terminal else Console(width=WIDTH)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -120,7 +121,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--keep", action="store_true", help="keep results in --json FILE of cases that are not run"
     )
-    parser.add_argument("--docs", action="store_true", help="rewrite docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true", help="rewrite its part of its page under docs")
     options = parser.parse_args(arguments)
     if options.keep and not (options.json and options.json.exists()):
         parser.error("--keep needs --json FILE, and the file")

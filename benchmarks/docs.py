@@ -1,4 +1,4 @@
-"""`docs/benchmarks.md`: tables and plots of the last run, between markers. Nobody types numbers."""
+"""Pages under `docs`: tables and plots of the last run, between markers. Nobody types numbers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from benchmarks.machine import ROOT
 from benchmarks.registry import Benchmark
 from benchmarks.report import by_group, cells, shown
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+FOLDER = ROOT / "docs"
 ONCE = "¹ ran once: it took longer than a system's budget for repeats."
 
 
 def write_docs(
     bench: Benchmark, results: Sequence[Result], content: Mapping[str, Any], *, quick: bool,
-    page: Path = PAGE,
+    page: Path | None = None,
 ) -> list[Path]:  # fmt: skip
     """Rewrite the part of the page that belongs to a benchmark, and its plots."""
-    folder = page.with_suffix("")
-    folder.mkdir(parents=True, exist_ok=True)
-    plots = _draw(bench, results, folder)
+    page = page or FOLDER / bench.page
+    plots = _draw(bench, results, page.with_suffix(""))
     text = _section(bench, results, content, plots, quick=quick)
     old = page.read_text() if page.exists() else "# Benchmarks\n"
     temporary = page.with_name(f".{page.name}.tmp")
@@ -63,16 +62,17 @@ def _section(
         f"## {bench.name}\n",
         f"`{command}` on {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
         f"{machine['system']}; " + ", ".join(f"{n} {v}" for n, v in versions.items()) + ".\n",
-        "A column with a system's name says how many times as long as Tidemill it took.\n",
+        "A ratio, such as 2×, says how many times as long as Tidemill a system took.\n",
     ]
     for group, found in by_group(results, bench.titles).items():
         out.append(f"### {bench.titles.get(group, group)}\n")
-        header, rows = cells(found)
-        header = [header[0], "parameters", *header[1:]]
-        out.append(_row(header))
-        out.append(_row(["---", "---", *["---:"] * (len(header) - 2)]))
-        for row, result in zip(rows, found):
-            out.append(_row([row[0], shown(result.params), *row[1:]]))
+        header, rows = cells(found, bench.unit(group))
+        texts = [h for h in header[:2] if h in ("case", "system")]
+        out.append(_row([header[0], "parameters", *header[1:]]))
+        out.append(_row([*["---"] * (len(texts) + 1), *["---:"] * (len(header) - len(texts))]))
+        params = iter(found)
+        for row in rows:
+            out.append(_row([row[0], shown(next(params).params) if row[0] else "", *row[1:]]))
         if any("¹" in c for row in rows for c in row):
             out.append(f"\n{ONCE}")
         out.append("")
@@ -91,6 +91,8 @@ def _draw(bench: Benchmark, results: Sequence[Result], folder: Path) -> list[Pat
     import matplotlib.pyplot as plt
 
     made = []
+    if bench.plots:
+        folder.mkdir(parents=True, exist_ok=True)
     for name, draw in bench.plots.items():
         figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
         if draw(axes, results):

@@ -14,6 +14,17 @@ Draw = Callable[[Any, Sequence[Result]], bool]
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What a case measures in the place of seconds, and how many there are in one."""
+
+    name: str = "s"
+    factor: float = 1.0
+
+
+SECONDS = Unit()
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """Cases for a run, and how to show their results."""
 
@@ -23,6 +34,13 @@ class Benchmark:
     titles: Mapping[str, str] = field(default_factory=dict)
     """What a group of cases is about, in the order to show them."""
     plots: Mapping[str, Draw] = field(default_factory=dict)
+    units: Mapping[str, Unit] = field(default_factory=dict)
+    """Groups that measure something other than seconds, or show them otherwise."""
+    page: str = "benchmarks.md"
+    """The page under `docs` that shows it."""
+
+    def unit(self, group: str) -> Unit:
+        return self.units.get(group, SECONDS)
 
 
 MODULES = {"wheels": "benchmarks.wheels", "windows": "benchmarks.windows"}

@@ -12,6 +12,10 @@ from rich.table import Table
 
 from benchmarks.harness import HOME, Result
 from benchmarks.machine import machine, versions
+from benchmarks.registry import SECONDS, Unit
+
+WIDTH = 120
+"""Columns of a terminal, or a pipe, that tables are made for."""
 
 
 def document(name: str, results: Sequence[Result]) -> dict[str, Any]:
@@ -44,38 +48,67 @@ def by_group(results: Sequence[Result], titles: Mapping[str, str]) -> dict[str, 
     return {g: found for g, found in groups.items() if found}
 
 
-def cells(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows of a table: ratios, then seconds, then the rest."""
-    systems = list(dict.fromkeys(s for r in results for s in r.seconds))
-    systems.sort(key=lambda s: s != HOME)
+Cells = tuple[list[str], list[list[str]]]
+"""The header and the rows of a table."""
+
+
+def cells(results: Sequence[Result], unit: Unit = SECONDS) -> Cells:
+    """A row for each case where that is narrow enough to read, one for each system otherwise.
+
+    Ratios come first, then seconds, then the rest. Rows of further systems have no case.
+    """
+    header, rows = _a_row_a_case(results, unit)
+    widths = [max(map(len, column)) for column in zip(header, *rows)]
+    fits = sum(w + 3 for w in widths) < WIDTH
+    return (header, rows) if fits else _a_row_a_system(results, unit)
+
+
+def _a_row_a_case(results: Sequence[Result], unit: Unit) -> Cells:
+    systems = _systems(results)
     peers = [s for s in systems if any(s in r.ratio for r in results)]
-    extra = list(dict.fromkeys(m for r in results for m in r.measured if m != "runs"))
-    header = ["case", *peers, *(f"{s} s" for s in systems), *(m.replace("_", " ") for m in extra)]
+    extra = _extra(results)
+    times = [f"{s} {unit.name}" for s in systems]
+    header = ["case", *peers, *times, *(m.replace("_", " ") for m in extra)]
     rows = []
     for r in results:
-        row = [r.case.split("/", 1)[-1]]
-        row += [f"{r.ratio[p]:.3g}×" if p in r.ratio else "" for p in peers]
-        row += [_seconds(r, s) for s in systems]
-        row += [_extra(r.measured.get(m, {})) for m in extra]
+        row = [_asked(r)]
+        row += [_ratio(r, p) for p in peers]
+        row += [_seconds(r, s, unit) for s in systems]
+        row += [_all(r.measured.get(m, {})) for m in extra]
         rows.append(row)
     return header, rows
 
 
-def table(title: str, results: Sequence[Result]) -> Table:
-    header, rows = cells(results)
+def _a_row_a_system(results: Sequence[Result], unit: Unit) -> Cells:
+    extra = _extra(results)
+    header = ["case", "system", "ratio", unit.name, *(m.replace("_", " ") for m in extra)]
+    rows = []
+    for r in results:
+        for i, system in enumerate(_systems([r])):
+            row = ["" if i else _asked(r), system, _ratio(r, system), _seconds(r, system, unit)]
+            found = (r.measured.get(m, {}) for m in extra)
+            rows.append(row + [_number(f[system]) if system in f else "" for f in found])
+    return header, rows
+
+
+def table(title: str, results: Sequence[Result], unit: Unit = SECONDS) -> Table:
+    header, rows = cells(results, unit)
     out = Table(title=title, title_justify="left", title_style="bold")
+    texts = 2 if header[1:2] == ["system"] else 1
     for i, name in enumerate(header):
-        out.add_column(name, justify="right" if i else "left", no_wrap=i == 0)
-    for row in rows:
+        out.add_column(name, justify="left" if i < texts else "right", no_wrap=i < texts)
+    for i, row in enumerate(rows):
+        if texts == 2 and i and row[0]:
+            out.add_section()
         out.add_row(*row)
     return out
 
 
-def line(result: Result) -> str:
+def line(result: Result, unit: Unit = SECONDS) -> str:
     """One case in one line, shown as soon as it is done."""
     ratios = ", ".join(f"{r:.3g}× {peer}" for peer, r in result.ratio.items())
-    seconds = ", ".join(f"{s} {t:.3g} s" for s, t in result.seconds.items())
-    rest = ", ".join(f"{m.replace('_', ' ')} {_extra(v)}" for m, v in result.measured.items())
+    seconds = ", ".join(f"{s} {t * unit.factor:.3g} {unit.name}" for s, t in result.seconds.items())
+    rest = ", ".join(f"{m.replace('_', ' ')} {_all(v)}" for m, v in result.measured.items())
     return f"{result.case}: " + "; ".join(p for p in (ratios, seconds, rest) if p)
 
 
@@ -84,15 +117,38 @@ def shown(params: Mapping[str, Any]) -> str:
     return ", ".join(f"{k} {v:,}" if type(v) is int else f"{k} {v}" for k, v in params.items())
 
 
-def _seconds(result: Result, system: str) -> str:
+def _asked(result: Result) -> str:
+    return result.case.split("/", 1)[-1]
+
+
+def _systems(results: Sequence[Result]) -> list[str]:
+    found = dict.fromkeys(s for r in results for s in r.seconds)
+    return sorted(found, key=lambda s: s != HOME)
+
+
+def _extra(results: Sequence[Result]) -> list[str]:
+    """What else was measured."""
+    return list(dict.fromkeys(m for r in results for m in r.measured if m != "runs"))
+
+
+def _ratio(result: Result, system: str) -> str:
+    return f"{result.ratio[system]:.3g}×" if system in result.ratio else ""
+
+
+def _seconds(result: Result, system: str, unit: Unit) -> str:
     if system not in result.seconds:
         return ""
     once = "¹" if result.measured.get("runs", {}).get(system) == 1 else ""
-    return f"{result.seconds[system]:.3g}{once}"
+    return f"{_number(result.seconds[system] * unit.factor)}{once}"
 
 
-def _extra(found: Mapping[str, Any]) -> str:
-    values = [f"{v:,}" if isinstance(v, int) else f"{v:.3g}" for v in found.values()]
+def _all(found: Mapping[str, Any]) -> str:
+    """A measurement of all systems that have it."""
+    values = [_number(v) for v in found.values()]
     if len(values) == 1 and HOME in found:
         return values[0]
     return ", ".join(f"{s} {v}" for s, v in zip(found, values))
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

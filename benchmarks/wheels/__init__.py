@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from benchmarks.harness import Case
-from benchmarks.registry import Benchmark
-from benchmarks.wheels import adhoc, insert, space, streaming
+from benchmarks.registry import Benchmark, Unit
+from benchmarks.wheels import adhoc, insert, readers, space, streaming
 
 
 def _cases(quick: bool) -> list[Case]:
-    return [*insert.cases(quick), *streaming.cases(quick), *adhoc.cases(quick), *space.cases(quick)]
+    modules = (insert, streaming, adhoc, readers, space)
+    return [case for module in modules for case in module.cases(quick)]
 
 
 BENCHMARK = Benchmark(
@@ -16,8 +17,15 @@ BENCHMARK = Benchmark(
     _cases,
     titles={
         "insert": "Rows into open slots, on one thread",
-        "streaming": "Sliding sums over a stream, the watermark moving on every 100 rows",
+        "streaming": "Sums over windows of a stream as it comes, a watermark every 100 rows",
         "ad hoc": "The 95th percentile of single queries, and the time a query of many at once",
+        "readers": "A reader in another process, at full rate, while rows go in; every answer is checked",
         "space": "Bytes for each second of one event",
     },
+    units={
+        "ad hoc": Unit("µs", 1e6),
+        "readers": Unit("µs a query", 1e6),
+        "space": Unit("bytes"),
+    },
+    page="benchmarks-wheels.md",
 )

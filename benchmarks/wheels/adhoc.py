@@ -93,7 +93,7 @@ def _single(ask: Callable[[int, int], Any], starts: Ints, ends: Ints, count: int
         if i < FEW:
             answers.append(answer)
     p50, p95, p99 = np.percentile(took, [50, 95, 99]) / 1e3
-    return Measured(_summed(answers), p95 / 1e6, {"p50 us": p50, "p95 us": p95, "p99 us": p99})
+    return Measured(_summed(answers), p95 / 1e6, {"p50 µs": p50, "p99 µs": p99})
 
 
 def _at_once(filled: Any, starts: Ints, ends: Ints) -> Measured:
@@ -101,7 +101,7 @@ def _at_once(filled: Any, starts: Ints, ends: Ints) -> Measured:
     answers = filled.query(starts, ends)
     each = (time.perf_counter() - begin) / len(starts)
     first: pa.Array = answers[:FEW]
-    return Measured(_summed(first.to_pylist()), each, {"each us": each * 1e6})
+    return Measured(_summed(first.to_pylist()), each)
 
 
 def _summed(answers: list[Any]) -> dict[str, int]:

@@ -17,8 +17,9 @@ from benchmarks import registry
 from benchmarks.answers import Mismatch, same_numbers, same_rows
 from benchmarks.docs import replaced, write_docs
 from benchmarks.harness import Case, Effort, Measured, Result, run_case
-from benchmarks.registry import Benchmark
-from benchmarks.report import document, line
+from benchmarks.registry import Benchmark, Unit
+from benchmarks.report import WIDTH, cells, document, line
+from benchmarks.report import table as shown
 
 TWICE = Effort(repeats=2, at_most=2, enough=0.0, budget=10.0)
 
@@ -232,6 +233,36 @@ def test_the_page_is_rewritten_between_its_markers_only(tmp_path: Any) -> None:
     assert "| sum | rows 2 | 4× | 1 | 4¹ |" in text and "¹ ran once" in text
     assert content["machine"]["cpu"] in text and plot.exists()
     assert "(benchmarks/fake-line.png)" in text
+
+
+def many_systems() -> Result:
+    names = ["tidemill", *(f"system number {i}" for i in range(8))]
+    rates = {"rows_a_second": dict.fromkeys(names, 1000000.0)}
+    return Result("fake/wide", {"rows": 2}, {n: i + 1.0 for i, n in enumerate(names)}, rates)
+
+
+def test_a_table_that_would_be_wide_has_a_row_for_each_system() -> None:
+    header, rows = cells([many_systems()], Unit("ms", 1000))
+    assert header == ["case", "system", "ratio", "ms", "rows a second"]
+    assert rows[0] == ["wide", "tidemill", "", "1,000", "1,000,000"]
+    assert rows[8] == ["", "system number 7", "9×", "9,000", "1,000,000"]
+    console = Console(record=True, width=WIDTH)
+    console.print(shown("title", [many_systems()]))
+    assert "system number 7 " in console.export_text()
+
+
+def test_a_benchmark_has_its_own_page_where_it_says_so(tmp_path: Any, monkeypatch: Any) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("benchmarks.docs.FOLDER", tmp_path)
+    bench = Benchmark("fake", lambda quick: [], page="other.md")
+    result = many_systems()
+    [page] = write_docs(bench, [result], document("fake", [result]), quick=True)
+    text = page.read_text()
+    assert page == tmp_path / "other.md"
+    assert "| case | parameters | system | ratio | s | rows a second |" in text
+    assert "| --- | --- | --- | ---: | ---: | ---: |" in text
+    assert "| wide | rows 2 | tidemill |  | 1 | 1,000,000 |" in text
+    assert "|  |  | system number 0 | 2× | 2 | 1,000,000 |" in text
 
 
 def test_pages_hold_several_benchmarks() -> None:

@@ -284,8 +284,3 @@ def test_explain_of_rows_is_as_before() -> None:
     assert query.explain(events=[]) == query.explain()
     with pytest.raises(UserError, match=r"explain: expected one input named 'events'.*explain\(events"):
         query.explain(other=[])
-
-
-def test_spark_does_not_take_wheels_yet() -> None:
-    with pytest.raises(UserError, match="expected a Spark DataFrame, got Wheel"):
-        asked("sum", "text", [FOURS]).on_spark(None).run(events=new_wheel("sum", "text"))

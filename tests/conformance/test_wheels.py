@@ -347,6 +347,22 @@ def test_a_saved_wheel_opens_and_goes_on(
         check_ranges(again, reference, pick)
 
 
+@pytest.mark.parametrize("null_at", range(4))
+def test_keys_keep_their_places_wherever_null_comes(tmp_path: Path, null_at: int) -> None:
+    wheel, reference = pair("kept", "sum", "one", 0)
+    keys: list[int | None] = [7, 8, 9]
+    keys.insert(null_at, None)
+    for number, key in enumerate(keys):
+        play(wheel, reference, [("insert", [(0, (key, "a", number, None))])])
+    play(wheel, reference, [("advance", 3)])
+    wheel.save(tmp_path)
+    again = open_wheel(tmp_path)
+    assert [again.query(0, 3, key=k) for k in keys] == [0, 1, 2, 3]
+    again.insert(4, {"s": "a", "v": 5, "x": None}, 7)
+    again.advance_to(5)
+    assert again.query(0, 5, key=7) == keys.index(7) + 5
+
+
 def test_a_file_that_is_not_as_it_was_written_is_named(tmp_path: Path) -> None:
     wheel, reference = pair("kept", "sum", "no keys", 0)
     play(wheel, reference, [("insert", [(1, (0, "a", 5, None))]), ("advance", 4)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidemill.core.errors import UserError
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
 SLOTS, ENOUGH = 6_000, 30
+MINUTE = 60.0
 
 
 def new_wheel(rings: list[Any], **options: Any) -> Any:
@@ -111,6 +113,73 @@ def test_readers_in_threads_are_never_wrong() -> None:
     for thread in threads:
         thread.join()
     assert all(isinstance(f, int) and f >= ENOUGH for f in found), found
+
+
+def write_squares(wheel: Any, first: int, until: int) -> None:
+    """In each slot, each key gets its slot number from `200 * key ** 2` on: always another key to come."""
+    slots = np.arange(first, until)
+    keys = np.sqrt(slots / 200).astype(np.int64) + 1
+    t = np.repeat(slots, keys)
+    k = np.concatenate([np.arange(n) for n in keys])
+    wheel.insert(pa.table({"t": t, "k": k, "v": t}))
+    wheel.advance_to(until)
+
+
+def expected_of_squares(a: int, b: int, key: int) -> tuple[int | None, int]:
+    a = max(a, 200 * key * key)
+    return ((b - a) * (a + b - 1) // 2, b - a) if a < b else (None, 0)
+
+
+def read_for(wheel: Any, seconds: float, seed: int) -> int:
+    """Ask for any range of any key, or of a few, for so long; how many answers there were, all right."""
+    rng, asked, before = np.random.default_rng(seed), 0, 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        now = wheel.watermark
+        assert now >= before
+        before = now
+        a, b = sorted(rng.integers(0, now + 1, 2).tolist())
+        most = int((now / 200) ** 0.5) + 2  # of which the last one has not come yet
+        keys = rng.integers(0, most, 3).tolist()
+        found = [wheel.query(a, b, keys[0]), *wheel.query(a, b, keys).to_pylist()]
+        for key, got in zip([keys[0], *keys], found):
+            assert (got["total"], got["n"]) == expected_of_squares(a, b, key), (a, b, key, got, now)
+        asked += 2
+    return asked
+
+
+SOAK_READER = """
+import sys
+sys.path.insert(0, {root!r})
+import tidemill as tm
+from tests.local.test_shared_wheels import MINUTE, read_for
+wheel = tm.open_wheel({path!r})
+wheel.query(0, 3, [0])  # compiles, as the other does
+wheel.query(0, 3, 0)
+print("ready", flush=True)
+print(read_for(wheel, MINUTE, {seed}), flush=True)
+"""
+
+
+@pytest.mark.soak
+def test_a_minute_of_readers_while_keys_and_rings_grow(tmp_path: Path) -> None:
+    wheel = new_wheel([(1, "keep"), (60, "keep"), (3600, "keep")])
+    wheel.share(tmp_path)
+    write_squares(wheel, 0, 5)
+    root = str(Path(__file__).parents[2])
+    codes = [SOAK_READER.format(root=root, path=str(tmp_path), seed=seed) for seed in range(2)]
+    readers = [subprocess.Popen([sys.executable, "-c", c], stdout=subprocess.PIPE, text=True) for c in codes]
+    for reader in readers:
+        assert reader.stdout is not None and reader.stdout.readline() == "ready\n"
+    rng, now = np.random.default_rng(3), 5
+    while any(reader.poll() is None for reader in readers):
+        until = now + int(rng.integers(1, 8))
+        write_squares(wheel, now, until)
+        now = until
+    answers = [reader.communicate()[0] for reader in readers]
+    assert [reader.returncode for reader in readers] == [0, 0]
+    assert all(int(asked) >= ENOUGH for asked in answers)
+    assert wheel.stats()["keys"] > 5 and wheel.stats()["rings"]["1"]["slots"] == now
 
 
 def test_a_directory_has_one_writer(tmp_path: Path) -> None:

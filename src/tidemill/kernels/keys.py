@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, to_arrow
@@ -50,6 +52,24 @@ class KeyIndex:
             # Two ids make one: both stay far below 2**31.
             ids = pairs.encode((ids << 32) | column.encode(array))
         return ids
+
+    def restore(self, arrays: list[pa.Array]) -> None:
+        """Know keys that `decode` gave for ids that follow those there are, by these ids.
+
+        >>> from tidemill.core.types import INT64
+        >>> one, other = (KeyIndex(Schema((("a", INT64),))) for _ in range(2))
+        >>> one.encode([pa.array([7])]), one.encode([pa.array([8, None])])
+        (array([0]), array([2, 1]))
+        >>> other.restore(one.decode(np.arange(3)))
+        >>> other.find([pa.array([7, 8, None])])
+        array([0, 2, 1])
+        """
+        # Of rows that come together null is numbered first.
+        null = pc.index(arrays[0].is_null(), True).as_py()
+        cuts = (0, len(arrays[0])) if null < 0 else (0, null, null + 1, len(arrays[0]))
+        for start, end in itertools.pairwise(cuts):
+            if start < end:
+                self.encode([a.slice(start, end - start) for a in arrays])
 
     def find(self, arrays: list[pa.Array]) -> Ints:
         """As `encode`, but keys that never came are not added: they are negative."""

@@ -18,7 +18,7 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.wheel import InsertKernel, insert_kernel
-from tidemill.codegen.wheel_plan import CAPACITY
+from tidemill.codegen.wheel_plan import BASE, CAPACITY, ROOM, UNIT
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import (
@@ -31,17 +31,18 @@ from tidemill.core.types import STRING, to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
 from tidemill.kernels.arrow import build, values
+from tidemill.local.dicts import read_rows
 from tidemill.local.early import EarlyRows
 from tidemill.local.expressions import Expressions, allocate
 from tidemill.local.failures import raise_for
 from tidemill.local.parts import plan_parts
 from tidemill.local.sources import open_source
-from tidemill.local.wheel_queries import HIDDEN, WheelQueries, is_instant, ticks_of
+from tidemill.local.wheel_queries import ALL, HIDDEN, WheelQueries, any_ticks, is_instant, ticks_of
 from tidemill.plan import build as plans
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, Source, WindowAggregate
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, Ring, RingLike, rings_of
-from tidemill.wheels.shared import Publisher
+from tidemill.wheels.shared import Publisher, is_shared
 from tidemill.wheels.store import RingStore
 from tidemill.wheels.windows import SessionWindows, SlidingWindows
 from tidemill.windows.spec import Session, Sliding, Window, hopping, tumbling
@@ -51,6 +52,10 @@ LATE_ROWS = 100_000
 MOST_AHEAD = 1 << 20
 BLOCK_SLOTS, KEYED_BLOCK = 256, 16
 """Slots that are compressed together, without keys and with."""
+MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+"""What rings may take after a long step. While they grow, what there was stays a little longer."""
+LONG_STEP = 1 << 20
+"""Cells of the finest ring that one step may add without a look at the memory."""
 FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
 """Aggregates that sessions need: the first and the last instant in a slot."""
 
@@ -139,21 +144,29 @@ class Wheel(WheelQueries):
         """
         step = "wheel"
         rings, domain = rings_of(granularities, retention, step=step)
-        given = {"value": aggregates} if isinstance(aggregates, Aggregate) else dict(aggregates)
-        named = windows if isinstance(windows, Mapping) else {str(w): w for w in windows}
+        given = {"value": aggregates} if isinstance(aggregates, Aggregate) else aggregates
+        if not isinstance(given, Mapping):
+            raise UserError(
+                step, expected="an aggregate, or a dict of names to aggregates", got=repr(aggregates)
+            )
+        given = dict(given)
+        listed = [windows] if isinstance(windows, Window) else windows
+        named = listed if isinstance(listed, Mapping) else {str(w): w for w in listed}
         if any(isinstance(w, Session) for w in named.values()):
             ticks = Expr(Column(time))
             given |= {FIRST_TIME: least_of(ticks), LAST_TIME: greatest_of(ticks)}
+        if not isinstance(keys, (str, Sequence)):
+            raise UserError(step, expected="keys: the name of a column, or a list of names", got=repr(keys))
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         plan = plan_of(given, schema, time, names, rings, domain)
-        if not isinstance(write_ahead, int) or not 0 < write_ahead <= MOST_AHEAD:
-            raise UserError(
-                step, expected=f"write_ahead from 1 to {MOST_AHEAD}", got=repr(write_ahead)
-            )
+        write_ahead = _whole("write_ahead", write_ahead, 1, MOST_AHEAD)
+        one_ring_below = _whole("one_ring_below", one_ring_below, 0, FARTHEST)
+        if not isinstance(prefix, bool):
+            raise UserError(step, expected="prefix=True or False", got=repr(prefix))
         first = ticks_of(start, domain, f"{step} start") // rings[0].ticks
         store = RingStore(
             plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix, threshold=one_ring_below,
-            compress=_block_slots(compress, keyed=bool(names)),
+            compress=block_slots(compress, keyed=bool(names)),
         )  # fmt: skip
         if prefix and compress:
             raise UserError(
@@ -172,43 +185,53 @@ class Wheel(WheelQueries):
 
     # -- rows in
 
-    def insert(self, rows: Any, value: Any = None, key: Any = None) -> None:
+    def insert(self, rows: Any, value: Any = None, key: Any = ALL) -> None:
         """Add rows: a table, a batch, a data frame, dicts; or one row as `insert(time, value, key)`.
 
-        `value` is that of the one column that is aggregated, or a dict of all. Rows below the watermark
-        are late: they are left out, counted and kept for `late()`. Rows without a time are left out and
-        counted (`stats`). A null value counts as no value.
+        `value` is that of the one column that is aggregated, or a dict of all; what is not in it is
+        null. Rows below the watermark are late: they are left out, counted and kept for `late()`. Rows
+        without a time are left out and counted (`stats`). A null value counts as no value.
         """
         if isinstance(rows, pa.RecordBatch) and rows.schema.equals(self._arrow):
             self._insert(rows)
             return
-        path = isinstance(rows, str) and value is None and key is None
+        assert isinstance(self._plan.input, Source)
+        path = isinstance(rows, str) and value is None and key is ALL
         if path or not is_instant(rows):
-            assert isinstance(self._plan.input, Source)
             for chunk in open_source(rows, self._plan.input, promises=False):
                 self._insert(chunk.batch)
             return
-        self._insert(self._row(rows, value, key))
+        row = self._row(rows, value, key)
+        if not -FARTHEST <= row[self._time] <= FARTHEST:  # it may not even fit a column
+            self._left_out["time out of range"] += 1
+            return
+        if all(_fits(row[n], t.kind) for n, t in self._schema):
+            arrays = [pa.array([row[n]], type=to_arrow(t)) for n, t in self._schema]
+            self._insert(pa.RecordBatch.from_arrays(arrays, schema=self._arrow))
+            return
+        for piece in read_rows([row], self._plan.input):  # slower: it looks whether all fits
+            self._insert(piece.batch)
 
-    def _row(self, time: InstantLike, value: Any, key: Any) -> pa.RecordBatch:
-        row: dict[str, Any] = {self._time: ticks_of(time, self._domain, "insert")}
-        names = [n for n in self._schema.names if n not in (self._time, *self._plan.group_keys)]
-        if isinstance(value, Mapping):
-            row.update(value)
-        elif len(names) == 1:
-            row[names[0]] = value
-        elif names:
+    def _row(self, time: InstantLike, value: Any, key: Any) -> dict[str, Any]:
+        row: dict[str, Any] = dict.fromkeys(self._schema.names)
+        row[self._time] = any_ticks(time, self._domain, "insert")
+        keys = self._plan.group_keys
+        names = [n for n in self._schema.names if n not in (self._time, *keys)]
+        if len(names) == 1 and not isinstance(value, Mapping):
+            value = {names[0]: value}
+        elif not names and value is None:
+            value = {}
+        if not isinstance(value, Mapping) or not value.keys() <= set(names):
             raise UserError(
                 "insert", expected=f"a dict of values for {names}", got=repr(value)
             )
-        given = key if isinstance(key, (tuple, list)) else (key,)
-        if len(self._plan.group_keys) not in (0, len(given)):
-            raise UserError(
-                "insert", expected=f"a key for {list(self._plan.group_keys)}", got=repr(key)
-            )
-        row.update(zip(self._plan.group_keys, given))
-        arrays = [pa.array([row.get(n)], type=to_arrow(t)) for n, t in self._schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+        row.update(value)
+        given = () if key is ALL else key if isinstance(key, (tuple, list)) else (key,)
+        if len(keys) != len(given):
+            got = "none" if key is ALL else repr(key)
+            raise UserError("insert", expected=f"a key for {list(keys)}", got=got)
+        row.update(zip(keys, given))
+        return row
 
     def _look_at(self, err: int, step: str, cause: UserError | None = None) -> None:
         """Raise what the bits of a kernel stand for; after that, the wheel only answers."""
@@ -250,10 +273,11 @@ class Wheel(WheelQueries):
         self._look_at(err, "wheel insert", failure)
         self._inserted += n - early - late
         if late:
-            self._left_out["late"] += late
-            self._keep_late(batch.take(pa.array(others[n - late :][::-1])))
+            rows = self._within_reach(batch.take(pa.array(others[n - late :][::-1])))
+            self._left_out["late"] += rows.num_rows
+            self._keep_late(rows)
         if early:
-            self._keep_early(batch.take(pa.array(others[:early])))
+            self._early.add(self._within_reach(batch.take(pa.array(others[:early]))))
 
     def _kernel(self, columns: Columns) -> InsertKernel:
         kernel = self._kernels.get(columns)
@@ -273,13 +297,14 @@ class Wheel(WheelQueries):
             self._late.append(rows.slice(0, room))
             self._late_kept += min(room, rows.num_rows)
 
-    def _keep_early(self, rows: pa.RecordBatch) -> None:
+    def _within_reach(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Without those whose time is too far away to count with; they are counted."""
         ticks = values(rows.column(self._time))
-        far = ticks > FARTHEST
+        far = (ticks > FARTHEST) | (ticks < -FARTHEST)
         if far.any():
             self._left_out["time out of range"] += int(far.sum())
             rows = rows.filter(pa.array(~far))
-        self._early.add(rows)
+        return rows
 
     def late(self) -> pa.Table:
         """The rows that came too late, the first 100 000 of them; `stats` has their number."""
@@ -377,6 +402,8 @@ class Wheel(WheelQueries):
         self._require_sound("advance_to")
         until = ticks_of(time, self._domain, "advance_to") // self._grain
         store = self._store
+        if (until - store.now) * int(store.head[ROOM]) > LONG_STEP:
+            self._require_memory(until)
         closed: list[pa.RecordBatch] = []
         # Windows read the slots that have just closed, before others take their place.
         # Those of a compressed ring keep their cells that long.
@@ -394,6 +421,21 @@ class Wheel(WheelQueries):
         schema = self._window_schema()
         return pa.Table.from_batches(closed) if closed else schema.empty_table()
 
+    def _require_memory(self, until: int) -> None:
+        """Refuse a watermark, by mistake in years to come, up to which "keep" would hold every slot."""
+        store = self._store
+        slots = sum(
+            max(0, until // int(store.ring(r)[UNIT]) - int(store.ring(r)[BASE]))
+            for r in range(len(store.rings)) if store.grows(r)
+        )  # fmt: skip
+        need = slots * int(store.head[ROOM]) * store.cell_bytes
+        if need > MOST_BYTES:
+            raise UserError(
+                "advance_to", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
+                got=f"{need / 1e9:.3g} GB up to {self._instant(until * self._grain)}",
+                hint='retention "keep" holds every slot, even empty ones: keep a number of them',
+            )  # fmt: skip
+
     def _bring_in(self) -> None:
         """Insert the rows that were too far ahead and are so no more."""
         reach = (self._store.now + len(self._store.ahead)) * self._grain
@@ -410,6 +452,8 @@ class Wheel(WheelQueries):
         from tidemill.local.wheel_files import save
 
         self._require_sound("save")
+        if is_shared(Path(path)):
+            raise UserError("save", expected="a directory of its own", got=f"{path}, which is shared")
         save(self, path)
 
     # -- readers in other processes
@@ -418,14 +462,20 @@ class Wheel(WheelQueries):
         """Let other processes read the wheel while it goes on: `tm.open_wheel(path)` there.
 
         The arrays move into files in a directory, which is best one in memory, such as under /dev/shm;
-        it is emptied. A directory has one writer at a time.
+        what a shared wheel left there goes. A directory has one writer at a time.
         """
         from tidemill.local.wheel_files import described
 
         if self._store.cold is not None:
             raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
+        folder = Path(path)
+        if folder.is_dir() and any(folder.iterdir()) and not is_shared(folder):
+            raise UserError(
+                "share wheel", expected="an empty directory, or one in which a wheel was shared",
+                got=f"{path} with other files", hint="they would be deleted",
+            )  # fmt: skip
         self._unshare()
-        self._publisher = Publisher(Path(path), described(self))
+        self._publisher = Publisher(folder, described(self))
         self._store.on_change = self._publisher.publish
         self._store.unpack()
         self._store.changed()
@@ -456,7 +506,7 @@ class Wheel(WheelQueries):
         In any order and grouping the result is the same. A wheel that was merged before, directly or in
         another one, is not counted twice: False says that nothing happened.
         """
-        if not self._same_kind(other):
+        if not isinstance(other, Wheel) or not self._same_kind(other):
             raise UserError(
                 "wheel merge", expected=f"a wheel such as {self!r}", got=repr(other),
                 hint="aggregates, columns, keys, granularities and retention must be equal",
@@ -557,13 +607,29 @@ def _kind(plan: WindowAggregate) -> Any:
     return plan.input, plan.group_keys, [w.spec for w in plan.windows], parts, results
 
 
-def _block_slots(compress: bool | int, *, keyed: bool) -> int:
+def block_slots(compress: bool | int, *, keyed: bool) -> int:
     """Slots to a compressed block. Many keys fill one with few slots."""
     if isinstance(compress, bool):
         return (KEYED_BLOCK if keyed else BLOCK_SLOTS) if compress else 0
     if not isinstance(compress, int) or not 0 <= compress <= MOST_AHEAD:
         raise UserError("wheel", expected="compress=True, or slots to a block", got=repr(compress))
     return compress
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not least <= value <= most:
+        raise UserError("wheel", expected=f"{name} from {least} to {most}", got=repr(value))
+    return int(value)
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether Arrow takes a value for just what it is; of others it may drop a part."""
+    if kind in ("int64", "timestamp"):
+        return value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63)
+    if kind == "string":
+        return value is None or (type(value) is str and value.isascii())
+    return value is None or (kind == "float64" and type(value) is float)
 
 
 def power_of_two(n: int) -> int:

@@ -64,7 +64,7 @@ def save(wheel: Wheel, path: str | os.PathLike[str], *, keep: Collection[int] = 
 def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
     """The directory of blocks as a table; pieces that lie there already, and those that do not."""
     for piece in store.cold.pieces if store.cold is not None else ():
-        if piece.file is not None and piece.file["in"] != str(directory):
+        if piece.file is None or piece.file["in"] != str(directory) or not (directory / piece.file["file"]).exists():
             piece.file = None
     cold = store.seal()
     if cold is None:
@@ -166,7 +166,7 @@ class WheelReader(WheelQueries):
             self._refresh()
         if self._keyed:
             for keys in self._source.new_keys():  # in order, as the writer numbers them
-                self._keys.encode([keys[k].combine_chunks() for k in self._plan.group_keys])
+                self._keys.restore([keys[k].combine_chunks() for k in self._plan.group_keys])
         self._since = 0.0
 
     def _refresh(self) -> None:
@@ -317,7 +317,7 @@ def _opened(
     )  # fmt: skip
     wheel = Wheel(plan, store, domain, facts["write ahead"], given)
     if wheel._keyed:
-        wheel._keys.encode([tables["keys"][k].combine_chunks() for k in plan.group_keys])
+        wheel._keys.restore([tables["keys"][k].combine_chunks() for k in plan.group_keys])
     for rows in tables["early"].to_batches():
         wheel._early.add(rows)
     for rows in tables["late"].to_batches():

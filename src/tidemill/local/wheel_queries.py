@@ -15,6 +15,7 @@ from tidemill.codegen.wheel_plan import LOW
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import (
+    FARTHEST,
     Domain,
     DurationLike,
     InstantLike,
@@ -39,6 +40,11 @@ ALL = object()
 """Every key there is."""
 HIDDEN = "\0"
 """Aggregates whose names begin so come last, and are for the wheel itself."""
+MOST_PIECES = 50_000_000
+"""Rows of one series."""
+RANGE = "instants within 2**61 ticks of the epoch"
+FIRST_DATE, LAST_DATE = instant("0001-01-01"), instant("9999-12-31")
+"""What a datetime can say."""
 
 
 class WheelQueries:
@@ -109,10 +115,12 @@ class WheelQueries:
         self._catch_up()
         a, b = self._bounds(start, end)
         step = self._length(every, "group_by") // self._grain
-        starts = np.arange(a, b, step, dtype=np.int64)
-        ends = np.minimum(starts + step, b)
         many = key is ALL or isinstance(key, (list, pa.Array, np.ndarray))
         numbers = self._numbers(key) if many else np.array([self._number(key)])
+        if (rows := -(-(b - a) // step) * len(numbers)) > MOST_PIECES:
+            raise UserError("group_by", expected=f"at most {MOST_PIECES:,} rows", got=f"{rows:,}")
+        starts = np.arange(a, b, step, dtype=np.int64)
+        ends = np.minimum(starts + step, b)
         cells = np.repeat(np.arange(len(numbers)), len(starts))
         table = self._answers(np.tile(starts, len(numbers)), np.tile(ends, len(numbers)), numbers[cells])
         bound = to_arrow(self._plan.bound_type)
@@ -169,9 +177,9 @@ class WheelQueries:
                 got=f"[{self._instant(a)}, {self._instant(b)})",
                 hint="round them, or make a wheel with a finer granularity",
             )  # fmt: skip
-        if b < a:
+        if not -FARTHEST <= a <= b <= FARTHEST:
             raise UserError(
-                "query", expected="an end at or after the start",
+                "query", expected="an end at or after the start" if b < a else RANGE,
                 got=f"[{self._instant(a)}, {self._instant(b)})",
             )  # fmt: skip
         return first, last
@@ -211,20 +219,17 @@ class WheelQueries:
         return table.column(0).combine_chunks() if table.num_columns == 1 else table
 
     def _slots_of(self, given: Any) -> Ints:
-        if isinstance(given, (pa.Array, pa.ChunkedArray)):
-            given = np.asarray(given.cast(pa.int64()))
-        array = np.asarray(given)
-        if array.dtype.kind == "M":
-            array = array.astype("datetime64[us]").astype(np.int64)
-        if array.dtype.kind not in "iu":
-            array = np.array([ticks_of(x, self._domain, "query") for x in given], dtype=np.int64)
-        ticks = array.astype(np.int64, copy=False)
+        ticks = many_ticks(given, self._domain, "query")
         if self._grain == 1:
             return ticks
         slots: Ints = ticks // self._grain
-        if (slots * self._grain != ticks).any():
+        off = np.flatnonzero(slots * self._grain != ticks)
+        if len(off):
             grid = self._store.rings[0].shown
-            raise UserError("query", expected=f"bounds on the grid of {grid}", got="others")
+            raise UserError(
+                "query", expected=f"bounds on the grid of {grid}",
+                got=f"{self._instant(int(ticks[off[0]]))} at place {off[0]}",
+            )  # fmt: skip
         return slots
 
     def _by_key(self, a: int, b: int, keys: Any) -> pa.Table:
@@ -308,7 +313,9 @@ class WheelQueries:
         return read.ticks
 
     def _instant(self, ticks: int) -> Any:
-        return ticks if self._domain is Domain.LOGICAL else to_datetime(ticks)
+        """As people read it; ticks where that is none, as after the year 9999."""
+        readable = self._domain is Domain.CLOCK and FIRST_DATE <= ticks <= LAST_DATE
+        return to_datetime(ticks) if readable else ticks
 
     def _plain(self, value: Any, kind: DataType) -> Any:
         if kind.kind in ("timestamp", "duration"):
@@ -318,14 +325,65 @@ class WheelQueries:
 
 def is_instant(value: Any) -> bool:
     """Whether a value is one instant, not many."""
-    return isinstance(value, (int, str, datetime, np.integer))
+    return isinstance(value, (int, str, datetime, np.integer, np.datetime64))
 
 
-def ticks_of(value: InstantLike | np.integer[Any], domain: Domain, step: str) -> int:
-    """An instant of a time domain in ticks."""
+def ticks_of(value: Any, domain: Domain, step: str) -> int:
+    """An instant of a time domain in ticks, not too far away to count with."""
+    ticks = any_ticks(value, domain, step)
+    if not -FARTHEST <= ticks <= FARTHEST:
+        raise UserError(step, expected=RANGE, got=repr(value))
+    return ticks
+
+
+def any_ticks(value: Any, domain: Domain, step: str) -> int:
+    """An instant in ticks, wherever it lies."""
     if isinstance(value, np.integer):
-        value = int(value)
+        return int(value)
+    if isinstance(value, np.datetime64):
+        return int(many_ticks(np.array([value]), domain, step)[0])
+    # pandas' null of instants is a datetime, and its instants may be finer than ours.
+    if isinstance(value, datetime) and (value != value or getattr(value, "nanosecond", 0) != 0):
+        raise UserError(step, expected="an instant in whole microseconds", got=repr(value))
     own = instant_domain(value)
     if own is not None and own is not domain:
         raise UserError(step, expected=f"an instant of {domain.value}", got=repr(value))
     return instant(value, step=step)
+
+
+def many_ticks(given: Any, domain: Domain, step: str) -> Ints:
+    """Instants in ticks: a list or an array of what is one instant each."""
+    if isinstance(given, (pa.Array, pa.ChunkedArray)):
+        given = given.to_numpy() if _is_plain(given) else given.to_pylist()
+    if not isinstance(given, (list, tuple)) and not hasattr(given, "__array__"):
+        wanted = "as many ends as starts" if is_instant(given) else "an instant, or a list of them"
+        raise UserError(step, expected=wanted, got=f"{given!r:.60} ({type(given).__name__})")
+    array = np.asarray(given)
+    if array.ndim != 1:
+        raise UserError(step, expected="instants in one dimension", got=f"{array.ndim}")
+    if array.dtype.kind == "M":
+        array = _from_datetimes(array, domain, step)
+    if array.dtype.kind not in "iu":
+        return np.array([ticks_of(x, domain, step) for x in given], dtype=np.int64)
+    far = np.flatnonzero((array > FARTHEST) | (array < -FARTHEST))
+    if len(far):
+        raise UserError(step, expected=RANGE, got=f"{array[far[0]]} at place {far[0]}")
+    return array.astype(np.int64, copy=False)
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether NumPy has the same, with a unit of its own: instants or ints, none of them null."""
+    kind = array.type
+    return not array.null_count and bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
+
+
+def _from_datetimes(array: npt.NDArray[Any], domain: Domain, step: str) -> Ints:
+    if domain is not Domain.CLOCK:
+        raise UserError(step, expected=f"instants of {domain.value}", got=str(array.dtype))
+    exact = array.astype("datetime64[us]")
+    bad = np.flatnonzero(exact.astype(array.dtype) != array)  # null, finer than ours, or out of reach
+    if len(bad):
+        raise UserError(
+            step, expected="instants in whole microseconds", got=f"{array[bad[0]]} at place {bad[0]}"
+        )
+    return exact.astype(np.int64)

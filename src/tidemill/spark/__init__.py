@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemill.spark.wheel_query import wheel_query
+    from tidemill.spark.wheel_ranges import wheel_query
     from tidemill.spark.wheels import append, build_wheel
 
 _LATER = {
     "append": "tidemill.spark.wheels",
     "build_wheel": "tidemill.spark.wheels",
-    "wheel_query": "tidemill.spark.wheel_query",
+    "wheel_query": "tidemill.spark.wheel_ranges",
 }
 
 

@@ -27,7 +27,7 @@ from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
 from tidemill.local.partials import PANE, key_name
-from tidemill.local.wheel import Wheel
+from tidemill.local.wheel import Wheel, block_slots
 from tidemill.local.wheel_files import (
     BUCKETS,
     bucket_path,
@@ -38,6 +38,7 @@ from tidemill.local.wheel_files import (
 )
 from tidemill.local.wheel_partials import PartialsIn
 from tidemill.local.wheel_queries import ticks_of
+from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.blocks import Blocks
@@ -47,7 +48,7 @@ from tidemill.wheels.files import MANIFEST, read_save, write_save
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 
 BUCKET = "bucket"
-DEFAULT_BUCKETS = 16
+DEFAULT_BUCKETS, MOST_BUCKETS = 16, 10_000
 CELLS_TO_A_BLOCK = 4096
 """About as many are compressed together."""
 LEAST_SLOTS, MOST_SLOTS = 16, 256
@@ -83,8 +84,8 @@ def build_wheel(
     until: InstantLike | None = None,
     granularities: Iterable[RingLike] = DEFAULT,
     retention: Retention = "keep",
-    buckets: int | None = None,
-    compress: bool = True,
+    buckets: int = DEFAULT_BUCKETS,
+    compress: bool | int = True,
     prefix: bool = False,
     one_ring_below: int = 0,
 ) -> WheelReport:
@@ -95,7 +96,8 @@ def build_wheel(
     wheel each; `tm.open_wheel(path)` reads them as one. Every worker must reach the directory by this
     path.
 
-    The rest is as in `tm.Wheel.create`. The rows are read twice: for their times, and all.
+    The rest is as in `tm.Wheel.create`; slots are compressed unless there are running sums. The rows are
+    read twice: for their times, and all.
     """
     where = Path(path).resolve()
     if (where / MANIFEST).exists():
@@ -103,6 +105,9 @@ def build_wheel(
             "build wheel", expected="a directory without a wheel", got=str(where),
             hint="tm.spark.append(df, path) adds to the one that is there",
         )  # fmt: skip
+    block_slots(compress, keyed=bool(keys))  # refuses what is none
+    if not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
+        raise UserError("build wheel", expected=f"1 to {MOST_BUCKETS} buckets", got=repr(buckets))
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     given = {"value": aggregates} if isinstance(aggregates, Aggregate) else dict(aggregates)
     schema = _columns_of(df, given, time, names)
@@ -115,10 +120,10 @@ def build_wheel(
         granularities=rings, retention=retention, prefix=prefix, one_ring_below=one_ring_below,
     )  # fmt: skip
     facts = described(prototype)
-    count = (buckets or DEFAULT_BUCKETS) if names else 1
+    count = buckets if names else 1
     store = prototype._store
     facts[BUCKETS] = {"count": count, "saves": {}, "first": store.now, "until": store.now}
-    facts["compress"] = compress
+    facts["compress"] = False if prefix else compress
     return _fill(df, where, facts, given, survey, None, begin)
 
 
@@ -205,10 +210,9 @@ def _columns_of(
 def _check_columns(df: DataFrame, schema: Schema) -> None:
     whole = read_schema(df.schema, step="append")
     for name, kind in schema:
-        if whole.type_of(name, step="append") != kind:
-            raise UserError(
-                "append", expected=f"column {name!r} of type {kind!r}", got=repr(whole[name])
-            )
+        if name not in whole or whole[name] != kind:
+            got = repr(whole[name]) if name in whole else f"columns {df.columns}"
+            raise UserError("append", expected=f"a column {name!r} of type {kind!r}", got=got)
 
 
 def _instant(ticks: int, kind: Any) -> Any:
@@ -248,7 +252,7 @@ def _written(
 ) -> list[Any]:  # fmt: skip
     """Fill the buckets that have rows; which they are, and their saves."""
     prototype = empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
-    plan = share_panes(prototype._plan)
+    plan = choose_sliding(share_panes(prototype._plan))
     assert isinstance(plan, WindowAggregate)
     count = facts[BUCKETS]["count"]
     with ansi(df.sparkSession):
@@ -306,8 +310,8 @@ def _wheel_for(
         return open_bucket(where, facts, given, bucket, verify=False)
     first = facts[BUCKETS]["until"]
     # Nothing came before: the bucket begins here.
-    compress = _block_slots(held, width) if facts["compress"] and not facts["prefix"] else 0
-    return empty_wheel(facts, given, first, compress)
+    slots = facts["compress"]
+    return empty_wheel(facts, given, first, _block_slots(held, width) if slots is True else int(slots))
 
 
 def _block_slots(held: list[pa.RecordBatch], width: int) -> int:

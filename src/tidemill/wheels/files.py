@@ -7,6 +7,7 @@ newest. A save that does not get that far changes nothing; the one before it is 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -26,6 +27,8 @@ from tidemill.core.errors import UserError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+LOCK = "save.lock"
+"""Who has it may number a save, and remove old ones."""
 KEPT = 2
 """Saves that stay on disk."""
 ABANDONED = 24 * 3600.0
@@ -64,30 +67,29 @@ def write_save(
             with sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table.combine_chunks())
             described[name] = {"file": file, **_measured(temporary)}
-    number = _write_manifest(path, {"format": FORMAT, "files": described, **meta}, after)
-    _forget(path, {number, *keep})
+    with (path / LOCK).open("w") as lock:  # given back when it is closed
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        number = _write_manifest(path, {"format": FORMAT, "files": described, **meta}, after)
+        _forget(path, {number, *keep})
     return Saved(number, described)
 
 
 def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> int:
-    """Under the next number that nobody has taken, then as the newest."""
-    number = max((*_saves(path), 0)) + 1 if after is None else after + 1
-    while True:
-        text = json.dumps({"save": number, **manifest}, indent=1)
-        try:
-            with _renamed(path / f"manifest-{number:06}.json", new=True) as temporary:
-                temporary.write_text(text)
-            break
-        except FileExistsError as taken:  # another writer was faster
-            if after is not None:
-                raise UserError(
-                    "save wheel", expected=f"save {after} to be the newest in {path}",
-                    got=f"save {number}, by another writer", hint="do it again, on what is there now",
-                ) from taken  # fmt: skip
-            number += 1
-    with _renamed(path / MANIFEST) as temporary:
-        temporary.write_text(text)
-    return number
+    """Under the next number, then as the newest."""
+    newest = max((*_saves(path), 0))
+    if after is not None and newest != after:
+        raise UserError(
+            "save wheel", expected=f"save {after} to be the newest in {path}",
+            got=f"save {newest}, by another writer", hint="do it again, on what is there now",
+        )  # fmt: skip
+    gone = [f["file"] for f in manifest["files"].values() if not (path / f["file"]).exists()]
+    if gone:
+        raise UserError("save wheel", expected=f"{path / gone[0]}, saved before", got="no such file")
+    text = json.dumps({"save": newest + 1, **manifest}, indent=1)
+    for name in (f"manifest-{newest + 1:06}.json", MANIFEST):
+        with _renamed(path / name) as temporary:
+            temporary.write_text(text)
+    return newest + 1
 
 
 def read_save(
@@ -122,12 +124,12 @@ def read_save(
 
 
 def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """A column of numbers where it lies in the file."""
+    """A column of numbers where it lies in the file; bools are unpacked."""
     chunks = table[name].chunks
     if not chunks:
         return np.empty(0, dtype=table.schema.field(name).type.to_pandas_dtype())
     assert len(chunks) == 1
-    found: npt.NDArray[Any] = chunks[0].to_numpy(zero_copy_only=True)
+    found: npt.NDArray[Any] = chunks[0].to_numpy(zero_copy_only=not pa.types.is_boolean(chunks[0].type))
     return found
 
 
@@ -165,8 +167,8 @@ def _forget(path: Path, keep: set[int]) -> None:
 
 
 @contextlib.contextmanager
-def _renamed(path: Path, *, new: bool = False) -> Any:
-    """A file to write, which gets its name when it is complete and on disk. A `new` one must not exist."""
+def _renamed(path: Path) -> Any:
+    """A file to write, which gets its name when it is complete and on disk."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
@@ -174,10 +176,7 @@ def _renamed(path: Path, *, new: bool = False) -> Any:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        if new:
-            os.link(temporary, path)
-        else:
-            os.replace(temporary, path)
+        os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -45,7 +45,12 @@ def rings_of(
     >>> [(r.shown, r.retention) for r in rings]
     [('1s', '60'), ('1m', 'all'), ('1h', '48')]
     """
-    pairs = [g if isinstance(g, tuple) else (g, retention or "drop") for g in given]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UserError(step, expected="a list of granularities, finest first", got=repr(given))
+    default = "drop" if retention is None else retention
+    pairs = [g if isinstance(g, tuple) else (g, default) for g in given]
+    if wrong := [p for p in pairs if len(p) != 2]:
+        raise UserError(step, expected="pairs of a granularity and a retention", got=repr(wrong[0]))
     if not 0 < len(pairs) <= MOST_RINGS:
         raise UserError(step, expected=f"1 to {MOST_RINGS} granularities", got=str(len(pairs)))
     lengths = [duration(g, step=step) for g, _ in pairs]

@@ -115,7 +115,8 @@ class RingStore:
         """Slots that a ring has room for at first, and for good unless it grows."""
         return self._hot_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
 
-    def _grows(self, r: int) -> bool:
+    def grows(self, r: int) -> bool:
+        """Whether a ring takes more memory with every slot."""
         return self.rings[r].slots is None and not self.compresses(r)
 
     def ring(self, number: int) -> Ints:
@@ -333,13 +334,13 @@ class RingStore:
             self.changed()
 
     def _room_until(self, until: int) -> None:
-        if not any(map(self._grows, range(len(self.rings)))):
+        if not any(map(self.grows, range(len(self.rings)))):
             return
         capacities, grows = [], False
         for r in range(len(self.rings)):
             h = self.ring(r)
             need, capacity = until // int(h[UNIT]) - int(h[BASE]), int(h[CAPACITY])
-            if self._grows(r) and need > capacity:
+            if self.grows(r) and need > capacity:
                 capacity, grows = max(need, capacity + capacity // 16), True
             capacities.append(capacity)
         if grows:
@@ -535,7 +536,7 @@ class RingStore:
         if self._packed:
             self._packed = False
             rooms = [
-                max(FIRST_ROOM, held) if self._grows(r) else self._least_room(r)
+                max(FIRST_ROOM, held) if self.grows(r) else self._least_room(r)
                 for r, held in enumerate(self.held)
             ]
             self._reshape(int(self.head[ROOM]), rooms)
