@@ -22,6 +22,7 @@ import numpy as np
 from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.accumulate import with_arguments
+from tidemill.codegen.addresses import ADDRESSES, by_address, dtype_text
 from tidemill.codegen.algebra import PartCode, lower, numpy_type
 from tidemill.codegen.cache import load
 from tidemill.codegen.columns import Columns
@@ -33,7 +34,8 @@ from tidemill.codegen.wheel_plan import (
     HEAD,
     KEYS,
     MARKED,
-    MOST_SEGMENTS,
+    PLAN_ROOM,
+    PREFIX,
     RING,
     RINGS,
     ROOM,
@@ -83,6 +85,17 @@ class Slots:
         for part in self.layout.parts:
             fields += [(name, numpy_type(kind)) for name, kind in part.columns]
         return np.dtype(fields, align=True)
+
+    def arrays(self) -> dict[str, tuple[str, int]]:
+        """The arrays of a store by the names they have in kernels: their types, their dimensions."""
+        record = dtype_text(self.open_type)
+        found = {
+            "head": ("np.dtype('i8')", 1), "ahead": (record, 2), "fresh": (record, 1),
+            "totals": (record, 1), "marks": ("np.dtype('u1')", 2),
+        }  # fmt: skip
+        for name, kind in self.stored:
+            found |= {f"{x}_{name}": (f"np.dtype({numpy_type(kind)!r})", 1) for x in "fx"}
+        return found
 
     def codes(self) -> list[PartCode]:
         return [PartCode(i, p) for i, p in enumerate(self.layout.parts)]
@@ -375,11 +388,12 @@ class AnswerKernel:
     are `w<j>` (validity) and `o<j>` for each result.
 
     `one(start, end, k, subtracts, threshold, head, totals, marks, *columns, *prefixes)` answers one, as
-    `(kind, err, valid, value, valid, value, …)`.
+    `(kind, err, valid, value, valid, value, …)`; `one_at(frame, start, end, k, subtracts, threshold)` does
+    so with arrays by address.
     """
 
     run: Callable[..., tuple[int, int]]
-    one: Callable[..., tuple[Any, ...]]
+    one_at: Callable[..., tuple[Any, ...]]
     source: str
 
 
@@ -391,14 +405,19 @@ def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
     stored = ["head", "totals", "marks", *(f"{x}_{n}" for x in "fx" for n in names)]
     begin = [
         "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
-        f"    segments = np.empty(({2 * MOST_SEGMENTS}, 4), np.int64)",
+        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
     ]  # fmt: skip
     planned = "kind, b, _ = plan(head, {}, {}, subtracts, threshold, segments)"
 
     many = Emitter(Schema(()), {}, indent=1)
     many.line("b = 0")
+    many.line(f"finest = {HEAD}")
+    many.line(f"first = head[{FIRST}]")
+    many.line(f"direct = head[{PREFIX}] != 0 and not marked and not shared")
     with many.block("for i in range(kid.size):"):
         many.line("k = kid[i]")
+        if prefix:
+            _direct(many, slots, "[i]")
         with many.block("if i == 0 or not shared:"):
             many.line(planned.format("starts[i]", "ends[i]"))
             many.line("if kind == NOT_HELD:")
@@ -415,15 +434,37 @@ def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
     parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
     lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
     lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
+    lines += by_address("one", parameters, slots.arrays())
 
-    source = "\n".join([PLAN, BITS, *lines])
+    source = "\n".join([PLAN, ADDRESSES, BITS, *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
-    return AnswerKernel(module.run, module.one, source)
+    return AnswerKernel(module.run, module.one_at, source)
+
+
+def _direct(e: Emitter, slots: Slots, at: str) -> None:
+    """The difference of two sums of the finest ring, where it holds them: without a plan, which would take
+    most of the time."""
+    with e.block("if direct:"):
+        e.line("lo = max(starts[i], first)")
+        e.line("hi = min(ends[i], head[finest + END])")
+        e.line("seen = lo - np.int64(lo != first)")
+        with e.block(f"if lo < hi and seen >= head[finest + LOW] and 0 <= k < head[{KEYS}]:"):
+            parts = slots.stored_codes()
+            states = _nothing(e, slots, parts)
+            e.line("h = finest")
+            _difference(e, parts, states)
+            for m in range(len(slots.marks)):
+                e.line(f"p{m} = True")
+            _lowered(e, slots, states, at)
+            e.line("continue")
 
 
 def _answer(e: Emitter, slots: Slots, prefix: bool, at: str) -> None:
-    states = _combined(e, slots, prefix)
+    _lowered(e, slots, _combined(e, slots, prefix), at)
+
+
+def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) -> None:
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
     for j, result in enumerate(slots.layout.results):
@@ -433,12 +474,7 @@ def _answer(e: Emitter, slots: Slots, prefix: bool, at: str) -> None:
 def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
     """The state of all segments together, and `p<m>`: whether any cell has a mark."""
     parts = slots.stored_codes()
-    states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
-    for part in parts:
-        for variable, code in zip(states[part.index], part.identity()):
-            e.line(f"{variable} = {code}")
-    for m in range(len(slots.marks)):
-        e.line(f"p{m} = False")
+    states = _nothing(e, slots, parts)
     with e.block("for j in range(m):"):
         e.line("ring = segments[j, 0]")
         e.line("lo = segments[j, 1]")
@@ -469,26 +505,36 @@ def _combined(e: Emitter, slots: Slots, prefix: bool) -> dict[int, list[str]]:
     return states
 
 
+def _nothing(e: Emitter, slots: Slots, parts: list[PartCode]) -> dict[int, list[str]]:
+    states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
+    for part in parts:
+        for variable, code in zip(states[part.index], part.identity()):
+            e.line(f"{variable} = {code}")
+    for m in range(len(slots.marks)):
+        e.line(f"p{m} = False")
+    return states
+
+
 def _over_slots(
     e: Emitter, parts: list[PartCode], states: dict[int, list[str]], *, subtract: bool
 ) -> None:
     # Up to the end of the ring, then from its beginning.
     e.line("count = min(hi - lo, end - row)")
-    e.line("c = row * room + k")
+    e.line("c = np.uint64(row * room + k)")
     with e.block("for half in range(2):"):
         with e.block("for s in range(count):"):
             for part in parts:
                 own = states[part.index]
                 how = "inverse" if subtract else "combine"
                 apply(e, part, own, own, _columns(part, "f", "c"), how)
-            e.line("c += room")
+            e.line("c += np.uint64(room)")
         e.line("count = hi - lo - count")
-        e.line("c = begin * room + k")
+        e.line("c = np.uint64(begin * room + k)")
 
 
 def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
     """What the slots come to, from what all slots up to the last and up to the first come to."""
-    e.line("c = row_of(head, h, hi - 1) * room + k")
+    e.line("c = np.uint64(row_of(head, h, hi - 1) * room + k)")
     e.line("o = row_of(head, h, lo - 1) * room + k")
     for part in parts:
         combine_into(e, part, states[part.index], _columns(part, "x", "c"))

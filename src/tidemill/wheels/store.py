@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.addresses import frame_of
 from tidemill.codegen.algebra import numpy_type
 from tidemill.codegen.wheel import DONE, NEEDS_MARKS, Slots, answer_kernel, close_kernel
 from tidemill.codegen.wheel_plan import (
@@ -81,7 +82,7 @@ class RingStore:
         self.columns = [self._column(n, offset) for n, _ in self.slots.stored]
         self.prefixes = [self._column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
-        self._one_sum = prefix and _is_one_sum(self.slots)
+        self.one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
         self._answer = answer_kernel(layout, prefix)
         self.changed()
@@ -360,14 +361,42 @@ class RingStore:
     def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
         """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
         while True:
-            asked, seen, sums = self._asked
+            asked, frame, seen, sums, _ = self._asked
             version = seen[VERSION]
             found = None if sums is None else _difference(seen, sums, start, end, key)
             if found is None:
-                found = self._answer.one(start, end, key, *asked)
+                found = self._answer.one_at(frame, start, end, key, asked[0], asked[1])
             if seen[VERSION] == version and not version & 1:
                 return None if found[0] == NOT_HELD else found
             self.on_retry()
+
+    def sum_of(self, start: int, end: int) -> int | None:
+        """The one sum of a store without keys over a range; None where `answer` has to look closer.
+
+        As `_difference`, in one piece and with the numbers that stay as they are from one `settle` to
+        the next read before: a microsecond less, which is half of it.
+        """
+        _, _, seen, sums, (first, base, capacity, offset) = self._asked
+        version = seen[VERSION]
+        if start <= first:
+            start = first
+        now = seen[HEAD + END]
+        if end > now:
+            end = now
+        if sums is None or start >= end or seen[MARKED]:
+            return None
+        if start == first:
+            if start < seen[HEAD + LOW]:
+                return None
+            value = sums[offset + (end - 1 - base) % capacity]
+        else:
+            start -= 1
+            if start < seen[HEAD + LOW]:
+                return None
+            value = sums[offset + (end - 1 - base) % capacity] - sums[offset + (start - base) % capacity]
+            if not INT_MIN <= value <= INT_MAX:
+                return None
+        return value if seen[VERSION] == version and not version & 1 else None
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]]
@@ -376,7 +405,7 @@ class RingStore:
         what failed."""
         shared = len(starts) != len(keys)
         while True:
-            asked, seen, _ = self._asked
+            asked, _, seen, _, _ = self._asked
             version = seen[VERSION]
             bad, err = self._answer.run(starts, ends, keys, shared, *asked, *outputs)
             if seen[VERSION] == version and not version & 1:
@@ -397,8 +426,10 @@ class RingStore:
             self.subtracts, self.threshold, self.head, self.totals, self.marks, *self.columns,
             *self.prefixes,
         )  # fmt: skip
-        sums = memoryview(self.prefixes[0]) if self._one_sum else None  # type: ignore[arg-type]
-        self._asked = (asked, memoryview(self.head), sums)  # type: ignore[arg-type]  # they are buffers
+        sums = memoryview(self.prefixes[0]) if self.one_sum else None  # type: ignore[arg-type]
+        seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
+        shape = (seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY], seen[HEAD + OFFSET])
+        self._asked = (asked, frame_of(asked[2:]), seen, sums, shape)
 
     @property
     def nbytes(self) -> dict[str, int]:
