@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray, types
+from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
 from tidemill.codegen.runtime import kernel
@@ -21,8 +21,7 @@ PLACES = 3
 """Numbers to an array: its address, its length, and what is in each row of it."""
 
 
-@intrinsic  # type: ignore[misc]
-def pointer(typing: Any, address: Any, dtype: Any) -> Any:
+def _pointer(typing: Any, address: Any, dtype: Any) -> Any:
     """An address as a pointer to values of a type."""
     kind = types.CPointer(dtype.dtype)
 
@@ -30,6 +29,9 @@ def pointer(typing: Any, address: Any, dtype: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(kind))
 
     return kind(types.int64, dtype), cast
+
+
+pointer: Any = intrinsic(_pointer)
 
 
 @kernel
@@ -68,7 +70,9 @@ def by_address(
         kinds.append(f"{function}_{name}_type = {kind}")
         shaped = "vector_at" if dimensions == 1 else "matrix_at"
         lines.append(f"    {name} = {shaped}(frame, {PLACES * place}, {function}_{name}_type)")
-    return ["", *kinds, *lines, f"    return {function}({', '.join(parameters)})", ""]
+    # By another name: where users' functions are called, that of the function is given to a wrapper.
+    itself = f"{function}_itself = {function}"
+    return ["", itself, *kinds, *lines, f"    return {function}_itself({', '.join(parameters)})", ""]
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:

@@ -129,9 +129,13 @@ class InsertKernel:
     Slots of `grain` ticks are open from number `first` on, which begins at tick `begin`; `inverse` is
     1 / grain. Positions of rows beyond the last open slot go to the front of `others`, those of rows
     before the first one to its back.
+
+    `run_at(frame, n, grain, ts, *columns)` has all arrays by address: the frame has the head, the open slots
+    and `others`. There is one where columns have eight bytes a row, no nulls, and there are no keys.
     """
 
     run: Callable[..., tuple[int, int, int]]
+    run_at: Callable[..., tuple[int, int, int]] | None
     source: str
 
 
@@ -191,7 +195,34 @@ def insert_kernel(
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
-    return InsertKernel(load(source, **functions).run, source)
+    if keyed or columns.nullable or columns.bad or not all(has_eight_bytes(t) for _, t in columns.schema):
+        return InsertKernel(load(source, **functions).run, None, source)
+    source = "\n".join([PLAN, ADDRESSES, source, *_rows_at(columns, slots)])
+    module = load(source, **functions)
+    return InsertKernel(module.run, module.run_at, source)
+
+
+def has_eight_bytes(kind: DataType) -> bool:
+    """Whether a column of Arrow has the same eight bytes a row that kernels read."""
+    return kind.kind in ("int64", "float64", "timestamp", "duration")
+
+
+def _rows_at(columns: Columns, slots: Slots) -> list[str]:
+    """The source of `run_at`."""
+    kinds = [numpy_type(kind) for _, kind in columns.schema]
+    names = columns.parameters
+    rows = [f"column_at({c}, n, {c}_type)" for c in names]
+    return [
+        "run_itself = run", f"open_type = {dtype_text(slots.open_type)}", "others_type = np.dtype('u4')",
+        *(f"{c}_type = np.dtype({kind!r})" for c, kind in zip(names, kinds)), "", "", "@kernel",
+        f"def run_at({', '.join(['frame', 'n', 'grain', 'ts', *names])}):",
+        "    head = vector_at(frame, 0, INTS)",
+        "    ahead = matrix_at(frame, PLACES, open_type)",
+        "    others = vector_at(frame, 2 * PLACES, others_type)",
+        f"    first = head[{HEAD} + END]",
+        f"    return run_itself({', '.join(['n', 'column_at(ts, n, INTS)', *rows])}, head,",
+        "                      first * grain, grain, 1.0 / grain, ahead, first, others)", "",
+    ]  # fmt: skip
 
 
 def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
@@ -213,10 +244,10 @@ class CloseKernel:
     """`run(head, until, ahead, fresh, totals, marks, *columns, *prefixes) -> (how, err)`.
 
     Closes slots below `until` and rolls them up; `head` says how far it came. `fresh` has the record
-    of nothing.
+    of nothing. `run_at(frame, until)` does so with arrays by address.
     """
 
-    run: Callable[..., tuple[int, int]]
+    run_at: Callable[..., tuple[int, int]]
     source: str
 
 
@@ -243,20 +274,22 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
         _roll_up(e, slots, prefix)
     adding, functions = _add_to_totals(slots)
     columns = [f"f_{name}" for name in names] + [f"x_{name}" for name in names]
-    parameters = ", ".join(["head", "until", "ahead", "fresh", "totals", "marks", *columns])
+    own = ["head", "until", "ahead", "fresh", "totals", "marks", *columns]
+    parameters = ", ".join(own)
     source = "\n".join(
         [
-            PLAN, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS, *adding, "",
+            PLAN, ADDRESSES, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS,
+            *adding, "",
             "@kernel", "def _closed(head, ring):",
             "    head[ring + END] += 1",
             "    head[ring + LOW] = max(head[ring + LOW], head[ring + END] - head[ring + CAPACITY])", "", "",
             "@kernel", f"def run({parameters}):", "    err = 0", "    mask = ahead.shape[0] - 1",
             f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    finest = {HEAD}",
-            *e.lines, "    return DONE, err", "",
+            *e.lines, "    return DONE, err", "", *by_address("run", own, slots.arrays()),
         ]
     )  # fmt: skip
     compiled = {name: any_kernel(f) for name, f in (functions | e.functions).items()}
-    return CloseKernel(load(source, **compiled).run, source)
+    return CloseKernel(load(source, **compiled).run_at, source)
 
 
 def _look_for_gaps(e: Emitter, slots: Slots) -> None:

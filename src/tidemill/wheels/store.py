@@ -38,12 +38,15 @@ from tidemill.codegen.wheel_plan import (
     USES_PREFIX,
     VERSION,
 )  # fmt: skip
+from tidemill.core.time import FOREVER
 from tidemill.core.types import INT64
 from tidemill.expr.functions import INT_MAX, INT_MIN
 from tidemill.expr.nodes import Column
 from tidemill.wheels.rings import Ring
 
 Ints = npt.NDArray[np.int64]
+FEW_ROWS = 4096
+"""So many rows at the most are inserted by address."""
 FIRST_ROOM = 64
 """Slots a ring that keeps everything has room for at first."""
 
@@ -75,6 +78,8 @@ class RingStore:
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
         """Called when slots were closing while an answer was made."""
         self._packed = False
+        self.settled = 0
+        """How often there were new arrays."""
         self._fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.ahead = np.repeat(self._fresh, ahead).reshape(ahead, 1)
         self.totals = self._fresh.copy()
@@ -100,7 +105,12 @@ class RingStore:
     @property
     def now(self) -> int:
         """The first slot that is open."""
-        return int(self.head[HEAD + END])
+        return self.head.item(HEAD + END)
+
+    @property
+    def capacity(self) -> int:
+        """The closed slots of the finest ring there is room for."""
+        return self.head.item(HEAD + CAPACITY)
 
     @property
     def first(self) -> int:
@@ -216,18 +226,17 @@ class RingStore:
 
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
-        self.unpack()
-        self._room_until(until)
-        self.head[VERSION] += 1
+        if self._packed:
+            self.unpack()
+        if until >= self._full_from:
+            self._room_until(until)
+        self._asked[2][VERSION] += 1
         while True:
-            how, err = self._close.run(
-                self.head, until, self.ahead, self._fresh, self.totals, self.marks, *self.columns,
-                *self.prefixes,
-            )  # fmt: skip
+            how, err = self._close.run_at(self._closing, until)
             if how != NEEDS_MARKS:
                 break
             self._need_marks()
-        self.head[VERSION] += 1
+        self._asked[2][VERSION] += 1
         return 0 if how == DONE else int(err)
 
     def hold_until(self, until: int) -> None:
@@ -422,14 +431,24 @@ class RingStore:
 
         The version is odd while slots close. Who reads meanwhile reads again.
         """
-        asked = (
-            self.subtracts, self.threshold, self.head, self.totals, self.marks, *self.columns,
-            *self.prefixes,
-        )  # fmt: skip
+        arrays = (self.head, self.totals, self.marks, *self.columns, *self.prefixes)
+        asked = (self.subtracts, self.threshold, *arrays)
         sums = memoryview(self.prefixes[0]) if self.one_sum else None  # type: ignore[arg-type]
         seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
         shape = (seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY], seen[HEAD + OFFSET])
-        self._asked = (asked, frame_of(asked[2:]), seen, sums, shape)
+        self._asked = (asked, frame_of(arrays), seen, sums, shape)
+        self.others = np.empty(FEW_ROWS, dtype=np.uint32)
+        self.inserting = frame_of([self.head, self.ahead, self.others])
+        self._closing = frame_of(
+            [self.head, self.ahead, self._fresh, self.totals, self.marks, *self.columns, *self.prefixes]
+        )
+        self._full_from = self._first_without_room()
+        self.settled += 1
+
+    def _first_without_room(self) -> int:
+        """Slots below can be closed without more room."""
+        rings = (self.ring(r) for r, ring in enumerate(self.rings) if ring.slots is None)
+        return min((int((h[BASE] + h[CAPACITY] + 1) * h[UNIT]) for h in rings), default=FOREVER)
 
     @property
     def nbytes(self) -> dict[str, int]:
