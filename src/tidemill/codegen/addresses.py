@@ -39,16 +39,6 @@ def column_at(address: int, n: int, dtype: Any) -> Any:
     return carray(pointer(address, dtype), (n,))
 
 
-@kernel
-def vector_at(frame: Any, place: int, dtype: Any) -> Any:
-    return carray(pointer(frame[place], dtype), (frame[place + 1],))
-
-
-@kernel
-def matrix_at(frame: Any, place: int, dtype: Any) -> Any:
-    return carray(pointer(frame[place], dtype), (frame[place + 1], frame[place + 2]))
-
-
 def frame_of(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
     """The frame of arrays that lie in one piece each."""
     found = []
@@ -61,18 +51,18 @@ def frame_of(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
 def by_address(
     function: str, parameters: Sequence[str], arrays: Mapping[str, tuple[str, int]]
 ) -> list[str]:
-    """The source of `<function>_at(frame, …)`, which calls a function whose `arrays` are in a frame, in the
-    order of its parameters. An array has the text of a type of NumPy, and one dimension or two."""
+    """The first lines of a kernel `function(frame, …)` whose `arrays` are in a frame, in the order of its
+    parameters. An array has the text of a type of NumPy, and one dimension or two."""
     scalars = [p for p in parameters if p not in arrays]
-    kinds, lines = [], ["", "@kernel", f"def {function}_at({', '.join(['frame', *scalars])}):"]
+    kinds, lines = [], ["", "@kernel", f"def {function}({', '.join(['frame', *scalars])}):"]
     for place, name in enumerate(p for p in parameters if p in arrays):
         kind, dimensions = arrays[name]
         kinds.append(f"{function}_{name}_type = {kind}")
-        shaped = "vector_at" if dimensions == 1 else "matrix_at"
-        lines.append(f"    {name} = {shaped}(frame, {PLACES * place}, {function}_{name}_type)")
-    # By another name: where users' functions are called, that of the function is given to a wrapper.
-    itself = f"{function}_itself = {function}"
-    return ["", itself, *kinds, *lines, f"    return {function}_itself({', '.join(parameters)})", ""]
+        address, *shape = (f"frame[{PLACES * place + i}]" for i in range(1 + dimensions))
+        lines.append(
+            f"    {name} = carray(pointer({address}, {function}_{name}_type), ({', '.join(shape)},))"
+        )
+    return ["", *kinds, *lines]
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:

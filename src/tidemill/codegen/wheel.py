@@ -187,19 +187,19 @@ def insert_kernel(
     parameters = ", ".join(
         ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "first", "others"]
     )
-    source = "\n".join(
-        [
-            "@kernel", f"def run({parameters}):", "    err = 0", "    late = 0", "    m = 0",
-            "    mask = ahead.shape[0] - 1", "    reach = ahead.shape[0] * grain", "    i = 0",
-            *e.lines, "    return m, late, err", "",
-        ]
-    )  # fmt: skip
+    body = [
+        "    err = 0", "    late = 0", "    m = 0", "    mask = ahead.shape[0] - 1",
+        "    reach = ahead.shape[0] * grain", "    i = 0", *e.lines, "    return m, late, err", "",
+    ]  # fmt: skip
+    lines = ["@kernel", f"def run({parameters}):", *body]
+    by_places = not (keyed or columns.nullable or columns.bad)
+    by_places = by_places and all(has_eight_bytes(kind) for _, kind in columns.schema)
+    if by_places:
+        lines = [PLAN, ADDRESSES, *lines, *_rows_at(columns, slots), *body]
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
-    if keyed or columns.nullable or columns.bad or not all(has_eight_bytes(t) for _, t in columns.schema):
-        return InsertKernel(load(source, **functions).run, None, source)
-    source = "\n".join([PLAN, ADDRESSES, source, *_rows_at(columns, slots)])
+    source = "\n".join(lines)
     module = load(source, **functions)
-    return InsertKernel(module.run, module.run_at, source)
+    return InsertKernel(module.run, module.run_at if by_places else None, source)
 
 
 def has_eight_bytes(kind: DataType) -> bool:
@@ -208,20 +208,15 @@ def has_eight_bytes(kind: DataType) -> bool:
 
 
 def _rows_at(columns: Columns, slots: Slots) -> list[str]:
-    """The source of `run_at`."""
-    kinds = [numpy_type(kind) for _, kind in columns.schema]
-    names = columns.parameters
-    rows = [f"column_at({c}, n, {c}_type)" for c in names]
+    """The first lines of `run_at`."""
+    names = ["ts", *columns.parameters]
+    kinds = ["i8", *(numpy_type(kind) for _, kind in columns.schema)]
+    arrays = {**slots.arrays(), "others": ("np.dtype('u4')", 1)}
     return [
-        "run_itself = run", f"open_type = {dtype_text(slots.open_type)}", "others_type = np.dtype('u4')",
-        *(f"{c}_type = np.dtype({kind!r})" for c, kind in zip(names, kinds)), "", "", "@kernel",
-        f"def run_at({', '.join(['frame', 'n', 'grain', 'ts', *names])}):",
-        "    head = vector_at(frame, 0, INTS)",
-        "    ahead = matrix_at(frame, PLACES, open_type)",
-        "    others = vector_at(frame, 2 * PLACES, others_type)",
-        f"    first = head[{HEAD} + END]",
-        f"    return run_itself({', '.join(['n', 'column_at(ts, n, INTS)', *rows])}, head,",
-        "                      first * grain, grain, 1.0 / grain, ahead, first, others)", "",
+        *(f"{name}_type = np.dtype({kind!r})" for name, kind in zip(names, kinds)),
+        *by_address("run_at", ["head", "ahead", "others", "n", "grain", *names], arrays),
+        *(f"    {name} = carray(pointer({name}, {name}_type), (n,))" for name in names),
+        f"    first = head[{HEAD} + END]", "    begin = first * grain", "    inverse = 1.0 / grain",
     ]  # fmt: skip
 
 
@@ -241,10 +236,10 @@ def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
 
 @dataclass(frozen=True)
 class CloseKernel:
-    """`run(head, until, ahead, fresh, totals, marks, *columns, *prefixes) -> (how, err)`.
+    """`run_at(frame, until) -> (how, err)`.
 
     Closes slots below `until` and rolls them up; `head` says how far it came. `fresh` has the record
-    of nothing. `run_at(frame, until)` does so with arrays by address.
+    of nothing. The frame has `head`, `ahead`, `fresh`, `totals`, `marks`, columns and prefixes.
     """
 
     run_at: Callable[..., tuple[int, int]]
@@ -274,8 +269,7 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
         _roll_up(e, slots, prefix)
     adding, functions = _add_to_totals(slots)
     columns = [f"f_{name}" for name in names] + [f"x_{name}" for name in names]
-    own = ["head", "until", "ahead", "fresh", "totals", "marks", *columns]
-    parameters = ", ".join(own)
+    parameters = ["head", "until", "ahead", "fresh", "totals", "marks", *columns]
     source = "\n".join(
         [
             PLAN, ADDRESSES, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS,
@@ -283,9 +277,10 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
             "@kernel", "def _closed(head, ring):",
             "    head[ring + END] += 1",
             "    head[ring + LOW] = max(head[ring + LOW], head[ring + END] - head[ring + CAPACITY])", "", "",
-            "@kernel", f"def run({parameters}):", "    err = 0", "    mask = ahead.shape[0] - 1",
-            f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    finest = {HEAD}",
-            *e.lines, "    return DONE, err", "", *by_address("run", own, slots.arrays()),
+            *by_address("run_at", parameters, slots.arrays()), "    err = 0",
+            "    mask = ahead.shape[0] - 1", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            f"    finest = {HEAD}",
+            *e.lines, "    return DONE, err", "",
         ]
     )  # fmt: skip
     compiled = {name: any_kernel(f) for name, f in (functions | e.functions).items()}
@@ -420,9 +415,8 @@ class AnswerKernel:
     `shared`. `bad` is the first one that is not held, or -1. A key that there is not has no cells. Outputs
     are `w<j>` (validity) and `o<j>` for each result.
 
-    `one(start, end, k, subtracts, threshold, head, totals, marks, *columns, *prefixes)` answers one, as
-    `(kind, err, valid, value, valid, value, …)`; `one_at(frame, start, end, k, subtracts, threshold)` does
-    so with arrays by address.
+    `one_at(frame, start, end, k, subtracts, threshold)` answers one, as `(kind, err, valid, value, valid,
+    value, …)`. The frame has `head`, `totals`, `marks`, columns and prefixes.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -465,9 +459,8 @@ def answer_kernel(layout: Layout, prefix: bool) -> AnswerKernel:
     one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
     _answer(one, slots, prefix, "")
     parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
-    lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
+    lines += ["", *by_address("one_at", parameters, slots.arrays()), *begin, *one.lines]
     lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
-    lines += by_address("one", parameters, slots.arrays())
 
     source = "\n".join([PLAN, ADDRESSES, BITS, *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}

@@ -97,11 +97,11 @@ def slide_kernel(layout: Layout) -> SlideKernel:
     ]  # fmt: skip
     source = "\n".join(
         [
-            PLAN, ADDRESSES, BITS, *helpers, "@kernel", f"def run({', '.join(parameters)}):", "    err = 0",
-            "    missing = False", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            PLAN, ADDRESSES, BITS, *helpers, *by_address("run_at", parameters, _arrays(slots)),
+            "    err = 0", "    missing = False", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
             f"    marked = head[{MARKED}] != 0",
             "    size = slices.shape[0]", "    whole = fresh.copy()", *e.lines,
-            "    return rows, missing, err", "", *by_address("run", parameters, _arrays(slots)),
+            "    return rows, missing, err", "",
         ]
     )  # fmt: skip
     compiled = {name: any_kernel(f) for name, f in functions.items()}

@@ -225,7 +225,7 @@ class Wheel(WheelQueries):
         return self._kernel(Columns(kinds)).run_at, [names.index(n) for n in (self._time, *plain)]
 
     def _insert_few(self, batch: pa.RecordBatch) -> bool:
-        """Insert a few rows whose columns are read where they are: a fifth of the time for a hundred rows.
+        """Insert rows whose columns are read where they are: a third of the time, for a hundred rows.
         Whether that could be done."""
         n, found = batch.num_rows, []
         if n > FEW_ROWS or n == 0:

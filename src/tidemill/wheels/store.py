@@ -45,7 +45,7 @@ from tidemill.expr.nodes import Column
 from tidemill.wheels.rings import Ring
 
 Ints = npt.NDArray[np.int64]
-FEW_ROWS = 4096
+FEW_ROWS = 1 << 16
 """So many rows at the most are inserted by address."""
 FIRST_ROOM = 64
 """Slots a ring that keeps everything has room for at first."""
@@ -78,6 +78,8 @@ class RingStore:
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
         """Called when slots were closing while an answer was made."""
         self._packed = False
+        self.others = np.empty(FEW_ROWS, dtype=np.uint32)
+        """Where `insert` says which rows it left out."""
         self.settled = 0
         """How often there were new arrays."""
         self._fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
@@ -269,7 +271,7 @@ class RingStore:
         other = RingStore.__new__(RingStore)
         other.__dict__.update(self.__dict__)
         other.on_change = lambda store: None  # nobody else reads the copy
-        for name in ("head", "ahead", "totals", "marks"):
+        for name in ("head", "ahead", "totals", "marks", "others"):
             setattr(other, name, getattr(self, name).copy())
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
@@ -437,7 +439,6 @@ class RingStore:
         seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
         shape = (seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY], seen[HEAD + OFFSET])
         self._asked = (asked, frame_of(arrays), seen, sums, shape)
-        self.others = np.empty(FEW_ROWS, dtype=np.uint32)
         self.inserting = frame_of([self.head, self.ahead, self.others])
         self._closing = frame_of(
             [self.head, self.ahead, self._fresh, self.totals, self.marks, *self.columns, *self.prefixes]

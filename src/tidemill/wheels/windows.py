@@ -79,7 +79,7 @@ class SlidingWindows:
         self._suffixes = self._empty(self._stacks)
         self._running, self._current = self._empty(1)[0], self._empty(1)[0]
         self._settled = -1
-        self.rows = Rows(0, ())
+        self.rows = Rows(0, ())  # until the types of the results are known
 
     def _empty(self, rows: int) -> npt.NDArray[Any]:
         room = int(self._store.head[ROOM])
@@ -111,10 +111,10 @@ class SlidingWindows:
         until = max(start, until)
         ends = (until - self._origin) // self._slide - (start - self._origin) // self._slide
         most = ends * self._store.keys
-        if self.rows.used + most > self.rows.size:
+        if self.rows.used + most > self.rows.size or self._settled < 0:
             self.rows = Rows(max(most, ROWS), kinds)
-            self._settled = -1
-        if self._settled != self._store.settled:
+            self._settle()
+        elif self._settled != self._store.settled:
             self._settle()
         begin = self.rows.used
         self.rows.used, missing, err = self._kernel.run_at(self._frame, start, until, begin)
