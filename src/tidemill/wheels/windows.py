@@ -15,8 +15,9 @@ from tidemill.codegen.wheel_windows import no_slice, session_kernel, slide_kerne
 from tidemill.wheels.store import RingStore
 
 Ints = npt.NDArray[np.int64]
-ROWS = 1024
-"""Windows there is room for at a time, at least."""
+ROWS, MOST_ROWS = 128, 1024
+"""Windows there is room for at a time, at least, and at the most if they close few at a time: enough that
+making room costs each of them little, and few enough that who keeps, or pickles, one keeps little else."""
 NEVER = -(1 << 61)
 """Before any slot."""
 
@@ -43,6 +44,7 @@ class Rows:
         self.size, self.used = size, 0
         self.kid, self.start, self.end = (np.empty(size, dtype=np.int64) for _ in range(3))
         self.outputs = _outputs(size, kinds)
+        self.frame = frame_of([self.kid, self.start, self.end, *self.outputs])
         self.shown: Any = None
         """What the owner makes of all of it."""
 
@@ -111,11 +113,13 @@ class SlidingWindows:
         until = max(start, until)
         ends = (until - self._origin) // self._slide - (start - self._origin) // self._slide
         most = ends * self._store.keys
-        if self.rows.used + most > self.rows.size or self._settled < 0:
-            self.rows = Rows(max(most, ROWS), kinds)
+        full = self.rows.used + most > self.rows.size or self._settled < 0
+        if full:
+            self.rows = Rows(max(most, min(8 * most, MOST_ROWS), ROWS), kinds)
+        if self._settled != self._store.settled:
             self._settle()
-        elif self._settled != self._store.settled:
-            self._settle()
+        elif full:
+            self._frame = np.concatenate((self._own_frame, self.rows.frame))
         begin = self.rows.used
         self.rows.used, missing, err = self._kernel.run_at(self._frame, start, until, begin)
         return begin, missing, err
@@ -123,13 +127,14 @@ class SlidingWindows:
     def _settle(self) -> None:
         """Take note of arrays that are new."""
         self._fit()
-        store, rows = self._store, self.rows
+        store = self._store
         # The frame has only addresses: here is what keeps the arrays.
         self._arrays = (
             self._window, store.head, store.marks, *store.columns, self._slices, self._suffixes,
-            self._running, self._current, self._fresh, rows.kid, rows.start, rows.end, *rows.outputs,
+            self._running, self._current, self._fresh,
         )  # fmt: skip
-        self._frame = frame_of(self._arrays)
+        self._own_frame = frame_of(self._arrays)
+        self._frame = np.concatenate((self._own_frame, self.rows.frame))
         self._settled = store.settled
 
 
