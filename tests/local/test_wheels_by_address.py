@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from typing import Any
 
 import numpy as np
@@ -118,6 +120,38 @@ def test_many_ranges_anywhere(start: int, prefix: bool) -> None:
             wheel.query(int(a[0]) + off, int(b[0]) + 7 + off)
     with pytest.raises(UserError):
         wheel.query(int(start + 14), int(start + 7))
+
+
+@pytest.mark.parametrize("rings", [[(1, "keep"), (10, "keep")], [(1, 64), (8, "keep")]])
+def test_sums_while_slots_close(rings: list[Any]) -> None:
+    wheel, wrong, stop = new_wheel(granularities=rings, prefix=True), [], threading.Event()
+    wheel.insert(batch([0], [0]))
+    wheel.advance_to(1)
+    wheel.query(0, 1)  # compiles
+
+    def ask() -> None:
+        pick = random.Random(3)
+        while not stop.is_set():
+            now = wheel.watermark
+            b = now - pick.randrange(20)
+            a = max(0, b - pick.randrange(1, 20))
+            try:
+                found = wheel.query(a, b)
+            except UserError:  # dropped since the watermark was read
+                continue
+            if a < b and found != sum(range(a, b)):
+                wrong.append((a, b))
+
+    readers = [threading.Thread(target=ask) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for t in range(1, 4_000, 4):
+        wheel.insert(batch(list(range(t, t + 4)), list(range(t, t + 4))))
+        wheel.advance_to(t + 4)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
 
 
 def test_sums_after_slots_were_dropped() -> None:
