@@ -372,7 +372,7 @@ class RingStore:
     def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
         """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
         while True:
-            asked, frame, seen, sums, _ = self._asked
+            asked, frame, seen, sums = self._asked
             version = seen[VERSION]
             found = None if sums is None else _difference(seen, sums, start, end, key)
             if found is None:
@@ -387,27 +387,25 @@ class RingStore:
         As `_difference`, in one piece and with the numbers that stay as they are from one `settle` to
         the next read before: a microsecond less, which is half of it.
         """
-        _, _, seen, sums, (first, base, capacity, offset) = self._asked
+        seen, sums, first, base, capacity = self._summed
         version = seen[VERSION]
-        if start <= first:
-            start = first
         now = seen[HEAD + END]
         if end > now:
             end = now
-        if sums is None or start >= end or seen[MARKED]:
+        if sums is None or start >= end or version & 1:
             return None
-        if start == first:
-            if start < seen[HEAD + LOW]:
+        # Nearly always a range begins after everything does, and there is a sum before it.
+        if start > first:
+            if start <= seen[HEAD + LOW]:
                 return None
-            value = sums[offset + (end - 1 - base) % capacity]
-        else:
-            start -= 1
-            if start < seen[HEAD + LOW]:
-                return None
-            value = sums[offset + (end - 1 - base) % capacity] - sums[offset + (start - base) % capacity]
+            value = sums[(end - 1 - base) % capacity] - sums[(start - 1 - base) % capacity]
             if not INT_MIN <= value <= INT_MAX:
                 return None
-        return value if seen[VERSION] == version and not version & 1 else None
+        else:
+            if first < seen[HEAD + LOW] or first >= end:
+                return None
+            value = sums[(end - 1 - base) % capacity]
+        return value if seen[VERSION] == version else None
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]]
@@ -416,7 +414,7 @@ class RingStore:
         what failed."""
         shared = len(starts) != len(keys)
         while True:
-            asked, _, seen, _, _ = self._asked
+            asked, _, seen, _ = self._asked
             version = seen[VERSION]
             bad, err = self._answer.run(starts, ends, keys, shared, *asked, *outputs)
             if seen[VERSION] == version and not version & 1:
@@ -437,8 +435,10 @@ class RingStore:
         asked = (self.subtracts, self.threshold, *arrays)
         sums = memoryview(self.prefixes[0]) if self.one_sum else None  # type: ignore[arg-type]
         seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
-        shape = (seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY], seen[HEAD + OFFSET])
-        self._asked = (asked, frame_of(arrays), seen, sums, shape)
+        self._asked = (asked, frame_of(arrays), seen, sums)
+        # The finest ring is the first one, so its sums begin at the beginning.
+        direct = None if seen[MARKED] else sums
+        self._summed = (seen, direct, seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY])
         self.inserting = frame_of([self.head, self.ahead, self.others])
         self._closing = frame_of(
             [self.head, self.ahead, self._fresh, self.totals, self.marks, *self.columns, *self.prefixes]
