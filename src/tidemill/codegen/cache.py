@@ -59,7 +59,9 @@ def _load_unique(source: str, names: dict[str, Any]) -> ModuleType:
     module.__dict__.update(names)
     text = (_HEADER + source).replace("@kernel", "@any_kernel")
     exec(compile(text, f"<{name}>", "exec"), module.__dict__)
-    module.__dict__["run"] = _explained(module.__dict__["run"], names)
+    for run in ("run", "run_at"):
+        if run in module.__dict__:
+            module.__dict__[run] = _explained(module.__dict__[run], names)
     return module
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.accumulate import with_arguments
+from tidemill.codegen.addresses import ADDRESSES, by_address, dtype_text
 from tidemill.codegen.algebra import PartCode, lower, numpy_type
 from tidemill.codegen.cache import load
 from tidemill.codegen.columns import Columns
@@ -34,7 +35,8 @@ from tidemill.codegen.wheel_plan import (
     HEAD,
     KEYS,
     MARKED,
-    MOST_SEGMENTS,
+    PLAN_ROOM,
+    PREFIX,
     RING,
     RINGS,
     ROOM,
@@ -85,6 +87,18 @@ class Slots:
             fields += [(name, numpy_type(kind)) for name, kind in part.columns]
         return np.dtype(fields, align=True)
 
+    def arrays(self) -> dict[str, tuple[str, int]]:
+        """The arrays of a store by the names they have in kernels: their types, their dimensions."""
+        record = dtype_text(self.open_type)
+        found = {
+            "head": ("np.dtype('i8')", 1), "ahead": (record, 2), "fresh": (record, 1),
+            "totals": (record, 1), "marks": ("np.dtype('u1')", 2),
+            "directory": ("np.dtype('i8')", 2), "bases": ("np.dtype('i8')", 1),
+        }  # fmt: skip
+        for name, kind in self.stored:
+            found |= {f"{x}_{name}": (f"np.dtype({numpy_type(kind)!r})", 1) for x in "fx"}
+        return found
+
     def codes(self) -> list[PartCode]:
         return [PartCode(i, p) for i, p in enumerate(self.layout.parts)]
 
@@ -117,9 +131,13 @@ class InsertKernel:
     Slots of `grain` ticks are open from number `first` on, which begins at tick `begin`; `inverse` is
     1 / grain. Positions of rows beyond the last open slot go to the front of `others`, those of rows
     before the first one to its back.
+
+    `run_at(frame, n, grain, ts, *columns)` has all arrays by address: the frame has the head, the open slots
+    and `others`. There is one where columns have eight bytes a row, no nulls, and there are no keys.
     """
 
     run: Callable[..., tuple[int, int, int]]
+    run_at: Callable[..., tuple[int, int, int]] | None
     source: str
 
 
@@ -171,15 +189,37 @@ def insert_kernel(
     parameters = ", ".join(
         ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "first", "others"]
     )
-    source = "\n".join(
-        [
-            "@kernel", f"def run({parameters}):", "    err = 0", "    late = 0", "    m = 0",
-            "    mask = ahead.shape[0] - 1", "    reach = ahead.shape[0] * grain", "    i = 0",
-            *e.lines, "    return m, late, err", "",
-        ]
-    )  # fmt: skip
+    body = [
+        "    err = 0", "    late = 0", "    m = 0", "    mask = ahead.shape[0] - 1",
+        "    reach = ahead.shape[0] * grain", "    i = 0", *e.lines, "    return m, late, err", "",
+    ]  # fmt: skip
+    lines = ["@kernel", f"def run({parameters}):", *body]
+    by_places = not (keyed or columns.nullable or columns.bad)
+    by_places = by_places and all(has_eight_bytes(kind) for _, kind in columns.schema)
+    if by_places:
+        lines = [PLAN, ADDRESSES, *lines, *_rows_at(columns, slots), *body]
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
-    return InsertKernel(load(source, **functions).run, source)
+    source = "\n".join(lines)
+    module = load(source, **functions)
+    return InsertKernel(module.run, module.run_at if by_places else None, source)
+
+
+def has_eight_bytes(kind: DataType) -> bool:
+    """Whether a column of Arrow has the same eight bytes a row that kernels read."""
+    return kind.kind in ("int64", "float64", "timestamp", "duration")
+
+
+def _rows_at(columns: Columns, slots: Slots) -> list[str]:
+    """The first lines of `run_at`."""
+    names = ["ts", *columns.parameters]
+    kinds = ["i8", *(numpy_type(kind) for _, kind in columns.schema)]
+    arrays = {**slots.arrays(), "others": ("np.dtype('u4')", 1)}
+    return [
+        *(f"{name}_type = np.dtype({kind!r})" for name, kind in zip(names, kinds)),
+        *by_address("run_at", ["head", "ahead", "others", "n", "grain", *names], arrays),
+        *(f"    {name} = carray(pointer({name}, {name}_type), (n,))" for name in names),
+        f"    first = head[{HEAD} + END]", "    begin = first * grain", "    inverse = 1.0 / grain",
+    ]  # fmt: skip
 
 
 def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
@@ -198,13 +238,13 @@ def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
 
 @dataclass(frozen=True)
 class CloseKernel:
-    """`run(head, until, ahead, fresh, totals, marks, *columns, *prefixes) -> (how, err)`.
+    """`run_at(frame, until) -> (how, err)`.
 
     Closes slots below `until` and rolls them up; `head` says how far it came. `fresh` has the record
-    of nothing.
+    of nothing. The frame has `head`, `ahead`, `fresh`, `totals`, `marks`, columns and prefixes.
     """
 
-    run: Callable[..., tuple[int, int]]
+    run_at: Callable[..., tuple[int, int]]
     source: str
 
 
@@ -231,21 +271,23 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
         _roll_up(e, slots, prefix)
     adding, functions = _add_to_totals(slots)
     columns = [f"f_{name}" for name in names] + [f"x_{name}" for name in names]
-    parameters = ", ".join(["head", "until", "ahead", "fresh", "totals", "marks", *columns])
+    parameters = ["head", "until", "ahead", "fresh", "totals", "marks", *columns]
     source = "\n".join(
         [
-            PLAN, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS, *adding, "",
+            PLAN, ADDRESSES, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS,
+            *adding, "",
             "@kernel", "def _closed(head, ring):",
             "    head[ring + END] += 1",
             "    head[ring + HOT] = max(head[ring + HOT], head[ring + END] - head[ring + CAPACITY])",
             "    if head[ring + COLD] == NEVER:", "        head[ring + LOW] = head[ring + HOT]", "", "",
-            "@kernel", f"def run({parameters}):", "    err = 0", "    mask = ahead.shape[0] - 1",
-            f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    finest = {HEAD}",
+            *by_address("run_at", parameters, slots.arrays()), "    err = 0",
+            "    mask = ahead.shape[0] - 1", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            f"    finest = {HEAD}",
             *e.lines, "    return DONE, err", "",
         ]
     )  # fmt: skip
     compiled = {name: any_kernel(f) for name, f in (functions | e.functions).items()}
-    return CloseKernel(load(source, **compiled).run, source)
+    return CloseKernel(load(source, **compiled).run_at, source)
 
 
 def _look_for_gaps(e: Emitter, slots: Slots) -> None:
@@ -378,14 +420,14 @@ class AnswerKernel:
     are `w<j>` (validity) and `o<j>` for each result. `rows` gets whether there was any row, unless it is
     empty; where there are marks, that needs a plan that does not subtract.
 
-    `one(start, end, k, subtracts, threshold, head, totals, marks, *columns, *prefixes)` answers one, as
-    `(kind, err, valid, value, valid, value, …)`.
+    `one_at(frame, start, end, k, subtracts, threshold)` answers one, as `(kind, err, valid, value, valid,
+    value, …)`. The frame has `head`, `totals`, `marks`, columns and prefixes.
 
     Where rings are compressed, `directory, bases` follow the marks: see `wheel_cold`.
     """
 
     run: Callable[..., tuple[int, int]]
-    one: Callable[..., tuple[Any, ...]]
+    one_at: Callable[..., tuple[Any, ...]]
     source: str
 
 
@@ -398,14 +440,19 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
     stored = ["head", "totals", "marks", *cold, *(f"{x}_{n}" for x in "fx" for n in names)]
     begin = [
         "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
-        f"    segments = np.empty(({2 * MOST_SEGMENTS}, 4), np.int64)",
+        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
     ]  # fmt: skip
     planned = "kind, b, _ = plan(head, {}, {}, subtracts, threshold, segments)"
 
     many = Emitter(Schema(()), {}, indent=1)
     many.line("b = 0")
+    many.line(f"finest = {HEAD}")
+    many.line(f"first = head[{FIRST}]")
+    many.line(f"direct = head[{PREFIX}] != 0 and not marked and not shared")
     with many.block("for i in range(kid.size):"):
         many.line("k = kid[i]")
+        if prefix:
+            _direct(many, slots, "[i]")
         other = "starts[i] != starts[i - 1] or ends[i] != ends[i - 1]"
         with many.block(f"if i == 0 or (not shared and ({other})):"):
             many.line(planned.format("starts[i]", "ends[i]"))
@@ -423,19 +470,42 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
     one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
     _answer(one, slots, prefix, compressed, "", any_row="True")
     parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
-    lines += ["", "", "@kernel", f"def one({', '.join(parameters)}):", *begin, *one.lines]
+    lines += ["", *by_address("one_at", parameters, slots.arrays()), *begin, *one.lines]
     lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
 
-    source = "\n".join([PLAN, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
+    source = "\n".join([PLAN, ADDRESSES, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
-    return AnswerKernel(module.run, module.one, source)
+    return AnswerKernel(module.run, module.one_at, source)
+
+
+def _direct(e: Emitter, slots: Slots, at: str) -> None:
+    """The difference of two sums of the finest ring, where it holds them: without a plan, which would take
+    most of the time."""
+    with e.block("if direct:"):
+        e.line("lo = max(starts[i], first)")
+        e.line("hi = min(ends[i], head[finest + END])")
+        e.line("seen = lo - np.int64(lo != first)")
+        with e.block(f"if lo < hi and seen >= head[finest + LOW] and 0 <= k < head[{KEYS}]:"):
+            parts = slots.stored_codes()
+            states = _nothing(e, slots, parts)
+            e.line("h = finest")
+            _difference(e, parts, states)
+            for m in range(len(slots.marks)):
+                e.line(f"p{m} = True")
+            _lowered(e, slots, states, at)
+            e.line("if rows.size != 0:")
+            e.line("    rows[i] = True")
+            e.line("continue")
 
 
 def _answer(
     e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str, any_row: str
 ) -> None:
-    states = _combined(e, slots, prefix, compressed, any_row)
+    _lowered(e, slots, _combined(e, slots, prefix, compressed, any_row), at)
+
+
+def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) -> None:
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
     for j, result in enumerate(slots.layout.results):
@@ -450,12 +520,7 @@ def _combined(
     The mark of rows begins as `any_row` where no result needs it: nobody looks for what is known.
     """
     parts = slots.stored_codes()
-    states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
-    for part in parts:
-        for variable, code in zip(states[part.index], part.identity()):
-            e.line(f"{variable} = {code}")
-    for m in range(len(slots.marks)):
-        e.line(f"p{m} = {'False' if m or 0 in slots.mark_of.values() else any_row}")
+    states = _nothing(e, slots, parts, any_row)
     with e.block("for j in range(m):"):
         e.line("ring = segments[j, 0]")
         e.line("lo = segments[j, 1]")
@@ -488,21 +553,33 @@ def _combined(
     return states
 
 
+def _nothing(
+    e: Emitter, slots: Slots, parts: list[PartCode], any_row: str = "False"
+) -> dict[int, list[str]]:
+    states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
+    for part in parts:
+        for variable, code in zip(states[part.index], part.identity()):
+            e.line(f"{variable} = {code}")
+    for m in range(len(slots.marks)):
+        e.line(f"p{m} = {'False' if m or 0 in slots.mark_of.values() else any_row}")
+    return states
+
+
 def _over_slots(
     e: Emitter, parts: list[PartCode], states: dict[int, list[str]], *, subtract: bool
 ) -> None:
     # Up to the end of the ring, then from its beginning.
     e.line("count = min(hi - lo, end - row)")
-    e.line("c = row * room + k")
+    e.line("c = np.uint64(row * room + k)")
     with e.block("for half in range(2):"):
         with e.block("for s in range(count):"):
             for part in parts:
                 own = states[part.index]
                 how = "inverse" if subtract else "combine"
                 apply(e, part, own, own, _columns(part, "f", "c"), how)
-            e.line("c += room")
+            e.line("c += np.uint64(room)")
         e.line("count = hi - lo - count")
-        e.line("c = begin * room + k")
+        e.line("c = np.uint64(begin * room + k)")
 
 
 def _over_blocks(e: Emitter, slots: Slots, states: dict[int, list[str]]) -> None:
@@ -570,7 +647,7 @@ def _present_packed(e: Emitter, column: int, mark: int) -> None:
 
 def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
     """What the slots come to, from what all slots up to the last and up to the first come to."""
-    e.line("c = row_of(head, h, hi - 1) * room + k")
+    e.line("c = np.uint64(row_of(head, h, hi - 1) * room + k)")
     e.line("o = row_of(head, h, lo - 1) * room + k")
     for part in parts:
         combine_into(e, part, states[part.index], _columns(part, "x", "c"))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.addresses import ADDRESSES, by_address, dtype_text
 from tidemill.codegen.algebra import PartCode, numpy_type
 from tidemill.codegen.cache import load
 from tidemill.codegen.runtime import any_kernel
@@ -23,23 +24,25 @@ from tidemill.codegen.scalar import Emitter
 from tidemill.codegen.wheel import BITS, PLAN, Slots, apply, combine_into, lowered
 from tidemill.codegen.wheel_plan import HEAD, KEYS, MARKED, ROOM
 from tidemill.core.schema import Schema
-from tidemill.core.types import INT64
+from tidemill.core.types import BOOL, INT64, DataType
 
-RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, LOW, MIDDLE = range(8)
+RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, LOW, MIDDLE, GRAIN, FROM = range(10)
 """The numbers of a window: its range, slide and origin in finest slots; slices to a window and to a
-slide; how many slices there were; the first of the next window; the first that is not in `suffixes`."""
+slide; how many slices there were; the first of the next window; the first that is not in `suffixes`;
+ticks to a finest slot; the slot no window begins before."""
 
 
 @dataclass(frozen=True)
 class SlideKernel:
-    """`run(from, until, window, head, marks, *columns, slices, suffixes, running, current, fresh, okid,
-    oend, *outputs) -> (rows, err)`.
+    """`run_at(frame, from, until, rows) -> (rows, missing, err)`.
 
-    Takes in the closed slots `[from, until)` and writes the windows that end there: the key, the slot
-    after the last, `w<j>` and `o<j>` for each result.
+    Takes in the closed slots `[from, until)` and writes the windows that end there, after so many rows:
+    the key, the first tick and that after the last, `w<j>` and `o<j>` for each result. Says how many rows
+    there are then, and whether a result is missing in one. The frame has, in this order, `window`, `head`,
+    `marks`, columns, `slices`, `suffixes`, `running`, `current`, `fresh`, `okid`, `ostart`, `oend`, outputs.
     """
 
-    run: Callable[..., tuple[int, int]]
+    run_at: Callable[..., tuple[int, bool, int]]
     subtracts: bool
     source: str
 
@@ -88,19 +91,38 @@ def slide_kernel(layout: Layout) -> SlideKernel:
             _emit(e, slots, subtracts, functions)
     outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
     columns_ = [f"f_{name}" for name, _ in slots.stored]
-    parameters = ", ".join(
-        ["start", "until", "window", "head", "marks", *columns_, "slices", "suffixes", "running",
-         "current", "fresh", "okid", "oend", *outputs]
-    )  # fmt: skip
+    parameters = [
+        "start", "until", "rows", "window", "head", "marks", *columns_, "slices", "suffixes", "running",
+        "current", "fresh", "okid", "ostart", "oend", *outputs,
+    ]  # fmt: skip
     source = "\n".join(
         [
-            PLAN, BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
-            f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
-            "    size = slices.shape[0]", "    whole = fresh.copy()", *e.lines, "    return rows, err", "",
+            PLAN, ADDRESSES, BITS, *helpers, *by_address("run_at", parameters, _arrays(slots)),
+            "    err = 0", "    missing = False", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            f"    marked = head[{MARKED}] != 0",
+            "    size = slices.shape[0]", "    whole = fresh.copy()", *e.lines,
+            "    return rows, missing, err", "",
         ]
     )  # fmt: skip
     compiled = {name: any_kernel(f) for name, f in functions.items()}
-    return SlideKernel(load(source, **compiled).run, subtracts, source)
+    return SlideKernel(load(source, **compiled).run_at, subtracts, source)
+
+
+def _arrays(slots: Slots) -> dict[str, tuple[str, int]]:
+    """Types and dimensions of the arrays of the kernel that slides."""
+    ints, slices = "np.dtype('i8')", dtype_text(slice_type(slots))
+    found = slots.arrays()
+    found |= {name: (ints, 1) for name in ("window", "okid", "ostart", "oend")}
+    found |= {"slices": (slices, 2), "suffixes": (slices, 2)}
+    found |= {name: (slices, 1) for name in ("running", "current", "fresh")}
+    for j, result in enumerate(slots.layout.results):
+        found |= {f"w{j}": ("np.dtype('?')", 1), f"o{j}": (f"np.dtype({output_type(result.type)!r})", 1)}
+    return found
+
+
+def output_type(kind: DataType) -> str:
+    """How a result is written."""
+    return "u1" if kind == BOOL else numpy_type(kind)
 
 
 def _function(
@@ -184,7 +206,8 @@ def _emit(e: Emitter, slots: Slots, subtracts: bool, functions: dict[str, Any]) 
             e.line("r = whole[0]")
         with e.block("if r.mark0 > 0:"):
             e.line("okid[rows] = k")
-            e.line("oend[rows] = s + 1")
+            e.line(f"ostart[rows] = max(s + 1 - window[{RANGE}], window[{FROM}]) * window[{GRAIN}]")
+            e.line(f"oend[rows] = (s + 1) * window[{GRAIN}]")
             _write(e, slots)
     functions |= e.functions
     e.line(f"next = i + window[{EACH}] - window[{SLICES}]")
@@ -210,6 +233,7 @@ def _write(e: Emitter, slots: Slots) -> None:
         states[part] = [e.assign(f"r.mark{mark}", INT64).code]
     for j, result in enumerate(slots.layout.results):
         lowered(e, j, result, slots.layout, states, "[rows]")
+        e.line(f"missing = missing or not w{j}[rows]")
     e.line("rows += 1")
 
 
@@ -265,7 +289,8 @@ def session_kernel(layout: Layout, first: str, last: str) -> SessionKernel:
     source = "\n".join(
         [
             PLAN, BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
-            f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
+            "    missing = False", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            f"    marked = head[{MARKED}] != 0",
             *e.lines, "    return rows, err", "",
         ]
     )  # fmt: skip

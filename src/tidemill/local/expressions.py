@@ -56,6 +56,12 @@ class Expressions:
             fields.append((name, type_of(node, schema)))
         self.schema = Schema(tuple(fields))
 
+    @property
+    def plain(self) -> tuple[str, ...] | None:
+        """The columns of the batch that a kernel reads, if it reads nothing else."""
+        names = tuple(node.name for node in self._columns if isinstance(node, Column))
+        return names if len(names) == len(self._columns) else None
+
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
         """The columns the nodes read, as a kernel's parameters.
 

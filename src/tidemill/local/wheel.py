@@ -17,8 +17,8 @@ from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
-from tidemill.codegen.wheel import InsertKernel, insert_kernel
-from tidemill.codegen.wheel_plan import BASE, CAPACITY, ROOM, UNIT
+from tidemill.codegen.wheel import InsertKernel, Slots, has_eight_bytes, insert_kernel
+from tidemill.codegen.wheel_plan import BASE, ROOM, UNIT
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import (
@@ -43,8 +43,8 @@ from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, Source, W
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, Ring, RingLike, rings_of
 from tidemill.wheels.shared import Publisher, is_shared
-from tidemill.wheels.store import RingStore
-from tidemill.wheels.windows import SessionWindows, SlidingWindows
+from tidemill.wheels.store import FEW_ROWS, RingStore
+from tidemill.wheels.windows import Closed, SessionWindows, SlidingWindows
 from tidemill.windows.spec import Session, Sliding, Window, hopping, tumbling
 
 LATE_ROWS = 100_000
@@ -94,6 +94,7 @@ class Wheel(WheelQueries):
         nodes = [a for part in self._layout.parts for a in part.part.args]
         self._expressions = Expressions(nodes, self._schema)
         self._kernels: dict[Columns, InsertKernel] = {}
+        self._rows_at, self._read_at = self._inserts_at()
         self._early = EarlyRows(self._time, self._grain)
         self._late: list[pa.RecordBatch] = []
         self._late_kept = 0
@@ -105,9 +106,12 @@ class Wheel(WheelQueries):
         self._merged: dict[str, str] = {}
         self._write_ahead = write_ahead
         self._windows: dict[str, SlidingWindows | SessionWindows] = {}
+        self._alone: SlidingWindows | None = None
+        """The window, if it is the only one and nothing else is in the way of being quick."""
         self._arrow = self._schema.to_arrow()
         self._bound = to_arrow(plan.bound_type)
         self._schemas: dict[bool, pa.Schema] = {}
+        self._none_closed: dict[bool, pa.Table] = {}
         self._kinds = [allocate(r.type, 0).dtype for r in self._results]
         self._publisher: Publisher | None = None
         if not plan.group_keys:
@@ -164,20 +168,20 @@ class Wheel(WheelQueries):
         if not isinstance(prefix, bool):
             raise UserError(step, expected="prefix=True or False", got=repr(prefix))
         first = ticks_of(start, domain, f"{step} start") // rings[0].ticks
-        store = RingStore(
-            plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix, threshold=one_ring_below,
-            compress=block_slots(compress, keyed=bool(names)),
-        )  # fmt: skip
         if prefix and compress:
             raise UserError(
                 step, expected="prefix=True or compress=True", got="both",
                 hint="running sums are read as they are; compressed slots are fast with combined rings",
             )  # fmt: skip
-        if prefix and not store.slots.subtracts:
+        if prefix and not Slots(plan.layout).subtracts:
             raise UserError(
                 step, expected="prefix=True only where aggregates subtract exactly: counts, sums of ints",
                 got=", ".join(f"{n}={a}" for n, a in given.items()),
             )  # fmt: skip
+        store = RingStore(
+            plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix, threshold=one_ring_below,
+            compress=block_slots(compress, keyed=bool(names)),
+        )  # fmt: skip
         wheel = cls(plan, store, domain, write_ahead, given)
         for name, window in named.items():
             wheel.window(window, name=name)
@@ -248,8 +252,40 @@ class Wheel(WheelQueries):
                 hint="closed slots can still be asked for; go on from the last save, without that row",
             ) from self._failed  # fmt: skip
 
+    def _inserts_at(self) -> tuple[Any, list[int]]:
+        """A kernel that reads columns where Arrow has them, if all can be, and which those are."""
+        plain = self._expressions.plain
+        kinds = self._expressions.schema
+        if plain is None or self._keyed or not all(has_eight_bytes(kind) for _, kind in kinds):
+            return None, []
+        names = self._schema.names
+        return self._kernel(Columns(kinds)).run_at, [names.index(n) for n in (self._time, *plain)]
+
+    def _insert_few(self, batch: pa.RecordBatch) -> bool:
+        """Insert rows whose columns are read where they are: a third of the time, for a hundred rows.
+        Whether that could be done."""
+        n, found = batch.num_rows, []
+        if n > FEW_ROWS or n == 0:
+            return False
+        for i in self._read_at:
+            array = batch.column(i)
+            body = array.buffers()[1]
+            if array.null_count or body is None or body.address & 7:
+                return False
+            found.append(body.address + 8 * array.offset)
+        early, late, err = self._rows_at(self._store.inserting, n, self._grain, *found)
+        if err:
+            self._look_at(err, "wheel insert")
+        self._inserted += n - early - late
+        if early or late:
+            self._keep_others(batch, self._store.others, early, late)
+        return True
+
     def _insert(self, batch: pa.RecordBatch) -> None:
-        self._require_sound("insert")
+        if self._failed is not None:
+            self._require_sound("insert")
+        if self._rows_at is not None and self._insert_few(batch):
+            return
         time = batch.column(self._time)
         if time.null_count:
             self._left_out["null time"] += time.null_count
@@ -272,8 +308,12 @@ class Wheel(WheelQueries):
         )  # fmt: skip
         self._look_at(err, "wheel insert", failure)
         self._inserted += n - early - late
+        self._keep_others(batch, others, early, late)
+
+    def _keep_others(self, batch: pa.RecordBatch, others: Any, early: int, late: int) -> None:
+        """Rows that were not inserted: positions of early ones are at the front, of late ones at the back."""
         if late:
-            rows = self._within_reach(batch.take(pa.array(others[n - late :][::-1])))
+            rows = self._within_reach(batch.take(pa.array(others[len(others) - late :][::-1])))
             self._left_out["late"] += rows.num_rows
             self._keep_late(rows)
         if early:
@@ -334,6 +374,7 @@ class Wheel(WheelQueries):
         label = name or str(spec)
         if label in self._windows:
             raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
+        self._alone = None
         if isinstance(spec, Session):
             self._windows[label] = self._sessions(spec)
             return
@@ -344,9 +385,10 @@ class Wheel(WheelQueries):
             raise UserError(
                 "wheel window", expected=f"range, slide and origin on the grid of {grid}", got=str(spec)
             )
-        self._windows[label] = SlidingWindows(
-            self._store, *(x // self._grain for x in numbers), bounded=spec.bounded
-        )
+        sliding = SlidingWindows(self._store, *(x // self._grain for x in numbers), bounded=spec.bounded)
+        self._windows[label] = sliding
+        if len(self._windows) == 1 and not self._keyed and all(has_eight_bytes(r.type) for r in self._shown):
+            self._alone = sliding
 
     def _sessions(self, spec: Session) -> SessionWindows:
         names = [r.name for r in self._results]
@@ -363,21 +405,38 @@ class Wheel(WheelQueries):
         first, last = (self._layout.parts[p].columns.names[0] for p in parts)
         return SessionWindows(self._store, spec.gap.ticks, first, last)
 
-    def _closed_windows(self, start: int, until: int) -> Iterator[pa.RecordBatch]:
-        bound, schema = self._bound, self._window_schema()
+    def _closed_windows(self, start: int, until: int) -> Iterator[pa.Table]:
         for label, window in self._windows.items():
-            found = window.take(start, until, self._kinds)
-            self._look_at(found.err, f"wheel window {label}")
-            if len(found.kid) == 0:
-                continue
-            arrays = self._keys.decode(found.kid) if self._plan.group_keys else []
-            if len(self._windows) > 1:
-                arrays.append(pa.repeat(pa.scalar(label), len(found.kid)))
-            arrays += [build(found.start, None, bound), build(found.end, None, bound)]
-            for j, r in enumerate(self._shown):
-                values_, valid = found.outputs[2 * j + 1], found.outputs[2 * j]
-                arrays.append(build(values_, valid, to_arrow(r.type)))
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield from self._shown_windows(label, window.take(start, until, self._kinds))
+
+    def _shown_windows(self, label: str, found: Closed) -> Iterator[pa.Table]:
+        self._look_at(found.err, f"wheel window {label}")
+        if len(found.kid) == 0:
+            return
+        bound = self._bound
+        arrays = self._keys.decode(found.kid) if self._plan.group_keys else []
+        if len(self._windows) > 1:
+            arrays.append(pa.repeat(pa.scalar(label), len(found.kid)))
+        arrays += [build(found.start, None, bound), build(found.end, None, bound)]
+        for j, r in enumerate(self._shown):
+            values_, valid = found.outputs[2 * j + 1], found.outputs[2 * j]
+            arrays.append(build(values_, valid, to_arrow(r.type)))
+        yield pa.Table.from_arrays(arrays, schema=self._window_schema())
+
+    def _closed_alone(self, window: SlidingWindows, start: int, until: int) -> Iterator[pa.Table]:
+        """As `_closed_windows`, for the only window of a wheel without keys: a stretch of a table over all
+        the room there is, which is made once."""
+        begin, missing, err = window.add(start, until, self._kinds)
+        rows = window.rows
+        if err or missing:
+            yield from self._shown_windows(next(iter(self._windows)), rows.closed(begin, err))
+        elif rows.used > begin:
+            if rows.shown is None:
+                arrays = [build(x, None, self._bound) for x in (rows.start, rows.end)]
+                for j, r in enumerate(self._shown):
+                    arrays.append(build(rows.outputs[2 * j + 1], None, to_arrow(r.type)))
+                rows.shown = pa.Table.from_arrays(arrays, schema=self._window_schema())
+            yield rows.shown.slice(begin, rows.used - begin)
 
     def _window_schema(self) -> pa.Schema:
         several = len(self._windows) > 1
@@ -399,27 +458,47 @@ class Wheel(WheelQueries):
 
         Returns the windows that closed, if the wheel has windows.
         """
-        self._require_sound("advance_to")
-        until = ticks_of(time, self._domain, "advance_to") // self._grain
-        store = self._store
-        if (until - store.now) * int(store.head[ROOM]) > LONG_STEP:
+        if self._failed is not None:
+            self._require_sound("advance_to")
+        if type(time) is int and -FARTHEST <= time <= FARTHEST:
+            until = time // self._grain
+        else:
+            until = ticks_of(time, self._domain, "advance_to") // self._grain
+        if (until - self._store.now) * self._store.room > LONG_STEP:
             self._require_memory(until)
-        closed: list[pa.RecordBatch] = []
-        # Windows read the slots that have just closed, before others take their place.
-        # Those of a compressed ring keep their cells that long.
-        most = store.compress or int(store.ring(0)[CAPACITY])
-        most = most if self._windows else until - store.now
-        while store.now < until:
-            before = store.now
-            target = min(until, max(self._early.first_slot, before + 1), before + most)
-            self._publish_keys()
-            self._look_at(store.close(target), "advance_to")
-            closed += self._closed_windows(before, target)
-            self._bring_in()
+        closed: list[pa.Table] = []
+        while (before := self._store.now) < until:
+            closed += self._advance(before, until)
         if not self._windows:
             return None
-        schema = self._window_schema()
-        return pa.Table.from_batches(closed) if closed else schema.empty_table()
+        if not closed:
+            return self._no_windows()
+        return closed[0] if len(closed) == 1 else pa.concat_tables(closed)
+
+    def _advance(self, before: int, until: int) -> list[pa.Table]:
+        """Close slots as far as possible at once; the windows that closed."""
+        store, first = self._store, self._early.first_slot
+        target = min(until, max(first, before + 1))
+        if self._windows:  # they read the slots that have just closed, before others take their place
+            target = min(target, before + (store.compress or store.capacity))
+        if self._publisher is not None:
+            self._publish_keys()
+        if err := store.close(target):
+            self._look_at(err, "advance_to")
+        if self._alone is not None:
+            closed = list(self._closed_alone(self._alone, before, target))
+        else:
+            closed = list(self._closed_windows(before, target))
+        if first < target + len(store.ahead):
+            self._bring_in()
+        return closed
+
+    def _no_windows(self) -> pa.Table:
+        """A table without rows, which takes longer to make than slots to close."""
+        several = len(self._windows) > 1
+        if several not in self._none_closed:
+            self._none_closed[several] = self._window_schema().empty_table()
+        return self._none_closed[several]
 
     def _require_memory(self, until: int) -> None:
         """Refuse a watermark, by mistake in years to come, up to which "keep" would hold every slot."""

@@ -64,7 +64,8 @@ def save(wheel: Wheel, path: str | os.PathLike[str], *, keep: Collection[int] = 
 def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
     """The directory of blocks as a table; pieces that lie there already, and those that do not."""
     for piece in store.cold.pieces if store.cold is not None else ():
-        if piece.file is None or piece.file["in"] != str(directory) or not (directory / piece.file["file"]).exists():
+        known = piece.file  # other saves may have been made there since
+        if known and (known["in"] != str(directory) or not (directory / known["file"]).exists()):
             piece.file = None
     cold = store.seal()
     if cold is None:

@@ -23,6 +23,13 @@ class Buckets:
         """One of them, where it does not matter which."""
         self.rings = self.typical.rings
 
+    one_sum = False
+    """Whether `sum_of` may know the answer."""
+
+    def sum_of(self, start: int, end: int) -> int | None:
+        """See `RingStore.sum_of`: it is for stores without keys."""
+        return None
+
     @property
     def keys(self) -> int:
         return len(self._owners)

@@ -14,10 +14,10 @@ from tidemill.codegen.wheel_plan import (
     HEAD,
     INVERSE_LANDMARK,
     LANDMARK,
-    MOST_SEGMENTS,
     NOT_HELD,
     NOTHING,
     ONE_RING,
+    PLAN_ROOM,
     PREFIX,
     RING,
     SUBTRACT,
@@ -72,14 +72,14 @@ class Explained:
 
 def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any]) -> Explained:
     """The plan of a range of finest slots; `shown` makes a slot an instant."""
-    segments = np.empty((2 * MOST_SEGMENTS, 4), dtype=np.int64)
+    segments = np.empty((PLAN_ROOM, 4), dtype=np.int64)
     kind, count, operations = plan(
         store.head, start, end, store.subtracts, store.threshold, segments
     )
     steps = tuple(_step(store, segments[j], shown) for j in range(count))
     others = {}
     for name, head, subtracts, threshold in _variants(store):
-        room = np.empty((2 * MOST_SEGMENTS, 4), dtype=np.int64)
+        room = np.empty((PLAN_ROOM, 4), dtype=np.int64)
         other, _, cost = plan(head, start, end, subtracts, threshold, room)
         if NAMES[other] == name and other != kind:
             others[name] = int(cost)

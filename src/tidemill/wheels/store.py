@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.addresses import frame_of
 from tidemill.codegen.algebra import numpy_type
 from tidemill.codegen.wheel import DONE, NEEDS_MARKS, Slots, answer_kernel, close_kernel
 from tidemill.codegen.wheel_plan import (
@@ -41,6 +42,7 @@ from tidemill.codegen.wheel_plan import (
     USES_PREFIX,
     VERSION,
 )  # fmt: skip
+from tidemill.core.time import FOREVER
 from tidemill.core.types import INT64
 from tidemill.expr.functions import INT_MAX, INT_MIN
 from tidemill.expr.nodes import Column
@@ -49,6 +51,8 @@ from tidemill.wheels.rings import Ring
 
 Ints = npt.NDArray[np.int64]
 NOT_ASKED = np.empty(0, dtype=np.bool_)
+FEW_ROWS = 1 << 16
+"""So many rows at the most are inserted by address."""
 FIRST_ROOM = 64
 """Slots a ring that keeps everything has room for at first."""
 
@@ -87,6 +91,10 @@ class RingStore:
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
         """Called when slots were closing while an answer was made."""
         self._packed = False
+        self.others = np.empty(FEW_ROWS, dtype=np.uint32)
+        """Where `insert` says which rows it left out."""
+        self.settled = 0
+        """How often there were new arrays."""
         self._fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.ahead = np.repeat(self._fresh, ahead).reshape(ahead, 1)
         self.totals = self._fresh.copy()
@@ -94,7 +102,7 @@ class RingStore:
         self.columns = [self._column(n, offset) for n, _ in self.slots.stored]
         self.prefixes = [self._column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
-        self._one_sum = prefix and _is_one_sum(self.slots)
+        self.one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
         self._answer = answer_kernel(layout, prefix, bool(compress))
         self.changed()
@@ -128,9 +136,19 @@ class RingStore:
         return int(self.head[KEYS])
 
     @property
+    def room(self) -> int:
+        """The keys that there is room for."""
+        return self.head.item(ROOM)
+
+    @property
     def now(self) -> int:
         """The first slot that is open."""
-        return int(self.head[HEAD + END])
+        return self.head.item(HEAD + END)
+
+    @property
+    def capacity(self) -> int:
+        """The closed slots of the finest ring there is room for."""
+        return self.head.item(HEAD + CAPACITY)
 
     @property
     def first(self) -> int:
@@ -246,23 +264,23 @@ class RingStore:
 
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
-        self.unpack()
-        self._room_until(until)
-        self.head[VERSION] += 1
+        if self._packed:
+            self.unpack()
+        if until >= self._full_from:
+            self._room_until(until)
+        self._asked[2][VERSION] += 1
         while True:
             # Of a ring that compresses, cells may take the place of those a block was made of.
             step = min(until, self.now + self.compress) if self.compress else until
-            how, err = self._close.run(
-                self.head, step, self.ahead, self._fresh, self.totals, self.marks, *self.columns,
-                *self.prefixes,
-            )  # fmt: skip
+            how, err = self._close.run_at(self._closing, step)
             if how == NEEDS_MARKS:
                 self._need_marks()
                 continue
-            self._freeze()
+            if self.compress:
+                self._freeze()
             if how != DONE or step == until:
                 break
-        self.head[VERSION] += 1
+        self._asked[2][VERSION] += 1
         return 0 if how == DONE else int(err)
 
     def _freeze(self) -> None:
@@ -314,6 +332,7 @@ class RingStore:
         """Have so many slots open, a power of two; there are no rows in them now."""
         room = self.ahead.shape[1]
         self.ahead = np.repeat(self._fresh, slots * room).reshape(slots, room)
+        self.settle()
 
     @property
     def present(self) -> Ints:
@@ -351,7 +370,7 @@ class RingStore:
         other = RingStore.__new__(RingStore)
         other.__dict__.update(self.__dict__)
         other.on_change = lambda store: None  # nobody else reads the copy
-        for name in ("head", "ahead", "totals", "marks"):
+        for name in ("head", "ahead", "totals", "marks", "others"):
             setattr(other, name, getattr(self, name).copy())
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
@@ -546,14 +565,40 @@ class RingStore:
     def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
         """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
         while True:
-            asked, seen, sums = self._asked
+            asked, frame, seen, sums = self._asked
             version = seen[VERSION]
             found = None if sums is None else _difference(seen, sums, start, end, key)
             if found is None:
-                found = self._answer.one(start, end, key, *asked)
+                found = self._answer.one_at(frame, start, end, key, asked[0], asked[1])
             if seen[VERSION] == version and not version & 1:
                 return None if found[0] == NOT_HELD else found
             self.on_retry()
+
+    def sum_of(self, start: int, end: int) -> int | None:
+        """The one sum of a store without keys over a range; None where `answer` has to look closer.
+
+        As `_difference`, in one piece and with the numbers that stay as they are from one `settle` to
+        the next read before: a microsecond less, which is half of it.
+        """
+        seen, sums, first, base, capacity = self._summed
+        version = seen[VERSION]
+        now = seen[HEAD + END]
+        if end > now:
+            end = now
+        if sums is None or start >= end or version & 1:
+            return None
+        # Nearly always a range begins after everything does, and there is a sum before it.
+        if start > first:
+            if start <= seen[HEAD + LOW]:
+                return None
+            value = sums[(end - 1 - base) % capacity] - sums[(start - 1 - base) % capacity]
+            if not INT_MIN <= value <= INT_MAX:
+                return None
+        else:
+            if first < seen[HEAD + LOW] or first >= end:
+                return None
+            value = sums[(end - 1 - base) % capacity]
+        return value if seen[VERSION] == version else None
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
@@ -563,7 +608,7 @@ class RingStore:
         what failed. `rows`, if given, gets whether there was any row."""
         shared = len(starts) != len(keys)
         while True:
-            asked, seen, _ = self._asked
+            asked, _, seen, _ = self._asked
             version = seen[VERSION]
             subtracts = asked[0] and not (len(rows) and seen[MARKED])  # marks of rows do not, ever
             bad, err = self._answer.run(
@@ -584,12 +629,25 @@ class RingStore:
         The version is odd while slots close. Who reads meanwhile reads again.
         """
         cold = () if self.cold is None else (self.cold.directory, self.cold.bases)
-        asked = (
-            self.subtracts, self.threshold, self.head, self.totals, self.marks, *cold, *self.columns,
-            *self.prefixes,
-        )  # fmt: skip
-        sums = memoryview(self.prefixes[0]) if self._one_sum else None  # type: ignore[arg-type]
-        self._asked = (asked, memoryview(self.head), sums)  # type: ignore[arg-type]  # they are buffers
+        arrays = (self.head, self.totals, self.marks, *cold, *self.columns, *self.prefixes)
+        asked = (self.subtracts, self.threshold, *arrays)
+        sums = memoryview(self.prefixes[0]) if self.one_sum else None  # type: ignore[arg-type]
+        seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
+        self._asked = (asked, frame_of(arrays), seen, sums)
+        # The finest ring is the first one, so its sums begin at the beginning.
+        direct = None if seen[MARKED] else sums
+        self._summed = (seen, direct, seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY])
+        self.inserting = frame_of([self.head, self.ahead, self.others])
+        self._closing = frame_of(
+            [self.head, self.ahead, self._fresh, self.totals, self.marks, *self.columns, *self.prefixes]
+        )
+        self._full_from = self._first_without_room()
+        self.settled += 1
+
+    def _first_without_room(self) -> int:
+        """Slots below can be closed without more room."""
+        rings = (self.ring(r) for r in range(len(self.rings)) if self.grows(r))
+        return min((int((h[BASE] + h[CAPACITY] + 1) * h[UNIT]) for h in rings), default=FOREVER)
 
     def ring_bytes(self, r: int) -> int:
         """What the closed slots of a ring take, marks and room to spare aside."""

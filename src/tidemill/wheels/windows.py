@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.codegen.addresses import frame_of
 from tidemill.codegen.wheel_plan import ROOM
 from tidemill.codegen.wheel_windows import no_slice, session_kernel, slide_kernel
 from tidemill.wheels.store import RingStore
 
 Ints = npt.NDArray[np.int64]
+ROWS, MOST_ROWS = 128, 1024
+"""Windows there is room for at a time, at least, and at the most if they close few at a time: enough that
+making room costs each of them little, and few enough that who keeps, or pickles, one keeps little else."""
+NEVER = -(1 << 61)
+"""Before any slot."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,26 @@ class Closed:
     """Bits of what failed."""
 
 
+class Rows:
+    """Room for windows that close, one after the other.
+
+    New arrays for each of them would take longer than all the rest. What was written stays as it is.
+    """
+
+    def __init__(self, size: int, kinds: Sequence[Any]) -> None:
+        self.size, self.used = size, 0
+        self.kid, self.start, self.end = (np.empty(size, dtype=np.int64) for _ in range(3))
+        self.outputs = _outputs(size, kinds)
+        self.frame = frame_of([self.kid, self.start, self.end, *self.outputs])
+        self.shown: Any = None
+        """What the owner makes of all of it."""
+
+    def closed(self, begin: int, err: int) -> Closed:
+        """The rows from one on."""
+        own = slice(begin, self.used)
+        return Closed(self.kid[own], self.start[own], self.end[own], [o[own] for o in self.outputs], err)
+
+
 class SlidingWindows:
     """One hopping or tumbling window, in finest slots, from the next slot to close on.
 
@@ -38,15 +64,15 @@ class SlidingWindows:
         self, store: RingStore, range: int, slide: int, origin: int, *, bounded: bool
     ) -> None:
         self._store, self._slide, self._origin = store, slide, origin
-        self._range, self._bounded = range, bounded
         self._begin = max(store.now, origin) if bounded else store.now
         short = range % slide
         each, slices = (2, 2 * (range // slide) + 1) if short else (1, range // slide)
         past = (self._begin - origin) % slide
         coming = 1 if short == 0 or past >= slide - short else 2
         self._window = np.array(
-            [range, slide, origin, slices, each, 0, coming - slices, 0], dtype=np.int64
-        )
+            [range, slide, origin, slices, each, 0, coming - slices, 0, store.rings[0].ticks,
+             origin if bounded else NEVER], dtype=np.int64,
+        )  # fmt: skip
         self._kernel = slide_kernel(store.layout)
         self._fresh = no_slice(store.slots)
         self._size = slices + each + 1
@@ -54,6 +80,8 @@ class SlidingWindows:
         self._slices = self._empty(self._size)
         self._suffixes = self._empty(self._stacks)
         self._running, self._current = self._empty(1)[0], self._empty(1)[0]
+        self._settled = -1
+        self.rows = Rows(0, ())  # until the types of the results are known
 
     def _empty(self, rows: int) -> npt.NDArray[Any]:
         room = int(self._store.head[ROOM])
@@ -73,29 +101,41 @@ class SlidingWindows:
             wider[:had] = getattr(self, name)
             setattr(self, name, wider)
 
-    def take(
-        self, start: int, until: int, kinds: Sequence[Any]
-    ) -> Closed:
+    def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
         """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
-        self._fit()
-        store = self._store
+        begin, _, err = self.add(start, until, kinds)
+        return self.rows.closed(begin, err)
+
+    def add(self, start: int, until: int, kinds: Sequence[Any]) -> tuple[int, bool, int]:
+        """As `take`, into `rows`: the first row that is new, whether a result is missing in one, and bits
+        of what failed."""
         start = max(start, self._begin)
         until = max(start, until)
         ends = (until - self._origin) // self._slide - (start - self._origin) // self._slide
-        most = ends * store.keys
-        kid, end = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-        outputs = _outputs(most, kinds)
-        rows, err = self._kernel.run(
-            start, until, self._window, store.head, store.marks, *store.columns, self._slices,
-            self._suffixes, self._running, self._current, self._fresh, kid, end, *outputs,
+        most = ends * self._store.keys
+        full = self.rows.used + most > self.rows.size or self._settled < 0
+        if full:
+            self.rows = Rows(max(most, min(8 * most, MOST_ROWS), ROWS), kinds)
+        if self._settled != self._store.settled:
+            self._settle()
+        elif full:
+            self._frame = np.concatenate((self._own_frame, self.rows.frame))
+        begin = self.rows.used
+        self.rows.used, missing, err = self._kernel.run_at(self._frame, start, until, begin)
+        return begin, missing, err
+
+    def _settle(self) -> None:
+        """Take note of arrays that are new."""
+        self._fit()
+        store = self._store
+        # The frame has only addresses: here is what keeps the arrays.
+        self._arrays = (
+            self._window, store.head, store.marks, *store.columns, self._slices, self._suffixes,
+            self._running, self._current, self._fresh,
         )  # fmt: skip
-        begin = end[:rows] - self._range
-        if self._bounded:
-            begin = np.maximum(begin, self._origin)
-        grain = store.rings[0].ticks
-        return Closed(
-            kid[:rows], begin * grain, end[:rows] * grain, [o[:rows] for o in outputs], int(err)
-        )
+        self._own_frame = frame_of(self._arrays)
+        self._frame = np.concatenate((self._own_frame, self.rows.frame))
+        self._settled = store.settled
 
 
 class SessionWindows:
