@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from benchmarks.harness import Case
 from benchmarks.registry import Benchmark, Unit
-from benchmarks.wheels import adhoc, insert, readers, space, streaming
+from benchmarks.wheels import adhoc, insert, readers, space, spark, streaming
 
 
 def _cases(quick: bool) -> list[Case]:
-    modules = (insert, streaming, adhoc, readers, space)
+    modules = (insert, streaming, adhoc, readers, space, spark)
     return [case for module in modules for case in module.cases(quick)]
 
 
@@ -21,6 +21,7 @@ BENCHMARK = Benchmark(
         "ad hoc": "The 95th percentile of single queries, and the time a query of many at once",
         "readers": "A reader in another process, at full rate, while rows go in; every answer is checked",
         "space": "Bytes for each second of one event",
+        "spark": "A wheel from history on Spark, and ranges from it",
     },
     units={
         "ad hoc": Unit("µs", 1e6),

@@ -28,7 +28,7 @@ def _case(days: int) -> Case:
         taken = sum(r["bytes"] for r in filled.stats()["rings"].values())
         with tempfile.TemporaryDirectory() as path:
             filled.save(path)
-            file = next(Path(path).glob("cells-*")).stat().st_size
+            file = sum(f.stat().st_size for f in Path(path).glob("*.arrow"))
         return _measured(taken, seconds, {"bytes in a file": file / seconds})
 
     def in_duckdb(_: Any) -> Measured:
@@ -44,7 +44,8 @@ def _case(days: int) -> Case:
         return _measured(np.empty(seconds, dtype="i8,i8").nbytes, seconds)
 
     systems = {
-        "tidemill": lambda _: held(), "with prefix": lambda _: held(prefix=True),
+        "tidemill": lambda _: held(), "compressed": lambda _: held(compress=True),
+        "with prefix": lambda _: held(prefix=True),
         "duckdb": in_duckdb, "sorted array": sorted_array,
     }  # fmt: skip
     return Case(f"space/{days} d", {"seconds": seconds}, systems, unchecked, repeats=1)
