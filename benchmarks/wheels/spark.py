@@ -53,7 +53,7 @@ def _ranges(rows: int, count: int, *, events: bool) -> Case:
     params = {"rows": rows, "zones": ZONES, "days": DAYS, "ranges": count}
     return Case(
         f"spark/{count:,} ranges".replace(",", " "), params, systems, same_numbers(),
-        lambda: (_read(rows), _asked(count)),
+        lambda: (_read(rows), _asked(count), _a_wheel(rows), _a_roll_up(rows)),
     )  # fmt: skip
 
 
@@ -113,18 +113,18 @@ def _summary(table: pa.Table) -> dict[str, int]:
 
 
 def _from_wheel(given: Any) -> dict[str, int]:
-    df, asked = given
-    return _of_ranges(tm.spark.wheel_query(_a_wheel(df), asked))
+    _, asked, wheel, _ = given
+    return _of_ranges(tm.spark.wheel_query(wheel, asked))
 
 
 def _from_minutes(given: Any) -> dict[str, int]:
-    df, asked = given
-    minutes = resources.spark().read.parquet(str(_a_roll_up(df) / "minute"))
+    _, asked, _, rolled_up = given
+    minutes = resources.spark().read.parquet(str(rolled_up / "minute"))
     return _of_ranges(_joined(minutes, "t", asked, "sum(rides)", "sum(fares)"))
 
 
 def _from_events(given: Any) -> dict[str, int]:
-    df, asked = given
+    df, asked, _, _ = given
     return _of_ranges(_joined(df, "ts", asked, "count(*)", "sum(fare)"))
 
 
@@ -150,16 +150,16 @@ def _of_ranges(found: Any) -> dict[str, int]:
 
 
 @functools.cache
-def _a_wheel(df: Any) -> Path:
+def _a_wheel(rows: int) -> Path:
     path = resources.scratch() / f"wheel-{next(_number)}"
-    tm.spark.build_wheel(df, path, HELD, time="ts", keys="zone", granularities=RINGS)
+    tm.spark.build_wheel(_read(rows), path, HELD, time="ts", keys="zone", granularities=RINGS)
     return path
 
 
 @functools.cache
-def _a_roll_up(df: Any) -> Path:
+def _a_roll_up(rows: int) -> Path:
     path = resources.scratch() / f"rolled-{next(_number)}"
-    _roll_up(df, path)
+    _roll_up(_read(rows), path)
     return path
 
 
