@@ -21,8 +21,8 @@ from tidemill.codegen.algebra import PartCode, numpy_type
 from tidemill.codegen.cache import load
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
-from tidemill.codegen.wheel import BITS, PLAN, Slots, apply, combine_into, lowered
 from tidemill.codegen.wheel_plan import HEAD, KEYS, MARKED, ROOM
+from tidemill.codegen.wheel_slots import BITS, PLAN, Slots, apply, combine_into, lowered
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, INT64, DataType
 

@@ -17,8 +17,9 @@ from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
-from tidemill.codegen.wheel import InsertKernel, Slots, has_eight_bytes, insert_kernel
+from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_kernel
 from tidemill.codegen.wheel_plan import BASE, ROOM, UNIT
+from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import (

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.json import from_record, to_record
-from tidemill.codegen.wheel import Slots
 from tidemill.codegen.wheel_cold import COLUMN, COLUMNS
+from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import Domain
 from tidemill.local.wheel import Wheel, plan_of, power_of_two

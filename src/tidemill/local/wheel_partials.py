@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.codegen.wheel import merge_kernel
+from tidemill.codegen.wheel_merge import merge_kernel
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.kernels.order import order_by

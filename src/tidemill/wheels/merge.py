@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.wheel import merge_kernel
+from tidemill.codegen.wheel_merge import merge_kernel
 from tidemill.codegen.wheel_plan import END, HEAD, LOW, MARKED, RING, ROOM, TOTAL
 from tidemill.wheels.store import RingStore
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.addresses import frame_of
 from tidemill.codegen.algebra import numpy_type
-from tidemill.codegen.wheel import DONE, NEEDS_MARKS, Slots, answer_kernel, close_kernel
+from tidemill.codegen.wheel_answer import answer_kernel
+from tidemill.codegen.wheel_close import DONE, NEEDS_MARKS, close_kernel
 from tidemill.codegen.wheel_plan import (
     BASE,
     BLOCK,
@@ -42,6 +43,7 @@ from tidemill.codegen.wheel_plan import (
     USES_PREFIX,
     VERSION,
 )  # fmt: skip
+from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.time import FOREVER
 from tidemill.core.types import INT64
 from tidemill.expr.functions import INT_MAX, INT_MIN
@@ -96,7 +98,7 @@ class RingStore:
         self.settled = 0
         """How often there were new arrays."""
         self._fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
-        self.ahead = np.repeat(self._fresh, ahead).reshape(ahead, 1)
+        self.ahead = _records(self._fresh, ahead).reshape(ahead, 1)
         self.totals = self._fresh.copy()
         self._identity = {n: self._fresh[n][0] for n, _ in self.slots.stored}
         self.columns = [self._column(n, offset) for n, _ in self.slots.stored]
@@ -175,7 +177,7 @@ class RingStore:
     def _column(self, name: str, slots: int) -> npt.NDArray[Any]:
         kind = dict(self.slots.stored)[name]
         size = max(1, slots * int(self.head[ROOM]))
-        return np.full(size, self._identity[name], dtype=numpy_type(kind))
+        return _filled(size, self._identity[name], numpy_type(kind))
 
     # -- growth
 
@@ -221,9 +223,9 @@ class RingStore:
                 self._move_marks(old[2], old_room, source, target)
         grown = room - self.ahead.shape[1]
         if grown:
-            more = np.repeat(self._fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
+            more = _records(self._fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
             self.ahead = np.concatenate((self.ahead, more), axis=1)
-            self.totals = np.concatenate((self.totals, np.repeat(self._fresh, grown)))
+            self.totals = np.concatenate((self.totals, _records(self._fresh, grown)))
         self.changed()
 
     def rows(self, r: int, slots: Ints) -> Ints:
@@ -331,7 +333,7 @@ class RingStore:
     def have_open(self, slots: int) -> None:
         """Have so many slots open, a power of two; there are no rows in them now."""
         room = self.ahead.shape[1]
-        self.ahead = np.repeat(self._fresh, slots * room).reshape(slots, room)
+        self.ahead = _records(self._fresh, slots * room).reshape(slots, room)
         self.settle()
 
     @property
@@ -540,8 +542,8 @@ class RingStore:
             marks = [cells[f"mark{m}"] for m in range(len(store.slots.marks))]
             store.marks = np.array([np.packbits(m, bitorder="little") for m in marks])
         room = int(store.head[ROOM])
-        store.ahead = np.repeat(store._fresh, ahead * room).reshape(ahead, room)
-        store.totals = np.repeat(store._fresh, room)
+        store.ahead = _records(store._fresh, ahead * room).reshape(ahead, room)
+        store.totals = _records(store._fresh, room)
         if keys:
             if len(rest["ahead"]):
                 store.ahead[...] = rest["ahead"].reshape(ahead, keys)
@@ -665,6 +667,16 @@ class RingStore:
             "open slots": self.ahead.nbytes,
             "totals": self.totals.nbytes,
         }
+
+
+def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
+    """An array of one value. Memory of zeros is not touched before it is used, and many slots never are."""
+    return np.full(size, value, dtype=kind) if value or value != value else np.zeros(size, dtype=kind)
+
+
+def _records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """So many records of nothing."""
+    return np.repeat(fresh, count) if any(fresh.tobytes()) else np.zeros(count, dtype=fresh.dtype)
 
 
 def _as_ints(values: npt.NDArray[Any]) -> Ints:
