@@ -218,6 +218,16 @@ def pa_table(ts: Any) -> Any:
     return pa.table({"t": pa.array(ts, pa.timestamp("us", "UTC")), "v": v})
 
 
+def test_a_set_of_keys_is_asked_at_once() -> None:
+    wheel, reference = pair("kept", "sum", "one", 0)
+    play(wheel, reference, [("insert", [(t, (t % 3, "a", t, None)) for t in range(9)]), ("advance", 9)])
+    listed = wheel.query(0, 9, key=[0, 2, 7])
+    assert listed.to_pylist() == [{"k": 0, "a": 9}, {"k": 2, "a": 15}, {"k": 7, "a": None}]
+    for keys in ({0, 2, 7}, frozenset((0, 2, 7)), np.array([0, 2, 7]), listed["k"]):
+        assert wheel.query(0, 9, key=keys).sort_by("k").equals(listed)
+    assert wheel.group_by(0, 9, 3, key={1})["a"].to_pylist() == [1, 4, 7]
+
+
 def test_landmark_outlives_what_is_dropped() -> None:
     wheel, reference = pair("one, dropped", "mean and more", "no keys", 0)
     play(wheel, reference, [("insert", [(t, (0, "a", 1, t / 4)) for t in range(40)]), ("advance", 300)])

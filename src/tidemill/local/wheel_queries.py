@@ -73,9 +73,9 @@ class WheelQueries:
     def query(self, start: Any, end: Any, key: Any = ALL) -> Any:
         """The aggregate of `[start, end)`: a plain value for one range, key and aggregate.
 
-        Several aggregates give a dict. A wheel with keys and no `key`, or a list of keys, gives a table
-        with a row for each. Lists or arrays of starts and ends give a column, or a table, with a row for
-        each range.
+        Several aggregates give a dict. A wheel with keys and no `key`, or a list, an array or a set of
+        keys, gives a table with a row for each. Lists or arrays of starts and ends give a column, or a
+        table, with a row for each range.
 
         Bounds lie on the grid of the finest granularity. What is at or above the watermark is not
         known yet: a range counts as far as the watermark. A range whose slots were dropped is an error.
@@ -88,6 +88,7 @@ class WheelQueries:
                 total = self._store.sum_of(a, b)
                 if total is not None:
                     return total
+        key = _as_listed(key)
         if not (type(start) is int or is_instant(start)):
             return self._many(start, end, key)
         a, b = self._bounds(start, end)
@@ -124,6 +125,7 @@ class WheelQueries:
         self._catch_up()
         a, b = self._bounds(start, end)
         step = self._length(every, "group_by") // self._grain
+        key = _as_listed(key)
         many = key is ALL or isinstance(key, (list, pa.Array, np.ndarray))
         numbers = self._numbers(key) if many else np.array([self._number(key)])
         if (rows := -(-(b - a) // step) * len(numbers)) > MOST_PIECES:
@@ -331,6 +333,13 @@ class WheelQueries:
         if kind.kind in ("timestamp", "duration"):
             return pa.scalar(int(value), pa.int64()).cast(to_arrow(kind)).as_py()
         return value
+
+
+def _as_listed(key: Any) -> Any:
+    """Keys in a set, or in chunks, as a list or an array; a key as it is."""
+    if isinstance(key, (set, frozenset)):
+        return list(key)
+    return key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
 
 
 def is_instant(value: Any) -> bool:
