@@ -228,6 +228,20 @@ def test_a_set_of_keys_is_asked_at_once() -> None:
     assert wheel.group_by(0, 9, 3, key={1})["a"].to_pylist() == [1, 4, 7]
 
 
+@pytest.mark.parametrize("retention", ["drop", "keep"])
+def test_a_wheel_that_begins_long_before_its_rows(retention: str) -> None:
+    wheel = Wheel.create(
+        AGGREGATES["sum"], schema=SCHEMA | {"t": "timestamp"}, time="t", start="1970-01-01",
+        retention=retention,
+    )  # fmt: skip
+    wheel.insert("2026-01-01T00:00:05", {"v": 3})  # far ahead
+    wheel.advance_to("2026-01-01T00:00:10")
+    assert wheel.landmark() == 3 and wheel.query("2026-01-01T00:00:04", "2026-01-01T00:00:06") == 3
+    assert wheel.query("1999-01-01", "2026-01-01") is None
+    wheel.insert("2025-12-31T23:59:59", {"v": 9})
+    assert wheel.stats()["left out"]["late"] == 1
+
+
 def test_landmark_outlives_what_is_dropped() -> None:
     wheel, reference = pair("one, dropped", "mean and more", "no keys", 0)
     play(wheel, reference, [("insert", [(t, (0, "a", 1, t / 4)) for t in range(40)]), ("advance", 300)])

@@ -466,6 +466,9 @@ class Wheel(WheelQueries):
         else:
             until = ticks_of(time, self._domain, "advance_to") // self._grain
         if (until - self._store.now) * self._store.room > LONG_STEP:
+            if self._is_empty():
+                self._store.begin_at(min(until, self._early.first_slot))
+                self._bring_in()
             self._require_memory(until)
         closed: list[pa.Table] = []
         while (before := self._store.now) < until:
@@ -500,6 +503,10 @@ class Wheel(WheelQueries):
         if several not in self._none_closed:
             self._none_closed[several] = self._window_schema().empty_table()
         return self._none_closed[several]
+
+    def _is_empty(self) -> bool:
+        """Whether it does not matter when this wheel begins: nothing is in it, and nobody looks on."""
+        return not (self._inserted or self._windows or self._merged or self._publisher)
 
     def _require_memory(self, until: int) -> None:
         """Refuse a watermark, by mistake in years to come, up to which "keep" would hold every slot."""

@@ -341,6 +341,15 @@ class RingStore:
         """The keys that ever had a row: there is room for null, whether it came or not."""
         return np.flatnonzero(self.totals["rows"][: self.keys])
 
+    def begin_at(self, slot: int) -> None:
+        """Have everything begin with a slot, in a store that has seen no row."""
+        self.head = self.head.copy()
+        self.head[FIRST] = slot
+        for r in range(len(self.rings)):
+            h = self.ring(r)
+            h[[BASE, LOW, END, HOT]] = slot // h[UNIT]
+        self.changed()
+
     def hold_until(self, until: int) -> None:
         """Count all slots below one as closed, with nothing in them."""
         self._room_until(until)
