@@ -33,8 +33,8 @@ def to_record(aggregate: Aggregate) -> dict[str, Any] | None:
         params["size"] = sketch.size
     known = inspect.signature(function).parameters  # of some, a parameter says what they always are
     params = {n: v for n, v in params.items() if n in known}
-    # Some cast their argument, and would cast it once more.
-    for args in (given, [a.arg if isinstance(a, Cast) else a for a in given]):
+    # Some cast their argument, and would cast it once more; some have theirs the other way round.
+    for args in (given, [a.arg if isinstance(a, Cast) else a for a in given], given[::-1]):
         record = {"name": aggregate.name, "args": [to_json(a) for a in args], "params": params}
         try:
             again = from_record(record)

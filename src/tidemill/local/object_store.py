@@ -26,7 +26,7 @@ from tidemill.codegen.wheel_plan import (
     UNIT,
     plan,
 )  # fmt: skip
-from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.errors import UserError
 from tidemill.local.cells import Cell, CellAlgebra, cells_in, cells_out
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.store import NOT_ASKED, Ints, RingStore
@@ -243,13 +243,7 @@ class ObjectStore(RingStore):
         placed += [(OPEN, s, k, c) for s, slot in self._open.items() for k, c in slot.items()]
         placed += [(TOTALS, 0, k, c) for k, cells in self._whole.items() for c in cells]
         where = {n: pa.array([p[i] for p in placed], pa.int64()) for i, n in enumerate(PLACE)}
-        try:
-            states = cells_out(self.layout, [p[3] for p in placed])
-        except (pa.ArrowException, OverflowError, TypeError) as unfit:
-            raise UnsupportedError(
-                "wheel save", f"partials that are not of the types of identity(): {unfit}",
-                instead="let the aggregate's functions give what identity() does",
-            ) from unfit  # fmt: skip
+        states = cells_out(self.layout, [p[3] for p in placed])
         present = pa.array(list(self._whole), pa.int64())
         return {
             "cells": pa.table({**where, **states}), "head": pa.table({"head": self.head}),

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidemill.aggregates import sketches
 from tidemill.aggregates.algebra import Multiset, Sketch
 from tidemill.aggregates.layout import StatePart
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import BINARY, INT64, DataType, list_of, struct_of, to_arrow
 from tidemill.kernels.arrow import build, values
@@ -92,10 +93,20 @@ def objects_out(part: StatePart, states: list[Any]) -> list[pa.Array]:
     if isinstance(part.part.algebra, Sketch):
         sketch = part.part.algebra
         return [pa.array([None if s is None else sketches.serialize(sketch, s) for s in states], pa.binary())]
-    return [
-        pa.array([None if s is None else s[j] for s in states], to_arrow(t))
-        for j, (_, t) in enumerate(part.columns)
-    ]
+    fields = ([None if s is None else s[j] for s in states] for j in range(len(part.columns)))
+    try:
+        return [_exactly(f, t) for f, (_, t) in zip(fields, part.columns)]
+    except (pa.ArrowException, OverflowError, TypeError) as unfit:
+        raise UserError(
+            f"aggregate {part.part.algebra}", expected="partials of the types that identity() has",
+            got=str(unfit), hint="other partials cannot leave the process that made them",
+        ) from unfit  # fmt: skip
+
+
+def _exactly(field: list[Any], kind: DataType) -> pa.Array:
+    if kind == INT64 and float in map(type, field):
+        raise TypeError("floats in place of ints")  # of which Arrow would drop a part
+    return pa.array(field, to_arrow(kind))
 
 
 def _scalar(data: npt.NDArray[Any], kind: DataType, pool: StringIndex) -> pa.Array:

@@ -26,8 +26,8 @@ from tidemill.core.schema import Schema
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
-from tidemill.local.partials import PANE, key_name
 from tidemill.local.object_wheel import ObjectWheel
+from tidemill.local.partials import PANE, key_name
 from tidemill.local.wheel import Wheel, block_slots, not_numbers
 from tidemill.local.wheel_files import (
     BUCKETS,
