@@ -264,6 +264,20 @@ def test_a_user_s_function_that_fails_stops_the_wheel() -> None:
         wheel.insert([{"t": 1, "k": 0, "s": "a", "v": v, "x": None} for v in (5, 6)])
 
 
+def test_a_merge_that_fails_leaves_both_as_they_were() -> None:
+    held = {"a": fails_at(9)}
+    wheels = [pair("kept", held, "no keys", start, write_ahead=4)[0] for start in (90, 0)]
+    wheels[1].insert([{"t": 92, "k": 0, "s": "a", "v": v, "x": None} for v in (5, 6)])  # they wait
+    wheels[1].insert(1, {"v": 3})
+    with pytest.raises(UserError, match="too much"):
+        wheels[0].merge(wheels[1])
+    for wheel in wheels:
+        wheel.insert(92 if wheel is wheels[0] else 2, {"v": 4})
+    wheels[0].advance_to(94)
+    wheels[1].advance_to(4)
+    assert [w.landmark() for w in wheels] == [4, 7]
+
+
 def test_partials_that_no_file_can_hold_are_refused(tmp_path: Path) -> None:
     halves = tm.aggregate(
         "halves", identity=lambda: 0, lift=lambda x: float(str(x)) / 2, combine=lambda a, b: a + b,

@@ -90,6 +90,12 @@ class ObjectWheel(Wheel):
         assert isinstance(other, ObjectWheel)
         return self._store.merged(other._store, names, keys)
 
+    def _copy(self) -> ObjectWheel:
+        other = super()._copy()
+        assert isinstance(other, ObjectWheel)
+        other._operator = WindowOperator(self._operator.plan)  # rows that fail there must not be here
+        return other
+
     # -- answers
 
     def _outputs(self, n: int) -> list[npt.NDArray[Any]]:
