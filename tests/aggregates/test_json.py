@@ -19,7 +19,10 @@ from tidemill.aggregates.json import from_record, to_record
         tm.var(col.x), tm.std(col.x, ddof=0), tm.covariance(col.x, col.y), tm.correlation(col.x, col.y),
         tm.any(col.x > 1), tm.all(col.x > 1.5), tm.count_if(col.s == "a"), tm.product(col.x),
         tm.arg_max(col.x, col.y), tm.arg_min(col.x, col.y), tm.first(col.x), tm.last(col.x),
-        tm.sum(tm.lit(1).cast("float64")),
+        tm.sum(tm.lit(1).cast("float64")), tm.median(col.x), tm.quantile(col.x, 0.2, method="kll", size=99),
+        tm.distinct_count(col.s), tm.distinct_count(col.s, method="hll"), tm.top_k(col.x, 3),
+        tm.collect(col.s), tm.entropy(col.s), tm.count_by(col.s), tm.sum_by(col.x, col.s),
+        tm.top_keys(col.s, 2), tm.distinct_sketch(col.s, size=9), tm.quantile_sketch(col.x),
     ],
     ids=str,
 )  # fmt: skip
@@ -30,8 +33,9 @@ def test_there_and_back(aggregate: Aggregate) -> None:
     assert (again.parts, again.params) == (aggregate.parts, aggregate.params)
 
 
-def test_a_user_s_own_is_not_told_by_its_name() -> None:
+@pytest.mark.parametrize("name", ["sum", "top_k", "entropy", "math", "inspect"])
+def test_a_user_s_own_is_not_told_by_its_name(name: str) -> None:
     own = tm.aggregate(
-        "sum", identity=lambda: 0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda a: a
+        name, identity=lambda: 0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda a: a
     )
     assert to_record(own(col.x)) is None

@@ -60,11 +60,13 @@ steps = st.lists(
 )
 
 
-def pair(rings: str, aggregates: str, keys: str, start: int, **options: Any) -> tuple[Wheel, RowWheel]:
+def pair(
+    rings: str, aggregates: str | dict[str, Any], keys: str, start: int, **options: Any
+) -> tuple[Wheel, RowWheel]:
+    given_ = AGGREGATES[aggregates] if isinstance(aggregates, str) else aggregates
     wheel = Wheel.create(
-        AGGREGATES[aggregates], schema=SCHEMA, time="t", start=start, keys=KEYS[keys],
-        granularities=RINGS[rings], **options,
-    )  # fmt: skip
+        given_, schema=SCHEMA, time="t", start=start, keys=KEYS[keys], granularities=RINGS[rings], **options
+    )
     grain = RINGS[rings][0]
     grain = grain[0] if isinstance(grain, tuple) else grain
     return wheel, RowWheel(wheel._plan, grain, start // grain * grain)
@@ -299,7 +301,8 @@ def test_several_windows_at_once() -> None:
 
 
 def separately(
-    rings: str, aggregates: str, keys: str, scripts: list[list[Any]], starts: list[int], **options: Any
+    rings: str, aggregates: str | dict[str, Any], keys: str, scripts: list[list[Any]], starts: list[int],
+    **options: Any,
 ) -> tuple[list[Wheel], RowWheel]:
     """A wheel for each script, and one reference of all their rows."""
     wheels, whole = [], None

@@ -15,7 +15,7 @@ import tidemill as tm
 from tests.conformance.harness import assert_same, same
 from tests.conformance.test_wheels import AGGREGATES, SCHEMA
 from tidemill import col
-from tidemill.core.errors import UserError
+from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.wheel_files import WheelStore
 
@@ -253,6 +253,8 @@ def test_what_cannot_be_built_is_refused(spark: Any, built: tuple[Path, list[Row
         tm.spark.build_wheel(df, tmp_path / "w", tm.sum(col.nope), time="t")
     with pytest.raises(UserError, match="buckets"):
         tm.spark.build_wheel(df, tmp_path / "w", AGGREGATES["sum"], time="t", keys="s", buckets=0)
+    with pytest.raises(UnsupportedError, match=r"multiset.*tm\.Wheel\.create"):
+        tm.spark.build_wheel(df, tmp_path / "w", tm.median(col.v), time="t", granularities=[1, 5])
     with pytest.raises(UserError, match="column 's'"):
         tm.spark.append(df.drop("s"), built[0])
     assert not (tmp_path / "w").exists()

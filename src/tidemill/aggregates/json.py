@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tidemill.aggregates import basic, moments, ordered
-from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
+from tidemill.aggregates import basic, holistic, moments, ordered, sketches
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Sketch
+from tidemill.core.errors import UserError
 from tidemill.core.time import Duration
 from tidemill.expr.fluent import Expr
 from tidemill.expr.json import from_json, to_json
 from tidemill.expr.nodes import Cast
 
-_MODULES = (basic, moments, ordered)
+_MODULES = (basic, moments, ordered, holistic, sketches)
 
 
 def to_record(aggregate: Aggregate) -> dict[str, Any] | None:
@@ -22,14 +24,22 @@ def to_record(aggregate: Aggregate) -> dict[str, Any] | None:
     >>> to_record(basic.sum(col.x))
     {'name': 'sum', 'args': [{'column': 'x'}], 'params': {}}
     """
-    if _function(aggregate.name) is None:
+    function = _function(aggregate.name)
+    if function is None:
         return None
     given = [a for a in aggregate.args if a != EVENT_TIME]
     params = {n: str(v) if isinstance(v, Duration) else v for n, v in aggregate.params}
-    # Some cast their argument, and would cast it once more.
-    for args in (given, [a.arg if isinstance(a, Cast) else a for a in given]):
+    if isinstance(sketch := aggregate.parts[0].algebra, Sketch):
+        params["size"] = sketch.size
+    known = inspect.signature(function).parameters  # of some, a parameter says what they always are
+    params = {n: v for n, v in params.items() if n in known}
+    # Some cast their argument, and would cast it once more; some have theirs the other way round.
+    for args in (given, [a.arg if isinstance(a, Cast) else a for a in given], given[::-1]):
         record = {"name": aggregate.name, "args": [to_json(a) for a in args], "params": params}
-        again = from_record(record)
+        try:
+            again = from_record(record)
+        except (TypeError, UserError):  # a user's own, which only has the name of a built-in one
+            continue
         if again.parts == aggregate.parts and again.params == aggregate.params:
             return record
     return None
@@ -46,7 +56,7 @@ def from_record(record: dict[str, Any]) -> Aggregate:
 
 def _function(name: str) -> Callable[..., Any] | None:
     for module in _MODULES:
-        if name.isidentifier() and not name.startswith("_") and hasattr(module, name):
-            found: Callable[..., Any] = getattr(module, name)
+        found = getattr(module, name, None)
+        if inspect.isfunction(found) and found.__module__ == module.__name__ and name[:1] != "_":
             return found
     return None

@@ -200,7 +200,7 @@ def allocate(kind: DataType, n: int) -> np.ndarray[Any, Any]:
 
 
 def _called(node: Udf, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
-    columns = [_plain(_eagerly(a, batch, schema)) for a in node.args]
+    columns = [plain(_eagerly(a, batch, schema)) for a in node.args]
     if not columns:
         results = [call_udf(node.function, node.returns, []) for _ in range(batch.num_rows)]
     else:
@@ -208,7 +208,8 @@ def _called(node: Udf, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
     return pa.array(results, type=to_arrow(node.returns))
 
 
-def _plain(array: pa.Array) -> list[Any]:
+def plain(array: pa.Array) -> list[Any]:
+    """Python values as expressions know them: instants and durations are ticks."""
     if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
         array = array.cast(pa.int64())
     return array.to_pylist()  # type: ignore[no-any-return]

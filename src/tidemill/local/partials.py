@@ -16,10 +16,12 @@ import pyarrow as pa
 from tidemill.aggregates import sketches
 from tidemill.aggregates.algebra import Multiset, Sketch
 from tidemill.aggregates.layout import StatePart
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import BINARY, INT64, DataType, list_of, struct_of, to_arrow
 from tidemill.kernels.arrow import build, values
 from tidemill.kernels.index import StringIndex
+from tidemill.local.expressions import plain
 from tidemill.local.lanes import OUTPUT_ROWS
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
@@ -58,7 +60,7 @@ def partial_batches(operator: WindowOperator) -> Iterator[pa.RecordBatch]:
     columns: list[pa.Array] = operator.keys.decode(elements.kid) if operator.plan.group_keys else []
     columns.append(build(elements.pane, None, pa.int64()))
     for index, part in enumerate(operator.layout.parts):
-        columns += _state_columns(operator, index, part, elements)
+        columns += state_columns(operator, index, part, elements)
     batch = pa.RecordBatch.from_arrays(
         [c.cast(to_arrow(t)) for c, (_, t) in zip(columns, schema)], schema=schema.to_arrow()
     )
@@ -66,9 +68,10 @@ def partial_batches(operator: WindowOperator) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, OUTPUT_ROWS)
 
 
-def _state_columns(
+def state_columns(
     operator: WindowOperator, index: int, part: StatePart, elements: Any
 ) -> list[pa.Array]:
+    """The states of one part of what an operator has gathered."""
     pool = operator.store.pool
     if index in operator.parts.fixed:
         return [_scalar(elements.records[n], t, pool) for n, t in part.columns]
@@ -82,14 +85,28 @@ def _state_columns(
         names = [f"x{j}" for j in range(len(columns))]
         rows = pa.StructArray.from_arrays(columns, names=names)
         return [pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows)]
-    states = elements.objects[index]
+    return objects_out(part, elements.objects[index])
+
+
+def objects_out(part: StatePart, states: list[Any]) -> list[pa.Array]:
+    """States that are Python objects; None is the identity."""
     if isinstance(part.part.algebra, Sketch):
         sketch = part.part.algebra
         return [pa.array([None if s is None else sketches.serialize(sketch, s) for s in states], pa.binary())]
-    return [
-        pa.array([None if s is None else s[j] for s in states], to_arrow(t))
-        for j, (_, t) in enumerate(part.columns)
-    ]
+    fields = ([None if s is None else s[j] for s in states] for j in range(len(part.columns)))
+    try:
+        return [_exactly(f, t) for f, (_, t) in zip(fields, part.columns)]
+    except (pa.ArrowException, OverflowError, TypeError) as unfit:
+        raise UserError(
+            f"aggregate {part.part.algebra}", expected="partials of the types that identity() has",
+            got=str(unfit), hint="other partials cannot leave the process that made them",
+        ) from unfit  # fmt: skip
+
+
+def _exactly(field: list[Any], kind: DataType) -> pa.Array:
+    if kind == INT64 and float in map(type, field):
+        raise TypeError("floats in place of ints")  # of which Arrow would drop a part
+    return pa.array(field, to_arrow(kind))
 
 
 def _scalar(data: npt.NDArray[Any], kind: DataType, pool: StringIndex) -> pa.Array:
@@ -120,12 +137,12 @@ def add_partial_batch(operator: WindowOperator, batch: pa.RecordBatch) -> None:
             for name, kind in part.columns:
                 records[name] = _from_scalar(batch.column(name), kind, store.pool)
             continue
-        column = batch.column(part.columns.names[0])
         if isinstance(part.part.algebra, Multiset):
+            column = batch.column(part.columns.names[0])
             _add_rows(operator, index, part, column, kid, pane)
         else:
-            states = _objects(part, batch)
-            store.add_objects(index, kid, pane, states)
+            columns = [batch.column(n) for n, _ in state_fields(part)]
+            store.add_objects(index, kid, pane, objects_in(part, columns))
     store.add_partials(n)
 
 
@@ -145,10 +162,10 @@ def _add_rows(
     operator.store.add_rows(index, np.repeat(kid, sizes), np.repeat(pane, sizes), args)
 
 
-def _objects(part: StatePart, batch: pa.RecordBatch) -> list[Any]:
+def objects_in(part: StatePart, columns: list[pa.Array]) -> list[Any]:
+    """What `objects_out` was given."""
     if isinstance(part.part.algebra, Sketch):
         sketch = part.part.algebra
-        column = batch.column(part.columns.names[0]).to_pylist()
-        return [None if b is None else sketches.deserialize(sketch, b) for b in column]
-    fields = [batch.column(n).to_pylist() for n in part.columns.names]
-    return [None if None in state else state for state in zip(*fields)]
+        return [None if b is None else sketches.deserialize(sketch, b) for b in columns[0].to_pylist()]
+    states = zip(*(plain(c) for c in columns))
+    return [None if all(v is None for v in state) else state for state in states]

@@ -166,9 +166,13 @@ class Wheel(WheelQueries):
         plan = plan_of(given, schema, time, names, rings, domain)
         write_ahead = _whole("write_ahead", write_ahead, 1, MOST_AHEAD)
         one_ring_below = _whole("one_ring_below", one_ring_below, 0, FARTHEST)
+        other = not_numbers(plan)
         if not isinstance(prefix, bool):
             raise UserError(step, expected="prefix=True or False", got=repr(prefix))
         first = ticks_of(start, domain, f"{step} start") // rings[0].ticks
+        if other and (prefix or compress):
+            got = "prefix=True" if prefix else "compress"
+            raise UnsupportedError("wheel", f"{got} with {other}", instead="leave that option out")
         if prefix and compress:
             raise UserError(
                 step, expected="prefix=True or compress=True", got="both",
@@ -179,11 +183,17 @@ class Wheel(WheelQueries):
                 step, expected="prefix=True only where aggregates subtract exactly: counts, sums of ints",
                 got=", ".join(f"{n}={a}" for n, a in given.items()),
             )  # fmt: skip
-        store = RingStore(
-            plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix, threshold=one_ring_below,
-            compress=block_slots(compress, keyed=bool(names)),
-        )  # fmt: skip
-        wheel = cls(plan, store, domain, write_ahead, given)
+        wheel: Wheel
+        if other:
+            from tidemill.local.object_wheel import object_wheel
+
+            wheel = object_wheel(plan, rings, first, domain, write_ahead, one_ring_below, given)
+        else:
+            store = RingStore(
+                plan.layout, rings, first, power_of_two(write_ahead), prefix=prefix,
+                threshold=one_ring_below, compress=block_slots(compress, keyed=bool(names)),
+            )  # fmt: skip
+            wheel = cls(plan, store, domain, write_ahead, given)
         for name, window in named.items():
             wheel.window(window, name=name)
         return wheel
@@ -287,12 +297,8 @@ class Wheel(WheelQueries):
             self._require_sound("insert")
         if self._rows_at is not None and self._insert_few(batch):
             return
-        time = batch.column(self._time)
-        if time.null_count:
-            self._left_out["null time"] += time.null_count
-            batch = batch.filter(time.is_valid())
-            time = batch.column(self._time)
-        n = batch.num_rows
+        batch = self._with_times(batch)
+        n, time = batch.num_rows, batch.column(self._time)
         if n == 0:
             return
         columns, args, failure = self._expressions.prepare(batch)
@@ -310,6 +316,14 @@ class Wheel(WheelQueries):
         self._look_at(err, "wheel insert", failure)
         self._inserted += n - early - late
         self._keep_others(batch, others, early, late)
+
+    def _with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without the rows that have no time; they are counted."""
+        time = batch.column(self._time)
+        if time.null_count:
+            self._left_out["null time"] += time.null_count
+            batch = batch.filter(time.is_valid())
+        return batch
 
     def _keep_others(self, batch: pa.RecordBatch, others: Any, early: int, late: int) -> None:
         """Rows that were not inserted: positions of early ones are at the front, of late ones at the back."""
@@ -623,9 +637,7 @@ class Wheel(WheelQueries):
         if self._keyed:
             names = keys.encode(incoming._keys.decode(np.arange(incoming._store.keys)))
             count = keys.count
-        both, err = merged(self._store, incoming._store, names, count)
-        raise_for(err, "wheel merge")
-        self._store, self._keys = both, keys
+        self._store, self._keys = self._merged_store(incoming, names, count), keys
         self._merged |= theirs
         self._inserted += incoming._inserted
         for name, count in incoming._left_out.items():
@@ -635,6 +647,12 @@ class Wheel(WheelQueries):
         self._early.add_all(incoming._early)
         self._bring_in()
         return True
+
+    def _merged_store(self, other: Wheel, names: Any, keys: int) -> RingStore:
+        """What both have seen; the keys of the other are those `names`, of so many `keys`."""
+        both, err = merged(self._store, other._store, names, keys)
+        raise_for(err, "wheel merge")
+        return both
 
     def _copy(self) -> Wheel:
         """Another wheel with the same in it."""
@@ -724,17 +742,23 @@ def power_of_two(n: int) -> int:
 
 
 def _check_supported(plan: WindowAggregate) -> None:
-    layout = plan.layout
-    parts = plan_parts(layout)
-    other = [i for i in range(len(layout.parts)) if i not in parts.records]
-    if other:
-        part = layout.parts[other[0]].part
-        raise UnsupportedError(
-            "wheel", f"{part}: its partials are not a few numbers that combine in any order",
-            instead="aggregate it with a window",
-        )
-    for index, part_ in enumerate(layout.parts):
-        if any(t.kind == "string" for t in (*part_.types, *(t for _, t in part_.columns))):
+    for part in plan.layout.parts:
+        if not part.part.algebra.commutative:
             raise UnsupportedError(
-                "wheel", f"{layout.parts[index].part}: text", instead="aggregate it with a window"
-            )
+                "wheel", f"{part.part}: it needs rows in the order of time",
+                instead="aggregate it with a window",
+            )  # fmt: skip
+
+
+def not_numbers(plan: WindowAggregate) -> str:
+    """A part of the aggregates whose partials are not a few numbers, if there is one.
+
+    Others are kept in arrays, and combined by compiled code; these are Python values.
+    """
+    layout = plan.layout
+    records = plan_parts(layout).records
+    for index, part in enumerate(layout.parts):
+        text = any(t.kind == "string" for t in (*part.types, *(t for _, t in part.columns)))
+        if text or index not in records:
+            return str(part.part)
+    return ""

@@ -13,7 +13,6 @@ from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.local.chunks import Chunk
-from tidemill.local.expressions import allocate
 from tidemill.local.failures import raise_for
 from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, Plan, WheelWindows
@@ -93,8 +92,7 @@ class _Answers:
         high = np.repeat(np.clip(end, self._first, self._end) // self._grain, keys)
         kid = np.tile(self._kid, len(start))
         rows = np.empty(len(kid), dtype=np.bool_)
-        kinds = [r.type for r in self._wheel._results]
-        outputs = [x for k in kinds for x in (np.empty(len(kid), np.bool_), allocate(k, len(kid)))]
+        outputs = self._wheel._outputs(len(kid))
         for at in range(0, len(kid), SOON):
             some = slice(at, at + SOON)
             bad, err = self._store.answers(
@@ -123,5 +121,5 @@ class _Answers:
         for name, own in self._node.aggregates:
             j = places[own]
             valid, values = outputs[2 * j][at], outputs[2 * j + 1][at]
-            found[name] = build(values, valid, to_arrow(results[j].type))
+            found[name] = self._wheel._column(values, valid, results[j].type)
         return pa.RecordBatch.from_arrays([found[n] for n in self._arrow.names], schema=self._arrow)

@@ -18,7 +18,9 @@ from tidemill.codegen.wheel_cold import COLUMN, COLUMNS
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import Domain
-from tidemill.local.wheel import Wheel, plan_of, power_of_two
+from tidemill.local.object_store import ObjectStore
+from tidemill.local.object_wheel import ObjectWheel, object_wheel
+from tidemill.local.wheel import Wheel, not_numbers, plan_of, power_of_two
 from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.buckets import Buckets
@@ -39,26 +41,34 @@ def save(wheel: Wheel, path: str | os.PathLike[str], *, keep: Collection[int] = 
     if wheel._windows:
         raise UnsupportedError("wheel save", "windows that are open", instead="save without windows")
     directory = Path(path).resolve()
-    cold = _compressed(wheel._store, directory)
-    cells, rest = wheel._store.packed()
     rows = np.arange(wheel._store.keys)
     keys = wheel._keys.decode(rows) if wheel._keyed else []
     schema = wheel._schema.to_arrow()
     files = {
-        "cells": pa.table({n: pa.array(x) for n, x in cells.items()}),
-        "head": pa.table({"head": rest["head"]}),
-        "totals": _records(rest["totals"]),
-        "open": _records(rest["ahead"]),
+        **_store_files(wheel._store, directory),
         "keys": pa.table(dict(zip(wheel._plan.group_keys, keys))),
         "early": pa.Table.from_batches(wheel._early.batches(), schema=schema),
         "late": wheel.late(),
-        **cold,
     }
     saved = write_save(directory, files, described(wheel), keep=keep)
     if wheel._store.cold is not None:
         for number, piece in enumerate(wheel._store.cold.pieces):
             piece.file = {**saved.files[f"{COLD}{number}"], "in": str(directory)}
     return saved.number
+
+
+def _store_files(store: RingStore, directory: Path) -> dict[str, Any]:
+    if isinstance(store, ObjectStore):
+        return store.tables()
+    cold = _compressed(store, directory)
+    cells, rest = store.packed()
+    return {
+        "cells": pa.table({n: pa.array(x) for n, x in cells.items()}),
+        "head": pa.table({"head": rest["head"]}),
+        "totals": _records(rest["totals"]),
+        "open": _records(rest["ahead"]),
+        **cold,
+    }
 
 
 def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
@@ -210,6 +220,9 @@ def empty_wheel(
 ) -> Wheel:
     """A wheel as others describe themselves, which begins with a slot."""
     given, domain, rings, plan = _kind_of(facts, aggregates)
+    if not_numbers(plan):
+        ahead, threshold = facts["write ahead"], facts["one ring below"]
+        return object_wheel(plan, rings, first, domain, ahead, threshold, given)
     store = RingStore(
         plan.layout, rings, first, power_of_two(facts["write ahead"]), prefix=facts["prefix"],
         threshold=facts["one ring below"], compress=compress,
@@ -301,6 +314,28 @@ def _opened(
     aggregates: Mapping[str, Aggregate],
 ) -> Wheel:  # fmt: skip
     given, domain, rings, plan = _kind_of(facts, aggregates)
+    if not_numbers(plan):
+        wheel: Wheel = empty_wheel(facts, aggregates, 0, 0)
+        assert isinstance(wheel, ObjectWheel)
+        wheel._store.restore(tables)
+    else:
+        store = _opened_store(path, tables, facts, rings, plan)
+        wheel = Wheel(plan, store, domain, facts["write ahead"], given)
+    if wheel._keyed:
+        wheel._keys.restore([tables["keys"][k].combine_chunks() for k in plan.group_keys])
+    for rows in tables["early"].to_batches():
+        wheel._early.add(rows)
+    for rows in tables["late"].to_batches():
+        wheel._keep_late(rows)
+    wheel._name, wheel._merged = facts["name"], facts["merged"]
+    wheel._inserted, wheel._left_out = facts["rows"], facts["left out"]
+    return wheel
+
+
+def _opened_store(
+    path: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, Any], rings: tuple[Ring, ...],
+    plan: WindowAggregate,
+) -> RingStore:  # fmt: skip
     ahead = power_of_two(facts["write ahead"])
     slots = Slots(plan.layout)
     rest = {
@@ -312,20 +347,10 @@ def _opened(
     for n in tables["cells"].column_names:
         if n[0] == "m":
             cells[n] = np.asarray(tables["cells"][n])
-    store = RingStore.unpacked(
+    return RingStore.unpacked(
         plan.layout, rings, ahead, cells, rest, prefix=facts["prefix"],
         threshold=facts["one ring below"], cold=_cold_of(facts, tables, path),
     )  # fmt: skip
-    wheel = Wheel(plan, store, domain, facts["write ahead"], given)
-    if wheel._keyed:
-        wheel._keys.restore([tables["keys"][k].combine_chunks() for k in plan.group_keys])
-    for rows in tables["early"].to_batches():
-        wheel._early.add(rows)
-    for rows in tables["late"].to_batches():
-        wheel._keep_late(rows)
-    wheel._name, wheel._merged = facts["name"], facts["merged"]
-    wheel._inserted, wheel._left_out = facts["rows"], facts["left out"]
-    return wheel
 
 
 def _aggregates_of(

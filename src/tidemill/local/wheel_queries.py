@@ -251,17 +251,23 @@ class WheelQueries:
         return pa.table({**columns, **{n: table[n] for n in table.column_names}})
 
     def _answers(self, starts: Ints, ends: Ints, numbers: Ints) -> pa.Table:
-        n = len(numbers)
-        outputs = [x for r in self._results for x in (np.empty(n, np.bool_), allocate(r.type, n))]
+        outputs = self._outputs(len(numbers))
         bad, err = self._store.answers(starts, ends, numbers, outputs)
         if bad >= 0:
             raise self._not_held(int(starts[bad]), int(ends[bad]))
         raise_for(err, "wheel query")
         arrays = {}
         for j, r in enumerate(self._shown):
-            valid, data = outputs[2 * j], outputs[2 * j + 1]
-            arrays[r.name] = build(data, valid, to_arrow(r.type))
+            arrays[r.name] = self._column(outputs[2 * j + 1], outputs[2 * j], r.type)
         return pa.table(arrays)
+
+    def _outputs(self, n: int) -> list[npt.NDArray[Any]]:
+        """Room for so many answers: validity and values of each result."""
+        return [x for r in self._results for x in (np.empty(n, np.bool_), allocate(r.type, n))]
+
+    def _column(self, data: Any, valid: Any, kind: DataType) -> pa.Array:
+        """A column of what was written into that room."""
+        return build(data, valid, to_arrow(kind))
 
     def _number(self, key: Any) -> int:
         """The number of a key, -1 if it never came."""

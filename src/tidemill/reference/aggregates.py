@@ -37,11 +37,11 @@ def _state(part: StatePart, rows: list[tuple[int, Row]], schema: Schema) -> Any:
         if None not in args:
             tuples.append((place, args))
     # Ties are ordered by value, so that order-sensitive aggregates have one answer.
-    tuples.sort(key=lambda t: (t[0], _key(t[1])))
+    tuples.sort(key=lambda t: (t[0], row_key(t[1])))
     inputs = [args for _, args in tuples]
     algebra = part.part.algebra
     if isinstance(algebra, Multiset):
-        return sorted(inputs, key=_key)
+        return sorted(inputs, key=row_key)
     if isinstance(algebra, Sketch):
         return sketches.update(algebra, sketches.new(algebra), [a[0] for a in inputs])
     lift, combine, state = functions(part)
@@ -93,5 +93,6 @@ def lower(result: Result, layout: Layout, states: list[Any]) -> Any:
     return result.lower(*[states[p] for p in result.parts])
 
 
-def _key(args: tuple[Any, ...]) -> Any:
+def row_key(args: tuple[Any, ...]) -> Any:
+    """By which the rows of a multiset are in order."""
     return tuple(order_key(a) for a in args)

@@ -21,13 +21,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import Aggregate
-from tidemill.core.errors import UserError
+from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
+from tidemill.local.object_wheel import ObjectWheel
 from tidemill.local.partials import PANE, key_name
-from tidemill.local.wheel import Wheel, block_slots
+from tidemill.local.wheel import Wheel, block_slots, not_numbers
 from tidemill.local.wheel_files import (
     BUCKETS,
     bucket_path,
@@ -119,6 +120,11 @@ def build_wheel(
         given, schema=schema, time=time, keys=names, start=_instant(survey.first, schema[time]),
         granularities=rings, retention=retention, prefix=prefix, one_ring_below=one_ring_below,
     )  # fmt: skip
+    if isinstance(prototype, ObjectWheel):
+        raise UnsupportedError(
+            "build wheel", f"{not_numbers(prototype._plan)}: its partials are not a few numbers",
+            instead="make such a wheel in process: tm.Wheel.create",
+        )  # fmt: skip
     facts = described(prototype)
     count = buckets if names else 1
     store = prototype._store

@@ -75,19 +75,7 @@ class RingStore:
         if compress:
             columns = len(self.slots.stored) + len(self.slots.marks)
             self.cold = Cold.empty(len(rings), compress, columns)
-        self.head = np.zeros(HEAD + RING * len(rings), dtype=np.int64)
-        self.head[[KEYS, ROOM, RINGS, FIRST, TOTAL]] = (0, 1, len(rings), first, 1)
-        self.head[PREFIX], self.head[BLOCK] = int(prefix), compress
-        offset = 0
-        for r, ring in enumerate(self.rings):
-            h = self.ring(r)
-            capacity = self._least_room(r)
-            h[UNIT] = ring.ticks // self.rings[0].ticks
-            h[[BASE, LOW, END, HOT]] = first // h[UNIT]
-            h[CAPACITY], h[OFFSET] = capacity, offset
-            h[COLD] = 0 if self.compresses(r) else NEVER
-            offset += capacity
-        self._slots_in_all = offset
+        self._slots_in_all = offset = self._number_rings(first)
         self.on_change: Callable[[RingStore], None] = lambda store: None
         """Called when there are new arrays, before anybody reads them."""
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
@@ -110,6 +98,22 @@ class RingStore:
         self.changed()
 
     # -- shape
+
+    def _number_rings(self, first: int) -> int:
+        """The head of a store that begins with a slot; how many slots there is room for."""
+        self.head = np.zeros(HEAD + RING * len(self.rings), dtype=np.int64)
+        self.head[[KEYS, ROOM, RINGS, FIRST, TOTAL]] = (0, 1, len(self.rings), first, 1)
+        self.head[PREFIX], self.head[BLOCK] = int(self.prefix), self.compress
+        offset = 0
+        for r, ring in enumerate(self.rings):
+            h = self.ring(r)
+            capacity = self._least_room(r)
+            h[UNIT] = ring.ticks // self.rings[0].ticks
+            h[[BASE, LOW, END, HOT]] = first // h[UNIT]
+            h[CAPACITY], h[OFFSET] = capacity, offset
+            h[COLD] = 0 if self.compresses(r) else NEVER
+            offset += capacity
+        return offset
 
     def compresses(self, r: int) -> bool:
         """Whether a ring has its older slots compressed: not if it keeps few."""
