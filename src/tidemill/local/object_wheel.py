@@ -18,7 +18,8 @@ from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.local.cells import take_cells
 from tidemill.local.object_store import ObjectStore
-from tidemill.local.wheel import Wheel, not_numbers, power_of_two
+from tidemill.local.wheel import Wheel
+from tidemill.local.wheel_kind import not_numbers, power_of_two
 from tidemill.local.windows import WindowOperator
 from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.share_panes import share_panes

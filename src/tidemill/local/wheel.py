@@ -6,7 +6,7 @@ import copy
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,44 +21,46 @@ from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_
 from tidemill.codegen.wheel_plan import BASE, ROOM, UNIT
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.schema import Schema
 from tidemill.core.time import (
     FARTHEST,
     Domain,
     DurationLike,
     InstantLike,
 )  # fmt: skip
-from tidemill.core.types import STRING, to_arrow
+from tidemill.core.types import to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
-from tidemill.kernels.arrow import build, values
+from tidemill.kernels.arrow import values
 from tidemill.local.dicts import read_rows
 from tidemill.local.early import EarlyRows
-from tidemill.local.expressions import Expressions, allocate
+from tidemill.local.expressions import Expressions
 from tidemill.local.failures import raise_for
-from tidemill.local.parts import plan_parts
 from tidemill.local.sources import open_source
+from tidemill.local.wheel_kind import (
+    MOST_AHEAD,
+    block_slots,
+    fits,
+    kind_of,
+    not_numbers,
+    plan_of,
+    power_of_two,
+    whole,
+)
 from tidemill.local.wheel_queries import ALL, HIDDEN, WheelQueries, any_ticks, is_instant, ticks_of
-from tidemill.plan import build as plans
-from tidemill.plan.nodes import WINDOW_END, WINDOW_START, NamedWindow, Source, WindowAggregate
+from tidemill.local.wheel_windows import FIRST_TIME, LAST_TIME, ClosingWindows
+from tidemill.plan.nodes import Source, WindowAggregate
 from tidemill.wheels.merge import merged
-from tidemill.wheels.rings import DEFAULT, Retention, Ring, RingLike, rings_of
+from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.shared import Publisher, is_shared
 from tidemill.wheels.store import FEW_ROWS, RingStore
-from tidemill.wheels.windows import Closed, SessionWindows, SlidingWindows
-from tidemill.windows.spec import Session, Sliding, Window, hopping, tumbling
+from tidemill.windows.spec import Session, Window, hopping
 
 LATE_ROWS = 100_000
 """So many late rows are kept to be read; all are counted."""
-MOST_AHEAD = 1 << 20
-BLOCK_SLOTS, KEYED_BLOCK = 256, 16
-"""Slots that are compressed together, without keys and with."""
 MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 """What rings may take after a long step. While they grow, what there was stays a little longer."""
 LONG_STEP = 1 << 20
 """Cells of the finest ring that one step may add without a look at the memory."""
-FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
-"""Aggregates that sessions need: the first and the last instant in a slot."""
 
 
 class Wheel(WheelQueries):
@@ -106,14 +108,8 @@ class Wheel(WheelQueries):
         self._name = uuid.uuid4().hex
         self._merged: dict[str, str] = {}
         self._write_ahead = write_ahead
-        self._windows: dict[str, SlidingWindows | SessionWindows] = {}
-        self._alone: SlidingWindows | None = None
-        """The window, if it is the only one and nothing else is in the way of being quick."""
+        self._windows = ClosingWindows(plan, store, domain, self._keys, self._look_at)
         self._arrow = self._schema.to_arrow()
-        self._bound = to_arrow(plan.bound_type)
-        self._schemas: dict[bool, pa.Schema] = {}
-        self._none_closed: dict[bool, pa.Table] = {}
-        self._kinds = [allocate(r.type, 0).dtype for r in self._results]
         self._publisher: Publisher | None = None
         if not plan.group_keys:
             store.know(1)
@@ -164,8 +160,8 @@ class Wheel(WheelQueries):
             raise UserError(step, expected="keys: the name of a column, or a list of names", got=repr(keys))
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         plan = plan_of(given, schema, time, names, rings, domain)
-        write_ahead = _whole("write_ahead", write_ahead, 1, MOST_AHEAD)
-        one_ring_below = _whole("one_ring_below", one_ring_below, 0, FARTHEST)
+        write_ahead = whole("write_ahead", write_ahead, 1, MOST_AHEAD)
+        one_ring_below = whole("one_ring_below", one_ring_below, 0, FARTHEST)
         other = not_numbers(plan)
         if not isinstance(prefix, bool):
             raise UserError(step, expected="prefix=True or False", got=repr(prefix))
@@ -220,7 +216,7 @@ class Wheel(WheelQueries):
         if not -FARTHEST <= row[self._time] <= FARTHEST:  # it may not even fit a column
             self._left_out["time out of range"] += 1
             return
-        if all(_fits(row[n], t.kind) for n, t in self._schema):
+        if all(fits(row[n], t.kind) for n, t in self._schema):
             arrays = [pa.array([row[n]], type=to_arrow(t)) for n, t in self._schema]
             self._insert(pa.RecordBatch.from_arrays(arrays, schema=self._arrow))
             return
@@ -378,93 +374,11 @@ class Wheel(WheelQueries):
             spec = range
         else:
             spec = hopping(range, every=range if every is None else every)
-        plain = isinstance(spec, Session) and spec.partition is None
-        plain = plain or (isinstance(spec, Sliding) and not spec.fill_empty)
-        if not plain or spec.on is not None:
-            raise UnsupportedError("wheel", f"window {spec}", instead="use the query engine")
         if self._inserted or len(self._early) or self._store.now != self._store.first:
             raise UserError(
                 "wheel window", expected="windows before the first row", got="a wheel that has begun"
             )
-        label = name or str(spec)
-        if label in self._windows:
-            raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
-        self._alone = None
-        if isinstance(spec, Session):
-            self._windows[label] = self._sessions(spec)
-            return
-        assert isinstance(spec, Sliding)
-        numbers = (spec.length, spec.slide, spec.origin)
-        if spec.domain is not self._domain or any(x % self._grain for x in numbers):
-            grid = self._store.rings[0].shown
-            raise UserError(
-                "wheel window", expected=f"range, slide and origin on the grid of {grid}", got=str(spec)
-            )
-        sliding = SlidingWindows(self._store, *(x // self._grain for x in numbers), bounded=spec.bounded)
-        self._windows[label] = sliding
-        if len(self._windows) == 1 and not self._keyed and all(has_eight_bytes(r.type) for r in self._shown):
-            self._alone = sliding
-
-    def _sessions(self, spec: Session) -> SessionWindows:
-        names = [r.name for r in self._results]
-        if FIRST_TIME not in names:
-            raise UserError(
-                "wheel window", expected="sessions when the wheel is made", got=str(spec),
-                hint="Wheel.create(..., windows=[tm.session('30m')]): they need more in each slot",
-            )  # fmt: skip
-        if spec.gap.domain is not self._domain or spec.gap.ticks < self._grain:
-            raise UserError(
-                "wheel window", expected=f"a gap of at least {self._store.rings[0].shown}", got=str(spec)
-            )
-        parts = [self._results[names.index(n)].parts[0] for n in (FIRST_TIME, LAST_TIME)]
-        first, last = (self._layout.parts[p].columns.names[0] for p in parts)
-        return SessionWindows(self._store, spec.gap.ticks, first, last)
-
-    def _closed_windows(self, start: int, until: int) -> Iterator[pa.Table]:
-        for label, window in self._windows.items():
-            yield from self._shown_windows(label, window.take(start, until, self._kinds))
-
-    def _shown_windows(self, label: str, found: Closed) -> Iterator[pa.Table]:
-        self._look_at(found.err, f"wheel window {label}")
-        if len(found.kid) == 0:
-            return
-        bound = self._bound
-        arrays = self._keys.decode(found.kid) if self._plan.group_keys else []
-        if len(self._windows) > 1:
-            arrays.append(pa.repeat(pa.scalar(label), len(found.kid)))
-        arrays += [build(found.start, None, bound), build(found.end, None, bound)]
-        for j, r in enumerate(self._shown):
-            values_, valid = found.outputs[2 * j + 1], found.outputs[2 * j]
-            arrays.append(build(values_, valid, to_arrow(r.type)))
-        yield pa.Table.from_arrays(arrays, schema=self._window_schema())
-
-    def _closed_alone(self, window: SlidingWindows, start: int, until: int) -> Iterator[pa.Table]:
-        """As `_closed_windows`, for the only window of a wheel without keys: a stretch of a table over all
-        the room there is, which is made once."""
-        begin, missing, err = window.add(start, until, self._kinds)
-        rows = window.rows
-        if err or missing:
-            yield from self._shown_windows(next(iter(self._windows)), rows.closed(begin, err))
-        elif rows.used > begin:
-            if rows.shown is None:
-                arrays = [build(x, None, self._bound) for x in (rows.start, rows.end)]
-                for j, r in enumerate(self._shown):
-                    arrays.append(build(rows.outputs[2 * j + 1], None, to_arrow(r.type)))
-                rows.shown = pa.Table.from_arrays(arrays, schema=self._window_schema())
-            yield rows.shown.slice(begin, rows.used - begin)
-
-    def _window_schema(self) -> pa.Schema:
-        several = len(self._windows) > 1
-        if several not in self._schemas:
-            self._schemas[several] = self._schema_of_windows()
-        return self._schemas[several]
-
-    def _schema_of_windows(self) -> pa.Schema:
-        fields = [(k, self._schema[k]) for k in self._plan.group_keys]
-        fields += [("window", STRING)] if len(self._windows) > 1 else []
-        bound = self._plan.bound_type
-        fields += [(WINDOW_START, bound), (WINDOW_END, bound)]
-        return Schema((*fields, *((r.name, r.type) for r in self._shown))).to_arrow()
+        self._windows.add(spec, name or str(spec))
 
     # -- time
 
@@ -490,7 +404,7 @@ class Wheel(WheelQueries):
         if not self._windows:
             return None
         if not closed:
-            return self._no_windows()
+            return self._windows.none()
         return closed[0] if len(closed) == 1 else pa.concat_tables(closed)
 
     def _advance(self, before: int, until: int) -> list[pa.Table]:
@@ -503,20 +417,10 @@ class Wheel(WheelQueries):
             self._publish_keys()
         if err := store.close(target):
             self._look_at(err, "advance_to")
-        if self._alone is not None:
-            closed = list(self._closed_alone(self._alone, before, target))
-        else:
-            closed = list(self._closed_windows(before, target))
+        closed = list(self._windows.take(before, target)) if self._windows else []
         if first < target + len(store.ahead):
             self._bring_in()
         return closed
-
-    def _no_windows(self) -> pa.Table:
-        """A table without rows, which takes longer to make than slots to close."""
-        several = len(self._windows) > 1
-        if several not in self._none_closed:
-            self._none_closed[several] = self._window_schema().empty_table()
-        return self._none_closed[several]
 
     def _is_empty(self) -> bool:
         """Whether it does not matter when this wheel begins: nothing is in it, and nobody looks on."""
@@ -666,7 +570,7 @@ class Wheel(WheelQueries):
     def _same_kind(self, other: Wheel) -> bool:
         mine, theirs = self._store, other._store
         return (
-            _kind(self._plan) == _kind(other._plan) and mine.rings == theirs.rings
+            kind_of(self._plan) == kind_of(other._plan) and mine.rings == theirs.rings
             and mine.prefix == theirs.prefix and len(mine.ahead) == len(theirs.ahead)
         )  # fmt: skip
 
@@ -689,76 +593,3 @@ class Wheel(WheelQueries):
         by = f" by {', '.join(self._plan.group_keys)}" if self._plan.group_keys else ""
         rings = ", ".join(f"{r.shown}×{h}" for r, h in zip(self._store.rings, self._store.held))
         return f"Wheel({shown}{by}; watermark {self.watermark}; {rings})"
-
-
-def plan_of(
-    given: Mapping[str, Aggregate], schema: Any, time: str, keys: tuple[str, ...],
-    rings: Sequence[Ring], domain: Domain,
-) -> WindowAggregate:  # fmt: skip
-    """Tumbling windows of the finest slots: what a wheel holds, as a plan."""
-    source = plans.source("events", time, schema)
-    grain = rings[0].ticks if domain is Domain.LOGICAL else f"{rings[0].ticks}us"
-    node, group = plans.grouped(source, keys, {})
-    plan = plans.window_aggregate(node, group, (NamedWindow(None, tumbling(grain)),), given)
-    _check_supported(plan)
-    return plan
-
-
-def _kind(plan: WindowAggregate) -> Any:
-    """What a wheel holds, without how its aggregates came to be."""
-    layout = plan.layout
-    results = [(r.name, layout.essence(r)) for r in layout.results]
-    parts = [p.part for p in layout.parts]
-    return plan.input, plan.group_keys, [w.spec for w in plan.windows], parts, results
-
-
-def block_slots(compress: bool | int, *, keyed: bool) -> int:
-    """Slots to a compressed block. Many keys fill one with few slots."""
-    if isinstance(compress, bool):
-        return (KEYED_BLOCK if keyed else BLOCK_SLOTS) if compress else 0
-    if not isinstance(compress, int) or not 0 <= compress <= MOST_AHEAD:
-        raise UserError("wheel", expected="compress=True, or slots to a block", got=repr(compress))
-    return compress
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        raise UserError("wheel", expected=f"{name} from {least} to {most}", got=repr(value))
-    return int(value)
-
-
-def _fits(value: Any, kind: str) -> bool:
-    """Whether Arrow takes a value for just what it is; of others it may drop a part."""
-    if kind in ("int64", "timestamp"):
-        return value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63)
-    if kind == "string":
-        return value is None or (type(value) is str and value.isascii())
-    return value is None or (kind == "float64" and type(value) is float)
-
-
-def power_of_two(n: int) -> int:
-    return 1 << (n - 1).bit_length()
-
-
-def _check_supported(plan: WindowAggregate) -> None:
-    for part in plan.layout.parts:
-        if not part.part.algebra.commutative:
-            raise UnsupportedError(
-                "wheel", f"{part.part}: it needs rows in the order of time",
-                instead="aggregate it with a window",
-            )  # fmt: skip
-
-
-def not_numbers(plan: WindowAggregate) -> str:
-    """A part of the aggregates whose partials are not a few numbers, if there is one.
-
-    Others are kept in arrays, and combined by compiled code; these are Python values.
-    """
-    layout = plan.layout
-    records = plan_parts(layout).records
-    for index, part in enumerate(layout.parts):
-        text = any(t.kind == "string" for t in (*part.types, *(t for _, t in part.columns)))
-        if text or index not in records:
-            return str(part.part)
-    return ""

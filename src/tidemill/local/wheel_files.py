@@ -20,7 +20,8 @@ from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import Domain
 from tidemill.local.object_store import ObjectStore
 from tidemill.local.object_wheel import ObjectWheel, object_wheel
-from tidemill.local.wheel import Wheel, not_numbers, plan_of, power_of_two
+from tidemill.local.wheel import Wheel
+from tidemill.local.wheel_kind import not_numbers, plan_of, power_of_two
 from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.buckets import Buckets

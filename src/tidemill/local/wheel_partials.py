@@ -14,7 +14,8 @@ from tidemill.kernels.arrow import values
 from tidemill.kernels.order import order_by
 from tidemill.local.failures import raise_for
 from tidemill.local.partials import PANE, key_name, state_fields
-from tidemill.local.wheel import Wheel, power_of_two
+from tidemill.local.wheel import Wheel
+from tidemill.local.wheel_kind import power_of_two
 
 OPEN_CELLS = 1 << 20
 """Cells of open slots while partials come in, about."""

@@ -28,7 +28,7 @@ from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
 from tidemill.local.object_wheel import ObjectWheel
 from tidemill.local.partials import PANE, key_name
-from tidemill.local.wheel import Wheel, block_slots, not_numbers
+from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_files import (
     BUCKETS,
     bucket_path,
@@ -37,6 +37,7 @@ from tidemill.local.wheel_files import (
     open_bucket,
     save,
 )
+from tidemill.local.wheel_kind import block_slots, not_numbers
 from tidemill.local.wheel_partials import PartialsIn
 from tidemill.local.wheel_queries import ticks_of
 from tidemill.optimize.choose_sliding import choose_sliding
