@@ -27,6 +27,7 @@ from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.cold import Cold, Piece, Region
 from tidemill.wheels.files import column, read_save, write_save
+from tidemill.wheels.packing import packed, unpacked
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import PATIENCE, Subscriber, is_shared
 from tidemill.wheels.store import RingStore
@@ -62,7 +63,7 @@ def _store_files(store: RingStore, directory: Path) -> dict[str, Any]:
     if isinstance(store, ObjectStore):
         return store.tables()
     cold = _compressed(store, directory)
-    cells, rest = store.packed()
+    cells, rest = packed(store)
     return {
         "cells": pa.table({n: pa.array(x) for n, x in cells.items()}),
         "head": pa.table({"head": rest["head"]}),
@@ -348,7 +349,7 @@ def _opened_store(
     for n in tables["cells"].column_names:
         if n[0] == "m":
             cells[n] = np.asarray(tables["cells"][n])
-    return RingStore.unpacked(
+    return unpacked(
         plan.layout, rings, ahead, cells, rest, prefix=facts["prefix"],
         threshold=facts["one ring below"], cold=_cold_of(facts, tables, path),
     )  # fmt: skip

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from tidemill.codegen.wheel_merge import merge_kernel
 from tidemill.codegen.wheel_plan import END, HEAD, LOW, MARKED, RING, ROOM, TOTAL
+from tidemill.wheels.packing import as_compressed, as_plain
 from tidemill.wheels.store import RingStore
 
 Ints = npt.NDArray[np.int64]
@@ -20,7 +21,7 @@ def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingSto
     """
     assert a.now == b.now and a.rings == b.rings
     compress = a.compress
-    a, b = a.as_plain(), b.as_plain()
+    a, b = as_plain(a), as_plain(b)
     both = RingStore(
         a.layout, a.rings, min(a.first, b.first), len(a.ahead), prefix=a.prefix, threshold=a.threshold
     )  # fmt: skip
@@ -42,5 +43,5 @@ def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingSto
     if a.prefix:
         for r in range(len(a.rings)):
             err |= kernel.prefixes(both.head, HEAD + RING * r, *both.columns, *both.prefixes)
-    return both.as_compressed(compress) if compress else both, int(err)
+    return as_compressed(both, compress) if compress else both, int(err)
 

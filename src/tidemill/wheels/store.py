@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,22 +75,22 @@ class RingStore:
         if compress:
             columns = len(self.slots.stored) + len(self.slots.marks)
             self.cold = Cold.empty(len(rings), compress, columns)
-        self._slots_in_all = offset = self._number_rings(first)
+        self.slots_in_all = offset = self._number_rings(first)
         self.on_change: Callable[[RingStore], None] = lambda store: None
         """Called when there are new arrays, before anybody reads them."""
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
         """Called when slots were closing while an answer was made."""
-        self._packed = False
+        self.packed = False
         self.others = np.empty(FEW_ROWS, dtype=np.uint32)
         """Where `insert` says which rows it left out."""
         self.settled = 0
         """How often there were new arrays."""
-        self._fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
-        self.ahead = _records(self._fresh, ahead).reshape(ahead, 1)
-        self.totals = self._fresh.copy()
-        self._identity = {n: self._fresh[n][0] for n, _ in self.slots.stored}
-        self.columns = [self._column(n, offset) for n, _ in self.slots.stored]
-        self.prefixes = [self._column(n, offset if prefix else 0) for n, _ in self.slots.stored]
+        self.fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
+        self.ahead = records(self.fresh, ahead).reshape(ahead, 1)
+        self.totals = self.fresh.copy()
+        self.identity = {n: self.fresh[n][0] for n, _ in self.slots.stored}
+        self.columns = [self.column(n, offset) for n, _ in self.slots.stored]
+        self.prefixes = [self.column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
         self.one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
@@ -178,10 +178,11 @@ class RingStore:
         rings = (self.ring(r) for r in range(len(self.rings)))
         return [int(h[END] - h[LOW]) for h in rings]
 
-    def _column(self, name: str, slots: int) -> npt.NDArray[Any]:
+    def column(self, name: str, slots: int) -> npt.NDArray[Any]:
+        """A column of nothing, for so many slots."""
         kind = dict(self.slots.stored)[name]
         size = max(1, slots * int(self.head[ROOM]))
-        return _filled(size, self._identity[name], numpy_type(kind))
+        return _filled(size, self.identity[name], numpy_type(kind))
 
     # -- growth
 
@@ -195,7 +196,7 @@ class RingStore:
             capacities = [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))]
             self._reshape(max(keys, 2 * room), capacities)
         if any(self.held):
-            self._need_marks()  # the new keys were not there in the slots that are closed
+            self.need_marks()  # the new keys were not there in the slots that are closed
         self.head[KEYS] = keys
 
     def _reshape(self, room: int, capacities: list[int]) -> None:
@@ -208,12 +209,12 @@ class RingStore:
         for r, capacity in enumerate(capacities):
             self.ring(r)[CAPACITY], self.ring(r)[OFFSET] = capacity, offset
             offset += capacity
-        self._slots_in_all = offset
+        self.slots_in_all = offset
         names = [n for n, _ in self.slots.stored]
-        self.columns = [self._column(n, offset) for n in names]
-        self.prefixes = [self._column(n, offset if self.prefix else 0) for n in names]
+        self.columns = [self.column(n, offset) for n in names]
+        self.prefixes = [self.column(n, offset if self.prefix else 0) for n in names]
         if self.head[MARKED]:
-            self.marks = self._no_marks()
+            self.marks = self.no_marks()
         for r in range(len(self.rings)):
             h = before[HEAD + RING * r : HEAD + RING * (r + 1)]
             slots = np.arange(h[HOT], h[END])
@@ -227,9 +228,9 @@ class RingStore:
                 self._move_marks(old[2], old_room, source, target)
         grown = room - self.ahead.shape[1]
         if grown:
-            more = _records(self._fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
+            more = records(self.fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
             self.ahead = np.concatenate((self.ahead, more), axis=1)
-            self.totals = np.concatenate((self.totals, _records(self._fresh, grown)))
+            self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
         self.changed()
 
     def rows(self, r: int, slots: Ints) -> Ints:
@@ -238,8 +239,9 @@ class RingStore:
         rows: Ints = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
         return rows
 
-    def _no_marks(self) -> npt.NDArray[np.uint8]:
-        cells = self._slots_in_all * int(self.head[ROOM])
+    def no_marks(self) -> npt.NDArray[np.uint8]:
+        """Marks of nothing."""
+        cells = self.slots_in_all * int(self.head[ROOM])
         return np.zeros((len(self.slots.marks), cells // 8 + 1), dtype=np.uint8)
 
     def _move_marks(self, was: Any, old_room: int, source: Ints, target: Ints) -> None:
@@ -251,13 +253,13 @@ class RingStore:
             at = (target[:, None] * room + own).ravel()[found != 0]
             np.bitwise_or.at(self.marks[m], at >> 3, (1 << (at & 7)).astype(np.uint8))
 
-    def _need_marks(self) -> None:
+    def need_marks(self) -> None:
         """From now on it is known for each cell whether there was anything; so far there was."""
         if self.head[MARKED]:
             return
         self.head = self.head.copy()
         self.head[MARKED] = 1
-        self.marks = self._no_marks()
+        self.marks = self.no_marks()
         room, own = int(self.head[ROOM]), np.arange(self.keys)
         for r in range(len(self.rings)):
             rows = self.rows(r, np.arange(self.ring(r)[HOT], self.ring(r)[END]))
@@ -270,26 +272,26 @@ class RingStore:
 
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
-        if self._packed:
+        if self.packed:
             self.unpack()
         if until >= self._full_from:
-            self._room_until(until)
+            self.room_until(until)
         self._asked[2][VERSION] += 1
         while True:
             # Of a ring that compresses, cells may take the place of those a block was made of.
             step = min(until, self.now + self.compress) if self.compress else until
             how, err = self._close.run_at(self._closing, step)
             if how == NEEDS_MARKS:
-                self._need_marks()
+                self.need_marks()
                 continue
             if self.compress:
-                self._freeze()
+                self.freeze()
             if how != DONE or step == until:
                 break
         self._asked[2][VERSION] += 1
         return 0 if how == DONE else int(err)
 
-    def _freeze(self) -> None:
+    def freeze(self) -> None:
         """Compress blocks of slots that are complete and not needed as they are."""
         for r in range(len(self.rings) if self.compress else 0):
             h = self.ring(r)
@@ -328,7 +330,7 @@ class RingStore:
     def cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
         """The stored columns, and the marks, of slots that are not compressed: by slot and key."""
         rows, room, keys = self.rows(r, slots), int(self.head[ROOM]), self.keys
-        columns = [c[: self._slots_in_all * room].reshape(-1, room)[rows, :keys] for c in self.columns]
+        columns = [c[: self.slots_in_all * room].reshape(-1, room)[rows, :keys] for c in self.columns]
         if not self.head[MARKED]:
             return columns, [np.ones((len(slots), keys), dtype=np.bool_) for _ in self.marks]
         at = rows[:, None] * room + np.arange(keys)
@@ -337,7 +339,7 @@ class RingStore:
     def have_open(self, slots: int) -> None:
         """Have so many slots open, a power of two; there are no rows in them now."""
         room = self.ahead.shape[1]
-        self.ahead = _records(self._fresh, slots * room).reshape(slots, room)
+        self.ahead = records(self.fresh, slots * room).reshape(slots, room)
         self.settle()
 
     @property
@@ -356,7 +358,7 @@ class RingStore:
 
     def hold_until(self, until: int) -> None:
         """Count all slots below one as closed, with nothing in them."""
-        self._room_until(until)
+        self.room_until(until)
         assert not self.compress
         for r in range(len(self.rings)):
             h = self.ring(r)
@@ -364,10 +366,11 @@ class RingStore:
             h[LOW] = h[HOT] = max(h[LOW], h[END] - h[CAPACITY])
         if any(self.held):
             self.head[MARKED] = 1
-            self.marks = self._no_marks()
+            self.marks = self.no_marks()
             self.changed()
 
-    def _room_until(self, until: int) -> None:
+    def room_until(self, until: int) -> None:
+        """Have room for all slots below one."""
         if not any(map(self.grows, range(len(self.rings)))):
             return
         capacities, grows = [], False
@@ -392,84 +395,6 @@ class RingStore:
         other.cold = None if self.cold is None else self.cold.copy()
         other.changed()
         return other
-
-    def as_plain(self) -> RingStore:
-        """The same without compression."""
-        return self if self.cold is None else self._rebuilt(0)
-
-    def as_compressed(self, slots: int) -> RingStore:
-        """The same, compressed in blocks of so many slots."""
-        return self._rebuilt(slots)
-
-    def _rebuilt(self, compress: int) -> RingStore:
-        other = RingStore(
-            self.layout, self.rings, self.first, len(self.ahead), prefix=self.prefix,
-            threshold=self.threshold, compress=compress,
-        )  # fmt: skip
-        other.know(self.keys)
-        if any(self.held):
-            other._need_marks()
-        other._room_until(self.now)
-        for r in range(len(self.rings)):
-            other._take_ring(r, self)
-        keys = self.keys
-        other.ahead[:, :keys], other.totals[:keys] = self.ahead[:, :keys], self.totals[:keys]
-        other.head[TOTAL] = self.head[TOTAL]
-        other.changed()
-        return other
-
-    def _take_ring(self, r: int, other: RingStore) -> None:
-        """Have the slots of a ring of another store, block by block."""
-        low, end = int(other.ring(r)[LOW]), int(other.ring(r)[END])
-        self.ring(r)[[LOW, END, HOT]] = low
-        step = self.compress or other.compress or FIRST_ROOM
-        for start in range(low, end, step):
-            slots = np.arange(start, min(end, start + step))
-            columns, marks = other.any_cells(r, slots)
-            self._put(r, slots, columns, marks)
-            self.ring(r)[END] = slots[-1] + 1
-            self._freeze()
-
-    def _put(self, r: int, slots: Ints, columns: list[Any], marks: list[Any]) -> None:
-        rows, room, keys = self.rows(r, slots), int(self.head[ROOM]), self.keys
-        for target, source in zip(self.columns, columns):
-            target[: self._slots_in_all * room].reshape(-1, room)[rows, :keys] = source
-        cells = rows[:, None] * room + np.arange(keys)
-        for bits, present in zip(self.marks, marks):
-            for there, change in ((present, np.bitwise_or), (~present, np.bitwise_and)):
-                at = cells[there]
-                bit = (1 << (at & 7)).astype(np.uint8)
-                change.at(bits, at >> 3, bit if change is np.bitwise_or else ~bit)
-
-    def any_cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
-        """As `cells`, compressed or not."""
-        hot = int(self.ring(r)[HOT])
-        own = self.cells(r, slots[slots >= hot])
-        frozen = slots[slots < hot]
-        if len(frozen) == 0:
-            return own
-        parts = [self._thawed(r, block, frozen) for block in np.unique(frozen // self.compress).tolist()]
-        parts.append(own)
-        columns = [np.concatenate(c) for c in zip(*(p[0] for p in parts))]
-        return columns, [np.concatenate(m) for m in zip(*(p[1] for p in parts))]
-
-    def _thawed(self, r: int, block: int, wanted: Ints) -> tuple[list[Any], list[Any]]:
-        """The slots of a block that are wanted; keys that came later have nothing in it."""
-        assert self.cold is not None
-        size, stored = self.compress, len(self.slots.stored)
-        then, values = self.cold.block(r, block)
-        at = wanted[wanted // size == block] - block * size
-        columns = []
-        for values_, (name, kind) in zip(values[:stored], self.slots.stored):
-            wide = np.full((len(at), self.keys), self._identity[name], dtype=numpy_type(kind))
-            wide[:, :then] = _from_ints(values_, wide.dtype).reshape(size, then)[at]
-            columns.append(wide)
-        marks = []
-        for values_ in values[stored:]:
-            there = np.zeros((len(at), self.keys), dtype=np.bool_)
-            there[:, :then] = values_.reshape(size, then)[at]
-            marks.append(there)
-        return columns, marks
 
     # -- as it is shared
 
@@ -503,72 +428,10 @@ class RingStore:
             self.settle()
         return self.cold
 
-    def packed(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
-        """The cells of closed slots, ring by ring without room to spare, by name; and the rest."""
-        held = [np.arange(self.ring(r)[HOT], self.ring(r)[END]) for r in range(len(self.rings))]
-        rows = np.concatenate([self.rows(r, slots) for r, slots in enumerate(held)])
-        room, keys = int(self.head[ROOM]), self.keys
-        cells = {}
-        for kind, columns in (("f", self.columns), ("x", self.prefixes if self.prefix else [])):
-            for (name, _), values in zip(self.slots.stored, columns):
-                by_slot = values[: self._slots_in_all * room].reshape(-1, room)
-                cells[f"{kind}_{name}"] = by_slot[rows, :keys].ravel()
-        if self.head[MARKED]:
-            at = (rows[:, None] * room + np.arange(keys)).ravel()
-            for m, bits in enumerate(self.marks):
-                cells[f"mark{m}"] = np.unpackbits(bits, bitorder="little")[at].astype(np.bool_)
-        ahead = self.ahead[:, :keys].ravel()
-        if not ahead["rows"].any():
-            ahead = ahead[:0]
-        return cells, {"head": self.head, "ahead": ahead, "totals": self.totals[:keys]}
-
-    @classmethod
-    def unpacked(
-        cls, layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
-        rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int, cold: Cold | None = None,
-    ) -> RingStore:  # fmt: skip
-        """A store over packed cells, which it only reads until something is to be changed."""
-        store = cls(
-            layout, rings, int(rest["head"][FIRST]), ahead, prefix=prefix, threshold=threshold,
-            compress=0 if cold is None else cold.slots,
-        )  # fmt: skip
-        store.cold = cold
-        store.head[...] = rest["head"]
-        keys, offset = store.keys, 0
-        store.head[ROOM] = max(1, keys)
-        for r in range(len(rings)):
-            h = store.ring(r)
-            held = int(h[END] - h[HOT])
-            h[BASE], h[CAPACITY], h[OFFSET] = h[HOT], max(1, held), offset
-            offset += held
-        store._slots_in_all = offset
-        names = [n for n, _ in store.slots.stored]
-        if keys == 0:  # room for the first one, as a fresh store has
-            store.columns = [store._column(n, offset) for n in names]
-            store.prefixes = [store._column(n, offset if prefix else 0) for n in names]
-            store.marks = store._no_marks()
-        else:
-            store.columns = [cells[f"f_{n}"] for n in names]
-        if keys and prefix:
-            store.prefixes = [cells[f"x_{n}"] for n in names]
-        if keys and store.head[MARKED]:
-            marks = [cells[f"mark{m}"] for m in range(len(store.slots.marks))]
-            store.marks = np.array([np.packbits(m, bitorder="little") for m in marks])
-        room = int(store.head[ROOM])
-        store.ahead = _records(store._fresh, ahead * room).reshape(ahead, room)
-        store.totals = _records(store._fresh, room)
-        if keys:
-            if len(rest["ahead"]):
-                store.ahead[...] = rest["ahead"].reshape(ahead, keys)
-            store.totals[...] = rest["totals"]
-        store._packed = True
-        store.changed()
-        return store
-
     def unpack(self) -> None:
         """Have arrays of its own, with room to go on."""
-        if self._packed:
-            self._packed = False
+        if self.packed:
+            self.packed = False
             rooms = [
                 max(FIRST_ROOM, held) if self.grows(r) else self._least_room(r)
                 for r, held in enumerate(self.held)
@@ -654,7 +517,7 @@ class RingStore:
         self._summed = (seen, direct, seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY])
         self.inserting = frame_of([self.head, self.ahead, self.others])
         self._closing = frame_of(
-            [self.head, self.ahead, self._fresh, self.totals, self.marks, *self.columns, *self.prefixes]
+            [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
         )
         self._full_from = self._first_without_room()
         self.settled += 1
@@ -687,7 +550,7 @@ def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
     return np.full(size, value, dtype=kind) if value or value != value else np.zeros(size, dtype=kind)
 
 
-def _records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+def records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     """So many records of nothing."""
     return np.repeat(fresh, count) if any(fresh.tobytes()) else np.zeros(count, dtype=fresh.dtype)
 
@@ -695,10 +558,6 @@ def _records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 def _as_ints(values: npt.NDArray[Any]) -> Ints:
     """Values as ints that are compressed: floats by their bits."""
     return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64, copy=False)
-
-
-def _from_ints(values: Ints, kind: Any) -> npt.NDArray[Any]:
-    return values.view(np.float64) if kind == np.float64 else values.astype(kind, copy=False)
 
 
 def _is_one_sum(slots: Slots) -> bool:

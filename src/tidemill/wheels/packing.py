@@ -1,0 +1,179 @@
+"""Stores in other forms: compressed or plain, and packed for files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.algebra import numpy_type
+from tidemill.codegen.wheel_plan import (
+    BASE,
+    CAPACITY,
+    END,
+    FIRST,
+    HOT,
+    LOW,
+    MARKED,
+    OFFSET,
+    ROOM,
+    TOTAL,
+)  # fmt: skip
+from tidemill.wheels.cold import Cold
+from tidemill.wheels.rings import Ring
+from tidemill.wheels.store import FIRST_ROOM, Ints, RingStore, records
+
+
+def as_plain(store: RingStore) -> RingStore:
+    """The same without compression."""
+    return store if store.cold is None else _rebuilt(store, 0)
+
+
+def as_compressed(store: RingStore, slots: int) -> RingStore:
+    """The same, compressed in blocks of so many slots."""
+    return _rebuilt(store, slots)
+
+
+def _rebuilt(store: RingStore, compress: int) -> RingStore:
+    other = RingStore(
+        store.layout, store.rings, store.first, len(store.ahead), prefix=store.prefix,
+        threshold=store.threshold, compress=compress,
+    )  # fmt: skip
+    other.know(store.keys)
+    if any(store.held):
+        other.need_marks()
+    other.room_until(store.now)
+    for r in range(len(store.rings)):
+        _take_ring(other, r, store)
+    keys = store.keys
+    other.ahead[:, :keys], other.totals[:keys] = store.ahead[:, :keys], store.totals[:keys]
+    other.head[TOTAL] = store.head[TOTAL]
+    other.changed()
+    return other
+
+
+def _take_ring(store: RingStore, r: int, other: RingStore) -> None:
+    """Have the slots of a ring of another store, block by block."""
+    low, end = int(other.ring(r)[LOW]), int(other.ring(r)[END])
+    store.ring(r)[[LOW, END, HOT]] = low
+    step = store.compress or other.compress or FIRST_ROOM
+    for start in range(low, end, step):
+        slots = np.arange(start, min(end, start + step))
+        columns, marks = _cells(other, r, slots)
+        _put(store, r, slots, columns, marks)
+        store.ring(r)[END] = slots[-1] + 1
+        store.freeze()
+
+
+def _put(store: RingStore, r: int, slots: Ints, columns: list[Any], marks: list[Any]) -> None:
+    rows, room, keys = store.rows(r, slots), int(store.head[ROOM]), store.keys
+    for target, source in zip(store.columns, columns):
+        target[: store.slots_in_all * room].reshape(-1, room)[rows, :keys] = source
+    cells = rows[:, None] * room + np.arange(keys)
+    for bits, present in zip(store.marks, marks):
+        for there, change in ((present, np.bitwise_or), (~present, np.bitwise_and)):
+            at = cells[there]
+            bit = (1 << (at & 7)).astype(np.uint8)
+            change.at(bits, at >> 3, bit if change is np.bitwise_or else ~bit)
+
+
+def _cells(store: RingStore, r: int, slots: Ints) -> tuple[list[Any], list[Any]]:
+    """As `RingStore.cells`, compressed or not."""
+    hot = int(store.ring(r)[HOT])
+    own = store.cells(r, slots[slots >= hot])
+    frozen = slots[slots < hot]
+    if len(frozen) == 0:
+        return own
+    parts = [_thawed(store, r, block, frozen) for block in np.unique(frozen // store.compress).tolist()]
+    parts.append(own)
+    columns = [np.concatenate(c) for c in zip(*(p[0] for p in parts))]
+    return columns, [np.concatenate(m) for m in zip(*(p[1] for p in parts))]
+
+
+def _thawed(store: RingStore, r: int, block: int, wanted: Ints) -> tuple[list[Any], list[Any]]:
+    """The slots of a block that are wanted; keys that came later have nothing in it."""
+    assert store.cold is not None
+    size, stored = store.compress, len(store.slots.stored)
+    then, values = store.cold.block(r, block)
+    at = wanted[wanted // size == block] - block * size
+    columns = []
+    for values_, (name, kind) in zip(values[:stored], store.slots.stored):
+        wide = np.full((len(at), store.keys), store.identity[name], dtype=numpy_type(kind))
+        wide[:, :then] = _from_ints(values_, wide.dtype).reshape(size, then)[at]
+        columns.append(wide)
+    marks = []
+    for values_ in values[stored:]:
+        there = np.zeros((len(at), store.keys), dtype=np.bool_)
+        there[:, :then] = values_.reshape(size, then)[at]
+        marks.append(there)
+    return columns, marks
+
+
+def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+    """The cells of closed slots, ring by ring without room to spare, by name; and the rest."""
+    held = [np.arange(store.ring(r)[HOT], store.ring(r)[END]) for r in range(len(store.rings))]
+    rows = np.concatenate([store.rows(r, slots) for r, slots in enumerate(held)])
+    room, keys = int(store.head[ROOM]), store.keys
+    cells = {}
+    for kind, columns in (("f", store.columns), ("x", store.prefixes if store.prefix else [])):
+        for (name, _), values in zip(store.slots.stored, columns):
+            by_slot = values[: store.slots_in_all * room].reshape(-1, room)
+            cells[f"{kind}_{name}"] = by_slot[rows, :keys].ravel()
+    if store.head[MARKED]:
+        at = (rows[:, None] * room + np.arange(keys)).ravel()
+        for m, bits in enumerate(store.marks):
+            cells[f"mark{m}"] = np.unpackbits(bits, bitorder="little")[at].astype(np.bool_)
+    ahead = store.ahead[:, :keys].ravel()
+    if not ahead["rows"].any():
+        ahead = ahead[:0]
+    return cells, {"head": store.head, "ahead": ahead, "totals": store.totals[:keys]}
+
+
+def unpacked(
+    layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
+    rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int, cold: Cold | None = None,
+) -> RingStore:  # fmt: skip
+    """A store over packed cells, which it only reads until something is to be changed."""
+    store = RingStore(
+        layout, rings, int(rest["head"][FIRST]), ahead, prefix=prefix, threshold=threshold,
+        compress=0 if cold is None else cold.slots,
+    )  # fmt: skip
+    store.cold = cold
+    store.head[...] = rest["head"]
+    keys, offset = store.keys, 0
+    store.head[ROOM] = max(1, keys)
+    for r in range(len(rings)):
+        h = store.ring(r)
+        held = int(h[END] - h[HOT])
+        h[BASE], h[CAPACITY], h[OFFSET] = h[HOT], max(1, held), offset
+        offset += held
+    store.slots_in_all = offset
+    names = [n for n, _ in store.slots.stored]
+    if keys == 0:  # room for the first one, as a fresh store has
+        store.columns = [store.column(n, offset) for n in names]
+        store.prefixes = [store.column(n, offset if prefix else 0) for n in names]
+        store.marks = store.no_marks()
+    else:
+        store.columns = [cells[f"f_{n}"] for n in names]
+    if keys and prefix:
+        store.prefixes = [cells[f"x_{n}"] for n in names]
+    if keys and store.head[MARKED]:
+        marks = [cells[f"mark{m}"] for m in range(len(store.slots.marks))]
+        store.marks = np.array([np.packbits(m, bitorder="little") for m in marks])
+    room = int(store.head[ROOM])
+    store.ahead = records(store.fresh, ahead * room).reshape(ahead, room)
+    store.totals = records(store.fresh, room)
+    if keys:
+        if len(rest["ahead"]):
+            store.ahead[...] = rest["ahead"].reshape(ahead, keys)
+        store.totals[...] = rest["totals"]
+    store.packed = True
+    store.changed()
+    return store
+
+
+def _from_ints(values: Ints, kind: Any) -> npt.NDArray[Any]:
+    return values.view(np.float64) if kind == np.float64 else values.astype(kind, copy=False)
