@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, same
 from tidemill import col
+from tidemill.codegen.wheel_plan import PLAN_ROOM, plan
 from tidemill.core.errors import UserError
 from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_files import open_wheel
@@ -193,6 +194,23 @@ def test_every_plan_is_used() -> None:
     assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
 
 
+def test_a_plan_of_the_most_rings_there_are() -> None:
+    rings: list[Any] = [(1 << r, "keep") for r in range(24)]
+    wheel = Wheel.create(
+        AGGREGATES["sum"], schema=SCHEMA, time="t", start=1, granularities=rings, compress=64
+    )
+    wheel.insert(5, {"v": 1})
+    wheel.advance_to((1 << 17) - 1)
+    wheel.insert((1 << 17) + 3, {"v": 2})
+    wheel.advance_to((1 << 18) - 1)
+    low, high = (1 << 9) - 1, (1 << 18) - (1 << 9) + 1
+    assert wheel.query(low, high) == 2
+    room = np.full((PLAN_ROOM + 9, 4), -7, dtype=np.int64)
+    for start, end in ((low, high), (3, (1 << 18) - 2), ((1 << 16) + 1, (1 << 18) - 5)):
+        plan(wheel._store.head, start, end, True, 0, room)
+        assert (room[PLAN_ROOM:] == -7).all()
+
+
 def test_figure_3_combined_aggregation() -> None:
     """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""
     day = 86_400
@@ -343,6 +361,25 @@ def test_merged_wheels_are_one_in_any_order_and_grouping(
     check_ranges(order[0], whole, pick)
 
 
+def test_two_that_go_on_from_one_save_are_not_taken_for_one(tmp_path: Path) -> None:
+    wheel, _ = pair("kept", "sum", "no keys", 0)
+    wheel.save(tmp_path)
+    one, other = open_wheel(tmp_path), open_wheel(tmp_path)
+    assert one.id == other.id == wheel.id
+    for w, v in ((one, 10), (other, 100)):
+        w.insert(5, {"v": v})
+    with pytest.raises(UserError, match="nothing was merged before"):
+        one.merge(other)
+
+
+def test_windows_of_a_merged_wheel_are_of_all_its_rows() -> None:
+    (a, b), _ = separately("kept", "sum", "no keys", [[], []], [0, 0])
+    assert a.merge(b)
+    a.window(5)
+    a.insert(3, {"v": 4})
+    assert a.advance_to(5).to_pylist() == [{"window_start": 0, "window_end": 5, "a": 4}]
+
+
 def test_a_part_that_changed_since_it_was_merged_is_refused() -> None:
     (a, b), _ = separately("kept", "sum", "no keys", [[], []], [0, 0])
     assert a.merge(b)
@@ -415,7 +452,7 @@ def test_a_crash_while_saving_leaves_the_last_save(tmp_path: Path, monkeypatch: 
     wheel.insert(6, {"v": 7})
     wheel.advance_to(8)
     replace = os.replace
-    for good in range(8):  # seven files, and the copy of the manifest, which counts
+    for good in range(8):  # seven files, and the manifest, which counts
 
         def crashing(a: Any, b: Any, left: Any = iter(range(good))) -> None:  # noqa: B008
             if next(left, None) is None:
@@ -427,6 +464,13 @@ def test_a_crash_while_saving_leaves_the_last_save(tmp_path: Path, monkeypatch: 
             wheel.save(tmp_path)
         monkeypatch.undo()
         assert open_wheel(tmp_path).landmark() == 5
+
+
+def test_other_aggregates_than_those_that_were_saved_are_refused(tmp_path: Path) -> None:
+    pair("kept", "sum", "no keys", 0)[0].save(tmp_path)
+    open_wheel(tmp_path, aggregates={"a": tm.sum(col.v)})
+    with pytest.raises(UserError, match="as it was saved"):
+        open_wheel(tmp_path, aggregates={"a": tm.max(col.v)})
 
 
 def test_a_user_s_own_aggregate_is_given_again(tmp_path: Path) -> None:
@@ -474,6 +518,28 @@ def test_compressed_wheels_are_merged(scripts: list[Any], starts: list[int], pic
     wheels, whole = separately("some kept", "mean and more", "two", scripts, starts, compress=2)
     assert wheels[0].merge(wheels[1])
     check_ranges(wheels[0], whole, pick)
+
+
+def test_windows_of_a_compressed_wheel_whose_finest_ring_is_short() -> None:
+    found = []
+    for compress in (False, True):
+        wheel, _ = pair("dropped", "sum", "no keys", 0, compress=compress)
+        wheel.window(20, 10)
+        closed = []
+        for start in range(0, 600, 50):
+            wheel.insert([{"t": start + t, "k": 0, "s": "a", "v": t, "x": None} for t in range(9)])
+            closed += wheel.advance_to(start + 50).to_pylist()
+        found.append(closed)
+    assert found[0] == found[1] and len(found[0]) > 20
+
+
+def test_a_compressed_wheel_without_rows_jumps_far() -> None:
+    wheel, _ = pair("kept", "sum", "no keys", 0, compress=4)
+    for far in (10_000, 200_000_000):
+        wheel.advance_to(far)
+    wheel.insert(200_000_003, {"v": 6})
+    wheel.advance_to(200_010_000)
+    assert wheel.landmark() == wheel.query(200_000_000, 200_000_005) == 6
 
 
 def test_a_save_of_a_compressed_wheel_writes_only_what_is_new(tmp_path: Path) -> None:

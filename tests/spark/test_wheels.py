@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.wheel_files import WheelStore
+from tidemill.spark import wheels
 
 RINGS = [(1, "keep"), (5, "keep"), (20, "keep")]
 Row = dict[str, Any]
@@ -101,7 +103,9 @@ def test_built_and_appended(spark: Any, tmp_path: Path, held: str, keys: tuple[s
     whole = in_process(rows, held, keys, -20, last + 1)
     store = tm.open_wheel(tmp_path / "w", aggregates=given)
     assert_equal(store, whole, rows, keys)
-    assert_equal(store.wheel(), whole, rows, keys, seed=1)
+    for seed in (1, 2):  # making one changes nothing
+        assert_equal(store.wheel(), whole, rows, keys, seed=seed)
+    assert store.wheel().stats()["rows"] == built.rows + appended.rows
     again = tm.spark.append(df, tmp_path / "w", aggregates=given)  # all of it is late now
     assert again.rows == 0 and again.buckets == 0
     assert_equal(tm.open_wheel(tmp_path / "w", aggregates=given), whole, rows, keys)
@@ -147,27 +151,52 @@ def test_a_failed_append_changes_nothing(
     path = tmp_path / "w"
     shutil.copytree(built[0], path)
     new = [{"t": t, "k": 0, "s": s, "v": (1 << 62), "x": None} for t in (170, 170, 170) for s in "ab"]
-    with pytest.raises(Exception, match="verflow"):
-        tm.spark.append(frame(spark, new), path)
+    good = [{"t": 166, "k": 0, "s": s, "v": 4, "x": None} for s in "ab"]
+    tm.spark.append(frame(spark, good), path)
+    for _ in range(3):
+        with pytest.raises(Exception, match="verflow"):
+            tm.spark.append(frame(spark, new), path)
     old = in_process(built[1], "sum", ("s",), 0, 164)
-    assert_equal(tm.open_wheel(path), old, built[1], ("s",))
+    assert_equal(tm.open_wheel(path, save=1), old, built[1], ("s",))
+    assert tm.open_wheel(path).query(165, 167, key="b") == 4
     good = [{"t": 170, "k": 0, "s": "b", "v": 5, "x": None}]
     tm.spark.append(frame(spark, good), path)
-    assert tm.open_wheel(path).query(165, 171, key="b") == 5
+    assert tm.open_wheel(path).query(165, 171, key="b") == 9
 
 
-def test_of_two_appends_at_once_one_is_refused(
-    spark: Any, built: tuple[Path, list[Row]], tmp_path: Path
+def test_of_appends_at_once_one_counts(
+    spark: Any, built: tuple[Path, list[Row]], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from tidemill.wheels.files import read_save, write_save
-
     path = tmp_path / "w"
     shutil.copytree(built[0], path)
-    _, facts = read_save(path)
-    rest = {k: v for k, v in facts.items() if k not in ("format", "save", "files")}
-    write_save(path, {}, rest, after=facts["save"])
-    with pytest.raises(UserError, match="by another writer"):
-        write_save(path, {}, rest, after=facts["save"])
+    rows = frame(spark, [{"t": 170, "k": 0, "s": "b", "v": 5, "x": None}])
+    alone, once = wheels._written, iter([True])
+
+    def meanwhile(*given: Any) -> Any:
+        written = alone(*given)
+        if next(once, False):  # others do it all while this one is not done
+            assert tm.spark.append(rows, path).version == 2
+        return written
+
+    monkeypatch.setattr(wheels, "_written", meanwhile)
+    for _ in range(2):
+        once = iter([_ == 0])
+        with pytest.raises(UserError, match="by another writer") if _ == 0 else nullcontext():
+            tm.spark.append(rows, path)
+    assert tm.open_wheel(path, save=2).query(164, 171, key="b") == 5
+    old = in_process(built[1], "sum", ("s",), 0, 164)
+    assert tm.open_wheel(path).query(0, 164, key="b") == old.query(0, 164, key="b")
+
+
+def test_ranges_of_a_wheel_that_was_built_again(spark: Any, tmp_path: Path) -> None:
+    ranges = spark.createDataFrame([("a", 0, 9)], "s string, start long, end long")
+    for v in (3, 4):
+        shutil.rmtree(tmp_path / "w", ignore_errors=True)
+        tm.spark.build_wheel(
+            frame(spark, [{"t": 1, "k": 0, "s": "a", "v": v, "x": None}]), tmp_path / "w",
+            AGGREGATES["sum"], time="t", keys="s", granularities=RINGS, buckets=1,
+        )  # fmt: skip
+        assert tm.spark.wheel_query(tmp_path / "w", ranges).collect()[0]["a"] == v
 
 
 def test_ranges_of_a_frame(spark: Any, built: tuple[Path, list[Row]]) -> None:

@@ -217,7 +217,11 @@ def _over_blocks(e: Emitter, slots: Slots, states: dict[int, list[str]]) -> None
     e.line(f"size = head[{BLOCK}]")
     with e.block("while lo < hot:"):
         e.line("block = lo // size")
-        e.line("d = directory[head[h + COLD] + block]")
+        e.line("at_row = head[h + COLD] + block")
+        # Slots may close meanwhile: then this is read again, and must not be wild now.
+        e.line("if at_row < 0 or at_row >= directory.shape[0]:")
+        e.line("    break")
+        e.line("d = directory[at_row]")
         e.line("until = min(hot, (block + 1) * size)")
         e.line("keys = d[THEN]")
         with e.block("if k < keys:"):

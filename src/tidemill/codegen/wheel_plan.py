@@ -46,8 +46,8 @@ NOTHING, USES_PREFIX, LANDMARK, ONE_RING, COMBINED, INVERSE_LANDMARK, NOT_HELD =
 """The kinds of plans; the last one is none."""
 MOST_RINGS = 24
 """More rings than that no wheel may have."""
-MOST_SEGMENTS = 64
-"""More than any plan has: two for each ring and side, at the most."""
+MOST_SEGMENTS = 4 * MOST_RINGS + 1
+"""As many as a plan can have: two cuts of two for each ring, and the totals."""
 PLAN_ROOM = 2 * MOST_SEGMENTS + MOST_RINGS
 """Segments there is room for while a plan is made: of two plans, and of one side of a cut."""
 

@@ -61,6 +61,9 @@ class ObjectStore(RingStore):
         self._changing = threading.Lock()
         """Who reads while slots close waits; what was read never changes."""
 
+    def changed(self) -> None:
+        """Nobody keeps arrays of this one."""
+
     # -- what there is
 
     subtracts = False

@@ -18,7 +18,7 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_kernel
-from tidemill.codegen.wheel_plan import BASE, ROOM, UNIT
+from tidemill.codegen.wheel_plan import BASE, UNIT
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import (
@@ -41,12 +41,14 @@ from tidemill.local.wheel_kind import (
     block_slots,
     fits,
     kind_of,
+    named_aggregates,
+    named_keys,
     not_numbers,
     plan_of,
     power_of_two,
     whole,
 )
-from tidemill.local.wheel_queries import ALL, HIDDEN, WheelQueries, any_ticks, is_instant, ticks_of
+from tidemill.local.wheel_queries import ALL, WheelQueries, any_ticks, is_instant, ticks_of
 from tidemill.local.wheel_windows import FIRST_TIME, LAST_TIME, ClosingWindows
 from tidemill.plan.nodes import Source, WindowAggregate
 from tidemill.wheels.merge import merged
@@ -107,8 +109,10 @@ class Wheel(WheelQueries):
         """What went wrong while something was added: open slots may hold half of it."""
         self._name = uuid.uuid4().hex
         self._merged: dict[str, str] = {}
+        self._line, self._opened = "", ""
+        """Which of the wheels that go on from one save this is; what was seen when it was opened."""
         self._write_ahead = write_ahead
-        self._windows = ClosingWindows(plan, store, domain, self._keys, self._look_at)
+        self._windows = self._no_windows()
         self._arrow = self._schema.to_arrow()
         self._publisher: Publisher | None = None
         if not plan.group_keys:
@@ -145,20 +149,15 @@ class Wheel(WheelQueries):
         """
         step = "wheel"
         rings, domain = rings_of(granularities, retention, step=step)
-        given = {"value": aggregates} if isinstance(aggregates, Aggregate) else aggregates
-        if not isinstance(given, Mapping):
-            raise UserError(
-                step, expected="an aggregate, or a dict of names to aggregates", got=repr(aggregates)
-            )
-        given = dict(given)
-        listed = [windows] if isinstance(windows, Window) else windows
+        given = named_aggregates(aggregates, step)
+        listed: Any = [windows] if isinstance(windows, Window) else windows
+        if not isinstance(listed, (Mapping, Sequence)) or isinstance(listed, str):
+            raise UserError(step, expected="windows, as a list or a dict of them", got=repr(windows))
         named = listed if isinstance(listed, Mapping) else {str(w): w for w in listed}
         if any(isinstance(w, Session) for w in named.values()):
             ticks = Expr(Column(time))
             given |= {FIRST_TIME: least_of(ticks), LAST_TIME: greatest_of(ticks)}
-        if not isinstance(keys, (str, Sequence)):
-            raise UserError(step, expected="keys: the name of a column, or a list of names", got=repr(keys))
-        names = (keys,) if isinstance(keys, str) else tuple(keys)
+        names = named_keys(keys, step)
         plan = plan_of(given, schema, time, names, rings, domain)
         write_ahead = whole("write_ahead", write_ahead, 1, MOST_AHEAD)
         one_ring_below = whole("one_ring_below", one_ring_below, 0, FARTHEST)
@@ -207,7 +206,8 @@ class Wheel(WheelQueries):
             self._insert(rows)
             return
         assert isinstance(self._plan.input, Source)
-        path = isinstance(rows, str) and value is None and key is ALL
+        alone = len(self._schema.names) == 1  # then a text may be the time of a row
+        path = isinstance(rows, str) and value is None and key is ALL and not alone
         if path or not is_instant(rows):
             for chunk in open_source(rows, self._plan.input, promises=False):
                 self._insert(chunk.batch)
@@ -394,10 +394,10 @@ class Wheel(WheelQueries):
         else:
             until = ticks_of(time, self._domain, "advance_to") // self._grain
         if (until - self._store.now) * self._store.room > LONG_STEP:
-            if self._is_empty():
+            if self.is_empty():
                 self._store.begin_at(min(until, self._early.first_slot))
                 self._bring_in()
-            self._require_memory(until)
+            self.require_memory(until)
         closed: list[pa.Table] = []
         while (before := self._store.now) < until:
             closed += self._advance(before, until)
@@ -412,28 +412,37 @@ class Wheel(WheelQueries):
         store, first = self._store, self._early.first_slot
         target = min(until, max(first, before + 1))
         if self._windows:  # they read the slots that have just closed, before others take their place
-            target = min(target, before + (store.compress or store.capacity))
+            target = min(target, before + min(store.capacity, store.compress or store.capacity))
         if self._publisher is not None:
             self._publish_keys()
-        if err := store.close(target):
+        try:
+            err = store.close(target)
+        except BaseException as failed:  # also Ctrl-C: slots may be half closed
+            self._failed = UserError("advance_to", f"raised {type(failed).__name__}: {failed}")
+            raise
+        if err:
             self._look_at(err, "advance_to")
         closed = list(self._windows.take(before, target)) if self._windows else []
         if first < target + len(store.ahead):
             self._bring_in()
         return closed
 
-    def _is_empty(self) -> bool:
+    def _no_windows(self) -> ClosingWindows:
+        return ClosingWindows(self._plan, self._store, self._domain, self._keys, self._look_at)
+
+    def is_empty(self) -> bool:
         """Whether it does not matter when this wheel begins: nothing is in it, and nobody looks on."""
         return not (self._inserted or self._windows or self._merged or self._publisher)
 
-    def _require_memory(self, until: int) -> None:
+    def require_memory(self, until: int) -> None:
         """Refuse a watermark, by mistake in years to come, up to which "keep" would hold every slot."""
         store = self._store
-        slots = sum(
-            max(0, until // int(store.ring(r)[UNIT]) - int(store.ring(r)[BASE]))
-            for r in range(len(store.rings)) if store.grows(r)
-        )  # fmt: skip
-        need = slots * int(store.head[ROOM]) * store.cell_bytes
+        need = 0
+        for r, ring in enumerate(store.rings):
+            if ring.slots is None:
+                slots = max(0, until // int(store.ring(r)[UNIT]) - int(store.ring(r)[BASE]))
+                # Compressed ones take half of it at the most, most often; and they take time.
+                need += slots * store.room * store.cell_bytes // (2 if store.compresses(r) else 1)
         if need > MOST_BYTES:
             raise UserError(
                 "advance_to", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
@@ -479,8 +488,9 @@ class Wheel(WheelQueries):
                 "share wheel", expected="an empty directory, or one in which a wheel was shared",
                 got=f"{path} with other files", hint="they would be deleted",
             )  # fmt: skip
+        publisher = Publisher(folder, described(self))  # refused, before anything is given up
         self._unshare()
-        self._publisher = Publisher(folder, described(self))
+        self._publisher = publisher
         self._store.on_change = self._publisher.publish
         self._store.unpack()
         self._store.changed()
@@ -502,8 +512,14 @@ class Wheel(WheelQueries):
     @property
     def id(self) -> str:
         """What this wheel is known by to those it is merged into; it changes with every change."""
-        seen = self._inserted + len(self._early)
-        return f"{self._name}@{seen}.{self._store.now}.{len(self._merged)}"
+        if self._opened not in ("", self._seen):  # it goes on; others may have been opened from the same
+            self._line += f".{uuid.uuid4().hex[:8]}"
+            self._opened = ""
+        return f"{self._name}{self._line}@{self._seen}"
+
+    @property
+    def _seen(self) -> str:
+        return f"{self._inserted + len(self._early)}.{self._store.now}.{len(self._merged)}"
 
     def merge(self, other: Wheel) -> bool:
         """Add everything another wheel of the same kind has seen; the watermark becomes the later one.
@@ -541,8 +557,11 @@ class Wheel(WheelQueries):
         if self._keyed:
             names = keys.encode(incoming._keys.decode(np.arange(incoming._store.keys)))
             count = keys.count
-        self._store, self._keys = self._merged_store(incoming, names, count), keys
-        self._merged |= theirs
+        both = self._merged_store(incoming, names, count)
+        self._keys = keys  # before there are numbers of keys that nobody knows
+        self._store = both
+        self._windows = self._no_windows()
+        self._merged = {**self._merged, **theirs}
         self._inserted += incoming._inserted
         for name, count in incoming._left_out.items():
             self._left_out[name] += count
@@ -565,6 +584,7 @@ class Wheel(WheelQueries):
         other._store, other._keys = self._store.copy(), self._keys.copy()
         other._early = self._early.copy()
         other._left_out, other._late = dict(self._left_out), list(self._late)
+        other._merged = dict(self._merged)
         return other
 
     def _same_kind(self, other: Wheel) -> bool:
@@ -576,20 +596,5 @@ class Wheel(WheelQueries):
 
     def stats(self) -> dict[str, Any]:
         """Slots and bytes by ring, and how many rows came, wait or were left out."""
-        store = self._store
-        rings = {
-            ring.shown: {"slots": held, "retention": ring.retention, "bytes": store.ring_bytes(r)}
-            for r, (ring, held) in enumerate(zip(store.rings, store.held))
-        }
-        return {
-            "keys": store.keys, "watermark": self.watermark, "rings": rings, "bytes": store.nbytes,
-            "rows": self._inserted, "rows ahead": len(self._early),
-            "left out": dict(self._left_out),
-        }  # fmt: skip
-
-    def __repr__(self) -> str:
-        given = self._plan.aggregates
-        shown = ", ".join(f"{n}={a}" for n, a in given if not n.startswith(HIDDEN))
-        by = f" by {', '.join(self._plan.group_keys)}" if self._plan.group_keys else ""
-        rings = ", ".join(f"{r.shown}×{h}" for r, h in zip(self._store.rings, self._store.held))
-        return f"Wheel({shown}{by}; watermark {self.watermark}; {rings})"
+        rows = {"rows": self._inserted, "rows ahead": len(self._early)}
+        return {**super().stats(), **rows, "left out": dict(self._left_out)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.cold import Cold, Piece, Region
-from tidemill.wheels.files import column, read_save, write_save
+from tidemill.wheels.files import FilesGone, column, read_save, write_save
 from tidemill.wheels.packing import packed, unpacked
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import PATIENCE, Subscriber, is_shared
@@ -38,8 +39,8 @@ COLD = "cold"
 """Files of compressed slots are called so, with a number."""
 
 
-def save(wheel: Wheel, path: str | os.PathLike[str], *, keep: Collection[int] = ()) -> int:
-    """See `Wheel.save`. The number of the save; those to `keep` stay, besides the newest."""
+def save(wheel: Wheel, path: str | os.PathLike[str], *, forget: bool = True) -> int:
+    """See `Wheel.save`. The number of the save; old ones are removed, unless someone else does so."""
     if wheel._windows:
         raise UnsupportedError("wheel save", "windows that are open", instead="save without windows")
     directory = Path(path).resolve()
@@ -52,7 +53,10 @@ def save(wheel: Wheel, path: str | os.PathLike[str], *, keep: Collection[int] = 
         "early": pa.Table.from_batches(wheel._early.batches(), schema=schema),
         "late": wheel.late(),
     }
-    saved = write_save(directory, files, described(wheel), keep=keep)
+    try:
+        saved = write_save(directory, files, described(wheel), forget=forget)
+    except FilesGone:  # another process has saved there meanwhile, and removed ours
+        return save(wheel, path, forget=forget)
     if wheel._store.cold is not None:
         for number, piece in enumerate(wheel._store.cold.pieces):
             piece.file = {**saved.files[f"{COLD}{number}"], "in": str(directory)}
@@ -118,6 +122,7 @@ def described(wheel: Wheel) -> dict[str, Any]:
         "rings": [[r.ticks, r.slots, r.shown] for r in wheel._store.rings],
         "write ahead": wheel._write_ahead, "prefix": wheel._store.prefix,
         "one ring below": wheel._store.threshold, "name": wheel._name, "merged": wheel._merged,
+        "line": wheel.id[len(wheel._name) :].split("@")[0],
         "rows": wheel._inserted, "left out": wheel._left_out,
         "compressed": None if cold is None else {
             "slots": cold.slots, "columns": cold.columns, "pieces": len(cold.pieces),
@@ -158,6 +163,8 @@ class WheelReader(WheelQueries):
             plan.layout, rings, 0, 1, prefix=facts["prefix"], threshold=facts["one ring below"]
         )
         store.on_retry = self._again
+        self._catching_up = threading.RLock()
+        """Of what the writer did meanwhile, one thread takes note at a time."""
         super().__init__(plan, store, domain)
         self._since = 0.0
         self._refresh()
@@ -165,8 +172,7 @@ class WheelReader(WheelQueries):
     @property
     def watermark(self) -> Any:
         """How far the writer is."""
-        if self._source.stale():
-            self._refresh()
+        self._catch_up()
         return super().watermark
 
     def query(self, start: Any, end: Any, key: Any = ALL) -> Any:
@@ -175,12 +181,14 @@ class WheelReader(WheelQueries):
         return super().query(start, end, key)
 
     def _catch_up(self) -> None:
-        if self._source.stale():
-            self._refresh()
-        if self._keyed:
-            for keys in self._source.new_keys():  # in order, as the writer numbers them
-                self._keys.restore([keys[k].combine_chunks() for k in self._plan.group_keys])
-        self._since = 0.0
+        with self._catching_up:
+            if self._source.stale():
+                self._refresh()
+            if self._keyed:
+                for keys in self._source.new_keys():  # in order, as the writer numbers them
+                    with self._lock:
+                        self._keys.restore([keys[k].combine_chunks() for k in self._plan.group_keys])
+            self._since = 0.0
 
     def _refresh(self) -> None:
         self._source.attach(self._store)
@@ -188,8 +196,9 @@ class WheelReader(WheelQueries):
 
     def _again(self) -> None:
         """Slots are closing: read again, the newest arrays."""
-        if self._source.stale():
-            self._refresh()
+        with self._catching_up:
+            if self._source.stale():
+                self._refresh()
         now = time.monotonic()
         self._since = self._since or now
         if now - self._since > PATIENCE:
@@ -274,25 +283,16 @@ class WheelStore(WheelQueries):
             for one, other in zip(wheels[::2], wheels[1::2]):
                 one.merge(other)
             wheels = wheels[::2]
-        return wheels[0]
+        [whole] = wheels
+        whole._inserted, whole._left_out = self.description["rows"], dict(self.description["left out"])
+        return whole
 
     def stats(self) -> dict[str, Any]:
         """Slots and bytes by ring, and how many rows came or were left out."""
-        store = self._store
-        rings = {
-            ring.shown: {"slots": held, "retention": ring.retention, "bytes": store.ring_bytes(r)}
-            for r, (ring, held) in enumerate(zip(store.rings, store.held))
-        }
         return {
-            "keys": len(store.present), "watermark": self.watermark, "rings": rings,
-            "bytes": store.nbytes, "buckets": len(self._wheels), "rows": self.description["rows"],
-            "left out": dict(self.description["left out"]),
+            **super().stats(), "keys": len(self._store.present), "buckets": len(self._wheels),
+            "rows": self.description["rows"], "left out": dict(self.description["left out"]),
         }  # fmt: skip
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{n}={a}" for n, a in self._plan.aggregates)
-        by = f" by {', '.join(self._plan.group_keys)}" if self._keyed else ""
-        return f"WheelStore({self.path}: {shown}{by}; watermark {self.watermark})"
 
 
 def bucket_path(path: Path, bucket: int | str) -> Path:
@@ -331,6 +331,7 @@ def _opened(
         wheel._keep_late(rows)
     wheel._name, wheel._merged = facts["name"], facts["merged"]
     wheel._inserted, wheel._left_out = facts["rows"], facts["left out"]
+    wheel._line, wheel._opened = facts["line"], wheel._seen
     return wheel
 
 
@@ -361,6 +362,12 @@ def _aggregates_of(
     found = {}
     for name, record in records.items():
         if name in given:
+            own = to_record(given[name]) if isinstance(record, dict) else str(given[name])
+            if own != record:
+                raise UserError(
+                    "open wheel", expected=f"{name!r} as it was saved: {record}", got=str(given[name]),
+                    hint="what is in the slots was made by that one",
+                )  # fmt: skip
             found[name] = given[name]
         elif isinstance(record, dict):
             found[name] = from_record(record)

@@ -46,9 +46,23 @@ def block_slots(compress: bool | int, *, keyed: bool) -> int:
     """Slots to a compressed block. Many keys fill one with few slots."""
     if isinstance(compress, bool):
         return (KEYED_BLOCK if keyed else BLOCK_SLOTS) if compress else 0
-    if not isinstance(compress, int) or not 0 <= compress <= MOST_AHEAD:
-        raise UserError("wheel", expected="compress=True, or slots to a block", got=repr(compress))
-    return compress
+    return whole("compress, True or slots to a block,", compress, 0, MOST_AHEAD)
+
+
+def named_aggregates(given: Any, step: str) -> dict[str, Aggregate]:
+    """Aggregates by name; a single one is called `value`."""
+    named = {"value": given} if isinstance(given, Aggregate) else given
+    if not isinstance(named, Mapping) or not all(isinstance(n, str) for n in named):
+        raise UserError(step, expected="an aggregate, or a dict of names to aggregates", got=repr(given))
+    return dict(named)
+
+
+def named_keys(given: Any, step: str) -> tuple[str, ...]:
+    """The columns that are keys."""
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+        raise UserError(step, expected="keys: the name of a column, or a list of names", got=repr(given))
+    return tuple(names)
 
 
 def whole(name: str, value: Any, least: int, most: int) -> int:

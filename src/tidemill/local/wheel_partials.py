@@ -52,6 +52,9 @@ class PartialsIn:
         wheel, store = self._wheel, self._store
         if wheel._keyed:
             store.know(wheel._keys.count)
+        if self._kid and wheel.is_empty():
+            store.begin_at(max(store.now, min(int(s.min()) for s in self._slot if len(s))))
+        wheel.require_memory(until)
         usual = len(store.ahead)
         store.have_open(max(usual, power_of_two(max(1, OPEN_CELLS // max(1, store.keys)))))
         if self._kid:

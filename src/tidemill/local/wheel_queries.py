@@ -112,13 +112,21 @@ class WheelQueries:
 
     def landmark(self, key: Any = ALL) -> Any:
         """Everything from the beginning to the watermark, whatever the rings still hold."""
-        return self.query(self._beginning, self._store.now * self._grain, key)
+        self._catch_up()
+        # As far as the watermark, wherever that is by the time this is answered.
+        return self.query(self._beginning, self._far, key)
 
     def latest(self, length: DurationLike, key: Any = ALL) -> Any:
         """The last stretch of time before the watermark."""
         ticks = self._length(length, "latest")
-        now = self._store.now * self._grain
-        return self.query(max(self._beginning, now - ticks), now, key)
+        while True:
+            self._catch_up()
+            now = self._store.now * self._grain
+            try:
+                return self.query(max(self._beginning, now - ticks), now, key)
+            except UserError:
+                if self._store.now * self._grain == now:  # nothing was dropped meanwhile
+                    raise
 
     def group_by(self, start: InstantLike, end: InstantLike, every: DurationLike, key: Any = ALL) -> pa.Table:
         """A series: the aggregates of `[start, end)` cut into pieces, a row for each piece and key."""
@@ -142,9 +150,29 @@ class WheelQueries:
 
     def explain(self, start: InstantLike, end: InstantLike) -> Explained:
         """How a range would be answered: plan, operations, and what else there was to choose from."""
+        self._catch_up()
         a, b = self._bounds(start, end)
         store = self._store.typical if isinstance(self._store, Buckets) else self._store
         return explain(store, a, b, lambda slot: self._instant(slot * self._grain))
+
+    def stats(self) -> dict[str, Any]:
+        """Keys, the watermark, slots and bytes by ring, and bytes by what they are for."""
+        self._catch_up()
+        store = self._store
+        rings = {
+            ring.shown: {"slots": held, "retention": ring.retention, "bytes": store.ring_bytes(r)}
+            for r, (ring, held) in enumerate(zip(store.rings, store.held))
+        }
+        return {
+            "keys": store.keys, "watermark": self.watermark, "rings": rings, "bytes": store.nbytes,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        given = self._plan.aggregates
+        shown = ", ".join(f"{n}={a}" for n, a in given if not n.startswith(HIDDEN))
+        by = f" by {', '.join(self._plan.group_keys)}" if self._keyed else ""
+        rings = ", ".join(f"{r.shown}×{h}" for r, h in zip(self._store.rings, self._store.held))
+        return f"{type(self).__name__}({shown}{by}; watermark {self.watermark}; {rings})"
 
     # -- for queries that are answered from here
 
@@ -171,6 +199,11 @@ class WheelQueries:
         """Know what the writer has done since; here, the writer is this wheel."""
 
     # -- helpers
+
+    @property
+    def _far(self) -> int:
+        """Later than any watermark, on the grid."""
+        return FARTHEST // self._grain * self._grain
 
     @property
     def _beginning(self) -> int:
@@ -290,7 +323,7 @@ class WheelQueries:
             arrays = [
                 pa.array(c, type=to_arrow(self._schema[n])) for c, n in zip(columns, names)
             ]
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as wrong:
+        except (pa.ArrowInvalid, UnicodeEncodeError, pa.ArrowTypeError) as wrong:
             raise UserError(
                 "query", expected=", ".join(f"{n}: {self._schema[n]!r}" for n in names), got=str(columns)
             ) from wrong

@@ -17,18 +17,15 @@ from pyspark.sql import DataFrame
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
-from tidemill.core.schema import schema as read_schema
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column
 from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_files import BUCKETS, empty_wheel, open_bucket
+from tidemill.local.wheel_queries import HIDDEN
 from tidemill.spark.expr import SparkExpressions, ansi
 from tidemill.spark.frames import user_schema
-from tidemill.spark.wheels import bucket_of, canonical
+from tidemill.spark.wheels import bucket_of, canonical, columns_of
 from tidemill.wheels.files import read_save
-
-HIDDEN = "\0"
-"""Columns that are only for the workers are called so."""
 
 
 def wheel_query(
@@ -69,9 +66,9 @@ def wheel_query(
 
 
 def _check(ranges: DataFrame, asked: Schema) -> None:
-    found = read_schema(ranges.schema, step="wheel_query")
+    found = columns_of(ranges, asked.names, step="wheel_query")
     for name, kind in asked:
-        have = found.type_of(name, step="wheel_query")
+        have = found[name]
         if have != kind and not (have.kind, kind.kind) == ("int64", "float64"):
             raise UserError(
                 "wheel_query", expected=f"column {name!r} of type {kind!r}", got=repr(have),
@@ -123,11 +120,14 @@ def _bucket(
         return empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
     if given:  # functions cannot be told apart
         return open_bucket(Path(where), facts, given, number, verify=False)
-    return _kept(where, facts["save"], number)
+    return _kept(where, facts["name"], facts["save"], number)
 
 
 @lru_cache(maxsize=64)
-def _kept(where: str, version: int, number: int) -> Wheel:
-    """A bucket that stays open in a worker, for the next batch and the next task."""
+def _kept(where: str, name: str, version: int, number: int) -> Wheel:
+    """A bucket that stays open in a worker, for the next batch and the next task.
+
+    The name is that of one build: another one in the same place has another.
+    """
     _, facts = read_save(Path(where), version, verify=False)
     return open_bucket(Path(where), facts, {}, number, verify=False)

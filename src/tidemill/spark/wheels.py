@@ -20,7 +20,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.schema import schema as read_schema
@@ -37,7 +37,14 @@ from tidemill.local.wheel_files import (
     open_bucket,
     save,
 )
-from tidemill.local.wheel_kind import block_slots, not_numbers
+from tidemill.local.wheel_kind import (
+    BLOCK_SLOTS,
+    KEYED_BLOCK,
+    block_slots,
+    named_aggregates,
+    named_keys,
+    not_numbers,
+)
 from tidemill.local.wheel_partials import PartialsIn
 from tidemill.local.wheel_queries import ticks_of
 from tidemill.optimize.choose_sliding import choose_sliding
@@ -46,15 +53,13 @@ from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.blocks import Blocks
 from tidemill.spark.expr import SparkExpressions, ansi
 from tidemill.spark.windows import partials_by_pane
-from tidemill.wheels.files import MANIFEST, read_save, write_save
+from tidemill.wheels.files import forget_before, read_save, saves_in, write_save
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 
 BUCKET = "bucket"
 DEFAULT_BUCKETS, MOST_BUCKETS = 16, 10_000
 CELLS_TO_A_BLOCK = 4096
 """About as many are compressed together."""
-LEAST_SLOTS, MOST_SLOTS = 16, 256
-"""Slots to a compressed block."""
 
 
 @dataclass(frozen=True)
@@ -102,16 +107,16 @@ def build_wheel(
     read twice: for their times, and all.
     """
     where = Path(path).resolve()
-    if (where / MANIFEST).exists():
+    if saves_in(where):
         raise UserError(
             "build wheel", expected="a directory without a wheel", got=str(where),
             hint="tm.spark.append(df, path) adds to the one that is there",
         )  # fmt: skip
     block_slots(compress, keyed=bool(keys))  # refuses what is none
-    if not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 0 < buckets <= MOST_BUCKETS:
         raise UserError("build wheel", expected=f"1 to {MOST_BUCKETS} buckets", got=repr(buckets))
-    names = (keys,) if isinstance(keys, str) else tuple(keys)
-    given = {"value": aggregates} if isinstance(aggregates, Aggregate) else dict(aggregates)
+    names = named_keys(keys, "build wheel")
+    given = named_aggregates(aggregates, "build wheel")
     schema = _columns_of(df, given, time, names)
     begin = clock.perf_counter()
     rings = list(granularities)
@@ -129,7 +134,7 @@ def build_wheel(
     facts = described(prototype)
     count = buckets if names else 1
     store = prototype._store
-    facts[BUCKETS] = {"count": count, "saves": {}, "first": store.now, "until": store.now}
+    facts[BUCKETS] = {"count": count, "saves": {}, "until": store.now}
     facts["compress"] = False if prefix else compress
     return _fill(df, where, facts, given, survey, None, begin)
 
@@ -201,7 +206,8 @@ def _survey(
     last = high if until is not None else (inside["last"] + 1 if inside else first)
     left_out = {n: counts.get(n, 0) for n in ("late", "null time", "time out of range", "ahead")}
     rows = inside["rows"] if inside else 0
-    return _Survey(first, last, rows, left_out, left, tick.between(low, high - 1))
+    # Rows that come between this look and the next are not for this time.
+    return _Survey(first, last, rows, left_out, left, tick.between(low, last - 1))
 
 
 def _columns_of(
@@ -209,17 +215,32 @@ def _columns_of(
 ) -> Schema:
     """The columns that are needed, with their types."""
     used = [n.name for a in given.values() for arg in a.args for n in arg.walk() if isinstance(n, Column)]
-    wanted = dict.fromkeys([time, *keys, *used])
-    whole = read_schema(df.schema, step="build wheel")
-    return Schema(tuple((n, whole.type_of(n, step="build wheel")) for n in wanted if n[:1] != "\0"))
+    wanted = [n for n in dict.fromkeys([time, *keys, *used]) if n != EVENT_TIME.name]
+    schema = columns_of(df, wanted, step="build wheel")
+    if not schema[time].is_ticks:
+        raise UserError(
+            "build wheel", expected=f"time column {time!r} of type timestamp (clock) or int64 (logical)",
+            got=repr(schema[time]),
+        )  # fmt: skip
+    return schema
+
+
+def columns_of(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
+    """Columns of a DataFrame with their types; what others there are does not matter."""
+    fields = {f.name: f for f in df.schema.fields}
+    for name in names:
+        if name not in fields:
+            raise UserError(step, expected=f"a column {name!r}", got=f"columns {df.columns}")
+    return read_schema(type(df.schema)([fields[n] for n in names]), step=step)
 
 
 def _check_columns(df: DataFrame, schema: Schema) -> None:
-    whole = read_schema(df.schema, step="append")
+    found = columns_of(df, schema.names, step="append")
     for name, kind in schema:
-        if name not in whole or whole[name] != kind:
-            got = repr(whole[name]) if name in whole else f"columns {df.columns}"
-            raise UserError("append", expected=f"a column {name!r} of type {kind!r}", got=got)
+        if found[name] != kind:
+            raise UserError(
+                "append", expected=f"a column {name!r} of type {kind!r}", got=repr(found[name])
+            )
 
 
 def _instant(ticks: int, kind: Any) -> Any:
@@ -245,12 +266,27 @@ def _fill(
     total = facts["left out"]
     facts["left out"] = {n: total.get(n, 0) + c for n, c in survey.left_out.items()}
     saved = write_save(where, {}, facts, after=0 if after is None else after)
+    _forget_saves(where)
     domain = Domain[facts["domain"]]
     mark = until * grain if domain is Domain.LOGICAL else to_datetime(until * grain)
     return WheelReport(
         str(where), saved.number, mark, survey.rows, survey.left_out, len(written),
         clock.perf_counter() - begin, survey.rows_left_out,
     )  # fmt: skip
+
+
+def _forget_saves(where: Path) -> None:
+    """Remove saves of buckets that are older than any that counts.
+
+    A newer one may belong to an append that is not done yet, or has failed; it goes with the next.
+    """
+    oldest: dict[str, int] = {}
+    for version in saves_in(where):
+        _, facts = read_save(where, version, verify=False)
+        for bucket, number in facts[BUCKETS]["saves"].items():
+            oldest[bucket] = min(number, oldest.get(bucket, number))
+    for bucket, number in oldest.items():
+        forget_before(bucket_path(where, bucket), number)
 
 
 def _written(
@@ -300,8 +336,8 @@ def _filling(
             for part in (batch,) if blocks is None else blocks.partials(batch):
                 partials.add(part)
         partials.close(until)
-        before = facts[BUCKETS]["saves"].get(str(bucket))
-        number = save(wheel, bucket_path(where, bucket), keep=() if before is None else (before,))
+        # What is not needed any more only the driver knows, when all is done.
+        number = save(wheel, bucket_path(where, bucket), forget=False)
         yield pa.RecordBatch.from_pydict(
             {"bucket": pa.array([bucket], pa.int32()), "save": pa.array([number], pa.int32())}
         )
@@ -326,7 +362,7 @@ def _block_slots(held: list[pa.RecordBatch], width: int) -> int:
     panes = [pc.min_max(b.column(PANE)) for b in held]
     span = max(p["max"].as_py() for p in panes) - min(p["min"].as_py() for p in panes) + 1
     keys = max(1, sum(b.num_rows for b in held) // max(1, span))
-    slots = LEAST_SLOTS
-    while slots < MOST_SLOTS and slots * keys < CELLS_TO_A_BLOCK:
+    slots = KEYED_BLOCK
+    while slots < BLOCK_SLOTS and slots * keys < CELLS_TO_A_BLOCK:
         slots *= 2
     return slots

@@ -162,7 +162,7 @@ class Cold:
         used = set(self._pieces_of_blocks().tolist())
         for number, piece in enumerate(self.pieces[:-1]):
             if number not in used and len(piece.words):
-                self.pieces[number] = Piece(np.zeros(0, dtype=np.uint64), 0)
+                self.pieces[number] = Piece(np.zeros(0, dtype=np.uint64), 0, piece.file)
         self.find_bases()
 
     def _pieces_of_blocks(self) -> Ints:

@@ -1,7 +1,8 @@
 """Wheels on disk: a directory of Arrow files and a manifest, written by rename, opened by memory map.
 
-Every save has files of its own and a manifest `manifest-<save>.json`; `manifest.json` is a copy of the
-newest. A save that does not get that far changes nothing; the one before it is kept.
+Every save has files of its own and a manifest `manifest-<save>.json`, which is written last: the newest
+counts. (`manifest.json` is a copy of it, for people.) A save that does not get that far changes nothing;
+the one before it is kept.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,14 @@ LOCK = "save.lock"
 """Who has it may number a save, and remove old ones."""
 KEPT = 2
 """Saves that stay on disk."""
+_UMASK = os.umask(0o022)
+os.umask(_UMASK)  # it can only be read by being set
 ABANDONED = 24 * 3600.0
 """Seconds after which a file of no save is one of a save that was never finished."""
+
+
+class FilesGone(UserError):
+    """Files of saves before, on which this one builds, are not there any more."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +52,17 @@ class Saved:
 
 def write_save(
     path: Path, files: Mapping[str, pa.Table | dict[str, Any]], meta: Mapping[str, Any], *,
-    keep: Collection[int] = (), after: int | None = None,
+    after: int | None = None, forget: bool = True,
 ) -> Saved:  # fmt: skip
     """Write tables and what else is to be known as a new save.
 
     In place of a table there may be what `Saved.files` said of a file that is in the directory already.
-    Saves to `keep` stay, besides the newest. One that goes on from the save `after` is refused if there
-    is a newer one by then.
+    One that goes on from the save `after` is refused if there is a newer one by then. Old saves are
+    removed, unless someone else does so (`forget_before`).
     """
     path.mkdir(parents=True, exist_ok=True)
     # Two writers at once never write the same file.
-    own = f"{max((*_saves(path), 0)) + 1:06}-{uuid.uuid4().hex[:8]}"
+    own = f"{max((*saves_in(path), 0)) + 1:06}-{uuid.uuid4().hex[:8]}"
     described = {}
     for name, table in files.items():
         if isinstance(table, dict):
@@ -70,13 +77,26 @@ def write_save(
     with (path / LOCK).open("w") as lock:  # given back when it is closed
         fcntl.flock(lock, fcntl.LOCK_EX)
         number = _write_manifest(path, {"format": FORMAT, "files": described, **meta}, after)
-        _forget(path, {number, *keep})
+        if forget:
+            _forget(path, number - KEPT + 1)
     return Saved(number, described)
+
+
+def forget_before(path: Path, save: int) -> None:
+    """Remove the saves before one."""
+    with (path / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _forget(path, save)
+
+
+def saves_in(path: Path) -> list[int]:
+    """The numbers of the saves there are."""
+    return sorted(int(f.stem.split("-")[1]) for f in path.glob("manifest-*.json"))
 
 
 def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> int:
     """Under the next number, then as the newest."""
-    newest = max((*_saves(path), 0))
+    newest = max((*saves_in(path), 0))
     if after is not None and newest != after:
         raise UserError(
             "save wheel", expected=f"save {after} to be the newest in {path}",
@@ -84,7 +104,7 @@ def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> 
         )  # fmt: skip
     gone = [f["file"] for f in manifest["files"].values() if not (path / f["file"]).exists()]
     if gone:
-        raise UserError("save wheel", expected=f"{path / gone[0]}, saved before", got="no such file")
+        raise FilesGone("save wheel", expected=f"{path / gone[0]}, saved before", got="no such file")
     text = json.dumps({"save": newest + 1, **manifest}, indent=1)
     for name in (f"manifest-{newest + 1:06}.json", MANIFEST):
         with _renamed(path / name) as temporary:
@@ -96,9 +116,15 @@ def read_save(
     path: Path, save: int | None = None, *, verify: bool = True
 ) -> tuple[dict[str, pa.Table], dict[str, Any]]:
     """The tables and the rest of a save, the newest unless another is named. Nothing is loaded yet."""
-    file = path / (MANIFEST if save is None else f"manifest-{save:06}.json")
+    numbers = saves_in(path)
+    if not numbers:
+        raise UserError("open wheel", expected=f"a wheel in {path}", got="no manifest")
+    file = _manifest(path, numbers[-1] if save is None else save)
     if not file.exists():
-        raise UserError("open wheel", expected=f"a wheel in {path}", got=f"no file {file.name}")
+        raise UserError(
+            "open wheel", expected=f"one of the saves {numbers} in {path}", got=f"save {save}",
+            hint="older ones are removed when newer ones are made",
+        )  # fmt: skip
     try:
         manifest = json.loads(file.read_text())
         described = dict(manifest["files"])
@@ -119,7 +145,10 @@ def read_save(
             raise _corrupt(path, where, f"{where.stat().st_size} bytes, not {facts['bytes']}", number)
         if verify and _measured(where)["sha256"] != facts["sha256"]:
             raise _corrupt(path, where, "its checksum differs", number)
-        tables[name] = pa.ipc.open_file(pa.memory_map(str(where))).read_all()
+        try:
+            tables[name] = pa.ipc.open_file(pa.memory_map(str(where))).read_all()
+        except (pa.ArrowInvalid, OSError) as torn:
+            raise _corrupt(path, where, f"not an Arrow file: {torn}", number) from torn
     return tables, manifest
 
 
@@ -134,36 +163,41 @@ def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 def _corrupt(path: Path, file: Path, why: str, save: int | None) -> UserError:
-    others = [s for s in _saves(path) if save is None or s < save]
+    others = [s for s in saves_in(path) if save is None or s < save]
     hint = f"open_wheel(path, save={max(others)}) is the save before" if others else ""
     return UserError("open wheel", expected=f"{file} as it was written", got=why, hint=hint)
 
 
-def _saves(path: Path) -> list[int]:
-    return sorted(int(f.stem.split("-")[1]) for f in path.glob("manifest-*.json"))
+def _manifest(path: Path, number: int) -> Path:
+    return path / f"manifest-{number:06}.json"
 
 
-def _forget(path: Path, keep: set[int]) -> None:
-    """Remove saves but the newest and those to keep, and the files of which no save is made any more.
+def _forget(path: Path, first: int) -> None:
+    """Remove the saves before one, and the files of which no save is made any more.
 
     Files that no manifest names may belong to a save that is being written; they stay for a day.
     """
-    saves = _saves(path)
-    kept = {s for s in saves if s in keep or s > max(saves) - KEPT}
-    used = set()
-    for number in kept:
-        manifest = json.loads((path / f"manifest-{number:06}.json").read_text())
-        used |= {facts["file"] for facts in manifest["files"].values()}
-    gone = set(saves) - kept
-    for number in gone:
-        manifest = json.loads((path / f"manifest-{number:06}.json").read_text())
-        for facts in manifest["files"].values():
-            if facts["file"] not in used:
-                (path / facts["file"]).unlink(missing_ok=True)
-        (path / f"manifest-{number:06}.json").unlink(missing_ok=True)
-    for file in path.glob("*.arrow"):
-        if file.name not in used and time.time() - file.stat().st_mtime > ABANDONED:
-            file.unlink(missing_ok=True)
+    named = {number: _files_of(path, number) for number in saves_in(path)}
+    used = {file for number, files in named.items() if number >= first for file in files}
+    for number, files in named.items():
+        if number < first:
+            for file in files - used:
+                (path / file).unlink(missing_ok=True)
+            _manifest(path, number).unlink(missing_ok=True)
+    used |= {file for files in named.values() for file in files}
+    for pattern in ("*.arrow", ".*.arrow.*", ".*.json.*"):
+        for left in path.glob(pattern):
+            if left.name not in used and time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink(missing_ok=True)
+
+
+def _files_of(path: Path, number: int) -> set[str]:
+    """The files of a save; none if its manifest is torn."""
+    try:
+        manifest = json.loads(_manifest(path, number).read_text())
+        return {facts["file"] for facts in manifest["files"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return set()
 
 
 @contextlib.contextmanager
@@ -174,6 +208,7 @@ def _renamed(path: Path) -> Any:
     temporary = Path(name)
     try:
         yield temporary
+        os.chmod(temporary, 0o666 & ~_UMASK)  # for whoever may read what else this user writes
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -16,6 +16,8 @@ RingLike = Union[DurationLike, tuple[DurationLike, Retention]]
 DEFAULT: tuple[RingLike, ...] = ("1s", "1m", "1h", "1d", "1w", ("52w", 10))
 """The rings of paper 001, section 3.4.1."""
 MOST_RINGS = 24
+MOST_SLOTS = 1 << 32
+"""A number of slots to keep; a ring of seconds has as many in a century."""
 LAST_SLOTS = 10
 """Slots of the coarsest ring, where nothing else is said."""
 
@@ -89,9 +91,9 @@ def _slots(kept: Retention, at: int, ratios: Sequence[int], shown: str, step: st
         return None
     if kept == "drop":
         return ratios[at] if at < len(ratios) else LAST_SLOTS
-    if isinstance(kept, int) and not isinstance(kept, bool) and kept > 0:
+    if isinstance(kept, int) and not isinstance(kept, bool) and 0 < kept <= MOST_SLOTS:
         return kept
     raise UserError(
-        f"{step}, ring {shown}", expected='retention "drop", "keep" or a number of slots',
-        got=repr(kept),
+        f"{step}, ring {shown}",
+        expected=f'retention "drop", "keep" or a number of slots, up to {MOST_SLOTS:,}', got=repr(kept),
     )  # fmt: skip

@@ -277,6 +277,13 @@ class RingStore:
         if until >= self._full_from:
             self.room_until(until)
         self._asked[2][VERSION] += 1
+        try:
+            how, err = self._close_until(until)
+        finally:
+            self._asked[2][VERSION] += 1
+        return 0 if how == DONE else int(err)
+
+    def _close_until(self, until: int) -> tuple[int, int]:
         while True:
             # Of a ring that compresses, cells may take the place of those a block was made of.
             step = min(until, self.now + self.compress) if self.compress else until
@@ -287,9 +294,7 @@ class RingStore:
             if self.compress:
                 self.freeze()
             if how != DONE or step == until:
-                break
-        self._asked[2][VERSION] += 1
-        return 0 if how == DONE else int(err)
+                return how, err
 
     def freeze(self) -> None:
         """Compress blocks of slots that are complete and not needed as they are."""
@@ -354,6 +359,9 @@ class RingStore:
         for r in range(len(self.rings)):
             h = self.ring(r)
             h[[BASE, LOW, END, HOT]] = slot // h[UNIT]
+        if self.cold is not None:  # blocks of nothing
+            self.cold = Cold.empty(len(self.rings), self.compress, self.cold.columns)
+            self._note_directory()
         self.changed()
 
     def hold_until(self, until: int) -> None:

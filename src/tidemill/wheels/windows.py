@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 ROWS, MOST_ROWS = 128, 1024
 """Windows there is room for at a time, at least, and at the most if they close few at a time: enough that
 making room costs each of them little, and few enough that who keeps, or pickles, one keeps little else."""
-NEVER = -(1 << 61)
+BEFORE_ALL = -(1 << 61)
 """Before any slot."""
 
 
@@ -71,7 +71,7 @@ class SlidingWindows:
         coming = 1 if short == 0 or past >= slide - short else 2
         self._window = np.array(
             [range, slide, origin, slices, each, 0, coming - slices, 0, store.rings[0].ticks,
-             origin if bounded else NEVER], dtype=np.int64,
+             origin if bounded else BEFORE_ALL], dtype=np.int64,
         )  # fmt: skip
         self._kernel = slide_kernel(store.layout)
         self._fresh = no_slice(store.slots)
