@@ -394,7 +394,7 @@ def test_nothing_is_saved_where_a_wheel_is_shared(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_wheel(tmp_path: Path) -> None:
-    refused(lambda: tm.open_wheel(tmp_path), "a wheel in", "manifest.json")
+    refused(lambda: tm.open_wheel(tmp_path), "a wheel in", "no manifest")
 
 
 SECOND_WRITER = """
