@@ -123,10 +123,7 @@ def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -
         if n > 0 and segments[n - 1, 0] == best and segments[n - 1, 2] == s and segments[n - 1, 3] == what:
             segments[n - 1, 2] = last
         else:
-            segments[n, 0] = best
-            segments[n, 1] = s
-            segments[n, 2] = last
-            segments[n, 3] = what
+            _set(segments, n, best, s, last, what)
             n += 1
         slots += last - s
         p = last * unit
