@@ -73,7 +73,11 @@ print(read_until(wheel, lambda: wheel.watermark >= SLOTS, {seed}), flush=True)
 """
 
 
-@pytest.mark.parametrize("rings", [[(1, "keep"), (60, "keep")], [(1, SLOTS), (7, SLOTS)]], ids=str)
+@pytest.mark.parametrize(
+    "rings",
+    [[(1, "keep"), (60, "keep")], pytest.param([(1, SLOTS), (7, SLOTS)], marks=pytest.mark.soak)],
+    ids=str,
+)
 def test_a_reader_in_another_process_is_never_wrong(rings: list[Any], tmp_path: Path) -> None:
     wheel = new_wheel(rings)
     wheel.share(tmp_path)
