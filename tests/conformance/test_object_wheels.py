@@ -59,7 +59,9 @@ def with_nulls(script: list[Any]) -> list[Any]:
 scripts = steps.map(with_nulls)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=pytest.mark.soak if f == "one list" else ()) for f in FAMILIES]
+)
 @given(
     script=scripts, pick=randoms, rings=st.sampled_from(RINGS), start=st.integers(-30, 30),
     below=st.sampled_from([0, 20]),

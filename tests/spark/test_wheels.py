@@ -76,7 +76,10 @@ def assert_equal(store: Any, wheel: tm.Wheel, rows: list[Row], keys: tuple[str, 
 KEYED = [("sum", ()), ("mean and more", ("k", "s")), ("own", ("k",))]
 
 
-@pytest.mark.parametrize(("held", "keys"), KEYED, ids=[h for h, _ in KEYED])
+@pytest.mark.parametrize(
+    ("held", "keys"),
+    [pytest.param(*k, id=k[0], marks=() if k[1] == ("k", "s") else pytest.mark.soak) for k in KEYED],
+)
 def test_built_and_appended(spark: Any, tmp_path: Path, held: str, keys: tuple[str, ...]) -> None:
     rows = events(7)
     given = AGGREGATES["own"] if held == "own" else {}
