@@ -187,8 +187,15 @@ def _forget(path: Path, first: int) -> None:
     used |= {file for files in named.values() for file in files}
     for pattern in ("*.arrow", ".*.arrow.*", ".*.json.*"):
         for left in path.glob(pattern):
-            if left.name not in used and time.time() - left.stat().st_mtime > ABANDONED:
+            if left.name not in used and _is_abandoned(left):
                 left.unlink(missing_ok=True)
+
+
+def _is_abandoned(file: Path) -> bool:
+    try:
+        return time.time() - file.stat().st_mtime > ABANDONED
+    except FileNotFoundError:  # it has got its name meanwhile: who writes it does not wait
+        return False
 
 
 def _files_of(path: Path, number: int) -> set[str]:
