@@ -85,6 +85,8 @@ class RingStore:
         """Where `insert` says which rows it left out."""
         self.settled = 0
         """How often there were new arrays."""
+        self._asked: Any = None
+        """What answers are made from: arrays in the order of the kernel, their addresses, the head, sums."""
         self.fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.ahead = records(self.fresh, ahead).reshape(ahead, 1)
         self.totals = self.fresh.copy()
@@ -203,7 +205,7 @@ class RingStore:
         """Room for more keys, or more slots; what there is moves."""
         before, old_room = self.head, int(self.head[ROOM])
         old = (self.columns, self.prefixes, self.marks)
-        self.head = before.copy()  # who reads now goes on with what there was
+        self.head = before.copy()  # who reads now reads again: see `changed`
         self.head[ROOM] = room
         offset = 0
         for r, capacity in enumerate(capacities):
@@ -314,7 +316,7 @@ class RingStore:
         slots = np.maximum(np.arange(block * size, (block + 1) * size), h[HOT])
         cells = size * self.keys
         if not self.cold.has_room(r, cells):
-            self.head = self.head.copy()  # who reads now goes on with what there was
+            self.head = self.head.copy()  # who reads now reads again: see `changed`
             self.cold.make_room(r, cells)
             if self.rings[r].slots is not None:
                 self.cold.forget(r, int(h[LOW]) // size)
@@ -396,6 +398,7 @@ class RingStore:
         other = RingStore.__new__(RingStore)
         other.__dict__.update(self.__dict__)
         other.on_change = lambda store: None  # nobody else reads the copy
+        other._asked = None
         for name in ("head", "ahead", "totals", "marks", "others"):
             setattr(other, name, getattr(self, name).copy())
         other.columns = [c.copy() for c in self.columns]
@@ -505,12 +508,15 @@ class RingStore:
             self.on_retry()
 
     def changed(self) -> None:
-        """There are new arrays."""
+        """There are new arrays. Whoever reads the old ones must read again: some are in both, and go on."""
+        before = self._asked
         self.on_change(self)
         self.settle()
+        if before is not None and before[0][2] is not self.head:
+            before[2][VERSION] |= 1
 
     def settle(self) -> None:
-        """Take note of arrays that are new; whoever is reading the old ones goes on with them.
+        """Take note of arrays that are new.
 
         The version is odd while slots close. Who reads meanwhile reads again.
         """
