@@ -11,15 +11,7 @@ from tidemill.codegen.addresses import ADDRESSES, by_address
 from tidemill.codegen.cache import load
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
-from tidemill.codegen.wheel_plan import (
-    HEAD,
-    KEYS,
-    MARKED,
-    RING,
-    RINGS,
-    ROOM,
-    TOTAL,
-)  # fmt: skip
+from tidemill.codegen.wheel_plan import HEAD, KEYS, MARKED, RING, RINGS, ROOM, TOTAL
 from tidemill.codegen.wheel_slots import (
     BITS,
     PLAN,

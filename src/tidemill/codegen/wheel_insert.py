@@ -15,13 +15,8 @@ from tidemill.codegen.cache import load
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
-from tidemill.codegen.wheel_plan import (
-    HEAD,
-)  # fmt: skip
-from tidemill.codegen.wheel_slots import (
-    PLAN,
-    Slots,
-)  # fmt: skip
+from tidemill.codegen.wheel_plan import HEAD
+from tidemill.codegen.wheel_slots import PLAN, Slots
 from tidemill.core.types import DataType
 from tidemill.expr.nodes import Node
 

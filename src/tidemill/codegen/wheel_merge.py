@@ -10,10 +10,7 @@ from tidemill.aggregates.layout import Layout
 from tidemill.codegen.cache import load
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
-from tidemill.codegen.wheel_plan import (
-    KEYS,
-    ROOM,
-)  # fmt: skip
+from tidemill.codegen.wheel_plan import KEYS, ROOM
 from tidemill.codegen.wheel_slots import (
     BITS,
     PLAN,

@@ -22,9 +22,7 @@ from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.addresses import dtype_text
 from tidemill.codegen.algebra import PartCode, lower, numpy_type
 from tidemill.codegen.scalar import Emitter
-from tidemill.codegen.wheel_plan import (
-    FIRST,
-)  # fmt: skip
+from tidemill.codegen.wheel_plan import FIRST
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 

@@ -21,12 +21,7 @@ from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_
 from tidemill.codegen.wheel_plan import BASE, UNIT
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.time import (
-    FARTHEST,
-    Domain,
-    DurationLike,
-    InstantLike,
-)  # fmt: skip
+from tidemill.core.time import FARTHEST, Domain, DurationLike, InstantLike
 from tidemill.core.types import to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
