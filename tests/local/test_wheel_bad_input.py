@@ -119,7 +119,7 @@ def test_rows_that_fit(columns: dict[str, Any], total: list[Any], most: list[Any
 )
 def test_rows_that_do_not_fit_are_refused_together(columns: dict[str, Any], parts: list[str]) -> None:
     wheel = keyed()
-    refused(lambda: wheel.insert(table(**columns)), *parts)
+    refused(lambda: wheel.insert(table(**columns)), "insert:", *parts)
     assert wheel.stats()["rows"] == 0
 
 
@@ -184,7 +184,7 @@ ROWS: dict[str, tuple[Any, list[str]]] = {
 def test_rows_that_are_none(name: str) -> None:
     arguments, parts = ROWS[name]
     wheel = keyed()
-    refused(lambda: wheel.insert(*arguments), *parts)
+    refused(lambda: wheel.insert(*arguments), "insert", *parts)
     assert wheel.stats()["rows"] == 0
 
 

@@ -76,7 +76,8 @@ class Reader:
 
 def step_of(source: Source, place: str = "") -> str:
     """How errors name a source: `run clicks`, or `run clicks, file b.csv`."""
-    return f"run {source.name}, {place}" if place else f"run {source.name}"
+    step = source.step or f"run {source.name}"
+    return f"{step}, {place}" if place else step
 
 
 def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:

@@ -57,7 +57,7 @@ class ObjectWheel(Wheel):
         others = np.concatenate((early, late[::-1]))
         inside = np.ones(len(slot), dtype=np.bool_)
         inside[others] = False
-        with self._stopping("wheel insert"):
+        with self._stopping("insert"):
             self._accumulate(batch.filter(pa.array(inside)) if len(others) else batch)
         self._inserted += int(inside.sum())
         self._keep_others(batch, others, len(early), len(late))

@@ -277,7 +277,7 @@ class Wheel(WheelQueries):
             found.append(body.address + 8 * array.offset)
         early, late, err = self._rows_at(self._store.inserting, n, self._grain, *found)
         if err:
-            self._look_at(err, "wheel insert")
+            self._look_at(err, "insert")
         self._inserted += n - early - late
         if early or late:
             self._keep_others(batch, self._store.others, early, late)
@@ -304,7 +304,7 @@ class Wheel(WheelQueries):
             n, values(time), *args, kid, store.now * self._grain, self._grain, 1.0 / self._grain,
             store.ahead, store.now, others,
         )  # fmt: skip
-        self._look_at(err, "wheel insert", failure)
+        self._look_at(err, "insert", failure)
         self._inserted += n - early - late
         self._keep_others(batch, others, early, late)
 

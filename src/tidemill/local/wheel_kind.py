@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def plan_of(
     rings: Sequence[Ring], domain: Domain,
 ) -> WindowAggregate:  # fmt: skip
     """Tumbling windows of the finest slots: what a wheel holds, as a plan."""
-    source = plans.source("events", time, schema)
+    source = replace(plans.source("events", time, schema), step="insert")
     grain = rings[0].ticks if domain is Domain.LOGICAL else f"{rings[0].ticks}us"
     node, group = plans.grouped(source, keys, {})
     plan = plans.window_aggregate(node, group, (NamedWindow(None, tumbling(grain)),), given)

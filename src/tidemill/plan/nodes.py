@@ -50,6 +50,8 @@ class Source(Plan):
     columns: tuple[str, ...] | None = None
     ordered: bool = False
     """Whether no row has an earlier time than the one before it."""
+    step: str = ""
+    """What errors in its rows are errors of, where that is not `run` and its name."""
 
     @property
     def schema(self) -> Schema:
