@@ -46,12 +46,12 @@ def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None
         found = with_wheels(plan, {source.name: facts})
     except UserError as refused:
         return plan, f"not from the wheel: {refused}"
-    return found, from_wheel(found, facts)
+    [node] = (n for n in found.walk() if isinstance(n, WheelWindows))
+    return found, from_wheel(node, facts)
 
 
-def from_wheel(plan: Plan, facts: WheelFacts) -> str:
+def from_wheel(node: WheelWindows, facts: WheelFacts) -> str:
     """What comes from a wheel."""
-    [node] = (n for n in plan.walk() if isinstance(n, WheelWindows))
     held = dict(facts.held.aggregates)
     lines = [f"windows {'; '.join(map(str, node.windows))} from slots of the wheel, no rows are read:"]
     lines += [f"  {n}: {own}={held[own]} of the wheel" for n, own in node.aggregates]

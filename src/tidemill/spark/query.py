@@ -30,30 +30,37 @@ class SparkQuery:
         A wheel in place of rows answers windows that lie between its slots. One that Spark built is read
         by tasks, a bucket each; another one by the driver, at once.
         """
-        _check(self._plan, inputs)
-        plan, frames = self._plan, {}
-        for name, given in inputs.items():
-            if isinstance(given, WheelQueries):
-                plan = with_wheels(plan, {name: given.facts()})
-                frames[name] = wheel_frame(self._spark, _windows_of(plan, name), given)
-            else:
-                frames[name] = given
+        plan = self._with_wheels(inputs)
+        frames = {
+            name: wheel_frame(self._spark, _windows_of(plan, name), given)
+            if isinstance(given, WheelQueries) else given
+            for name, given in inputs.items()
+        }  # fmt: skip
         with ansi(self._spark):
             return frame_of(plan, frames)
 
     def explain(self, **inputs: DataFrame | WheelQueries) -> str:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
-        text = describe(self._plan)
-        for name, wheel in inputs.items():
-            if isinstance(wheel, WheelQueries):
-                plan = with_wheels(self._plan, {name: wheel.facts()})
-                text = f"{describe(plan)}\n{from_wheel(plan, wheel.facts())}"
-                text += f"\n  read: {where_answered(_windows_of(plan, name), wheel)}"
-        if inputs:
-            plan = self.run(**inputs)._jdf.queryExecution().executedPlan()
-            text += f"\n\n== Spark's plan ==\n{plan.toString()}"
+        if not inputs:
+            text = describe(self._plan)
+        else:
+            plan = self._with_wheels(inputs)
+            text = describe(plan)
+            for name, wheel in inputs.items():
+                if isinstance(wheel, WheelQueries):
+                    windows = _windows_of(plan, name)
+                    text += f"\n{from_wheel(windows, wheel.facts())}"
+                    text += f"\n  read: {where_answered(windows, wheel)}"
+            executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
+            text += f"\n\n== Spark's plan ==\n{executed.toString()}"
         print(text)
         return text
+
+    def _with_wheels(self, inputs: dict[str, DataFrame | WheelQueries]) -> Plan:
+        """The plan for these inputs, of which some may be wheels."""
+        _check(self._plan, inputs)
+        wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WheelQueries)}
+        return with_wheels(self._plan, wheels)
 
     def __repr__(self) -> str:
         return f"on Spark:\n{format_plan(self._plan)}"
