@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -395,6 +396,47 @@ def test_nothing_is_saved_where_a_wheel_is_shared(tmp_path: Path) -> None:
 
 def test_a_directory_without_a_wheel(tmp_path: Path) -> None:
     refused(lambda: tm.open_wheel(tmp_path), "a wheel in", "no manifest")
+
+
+def saved_twice(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The manifest of the newer of two saves, and what it says."""
+    wheel = keyed()
+    wheel.save(path)
+    wheel.save(path)
+    file = path / "manifest-000002.json"
+    return file, json.loads(file.read_text())
+
+
+def test_a_manifest_that_lacks_something_is_named(tmp_path: Path) -> None:
+    file, manifest = saved_twice(tmp_path)
+    for lost in manifest.keys() - {"save"}:  # its number is in its name
+        file.write_text(json.dumps({n: v for n, v in manifest.items() if n != lost}))
+        refused(lambda: tm.open_wheel(tmp_path), file.name, repr(lost), "save=1) is the save before")
+    for table, facts in manifest["files"].items():
+        others = {n: f for n, f in manifest["files"].items() if n != table}
+        file.write_text(json.dumps({**manifest, "files": others}))
+        refused(lambda: tm.open_wheel(tmp_path), file.name, repr(table))
+        for lost in facts:
+            rest = {n: f for n, f in facts.items() if n != lost}
+            file.write_text(json.dumps({**manifest, "files": {**others, table: rest}}))
+            refused(lambda: tm.open_wheel(tmp_path), file.name, repr(lost))
+    assert tm.open_wheel(tmp_path, save=1).landmark().num_rows == 0
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", "7", '{"files": 7, "format": 1}'])
+def test_a_manifest_that_is_none_is_named(torn: str, tmp_path: Path) -> None:
+    file, _ = saved_twice(tmp_path)
+    file.write_text(torn)
+    refused(lambda: tm.open_wheel(tmp_path), file.name, "not a manifest", "save=1) is the save before")
+
+
+def test_a_shared_wheel_that_lacks_something_is_named(tmp_path: Path) -> None:
+    logical().share(tmp_path)
+    file = tmp_path / "wheel.json"
+    described = json.loads(file.read_text())
+    del described["rings"]
+    file.write_text(json.dumps(described))
+    refused(lambda: tm.open_wheel(tmp_path), "wheel.json", "'rings'")
 
 
 SECOND_WRITER = """

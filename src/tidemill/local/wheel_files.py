@@ -329,8 +329,8 @@ def _opened(
         wheel._early.add(rows)
     for rows in tables["late"].to_batches():
         wheel._keep_late(rows)
-    wheel._name, wheel._merged = facts["name"], facts["merged"]
-    wheel._inserted, wheel._left_out = facts["rows"], facts["left out"]
+    wheel._name, wheel._merged = facts["name"], dict(facts["merged"])
+    wheel._inserted, wheel._left_out = facts["rows"], dict(facts["left out"])
     wheel._line, wheel._opened = facts["line"], wheel._seen
     return wheel
 

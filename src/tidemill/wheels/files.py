@@ -42,6 +42,24 @@ class FilesGone(UserError):
     """Files of saves before, on which this one builds, are not there any more."""
 
 
+class Fields(dict[str, Any]):
+    """What a file has, by name. What it lacks is an error that says so when it is asked for."""
+
+    def __init__(self, found: Mapping[str, Any], file: Path, hint: str = "") -> None:
+        super().__init__(found)
+        self._file, self._hint = file, hint
+
+    def __missing__(self, name: str) -> Any:
+        raise UserError(
+            "open wheel", expected=f"{name!r} in {self._file}", got=f"only {list(self)}", hint=self._hint
+        )
+
+
+def read_json(file: Path, hint: str = "") -> Any:
+    """What a file of JSON says, with fields that are asked for by name."""
+    return json.loads(file.read_text(), object_hook=lambda found: Fields(found, file, hint))
+
+
 @dataclass(frozen=True)
 class Saved:
     """A save that is complete: its number, and what its manifest says of each file."""
@@ -119,36 +137,37 @@ def read_save(
     numbers = saves_in(path)
     if not numbers:
         raise UserError("open wheel", expected=f"a wheel in {path}", got="no manifest")
-    file = _manifest(path, numbers[-1] if save is None else save)
+    number = numbers[-1] if save is None else save
+    file = _manifest(path, number)
     if not file.exists():
         raise UserError(
             "open wheel", expected=f"one of the saves {numbers} in {path}", got=f"save {save}",
             hint="older ones are removed when newer ones are made",
         )  # fmt: skip
+    before = _before(path, number)
     try:
-        manifest = json.loads(file.read_text())
-        described = dict(manifest["files"])
-        version, number = int(manifest["format"]), int(manifest["save"])
-    except (ValueError, KeyError, TypeError) as torn:
-        raise _corrupt(path, file, "not a manifest", None) from torn
+        manifest = read_json(file, before)
+        described, version = dict(manifest["files"]), int(manifest["format"])
+    except (ValueError, TypeError) as torn:
+        raise _corrupt(file, "not a manifest", before) from torn
     if version != FORMAT:
         raise UserError(
             "open wheel", expected=f"format {FORMAT} in {file}", got=str(version),
             hint="open it with the version of Tidemill that wrote it",
         )  # fmt: skip
-    tables = {}
+    tables = Fields({}, file, before)
     for name, facts in described.items():
         where = path / str(facts["file"])
         if not where.exists():
-            raise _corrupt(path, where, "missing", number)
+            raise _corrupt(where, "missing", before)
         if where.stat().st_size != facts["bytes"]:
-            raise _corrupt(path, where, f"{where.stat().st_size} bytes, not {facts['bytes']}", number)
+            raise _corrupt(where, f"{where.stat().st_size} bytes, not {facts['bytes']}", before)
         if verify and _measured(where)["sha256"] != facts["sha256"]:
-            raise _corrupt(path, where, "its checksum differs", number)
+            raise _corrupt(where, "its checksum differs", before)
         try:
             tables[name] = pa.ipc.open_file(pa.memory_map(str(where))).read_all()
         except (pa.ArrowInvalid, OSError) as torn:
-            raise _corrupt(path, where, f"not an Arrow file: {torn}", number) from torn
+            raise _corrupt(where, f"not an Arrow file: {torn}", before) from torn
     return tables, manifest
 
 
@@ -162,9 +181,13 @@ def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
     return found
 
 
-def _corrupt(path: Path, file: Path, why: str, save: int | None) -> UserError:
-    others = [s for s in saves_in(path) if save is None or s < save]
-    hint = f"open_wheel(path, save={max(others)}) is the save before" if others else ""
+def _before(path: Path, number: int) -> str:
+    """What to do where a save cannot be read."""
+    others = [s for s in saves_in(path) if s < number]
+    return f"open_wheel(path, save={max(others)}) is the save before" if others else ""
+
+
+def _corrupt(file: Path, why: str, hint: str) -> UserError:
     return UserError("open wheel", expected=f"{file} as it was written", got=why, hint=hint)
 
 

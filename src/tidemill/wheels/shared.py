@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.wheels.files import read_json
 from tidemill.wheels.store import RingStore
 
 ROOT, LOCK = "root.bin", "writer.lock"
@@ -99,7 +100,7 @@ class Subscriber:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.described: dict[str, Any] = json.loads((path / "wheel.json").read_text())
+        self.described: dict[str, Any] = read_json(path / "wheel.json")
         self._root = np.frombuffer(_map(path / ROOT, 64, create=False), dtype=np.int64)
         self._seen = memoryview(self._root)  # type: ignore[arg-type]
         self._generation = 0
