@@ -398,6 +398,16 @@ def test_a_directory_without_a_wheel(tmp_path: Path) -> None:
     refused(lambda: tm.open_wheel(tmp_path), "a wheel in", "no manifest")
 
 
+@pytest.mark.parametrize("below", ["", "wheel"])
+def test_a_file_is_no_directory(below: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    path = tmp_path / "file" / below
+    refused(lambda: logical().save(path), "save wheel:", f"a directory at {path}", "name a directory")
+    refused(lambda: logical().share(path), "share wheel:", f"a directory at {path}", "name a directory")
+    refused(lambda: tm.open_wheel(path), "open wheel:", f"a wheel in {path}", "no manifest")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def saved_twice(path: Path) -> tuple[Path, dict[str, Any]]:
     """The manifest of the newer of two saves, and what it says."""
     wheel = keyed()

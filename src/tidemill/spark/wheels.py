@@ -53,7 +53,7 @@ from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.blocks import Blocks
 from tidemill.spark.expr import SparkExpressions, ansi
 from tidemill.spark.windows import partials_by_pane
-from tidemill.wheels.files import forget_before, read_save, saves_in, write_save
+from tidemill.wheels.files import forget_before, have_directory, read_save, saves_in, write_save
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 
 BUCKET = "bucket"
@@ -254,7 +254,7 @@ def _fill(
     df: DataFrame, where: Path, facts: dict[str, Any], given: Mapping[str, Aggregate], survey: _Survey,
     after: int | None, begin: float,
 ) -> WheelReport:  # fmt: skip
-    where.mkdir(parents=True, exist_ok=True)
+    have_directory(where, step="build wheel")
     grain = facts["rings"][0][0]
     # The slot of the last row is complete, if nothing else is said.
     until = max(-(-survey.until // grain), facts[BUCKETS]["until"])

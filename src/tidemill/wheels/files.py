@@ -78,7 +78,7 @@ def write_save(
     One that goes on from the save `after` is refused if there is a newer one by then. Old saves are
     removed, unless someone else does so (`forget_before`).
     """
-    path.mkdir(parents=True, exist_ok=True)
+    have_directory(path, step="save wheel")
     # Two writers at once never write the same file.
     own = f"{max((*saves_in(path), 0)) + 1:06}-{uuid.uuid4().hex[:8]}"
     described = {}
@@ -98,6 +98,17 @@ def write_save(
         if forget:
             _forget(path, number - KEPT + 1)
     return Saved(number, described)
+
+
+def have_directory(path: Path, *, step: str) -> None:
+    """Make a directory, unless there is one."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as taken:
+        raise UserError(
+            step, expected=f"a directory at {path}, or nothing yet", got="a file there, or above it",
+            hint="name a directory: a wheel is several files",
+        ) from taken  # fmt: skip
 
 
 def forget_before(path: Path, save: int) -> None:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.wheels.files import read_json
+from tidemill.wheels.files import have_directory, read_json
 from tidemill.wheels.store import RingStore
 
 ROOT, LOCK = "root.bin", "writer.lock"
@@ -40,7 +40,7 @@ class Publisher:
     """The writer's side of a directory; there is one for each directory at a time."""
 
     def __init__(self, path: Path, described: Mapping[str, Any]) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        have_directory(path, step="share wheel")
         self._path = path
         self._lock = (path / LOCK).open("w")
         try:
