@@ -12,6 +12,7 @@ import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate, Form, OpaqueForm
+from tidemill.core.errors import UserError
 from tidemill.local.parts import plan_parts
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.stream import Stream
@@ -140,3 +141,13 @@ def test_identity_and_lift_must_have_as_many_fields() -> None:
     broken = of("broken", identity=(0, 0), lift=lambda v: (v,), combine=lambda a, b: (a[0] + b[0], 0))
     with pytest.raises(tm.UserError, match="broken"):
         locally(ask(broken(col.v)), ROWS)
+
+
+@pytest.mark.parametrize("what", ["identity", "lift", "combine", "lower", "inverse", "accumulate"])
+def test_what_is_no_function_is_refused(what: str) -> None:
+    functions: dict[str, Any] = {
+        "identity": lambda: 0, "lift": lambda v: v, "combine": max, "lower": lambda a: a, what: 0,
+    }  # fmt: skip
+    hint = r" — write identity=lambda: 0" if what == "identity" else ""
+    with pytest.raises(UserError, match=f"^aggregate most: expected {what} to be a function, got 0{hint}$"):
+        tm.aggregate("most", **functions)

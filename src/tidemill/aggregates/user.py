@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part
+from tidemill.core.errors import UserError
 from tidemill.core.types import parse_type
 from tidemill.expr.fluent import Operand, as_node
 
@@ -43,6 +44,14 @@ def aggregate(
     >>> sum_of_squares(col.price)
     sum_of_squares(col.price)
     """
+    given = {"identity": identity, "lift": lift, "combine": combine, "lower": lower}
+    given |= {n: f for n, f in (("inverse", inverse), ("accumulate", accumulate)) if f is not None}
+    for what, function in given.items():
+        if not callable(function):
+            raise UserError(
+                f"aggregate {name}", expected=f"{what} to be a function", got=repr(function),
+                hint=f"write {what}=lambda: {function!r}" if what == "identity" else "",
+            )  # fmt: skip
     algebra = Algebra(
         name,
         identity=lambda types: identity(),
