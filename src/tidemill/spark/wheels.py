@@ -330,7 +330,7 @@ def _filling(
         if not held:
             return
         bucket = held[0].column(BUCKET)[0].as_py()
-        wheel = _wheel_for(where, facts, given, bucket, held, 1 if blocks is None else blocks.width)
+        wheel = _wheel_for(where, facts, given, bucket, held)
         partials = PartialsIn(wheel)
         for batch in held:
             for part in (batch,) if blocks is None else blocks.partials(batch):
@@ -347,17 +347,17 @@ def _filling(
 
 def _wheel_for(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], bucket: int,
-    held: list[pa.RecordBatch], width: int,
+    held: list[pa.RecordBatch],
 ) -> Wheel:  # fmt: skip
     if str(bucket) in facts[BUCKETS]["saves"]:
         return open_bucket(where, facts, given, bucket, verify=False)
     first = facts[BUCKETS]["until"]
     # Nothing came before: the bucket begins here.
     slots = facts["compress"]
-    return empty_wheel(facts, given, first, _block_slots(held, width) if slots is True else int(slots))
+    return empty_wheel(facts, given, first, _block_slots(held) if slots is True else int(slots))
 
 
-def _block_slots(held: list[pa.RecordBatch], width: int) -> int:
+def _block_slots(held: list[pa.RecordBatch]) -> int:
     """Slots to a block, so that it has enough cells to be worth it: few, where there are many keys."""
     panes = [pc.min_max(b.column(PANE)) for b in held]
     span = max(p["max"].as_py() for p in panes) - min(p["min"].as_py() for p in panes) + 1
