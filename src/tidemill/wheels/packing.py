@@ -24,7 +24,7 @@ from tidemill.codegen.wheel_plan import (
 )  # fmt: skip
 from tidemill.wheels.cold import Cold
 from tidemill.wheels.rings import Ring
-from tidemill.wheels.store import FIRST_ROOM, Ints, RingStore, records
+from tidemill.wheels.store import FIRST_ROOM, Ints, RingStore, mark, records, unmark
 
 
 def as_plain(store: RingStore) -> RingStore:
@@ -74,10 +74,8 @@ def _put(store: RingStore, r: int, slots: Ints, columns: list[Any], marks: list[
         target[: store.slots_in_all * room].reshape(-1, room)[rows, :keys] = source
     cells = rows[:, None] * room + np.arange(keys)
     for bits, present in zip(store.marks, marks):
-        for there, change in ((present, np.bitwise_or), (~present, np.bitwise_and)):
-            at = cells[there]
-            bit = (1 << (at & 7)).astype(np.uint8)
-            change.at(bits, at >> 3, bit if change is np.bitwise_or else ~bit)
+        mark(bits, cells[present])
+        unmark(bits, cells[~present])
 
 
 def _cells(store: RingStore, r: int, slots: Ints) -> tuple[list[Any], list[Any]]:

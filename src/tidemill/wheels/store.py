@@ -252,8 +252,7 @@ class RingStore:
         for m in range(len(was)):
             cells = np.unpackbits(was[m], bitorder="little")
             found = cells[(source[:, None] * old_room + own).ravel()]
-            at = (target[:, None] * room + own).ravel()[found != 0]
-            np.bitwise_or.at(self.marks[m], at >> 3, (1 << (at & 7)).astype(np.uint8))
+            mark(self.marks[m], (target[:, None] * room + own).ravel()[found != 0])
 
     def need_marks(self) -> None:
         """From now on it is known for each cell whether there was anything; so far there was."""
@@ -266,8 +265,8 @@ class RingStore:
         for r in range(len(self.rings)):
             rows = self.rows(r, np.arange(self.ring(r)[HOT], self.ring(r)[END]))
             at = (rows[:, None] * room + own).ravel()
-            for m in range(len(self.marks)):
-                np.bitwise_or.at(self.marks[m], at >> 3, (1 << (at & 7)).astype(np.uint8))
+            for bits in self.marks:
+                mark(bits, at)
         self.changed()
 
     # -- time
@@ -567,6 +566,16 @@ def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
 def records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     """So many records of nothing."""
     return np.repeat(fresh, count) if any(fresh.tobytes()) else np.zeros(count, dtype=fresh.dtype)
+
+
+def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
+    """Say that there was something in cells."""
+    np.bitwise_or.at(bits, cells >> 3, (1 << (cells & 7)).astype(np.uint8))
+
+
+def unmark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
+    """Say that there was nothing."""
+    np.bitwise_and.at(bits, cells >> 3, ~(1 << (cells & 7)).astype(np.uint8))
 
 
 def _as_ints(values: npt.NDArray[Any]) -> Ints:
