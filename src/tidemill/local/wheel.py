@@ -35,7 +35,6 @@ from tidemill.local.wheel_kind import (
     MOST_AHEAD,
     block_slots,
     fits,
-    kind_of,
     named_aggregates,
     named_keys,
     not_numbers,
@@ -522,49 +521,9 @@ class Wheel(WheelQueries):
         In any order and grouping the result is the same. A wheel that was merged before, directly or in
         another one, is not counted twice: False says that nothing happened.
         """
-        if not isinstance(other, Wheel) or not self._same_kind(other):
-            raise UserError(
-                "wheel merge", expected=f"a wheel such as {self!r}", got=repr(other),
-                hint="aggregates, columns, keys, granularities and retention must be equal",
-            )  # fmt: skip
-        for wheel in (self, other):
-            wheel._require_sound("wheel merge")
-        if self._windows or other._windows:
-            raise UserError("wheel merge", expected="wheels without windows", got="windows")
-        if self._publisher is not None:
-            raise UserError("wheel merge", expected="a wheel that is not shared", got="one that is")
-        theirs = {other._name: other.id, **other._merged}
-        ours = {self._name: self.id, **self._merged}
-        known = {name for name, at in theirs.items() if ours.get(name) == at}
-        if known == set(theirs):
-            return False
-        if clash := sorted(set(theirs) & set(ours)):
-            raise UserError(
-                "wheel merge", expected="a wheel of which nothing was merged before",
-                got=f"{other!r}, of which {', '.join(clash)} was", hint="merge each part once",
-            )  # fmt: skip
-        incoming = other._copy()
-        now = max(self._store.now, incoming._store.now) * self._grain
-        self.advance_to(now)
-        incoming.advance_to(now)
-        keys, count = self._keys.copy(), 1
-        names = np.zeros(incoming._store.keys, dtype=np.int64)
-        if self._keyed:
-            names = keys.encode(incoming._keys.decode(np.arange(incoming._store.keys)))
-            count = keys.count
-        both = self._merged_store(incoming, names, count)
-        self._keys = keys  # before there are numbers of keys that nobody knows
-        self._store = both
-        self._windows = self._no_windows()
-        self._merged = {**self._merged, **theirs}
-        self._inserted += incoming._inserted
-        for name, count in incoming._left_out.items():
-            self._left_out[name] += count
-        for rows in incoming._late:
-            self._keep_late(rows)
-        self._early.add_all(incoming._early)
-        self._bring_in()
-        return True
+        from tidemill.local.wheel_merge import merge
+
+        return merge(self, other)
 
     def _merged_store(self, other: Wheel, names: Any, keys: int) -> RingStore:
         """What both have seen; the keys of the other are those `names`, of so many `keys`."""
@@ -581,13 +540,6 @@ class Wheel(WheelQueries):
         other._left_out, other._late = dict(self._left_out), list(self._late)
         other._merged = dict(self._merged)
         return other
-
-    def _same_kind(self, other: Wheel) -> bool:
-        mine, theirs = self._store, other._store
-        return (
-            kind_of(self._plan) == kind_of(other._plan) and mine.rings == theirs.rings
-            and mine.prefix == theirs.prefix and len(mine.ahead) == len(theirs.ahead)
-        )  # fmt: skip
 
     def stats(self) -> dict[str, Any]:
         """Slots and bytes by ring, and how many rows came, wait or were left out."""
