@@ -223,6 +223,21 @@ def test_ranges_of_a_frame(spark: Any, built: tuple[Path, list[Row]]) -> None:
         tm.spark.wheel_query(path, spark.createDataFrame([(1, 9, 4)], "s long, start long, end long"))
 
 
+def test_a_store_is_merged_into_a_wheel(built: tuple[Path, list[Row]]) -> None:
+    path, rows = built
+    store = tm.open_wheel(path)
+    schema = {n: SCHEMA[n] for n in ("t", "s", "v")}
+    wheel = tm.Wheel.create(
+        AGGREGATES["sum"], schema=schema, time="t", keys="s", start=0, granularities=RINGS
+    )
+    wheel.insert(store.watermark, {"v": 5}, "a")
+    assert wheel.merge(store.wheel())
+    wheel.advance_to(store.watermark + 1)
+    before = sum(r["v"] or 0 for r in rows if r["s"] == "a" and r["t"] is not None)
+    assert wheel.landmark("a") == before + 5
+    assert wheel.stats()["left out"] == store.stats()["left out"]
+
+
 WINDOWS = {"hopping": tm.hopping(20, every=5), "landmark": tm.landmark(50)}
 
 

@@ -43,7 +43,7 @@ def merge(wheel: Wheel, other: Any) -> bool:
     wheel._merged = {**wheel._merged, **theirs}
     wheel._inserted += incoming._inserted
     for name, count in incoming._left_out.items():
-        wheel._left_out[name] += count
+        wheel._left_out[name] = wheel._left_out.get(name, 0) + count
     for rows in incoming._late:
         wheel._keep_late(rows)
     wheel._early.add_all(incoming._early)
