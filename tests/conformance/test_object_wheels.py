@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, ran, same
-from tests.conformance.test_wheels import SCHEMA, check_ranges, pair, play, separately, steps
+from tests.conformance.wheels import SCHEMA, check_ranges, pair, play, separately, steps
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UnsupportedError, UserError

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 import tidemill as tm
 from tests.conformance.harness import Row, assert_same, by_reference, haste, ran
-from tests.conformance.test_wheels import AGGREGATES, SCHEMA
+from tests.conformance.wheels import AGGREGATES, SCHEMA
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.local import wheel_answers
 
 EVENTS = tm.stream("events", time="t", schema=SCHEMA)
 KEYS: dict[str, tuple[str, ...]] = {"no keys": (), "text": ("s",), "two": ("k", "s")}
-# As few kinds of slots as there can be, and those of test_wheels where they do: each is compiled.
+# As few kinds of slots as there can be, and those of wheels.py where they do: each is compiled.
 HELD: dict[str, dict[str, Any]] = {**AGGREGATES, "rows": {"a": tm.count()}}
 ASKED: dict[str, dict[str, Any]] = {
     **{kind: {f"the_{n}": a for n, a in reversed(held.items())} for kind, held in HELD.items()},

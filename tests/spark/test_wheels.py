@@ -14,7 +14,7 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.harness import assert_same, same
-from tests.conformance.test_wheels import AGGREGATES, SCHEMA
+from tests.conformance.wheels import AGGREGATES, SCHEMA
 from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
