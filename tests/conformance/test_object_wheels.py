@@ -207,30 +207,6 @@ def test_readers_see_all_of_a_step_or_nothing() -> None:
 MIXED = {"a": tm.sum(col.v), "b": tm.median(col.v)}
 
 
-def test_after_an_overflow_a_wheel_only_answers(tmp_path: Path) -> None:
-    wheel, reference = pair("kept", MIXED, "no keys", 0)
-    play(wheel, reference, [("insert", [(1, (0, "a", 5, None))]), ("advance", 4)])
-    wheel.insert(6, {"v": 1 << 62})
-    with pytest.raises(UserError, match="overflow"):
-        wheel.insert(6, {"v": 1 << 62})
-    for attempt in (
-        lambda: wheel.insert(7, {"v": 1}), lambda: wheel.advance_to(8), lambda: wheel.save(tmp_path),
-        lambda: wheel.merge(pair("kept", MIXED, "no keys", 0)[0]),
-    ):  # fmt: skip
-        with pytest.raises(UserError, match="stopped by"):
-            attempt()
-    assert wheel.landmark() == {"a": 5, "b": 5.0}
-
-
-def test_a_roll_up_that_overflows_is_an_error_and_finer_slots_still_answer() -> None:
-    wheel, _ = pair("kept", MIXED, "no keys", 0)
-    for t in (1, 2, 3):
-        wheel.insert(t, {"v": 1 << 62})
-    with pytest.raises(UserError, match="overflow"):
-        wheel.advance_to(5)
-    assert wheel.query(1, 2)["a"] == 1 << 62
-
-
 @pytest.mark.parametrize("rows", [10, 150])
 def test_a_total_that_overflows_leaves_the_slots(rows: int) -> None:
     wheel, _ = pair("one", MIXED, "no keys", 0)

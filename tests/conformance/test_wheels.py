@@ -200,25 +200,32 @@ def test_several_windows_at_once() -> None:
 # --- errors ---------------------------------------------------------------------------------------
 
 
-def test_after_an_overflow_a_wheel_only_answers(tmp_path: Path) -> None:
-    wheel, reference = pair("kept", "sum", "no keys", 0)
+# Partials that are a few numbers, and such that are Python values.
+EITHER = pytest.mark.parametrize("more", [{}, {"b": tm.median(col.v)}], ids=["numbers", "values"])
+
+
+@EITHER
+def test_after_an_overflow_a_wheel_only_answers(more: dict[str, Any], tmp_path: Path) -> None:
+    held = {"a": tm.sum(col.v), **more}
+    wheel, reference = pair("kept", held, "no keys", 0)
     play(wheel, reference, [("insert", [(1, (0, "a", 5, None))]), ("advance", 4)])
     wheel.insert(6, {"v": 1 << 62})
     with pytest.raises(UserError, match="overflow"):
         wheel.insert(6, {"v": 1 << 62})
     for attempt in (
         lambda: wheel.insert(7, {"v": 1}), lambda: wheel.advance_to(8), lambda: wheel.save(tmp_path),
-        lambda: wheel.merge(pair("kept", "sum", "no keys", 0)[0]),
+        lambda: wheel.merge(pair("kept", held, "no keys", 0)[0]),
     ):  # fmt: skip
         with pytest.raises(UserError, match="stopped by"):
             attempt()
-    assert wheel.landmark() == 5
+    assert wheel.landmark() == ({"a": 5, "b": 5.0} if more else 5)
 
 
-def test_a_roll_up_that_overflows_is_an_error_and_finer_slots_still_answer() -> None:
-    wheel, _ = pair("kept", "sum", "no keys", 0)
+@EITHER
+def test_a_roll_up_that_overflows_is_an_error_and_finer_slots_still_answer(more: dict[str, Any]) -> None:
+    wheel, _ = pair("kept", {"a": tm.sum(col.v), **more}, "no keys", 0)
     for t in (1, 2, 3):
         wheel.insert(t, {"v": 1 << 62})
     with pytest.raises(UserError, match="overflow"):
         wheel.advance_to(5)
-    assert wheel.query(1, 2) == 1 << 62
+    assert wheel.query(1, 2) == ({"a": 1 << 62, "b": float(1 << 62)} if more else 1 << 62)
