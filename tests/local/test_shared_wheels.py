@@ -66,12 +66,24 @@ READER = """
 import sys
 sys.path.insert(0, {root!r})
 import tidemill as tm
-from tests.local.test_shared_wheels import SLOTS, read_until
+from tests.local.test_shared_wheels import MINUTE, SLOTS, read_for, read_until
 wheel = tm.open_wheel({path!r})
-wheel.query(0, 3, 0)  # compiles
+wheel.query(0, 3, [0])  # compiles, as the other does
+wheel.query(0, 3, 0)
 print("ready", flush=True)
-print(read_until(wheel, lambda: wheel.watermark >= SLOTS, {seed}), flush=True)
+print({reads}, flush=True)
 """
+
+
+def reader(path: Path, reads: str) -> subprocess.Popen[str]:
+    """Another process that reads: it says when it is ready, and how many answers there were."""
+    code = READER.format(root=str(Path(__file__).parents[2]), path=str(path), reads=reads)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def await_ready(*readers: subprocess.Popen[str]) -> None:
+    for other in readers:
+        assert other.stdout is not None and other.stdout.readline() == "ready\n"
 
 
 @pytest.mark.parametrize(
@@ -83,15 +95,12 @@ def test_a_reader_in_another_process_is_never_wrong(rings: list[Any], tmp_path: 
     wheel = new_wheel(rings)
     wheel.share(tmp_path)
     write(wheel, 0, 5)
-    root = str(Path(__file__).parents[2])
-    code = READER.format(root=root, path=str(tmp_path), seed=1)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "ready\n"
+    with reader(tmp_path, "read_until(wheel, lambda: wheel.watermark >= SLOTS, 1)") as other:
+        await_ready(other)
         for first in range(5, SLOTS, 5):
             write(wheel, first, first + 5)
-        asked = int(reader.stdout.readline())
-    assert reader.returncode == 0 and asked >= ENOUGH
+        asked = other.communicate()[0]
+    assert other.returncode == 0 and int(asked) >= ENOUGH
 
 
 def test_who_reads_arrays_that_were_replaced_reads_again() -> None:
@@ -172,36 +181,20 @@ def read_for(wheel: Any, seconds: float, seed: int) -> int:
     return asked
 
 
-SOAK_READER = """
-import sys
-sys.path.insert(0, {root!r})
-import tidemill as tm
-from tests.local.test_shared_wheels import MINUTE, read_for
-wheel = tm.open_wheel({path!r})
-wheel.query(0, 3, [0])  # compiles, as the other does
-wheel.query(0, 3, 0)
-print("ready", flush=True)
-print(read_for(wheel, MINUTE, {seed}), flush=True)
-"""
-
-
 @pytest.mark.soak
 def test_a_minute_of_readers_while_keys_and_rings_grow(tmp_path: Path) -> None:
     wheel = new_wheel([(1, "keep"), (60, "keep"), (3600, "keep")])
     wheel.share(tmp_path)
     write_squares(wheel, 0, 5)
-    root = str(Path(__file__).parents[2])
-    codes = [SOAK_READER.format(root=root, path=str(tmp_path), seed=seed) for seed in range(2)]
-    readers = [subprocess.Popen([sys.executable, "-c", c], stdout=subprocess.PIPE, text=True) for c in codes]
-    for reader in readers:
-        assert reader.stdout is not None and reader.stdout.readline() == "ready\n"
+    readers = [reader(tmp_path, f"read_for(wheel, MINUTE, {seed})") for seed in range(2)]
+    await_ready(*readers)
     rng, now = np.random.default_rng(3), 5
-    while any(reader.poll() is None for reader in readers):
+    while any(r.poll() is None for r in readers):
         until = now + int(rng.integers(1, 8))
         write_squares(wheel, now, until)
         now = until
-    answers = [reader.communicate()[0] for reader in readers]
-    assert [reader.returncode for reader in readers] == [0, 0]
+    answers = [r.communicate()[0] for r in readers]
+    assert [r.returncode for r in readers] == [0, 0]
     assert all(int(asked) >= ENOUGH for asked in answers)
     assert wheel.stats()["keys"] > 5 and wheel.stats()["rings"]["1"]["slots"] == now
 
