@@ -20,7 +20,7 @@ from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import Domain
 from tidemill.local.object_store import ObjectStore
-from tidemill.local.object_wheel import ObjectWheel, object_wheel
+from tidemill.local.object_wheel import object_wheel
 from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_kind import not_numbers, plan_of, power_of_two
 from tidemill.local.wheel_queries import ALL, WheelQueries
@@ -316,13 +316,13 @@ def _opened(
     aggregates: Mapping[str, Aggregate],
 ) -> Wheel:  # fmt: skip
     given, domain, rings, plan = _kind_of(facts, aggregates)
+    ahead = facts["write ahead"]
     if not_numbers(plan):
-        wheel: Wheel = empty_wheel(facts, aggregates, 0, 0)
-        assert isinstance(wheel, ObjectWheel)
-        wheel._store.restore(tables)
+        held = object_wheel(plan, rings, 0, domain, ahead, facts["one ring below"], given)
+        held._store.restore(tables)
+        wheel: Wheel = held
     else:
-        store = _opened_store(path, tables, facts, rings, plan)
-        wheel = Wheel(plan, store, domain, facts["write ahead"], given)
+        wheel = Wheel(plan, _opened_store(path, tables, facts, rings, plan), domain, ahead, given)
     if wheel._keyed:
         wheel._keys.restore([tables["keys"][k].combine_chunks() for k in plan.group_keys])
     for rows in tables["early"].to_batches():
@@ -346,10 +346,7 @@ def _opened_store(
         "totals": _from_records(tables["totals"], slots.open_type),
         "ahead": _from_records(tables["open"], slots.open_type),
     }
-    cells = {n: column(tables["cells"], n) for n in tables["cells"].column_names if n[0] != "m"}
-    for n in tables["cells"].column_names:
-        if n[0] == "m":
-            cells[n] = np.asarray(tables["cells"][n])
+    cells = {n: column(tables["cells"], n) for n in tables["cells"].column_names}
     return unpacked(
         plan.layout, rings, ahead, cells, rest, prefix=facts["prefix"],
         threshold=facts["one ring below"], cold=_cold_of(facts, tables, path),
