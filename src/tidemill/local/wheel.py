@@ -30,6 +30,7 @@ from tidemill.local.dicts import read_rows
 from tidemill.local.early import EarlyRows
 from tidemill.local.expressions import Expressions
 from tidemill.local.failures import raise_for
+from tidemill.local.instants import any_ticks, is_instant, ticks_of
 from tidemill.local.sources import open_source
 from tidemill.local.wheel_kind import (
     MOST_AHEAD,
@@ -42,7 +43,7 @@ from tidemill.local.wheel_kind import (
     power_of_two,
     whole,
 )
-from tidemill.local.wheel_queries import ALL, WheelQueries, any_ticks, is_instant, ticks_of
+from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.local.wheel_windows import FIRST_TIME, LAST_TIME, ClosingWindows
 from tidemill.plan.nodes import Source, WindowAggregate
 from tidemill.wheels.merge import merged

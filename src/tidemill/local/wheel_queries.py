@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from tidemill.core.time import (
     InstantLike,
     duration,
     instant,
-    instant_domain,
     to_datetime,
 )  # fmt: skip
 from tidemill.core.types import DataType, to_arrow
@@ -29,6 +27,7 @@ from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import allocate
 from tidemill.local.failures import raise_for
+from tidemill.local.instants import RANGE, is_instant, many_ticks, ticks_of
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.wheel import HeldRing, WheelFacts
 from tidemill.wheels.buckets import Buckets
@@ -42,7 +41,6 @@ HIDDEN = "\0"
 """Aggregates whose names begin so come last, and are for the wheel itself."""
 MOST_PIECES = 50_000_000
 """Rows of one series."""
-RANGE = "instants within 2**61 ticks of the epoch"
 FIRST_DATE, LAST_DATE = instant("0001-01-01"), instant("9999-12-31")
 """What a datetime can say."""
 
@@ -379,69 +377,3 @@ def _as_listed(key: Any) -> Any:
     if isinstance(key, (set, frozenset)):
         return list(key)
     return key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
-
-
-def is_instant(value: Any) -> bool:
-    """Whether a value is one instant, not many."""
-    return isinstance(value, (int, str, datetime, np.integer, np.datetime64))
-
-
-def ticks_of(value: Any, domain: Domain, step: str) -> int:
-    """An instant of a time domain in ticks, not too far away to count with."""
-    ticks = any_ticks(value, domain, step)
-    if not -FARTHEST <= ticks <= FARTHEST:
-        raise UserError(step, expected=RANGE, got=repr(value))
-    return ticks
-
-
-def any_ticks(value: Any, domain: Domain, step: str) -> int:
-    """An instant in ticks, wherever it lies."""
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, np.datetime64):
-        return int(many_ticks(np.array([value]), domain, step)[0])
-    # pandas' null of instants is a datetime, and its instants may be finer than ours.
-    if isinstance(value, datetime) and (value != value or getattr(value, "nanosecond", 0) != 0):
-        raise UserError(step, expected="an instant in whole microseconds", got=repr(value))
-    own = instant_domain(value)
-    if own is not None and own is not domain:
-        raise UserError(step, expected=f"an instant of {domain.value}", got=repr(value))
-    return instant(value, step=step)
-
-
-def many_ticks(given: Any, domain: Domain, step: str) -> Ints:
-    """Instants in ticks: a list or an array of what is one instant each."""
-    if isinstance(given, (pa.Array, pa.ChunkedArray)):
-        given = given.to_numpy() if _is_plain(given) else given.to_pylist()
-    if not isinstance(given, (list, tuple)) and not hasattr(given, "__array__"):
-        wanted = "as many ends as starts" if is_instant(given) else "an instant, or a list of them"
-        raise UserError(step, expected=wanted, got=f"{given!r:.60} ({type(given).__name__})")
-    array = np.asarray(given)
-    if array.ndim != 1:
-        raise UserError(step, expected="instants in one dimension", got=f"{array.ndim}")
-    if array.dtype.kind == "M":
-        array = _from_datetimes(array, domain, step)
-    if array.dtype.kind not in "iu":
-        return np.array([ticks_of(x, domain, step) for x in given], dtype=np.int64)
-    far = np.flatnonzero((array > FARTHEST) | (array < -FARTHEST))
-    if len(far):
-        raise UserError(step, expected=RANGE, got=f"{array[far[0]]} at place {far[0]}")
-    return array.astype(np.int64, copy=False)
-
-
-def _is_plain(array: Any) -> bool:
-    """Whether NumPy has the same, with a unit of its own: instants or ints, none of them null."""
-    kind = array.type
-    return not array.null_count and bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
-
-
-def _from_datetimes(array: npt.NDArray[Any], domain: Domain, step: str) -> Ints:
-    if domain is not Domain.CLOCK:
-        raise UserError(step, expected=f"instants of {domain.value}", got=str(array.dtype))
-    exact = array.astype("datetime64[us]")
-    bad = np.flatnonzero(exact.astype(array.dtype) != array)  # null, finer than ours, or out of reach
-    if len(bad):
-        raise UserError(
-            step, expected="instants in whole microseconds", got=f"{array[bad[0]]} at place {bad[0]}"
-        )
-    return exact.astype(np.int64)

@@ -26,6 +26,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
+from tidemill.local.instants import ticks_of
 from tidemill.local.object_wheel import ObjectWheel
 from tidemill.local.partials import PANE, key_name
 from tidemill.local.wheel import Wheel
@@ -46,7 +47,6 @@ from tidemill.local.wheel_kind import (
     not_numbers,
 )
 from tidemill.local.wheel_partials import PartialsIn
-from tidemill.local.wheel_queries import ticks_of
 from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import WindowAggregate
