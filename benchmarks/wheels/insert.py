@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import time
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,6 @@ def _case(name: str, rows: int, order: Any) -> Case:
         return table(order(ts), rng.integers(0, 1_000, rows))
 
     def run(events: pa.Table) -> Any:
-        import time
-
         filled = wheel()
         start = time.perf_counter()
         filled.insert(events)
@@ -39,5 +37,5 @@ def _case(name: str, rows: int, order: Any) -> Case:
         return Measured(None, seconds, {"million rows/s": rows / seconds / 1e6})
 
     params = {"rows": rows, "span": "60 s", "slots": 64}
-    systems = {"tidemill": functools.partial(run)}
+    systems = {"tidemill": run}
     return Case(f"insert/{name}", params, systems, unchecked, data, repeats=5)
