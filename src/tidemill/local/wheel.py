@@ -294,7 +294,7 @@ class Wheel(WheelQueries):
             return
         columns, args, failure = self._expressions.prepare(batch)
         kid = np.empty(0, dtype=np.int64)
-        if self._plan.group_keys:
+        if self._keyed:
             with self._lock:
                 kid = self._keys.encode([batch.column(k) for k in self._plan.group_keys])
             self._store.know(self._keys.count)
@@ -333,8 +333,8 @@ class Wheel(WheelQueries):
                 count = len(part.part.args)
                 args.append(self._expressions.nodes[at : at + count])
                 at += count
-            keyed = bool(self._plan.group_keys)
-            kernel = self._kernels[columns] = insert_kernel(columns, self._layout, tuple(args), keyed)
+            kernel = insert_kernel(columns, self._layout, tuple(args), self._keyed)
+            self._kernels[columns] = kernel
         return kernel
 
     def _keep_late(self, rows: pa.RecordBatch) -> None:

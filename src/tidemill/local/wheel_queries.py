@@ -142,7 +142,7 @@ class WheelQueries:
         table = self._answers(np.tile(starts, len(numbers)), np.tile(ends, len(numbers)), numbers[cells])
         bound = to_arrow(self._plan.bound_type)
         columns = [build(np.tile(x, len(numbers)) * self._grain, None, bound) for x in (starts, ends)]
-        keys = self._key_columns(key, numbers, cells) if self._plan.group_keys else {}
+        keys = self._key_columns(key, numbers, cells) if self._keyed else {}
         named = {**keys, "window_start": columns[0], "window_end": columns[1]}
         return pa.table({**named, **{n: table[n] for n in table.column_names}})
 
@@ -250,7 +250,7 @@ class WheelQueries:
                 raise UserError(
                     "query", expected=f"a key for each of {len(a)} ranges", got=f"{len(numbers)} keys"
                 )
-        elif key is ALL and self._plan.group_keys:
+        elif key is ALL and self._keyed:
             raise UserError(
                 "query", expected="a key, or a list with a key for each range", got="none",
                 hint="ask for all keys one range at a time, or use group_by",
