@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout
-from tidemill.codegen.algebra import numpy_type
 from tidemill.codegen.wheel_plan import (
     BASE,
     CAPACITY,
@@ -23,6 +22,7 @@ from tidemill.codegen.wheel_plan import (
     TOTAL,
 )  # fmt: skip
 from tidemill.wheels.cold import Cold
+from tidemill.wheels.freezing import freeze, thawed
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.store import FIRST_ROOM, Ints, RingStore, mark, records, unmark
 
@@ -62,10 +62,10 @@ def _take_ring(store: RingStore, r: int, other: RingStore) -> None:
     step = store.compress or other.compress or FIRST_ROOM
     for start in range(low, end, step):
         slots = np.arange(start, min(end, start + step))
-        columns, marks = _cells(other, r, slots)
+        columns, marks = thawed(other, r, slots)
         _put(store, r, slots, columns, marks)
         store.ring(r)[END] = slots[-1] + 1
-        store.freeze()
+        freeze(store)
 
 
 def _put(store: RingStore, r: int, slots: Ints, columns: list[Any], marks: list[Any]) -> None:
@@ -76,38 +76,6 @@ def _put(store: RingStore, r: int, slots: Ints, columns: list[Any], marks: list[
     for bits, present in zip(store.marks, marks):
         mark(bits, cells[present])
         unmark(bits, cells[~present])
-
-
-def _cells(store: RingStore, r: int, slots: Ints) -> tuple[list[Any], list[Any]]:
-    """As `RingStore.cells`, compressed or not."""
-    hot = int(store.ring(r)[HOT])
-    own = store.cells(r, slots[slots >= hot])
-    frozen = slots[slots < hot]
-    if len(frozen) == 0:
-        return own
-    parts = [_thawed(store, r, block, frozen) for block in np.unique(frozen // store.compress).tolist()]
-    parts.append(own)
-    columns = [np.concatenate(c) for c in zip(*(p[0] for p in parts))]
-    return columns, [np.concatenate(m) for m in zip(*(p[1] for p in parts))]
-
-
-def _thawed(store: RingStore, r: int, block: int, wanted: Ints) -> tuple[list[Any], list[Any]]:
-    """The slots of a block that are wanted; keys that came later have nothing in it."""
-    assert store.cold is not None
-    size, stored = store.compress, len(store.slots.stored)
-    then, values = store.cold.block(r, block)
-    at = wanted[wanted // size == block] - block * size
-    columns = []
-    for values_, (name, kind) in zip(values[:stored], store.slots.stored):
-        wide = np.full((len(at), store.keys), store.identity[name], dtype=numpy_type(kind))
-        wide[:, :then] = _from_ints(values_, wide.dtype).reshape(size, then)[at]
-        columns.append(wide)
-    marks = []
-    for values_ in values[stored:]:
-        there = np.zeros((len(at), store.keys), dtype=np.bool_)
-        there[:, :then] = values_.reshape(size, then)[at]
-        marks.append(there)
-    return columns, marks
 
 
 def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
@@ -171,7 +139,3 @@ def unpacked(
     store.packed = True
     store.changed()
     return store
-
-
-def _from_ints(values: Ints, kind: Any) -> npt.NDArray[Any]:
-    return values.view(np.float64) if kind == np.float64 else values.astype(kind, copy=False)

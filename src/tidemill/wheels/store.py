@@ -49,6 +49,7 @@ from tidemill.core.types import INT64
 from tidemill.expr.functions import INT_MAX, INT_MIN
 from tidemill.expr.nodes import Column
 from tidemill.wheels.cold import Cold
+from tidemill.wheels.freezing import freeze
 from tidemill.wheels.rings import Ring
 
 Ints = npt.NDArray[np.int64]
@@ -120,16 +121,16 @@ class RingStore:
     def compresses(self, r: int) -> bool:
         """Whether a ring has its older slots compressed: not if it keeps few."""
         kept = self.rings[r].slots
-        return bool(self.compress) and (kept is None or kept > self._hot_room(r))
+        return bool(self.compress) and (kept is None or kept > self.hot_room(r))
 
-    def _hot_room(self, r: int) -> int:
+    def hot_room(self, r: int) -> int:
         """Slots of a compressed ring that have cells: the next ring is made from them, and windows."""
         coarser = self.rings[r + 1].ticks // self.rings[r].ticks if r + 1 < len(self.rings) else 1
         return max(coarser, self.compress) + 2 * self.compress
 
     def _least_room(self, r: int) -> int:
         """Slots that a ring has room for at first, and for good unless it grows."""
-        return self._hot_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
+        return self.hot_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
 
     def grows(self, r: int) -> bool:
         """Whether a ring takes more memory with every slot."""
@@ -293,41 +294,12 @@ class RingStore:
                 self.need_marks()
                 continue
             if self.compress:
-                self.freeze()
+                freeze(self)
             if how != DONE or step == until:
                 return how, err
 
-    def freeze(self) -> None:
-        """Compress blocks of slots that are complete and not needed as they are."""
-        for r in range(len(self.rings) if self.compress else 0):
-            h = self.ring(r)
-            while self.compresses(r) and h[END] - h[HOT] >= self._hot_room(r) - self.compress:
-                self._freeze_block(r)
-                h = self.ring(r)
-            if self.compresses(r) and self.rings[r].slots is not None:
-                h[LOW] = max(h[LOW], h[END] - self.rings[r].slots)
-
-    def _freeze_block(self, r: int) -> None:
-        assert self.cold is not None
-        h, size = self.ring(r), self.compress
-        block = int(h[HOT]) // size
-        # Of the first block there may be a part only.
-        slots = np.maximum(np.arange(block * size, (block + 1) * size), h[HOT])
-        cells = size * self.keys
-        if not self.cold.has_room(r, cells):
-            self.head = self.head.copy()  # who reads now reads again: see `changed`
-            self.cold.make_room(r, cells)
-            if self.rings[r].slots is not None:
-                self.cold.forget(r, int(h[LOW]) // size)
-            self._note_directory()
-            self.changed()
-        columns, marks = self.cells(r, slots)
-        values = [*columns, *(m.astype(np.int64) for m in marks)]
-        self.cold.add(r, block, self.keys, [_as_ints(v).ravel() for v in values])
-        self._note_directory()
-        self.ring(r)[HOT] = (block + 1) * size
-
-    def _note_directory(self) -> None:
+    def note_directory(self) -> None:
+        """Say in the head where the blocks of each ring are found."""
         assert self.cold is not None
         for r in range(len(self.rings)):
             if self.compresses(r):
@@ -362,7 +334,7 @@ class RingStore:
             h[[BASE, LOW, END, HOT]] = slot // h[UNIT]
         if self.cold is not None:  # blocks of nothing
             self.cold = Cold.empty(len(self.rings), self.compress, self.cold.columns)
-            self._note_directory()
+            self.note_directory()
         self.changed()
 
     def hold_until(self, until: int) -> None:
@@ -576,11 +548,6 @@ def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
 def unmark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
     """Say that there was nothing."""
     np.bitwise_and.at(bits, cells >> 3, ~(1 << (cells & 7)).astype(np.uint8))
-
-
-def _as_ints(values: npt.NDArray[Any]) -> Ints:
-    """Values as ints that are compressed: floats by their bits."""
-    return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64, copy=False)
 
 
 def _is_one_sum(slots: Slots) -> bool:
