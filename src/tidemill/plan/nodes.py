@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
@@ -212,9 +214,7 @@ class WindowAggregate(Plan):
         return WINDOW_START
 
     def __str__(self) -> str:
-        by = f" by {', '.join(self.group_keys)}" if self.group_keys else ""
-        what = ", ".join(f"{n}={a}" for n, a in self.aggregates)
-        text = f"aggregate {what}{by} over {'; '.join(map(str, self.windows))}"
+        text = f"aggregate {_asked(self.aggregates, self.group_keys, self.windows)}"
         if self.panes is not None:
             text += f" panes={self.panes.size}"
         if self.sliding is not None:
@@ -248,13 +248,21 @@ class WheelWindows(Plan):
         return WINDOW_START
 
     def __str__(self) -> str:
-        by = f" by {', '.join(k for k, _ in self.keys)}" if self.keys else ""
-        what = ", ".join(f"{n}={held}" for n, held in self.aggregates)
-        text = f"wheel {self.stream}: {what}{by} over {'; '.join(map(str, self.windows))}"
+        keys = [k for k, _ in self.keys]
+        text = f"wheel {self.stream}: {_asked(self.aggregates, keys, self.windows)}"
         for word, tick in (("since", self.since), ("until", self.until)):
             if tick is not None:
                 text += f" {word}={to_datetime(tick) if self.domain is Domain.CLOCK else tick}"
         return text
+
+
+def _asked(
+    aggregates: Iterable[tuple[str, Any]], keys: Sequence[str], windows: Iterable[NamedWindow]
+) -> str:
+    """Aggregates by keys over windows, for people."""
+    by = f" by {', '.join(keys)}" if keys else ""
+    what = ", ".join(f"{name}={value}" for name, value in aggregates)
+    return f"{what}{by} over {'; '.join(map(str, windows))}"
 
 
 def format_plan(plan: Plan) -> str:
