@@ -199,7 +199,7 @@ def test_readers_see_all_of_a_step_or_nothing() -> None:
     done.set()
     reader.join()
     assert wheel.landmark() == list(range(150))
-    assert all(x == list(range(len(x))) and len(x) % 3 == 0 for x in seen)
+    assert seen and all(x == list(range(len(x))) and len(x) % 3 == 0 for x in seen)
 
 
 # --- errors ---------------------------------------------------------------------------------------
