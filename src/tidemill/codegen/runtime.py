@@ -11,6 +11,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.cpython.unsafe.numbers import leading_zeros as _leading_zeros
 
 from tidemill.codegen.machine_code import keep_on_disk
 
@@ -49,6 +50,12 @@ def wrap_sub(a: int, b: int) -> Any:
 @kernel
 def wrap_mul(a: int, b: int) -> Any:
     return np.int64(np.uint64(a) * np.uint64(b))
+
+
+@kernel
+def leading_zeros(x: int) -> Any:
+    """How many bits of a uint64 are zero above the highest one."""
+    return np.int64(_leading_zeros(np.uint64(x)))  # type: ignore[call-arg]  # Numba's own, without a stub
 
 
 @kernel

@@ -120,7 +120,7 @@ def window_aggregate(
     for window in windows:
         _check_window(plan, window.spec)
     _check_together(windows)
-    bound = tuple((n, _bind(plan, n, a, keys)) for n, a in aggregates.items())
+    bound = tuple((n, bind(plan, n, a)) for n, a in aggregates.items())
     node = WindowAggregate(plan, keys, windows, bound)
     own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else [])]
     for name, taken in (
@@ -176,7 +176,8 @@ def _check_together(windows: tuple[NamedWindow, ...]) -> None:
         )  # fmt: skip
 
 
-def _bind(plan: Plan, name: str, aggregate: Any, keys: tuple[str, ...]) -> Aggregate:
+def bind(plan: Plan, name: str, aggregate: Any) -> Aggregate:
+    """An aggregate over the columns of a plan, with its arguments resolved and checked."""
     step = f"agg {name}"
     if not isinstance(aggregate, Aggregate):
         got = f"{aggregate!r} ({type(aggregate).__name__})"

@@ -13,8 +13,11 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
-from tidemill.aggregates.layout import StatePart
+from tidemill.aggregates.layout import Layout, StatePart
+from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
+from tidemill.expr.nodes import Node
+from tidemill.spark.expr import SparkExpressions, output, spark_type
 from tidemill.spark.sql import number
 
 NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
@@ -78,6 +81,41 @@ def _fields(part: StatePart, args: Args) -> list[str]:
     return _PARTIALS[algebra.name](present, part.types)
 
 
+def combined(part: StatePart, names: list[str]) -> list[SparkColumn]:
+    """One aggregate column for each field of a part of which there are several partials, by Spark.
+
+    `names` are those of its fields, which are never null: `partial` gave them with their identity.
+    """
+    name = part.part.algebra.name
+    if name == "product":
+        return [F.product(names[0]).alias(names[0])]
+    if name in _SIMPLE:
+        function = "sum" if name == "count" else _SIMPLE[name]
+        return [F.expr(f"{function}({names[0]}) AS {names[0]}")]
+    return [F.expr(f"{f} AS {n}") for f, n in zip(_COMBINED[name](names, part.types), names)]
+
+
+def in_jvm(layout: Layout) -> bool:
+    """Whether results come from partials without Python."""
+    nodes = all(isinstance(r.lower, Node) for r in layout.results)
+    return nodes and all(isinstance(p.part.algebra, Algebra) for p in layout.parts)
+
+
+def lowered(layout: Layout) -> list[SparkColumn]:
+    """The results over columns of states that are complete, in the types users expect."""
+    states = Schema(tuple(f for p in layout.parts for f in p.columns))
+    lower = SparkExpressions(states, {n: spark_type(t) for n, t in states})
+    columns = []
+    for result in layout.results:
+        assert isinstance(result.lower, Node)
+        value = lower.column(result.lower)
+        if result.present is not None:
+            count = layout.parts[result.present].columns.names[0]
+            value = F.when(F.col(count) != 0, value)
+        columns.append(output(value, result.type).alias(result.name))
+    return columns
+
+
 def _moments(args: Args, types: Types) -> list[str]:
     (x,) = args
     n = f"cast(count({x}) AS double)"
@@ -128,6 +166,38 @@ _PARTIALS: dict[str, Callable[[Args, Types], list[str]]] = {
     **{name: _call(name) for name in _SIMPLE},
     "moments": _moments,
     "comoments": _comoments,
+    "arg_max": _arg_max,
+    "arg_min": _arg_min,
+}
+
+
+def _combined_moments(names: Args, types: Types) -> list[str]:
+    return _folded(names, names[1:2], [(0, 0)])
+
+
+def _combined_comoments(names: Args, types: Types) -> list[str]:
+    return _folded(names, names[1:3], [(0, 1), (0, 0), (1, 1)])
+
+
+def _folded(names: Args, means: Args, products: list[tuple[int, int]]) -> list[str]:
+    """Counts, means and sums of products about them, two partials at a time (Chan, Golub, LeVeque)."""
+    fields = [f"f{i}" for i in range(len(names))]
+    struct = ", ".join(f"{n} AS {f}" for n, f in zip(names, fields))
+    zero = ", ".join(f"0D AS {f}" for f in fields)
+    away = [f"(b.f{i + 1} - a.f{i + 1})" for i in range(len(means))]
+    share = "b.f0 / nullif(a.f0 + b.f0, 0)"
+    new = ["a.f0 + b.f0"]
+    new += [f"a.f{i + 1} + coalesce({d} * {share}, 0)" for i, d in enumerate(away)]
+    for f, (x, y) in zip(fields[1 + len(means) :], products):
+        new.append(f"a.{f} + b.{f} + coalesce({away[x]} * {away[y]} * (a.f0 * ({share})), 0)")
+    step = ", ".join(f"{n} AS {f}" for n, f in zip(new, fields))
+    folded = f"aggregate(collect_list(struct({struct})), struct({zero}), (a, b) -> struct({step}))"
+    return [f"{folded}.{f}" for f in fields]
+
+
+_COMBINED: dict[str, Callable[[Args, Types], list[str]]] = {
+    "moments": _combined_moments,
+    "comoments": _combined_comoments,
     "arg_max": _arg_max,
     "arg_min": _arg_min,
 }

@@ -14,7 +14,6 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill.aggregates.algebra import Algebra
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST
@@ -23,9 +22,9 @@ from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.spark.aggregates import available, partial
+from tidemill.spark.aggregates import available, in_jvm, lowered, partial
 from tidemill.spark.blocks import PLACES, Blocks
-from tidemill.spark.expr import SparkExpressions, named, output, spark_type
+from tidemill.spark.expr import SparkExpressions, named, output
 from tidemill.spark.frames import user_schema
 from tidemill.spark.sql import number, string
 from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
@@ -193,8 +192,6 @@ def _finished(plan: WindowAggregate, summed: DataFrame, task: Task) -> DataFrame
 
 def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
     assert plan.panes is not None
-    states = Schema(tuple(f for p in plan.layout.parts for f in p.columns))
-    lower = SparkExpressions(states, {n: spark_type(t) for n, t in states})
     columns = [
         output(F.col(key_name(i)), plan.input.schema[k]).alias(k)
         for i, k in enumerate(plan.group_keys)
@@ -206,13 +203,7 @@ def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
     start = F.when(near, F.col(PANE) * F.lit(size) + F.lit(origin)).otherwise(far)
     bounds = ((WINDOW_START, start), (WINDOW_END, start + F.lit(plan.panes.size)))
     columns += [output(c, plan.bound_type).alias(n) for n, c in bounds]
-    for result in plan.layout.results:
-        assert isinstance(result.lower, Node)
-        value = lower.column(result.lower)
-        if result.present is not None:
-            count = plan.layout.parts[result.present].columns.names[0]
-            value = F.when(F.col(count) != 0, value)
-        columns.append(output(value, result.type).alias(result.name))
+    columns += lowered(plan.layout)
     return summed.select(*columns)
 
 
@@ -270,8 +261,7 @@ def _all_in_jvm(plan: WindowAggregate) -> bool:
         and isinstance(spec, Sliding)
         and spec.range == spec.every
         and not spec.fill_empty
-        and all(isinstance(r.lower, Node) for r in plan.layout.results)
-        and all(isinstance(p.part.algebra, Algebra) for p in plan.layout.parts)
+        and in_jvm(plan.layout)
     )
 
 

@@ -1,0 +1,87 @@
+"""Hashes of keys as *buckets*, numbers in `[0, size)`: what a distributed Bloom filter is made of.
+
+A hash is 64 bits; its bucket is the high half of `hash × size`, so that the order of hashes is the order
+of buckets, whatever the size: hashes are sorted once, before anybody knows how many there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.codegen.runtime import kernel
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.uint8]
+
+MANY = 255
+"""Counts have 8 bits; those beyond are this."""
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+@kernel
+def bucket_of(hash: int, size: int) -> Any:
+    """The high 64 bits of a product of 128."""
+    h, s = np.uint64(hash), np.uint64(size)
+    low, high = h & _LOW, h >> _HALF
+    low_s, high_s = s & _LOW, s >> _HALF
+    middle = high * low_s + ((low * low_s) >> _HALF)
+    other = low * high_s + (middle & _LOW)
+    return np.int64(high * high_s + (middle >> _HALF) + (other >> _HALF))
+
+
+@kernel
+def _counted(hashes: Hashes, out: Hashes, counts: Counts) -> int:
+    found = -1
+    for i in range(hashes.size):
+        if found >= 0 and hashes[i] == out[found]:
+            if counts[found] < MANY:
+                counts[found] += 1
+        else:
+            found += 1
+            out[found] = hashes[i]
+            counts[found] = 1
+    return found + 1
+
+
+def counted(hashes: Hashes) -> tuple[Hashes, Counts]:
+    """Hashes once each, in order, and how often they came; 255 is 255 or more.
+
+    >>> counted(np.array([7, 3, 7], dtype=np.uint64))
+    (array([3, 7], dtype=uint64), array([1, 2], dtype=uint8))
+    """
+    out, counts = np.empty_like(hashes), np.empty(len(hashes), dtype=np.uint8)
+    found = _counted(np.sort(hashes), out, counts)
+    return out[:found], counts[:found]
+
+
+@kernel
+def _in_buckets(hashes: Hashes, counts: Counts, size: int, out: Ints, sums: Counts) -> int:
+    found = -1
+    for i in range(hashes.size):
+        bucket = bucket_of(hashes[i], size)
+        if found >= 0 and bucket == out[found]:
+            sums[found] = min(np.int64(MANY), np.int64(sums[found]) + np.int64(counts[i]))
+        else:
+            found += 1
+            out[found] = bucket
+            sums[found] = counts[i]
+    return found + 1
+
+
+def in_buckets(hashes: Hashes, counts: Counts, size: int) -> tuple[Ints, Counts]:
+    """The buckets of sorted hashes, once each, with the counts of all that fall into one.
+
+    >>> in_buckets(np.array([0, 1 << 62, 1 << 63], dtype=np.uint64), np.array([1, 2, 250], np.uint8), 2)
+    (array([0, 1]), array([  3, 250], dtype=uint8))
+    """
+    if not 0 < size < 1 << 62:
+        raise ValueError(f"no number of buckets: {size}")
+    out, sums = np.empty(len(hashes), dtype=np.int64), np.empty(len(hashes), dtype=np.uint8)
+    found = _in_buckets(hashes, counts, size, out, sums)
+    return out[:found], sums[:found]

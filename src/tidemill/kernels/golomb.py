@@ -1,0 +1,148 @@
+"""Sorted numbers in few bits: Golomb codes of the distances between them (paper 002, section 4.2.1).
+
+A distance `n` is `n // m` in unary (ones, then a zero) and `n % m` in truncated binary. Bits fill words
+from the highest one, so a stream reads as the paper writes it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.codegen.runtime import kernel, leading_zeros
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+_RUN = 32
+"""Ones that are written at once, where there are many: what is left fits a word with its remainder."""
+_LONGEST = 30
+"""Bits of a remainder, at the most. Distances beyond 2**30 get more ones instead."""
+
+
+def parameter(mean: float) -> int:
+    """The parameter that is best for distances of a geometric distribution: a power of two, to divide fast.
+
+    >>> parameter(8.0), parameter(1.2)
+    (4, 1)
+    """
+    return 1 << min(_LONGEST, max(0, round(math.log2(max(1.0, mean * math.log(2))))))
+
+
+def encode(values: Ints, m: int, before: int = 0, least: int = 0) -> tuple[Words, int]:
+    """Values that do not fall, as words and the number of bits in them.
+
+    The first distance is from `before`; no distance is below `least`, which is not written.
+
+    >>> words, bits = encode(np.array([6, 10, 17, 18]), 5)
+    >>> f"{int(words[0]):064b}"[:bits]
+    '100101111010001'
+    """
+    if not len(values):
+        return np.zeros(0, dtype=np.uint64), 0
+    if not 0 < m < 1 << (_LONGEST + 1):
+        raise ValueError(f"no parameter of a Golomb code: {m}")
+    longest = len(values) * (m.bit_length() + 2) + (int(values[-1]) - before) // m
+    words = np.zeros(longest // 64 + 2, dtype=np.uint64)
+    bits = _encode(values, m, before, least, words)
+    return words[: -(-bits // 64)], bits
+
+
+def decode(words: Words, count: int, m: int, before: int = 0, least: int = 0) -> Ints:
+    """So many values, as they went into `encode`.
+
+    >>> decode(encode(np.array([6, 10, 17, 18]), 5)[0], 4, 5).tolist()
+    [6, 10, 17, 18]
+    """
+    out = np.empty(count, dtype=np.int64)
+    padded = np.zeros(len(words) + 2, dtype=np.uint64)  # it looks a word ahead
+    padded[: len(words)] = words
+    if _decode(padded, m, before, least, out) > 64 * len(words):
+        raise ValueError(f"{len(words)} words of a Golomb code end before {count} values")
+    return out
+
+
+@kernel
+def _encode(values: Ints, m: int, before: int, least: int, words: Words) -> int:
+    k = 0
+    while 1 << (k + 1) <= m:
+        k += 1
+    short = (1 << (k + 1)) - m  # remainders below have k bits, others one more
+    power = m & (m - 1) == 0
+    one = np.uint64(1)
+    at = 0
+    held = np.uint64(0)
+    free = 64
+    for i in range(values.size):
+        n = values[i] - before - least
+        before = values[i]
+        q = n >> k if power else n // m
+        r = n - q * m
+        while q > _RUN:
+            ones = (one << np.uint64(_RUN)) - one
+            if free > _RUN:
+                free -= _RUN
+                held |= ones << np.uint64(free)
+            else:
+                words[at] = held | (ones >> np.uint64(_RUN - free))
+                at += 1
+                free += 64 - _RUN
+                held = ones << np.uint64(free) if free < 64 else np.uint64(0)
+            q -= _RUN
+        ones = ((one << np.uint64(q)) - one) << one
+        if r < short:
+            size = q + 1 + k
+            code = (ones << np.uint64(k)) | np.uint64(r)
+        else:
+            size = q + 2 + k
+            code = (ones << np.uint64(k + 1)) | np.uint64(r + short)
+        if size < free:
+            free -= size
+            held |= code << np.uint64(free)
+        else:
+            words[at] = held | (code >> np.uint64(size - free))
+            at += 1
+            free += 64 - size
+            held = code << np.uint64(free) if free < 64 else np.uint64(0)
+    words[at] = held
+    return 64 * at + 64 - free
+
+
+@kernel
+def _decode(words: Words, m: int, before: int, least: int, out: Ints) -> Any:
+    """Returns the position after the last bit that was read; it stops where the words end."""
+    k = 0
+    while 1 << (k + 1) <= m:
+        k += 1
+    short = (1 << (k + 1)) - m
+    end = 64 * (words.size - 2)
+    at = 0
+    for i in range(out.size):
+        q = 0
+        while True:
+            word, shift = at >> 6, np.uint64(at & 63)
+            seen = words[word] << shift
+            if shift:
+                seen |= words[word + 1] >> (np.uint64(64) - shift)
+            ones = leading_zeros(~seen)
+            if ones <= _RUN:
+                break
+            q += _RUN
+            at += _RUN
+            if at > end:
+                return at
+        q += ones
+        seen = seen << np.uint64(ones) << np.uint64(1)
+        r = np.int64(seen >> np.uint64(1) >> np.uint64(63 - k))
+        at += ones + 1 + k
+        if r >= short:
+            r = np.int64(seen >> np.uint64(63 - k)) - short
+            at += 1
+        before += q * m + r + least
+        out[i] = before
+        if at > end:
+            return at
+    return at

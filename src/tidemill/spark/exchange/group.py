@@ -1,0 +1,93 @@
+"""Groups made where most of their rows are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Union
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as T
+
+from tidemill.core.errors import UserError
+from tidemill.kernels.targets import SPREAD
+from tidemill.spark.exchange.decision import Decision, decide, noted
+from tidemill.spark.exchange.detect import Side, locations
+from tidemill.spark.exchange.keys import checked_keys, hash_of
+from tidemill.spark.exchange.partitions import pinned
+from tidemill.spark.exchange.route import fresh_name, routed
+from tidemill.spark.exchange.units import units_of
+from tidemill.spark.expr import named
+
+Groups = Union[Callable[..., pa.Table], Column, Sequence[Column]]
+
+
+def group_by_key(
+    df: DataFrame, keys: Sequence[str], fn: Groups, schema: T.StructType | str | None = None, *,
+    detect: str = "auto", by: str = "auto",
+) -> DataFrame:  # fmt: skip
+    """All rows of a key together: `fn` is an aggregate of Spark's, or several, or a function of a table.
+
+    A function gets each group as a `pyarrow.Table`, or its key and the table, and returns a table of
+    `schema`, as in `DataFrame.groupBy(...).applyInArrow`.
+    """
+    step = "group_by_key"
+    keys = checked_keys(step, df, keys)
+    columns = [fn] if isinstance(fn, Column) else fn
+    if callable(columns) and schema is None:
+        raise UserError(step, expected="schema= of what the function returns", got="none")
+    rows, target, decision = together(step, df, keys, detect, by)
+    by_key = [named(k) for k in keys]
+    if target is None:
+        grouped = rows.groupBy(*by_key)
+    else:
+        grouped = rows.groupBy(named(target), *by_key)
+    if callable(columns):
+        assert schema is not None
+        made = grouped.applyInArrow(_without(columns, target), schema)
+    else:
+        made = grouped.agg(*columns)
+        made = made if target is None else made.drop(target)
+    return noted(made, decision)
+
+
+def colocate(
+    df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str = "auto"
+) -> DataFrame:
+    """The same rows; those of a key are in one partition, on the host that had most of them."""
+    step = "colocate"
+    keys = checked_keys(step, df, keys)
+    rows, target, decision = together(step, df, keys, detect, by)
+    if target is None:
+        return noted(rows.repartition(*(named(k) for k in keys)), decision)
+    return noted(rows.drop(target), decision)
+
+
+def together(
+    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str
+) -> tuple[DataFrame, str | None, Decision]:
+    """Rows by key with the column that says where they are; as they were, if nothing is detected."""
+    decision = decide(step, [df], keys, detect, by)
+    if not decision.detects:
+        return df, None, decision
+    frame = pinned(df)
+    (units,) = units_of([frame], by)
+    hash = hash_of(keys, [df.schema[k].dataType for k in keys])
+    found = locations([Side.of(frame, hash, units)])
+    target = fresh_name("target", df.columns)
+    rows = routed(frame, hash, target, units, found.size, found.answers[0], SPREAD)
+    return rows, target, decision.with_detected(found, units)
+
+
+def _without(fn: Callable[..., pa.Table], target: str | None) -> Callable[..., pa.Table]:
+    """The user's function, which does not see where rows are."""
+    if target is None:
+        return fn
+    if len(inspect.signature(fn).parameters) == 1:
+        return lambda table: fn(table.drop_columns([target]))
+
+    def with_key(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        return fn(key[1:], table.drop_columns([target]))
+
+    return with_key

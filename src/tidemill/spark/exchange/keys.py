@@ -1,0 +1,93 @@
+"""Hashes of keys, the same wherever a key is: 64 bits, computed by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemill.core.errors import UserError
+from tidemill.spark.expr import named
+
+
+def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ...]:
+    """The names of key columns, each of which there is and Spark can hash."""
+    if isinstance(keys, str):
+        keys = (keys,)
+    if not keys:
+        raise UserError(step, expected="the names of key columns", got="none")
+    for key in keys:
+        found = [f for f in df.schema.fields if f.name == key]
+        if len(found) != 1:
+            what = "several columns of that name" if found else f"columns {df.columns}"
+            raise UserError(step, expected=f"a key column {key!r}", got=what)
+        if _holds(found[0].dataType, (T.MapType, T.VariantType)):
+            raise UserError(
+                step, expected=f"a key {key!r} that can be hashed",
+                got=found[0].dataType.simpleString(),
+                hint="a map has no order of its own: take its sorted entries, "
+                f"F.array_sort(F.map_entries({key!r}))",
+            )  # fmt: skip
+    return tuple(keys)
+
+
+def why_no_hash(df: DataFrame, keys: Sequence[str]) -> str | None:
+    """Why equal keys might get different hashes, if they might."""
+    for key in keys:
+        kind = df.schema[key].dataType
+        nested = isinstance(kind, (T.ArrayType, T.StructType))
+        if nested and _holds(kind, (T.FloatType, T.DoubleType)):
+            return f"key {key!r} holds floats inside, of which 0.0 and -0.0 are equal"
+        if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation():
+            return f"key {key!r} is compared by a collation"
+    return None
+
+
+def common_types(step: str, left: DataFrame, right: DataFrame, keys: Sequence[str]) -> list[T.DataType]:
+    """The types in which keys of two sides are compared."""
+    found = []
+    for key in keys:
+        a, b = left.schema[key].dataType, right.schema[key].dataType
+        if a == b:
+            found.append(a)
+        elif isinstance(a, T.NumericType) and isinstance(b, T.NumericType):
+            found.append(left.select(named(key)).union(right.select(named(key))).schema[0].dataType)
+        else:
+            raise UserError(
+                step, expected=f"keys {key!r} of one type on both sides",
+                got=f"{a.simpleString()} and {b.simpleString()}", hint="cast one of them",
+            )  # fmt: skip
+    return found
+
+
+def hash_of(keys: Sequence[str], kinds: Sequence[T.DataType]) -> Column:
+    """64 bits of the keys of a row; what Spark takes for equal has the same."""
+    return F.xxhash64(*(_plain(named(k).cast(t), t) for k, t in zip(keys, kinds)))
+
+
+def _plain(value: Column, kind: T.DataType) -> Column:
+    if not isinstance(kind, (T.FloatType, T.DoubleType)):
+        return value
+    # As Spark groups: there is one zero, and one NaN.
+    one_zero = F.when(value == F.lit(0.0), F.lit(0.0)).otherwise(value)
+    return F.when(F.isnan(value), F.lit(float("nan"))).otherwise(one_zero).cast(kind)
+
+
+def any_null(keys: Sequence[str]) -> Column:
+    """Whether a key of a row is null, so that it has no partner in a join."""
+    found = named(keys[0]).isNull()
+    for key in keys[1:]:
+        found = found | named(key).isNull()
+    return found
+
+
+def _holds(kind: T.DataType, kinds: tuple[type[T.DataType], ...]) -> bool:
+    if isinstance(kind, kinds):
+        return True
+    if isinstance(kind, T.ArrayType):
+        return _holds(kind.elementType, kinds)
+    if isinstance(kind, T.StructType):
+        return any(_holds(f.dataType, kinds) for f in kind.fields)
+    return False

@@ -1,0 +1,122 @@
+"""Reduce by key: rows are aggregated where they are, and only keys that two hosts have travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
+from tidemill.aggregates.layout import Layout, layout
+from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.schema import schema as read_schema
+from tidemill.expr.nodes import columns_of
+from tidemill.kernels.targets import SPREAD
+from tidemill.local.partials import state_fields
+from tidemill.plan.build import bind
+from tidemill.plan.nodes import Source
+from tidemill.spark.aggregates import available, combined, in_jvm, lowered, partial
+from tidemill.spark.exchange.decision import decide, noted
+from tidemill.spark.exchange.detect import Side, duplicates
+from tidemill.spark.exchange.keys import checked_keys, hash_of
+from tidemill.spark.exchange.partitions import arranged_by, pinned
+from tidemill.spark.exchange.route import fresh_name, routed
+from tidemill.spark.exchange.units import units_of
+from tidemill.spark.expr import SparkExpressions, ansi, named
+
+
+def reduce_by_key(
+    df: DataFrame, keys: Sequence[str], aggs: Mapping[str, Aggregate], *, time: str | None = None,
+    detect: str = "auto", by: str = "auto",
+) -> DataFrame:  # fmt: skip
+    """Aggregates by key: a row for each key, with its keys and a column for each aggregate.
+
+    `time` names the column that `tm.first` and `tm.last` go by.
+
+    >>> reduce_by_key(words, ["word"], {"n": tm.count()})  # doctest: +SKIP
+    """
+    step = "reduce_by_key"
+    keys = checked_keys(step, df, keys)
+    states = _States(step, df, keys, aggs, time)
+    decision = decide(step, [df], keys, detect, by)
+    with ansi(df.sparkSession):
+        if not decision.detects:
+            return noted(states.results(states.partials(df, [])), decision)
+        local = fresh_name("partition", [*df.columns, *states.names])
+        rows = arranged_by(pinned(df).select("*", F.spark_partition_id().alias(local)), local)
+        partials = states.partials(rows, [local]).drop(local)
+        # They are read twice, and are where they were made from then on.
+        partials = partials.persist()
+        (units,) = units_of([partials], by)
+        hash = hash_of(keys, [df.schema[k].dataType for k in keys])
+        found = duplicates(Side.of(partials, hash, units))
+        target = fresh_name("target", partials.columns)
+        sent = routed(partials, hash, target, units, found.size, found.answers[0], SPREAD)
+        whole = sent.groupBy(named(target), *(named(k) for k in keys)).agg(*states.combined())
+        return noted(states.results(whole), decision.with_detected(found, units))
+
+
+class _States:
+    """The columns that aggregates keep, and how Spark makes, combines and lowers them."""
+
+    def __init__(
+        self, step: str, df: DataFrame, keys: Sequence[str], aggs: Mapping[str, Aggregate], time: str | None
+    ) -> None:
+        if not aggs:
+            raise UserError(step, expected="at least one aggregate", got="none", hint="{'n': tm.count()}")
+        self._keys = [named(k) for k in keys]
+        self._layout, self._expressions = _laid_out(step, df, aggs, time)
+        self._fields = [[n for n, _ in state_fields(p)] for p in self._layout.parts]
+        for name in aggs:
+            if name in keys:
+                raise UserError(step, expected=f"a name not taken by the keys {list(keys)}", got=repr(name))
+
+    @property
+    def names(self) -> list[str]:
+        return [n for own in self._fields for n in own]
+
+    def partials(self, df: DataFrame, beside: list[str]) -> DataFrame:
+        args = dict.fromkeys(a for p in self._layout.parts for a in p.part.args)
+        names = {a: fresh_name(f"a{i}", df.columns) for i, a in enumerate(args)}
+        rows = df.select("*", *(self._expressions.column(a).alias(n) for a, n in names.items()))
+        columns = []
+        for part, fields in zip(self._layout.parts, self._fields):
+            columns += partial(part, [names[a] for a in part.part.args], fields, identity=True)
+        return rows.groupBy(*map(named, beside), *self._keys).agg(*columns)
+
+    def combined(self) -> list[Column]:
+        return [c for p, fields in zip(self._layout.parts, self._fields) for c in combined(p, fields)]
+
+    def results(self, whole: DataFrame) -> DataFrame:
+        return whole.select(*self._keys, *lowered(self._layout))
+
+
+def _laid_out(
+    step: str, df: DataFrame, aggs: Mapping[str, Aggregate], time: str | None
+) -> tuple[Layout, SparkExpressions]:
+    for name, aggregate in aggs.items():
+        if not isinstance(aggregate, Aggregate):
+            raise UserError(
+                f"{step} {name}", expected="an aggregate such as tm.sum(col.x)", got=repr(aggregate),
+                hint="aggregates of Spark's go to group_by_key, which has no partials",
+            )  # fmt: skip
+    nodes = [a for aggregate in aggs.values() for a in aggregate.args]
+    read = {n for a in nodes for n in columns_of(a)}
+    if EVENT_TIME.name in read and time is None:
+        raise UserError(step, expected="time=, the column that first and last go by", got="none")
+    read = {*(read - {EVENT_TIME.name}), *([time] if time is not None else ())}
+    for name in read:
+        if name not in df.columns:
+            raise UserError(step, expected=f"a column of {df.columns}", got=repr(name))
+    fields = [f for f in df.schema.fields if f.name in read] or [T.StructField("none", T.LongType())]
+    schema = read_schema(T.StructType(fields), step=step)
+    source = Source("rows", schema, time or schema.names[0])
+    bound = tuple((n, bind(source, n, a)) for n, a in aggs.items())
+    found = layout(bound, schema)
+    foreign = [str(p.part) for p in found.parts if not available(p)]
+    if foreign or not in_jvm(found):
+        what = ", ".join(foreign or [str(a) for a in aggs.values()])
+        raise UnsupportedError("exchange", what, instead="use group_by_key, which has all rows of a key")
+    return found, SparkExpressions(schema, {f.name: f.dataType for f in fields})

@@ -1,0 +1,186 @@
+"""Exchanges against Spark's own operators: the same rows, whatever was detected."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tidemill import col
+from tidemill.core.errors import UnsupportedError, UserError
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemill.spark.exchange import colocate, group_by_key, join, partitions, reduce_by_key
+from tidemill.spark.exchange.decision import decision_of
+from tidemill.spark.exchange.join import KEEPS
+
+
+def bag(df: DataFrame) -> list[str]:
+    """The rows in an order of their own, floats without their last digits."""
+    rounded = (
+        [f"{v:.9g}" if isinstance(v, float) and not math.isnan(v) else repr(v) for v in row]
+        for row in df.collect()
+    )
+    return sorted(map(repr, rounded))
+
+
+def events(spark: Any, seed: int, rows: int = 600, parts: int = 3, span: int = 150) -> DataFrame:
+    """Keys that are mostly near to each other, one that is everywhere, some null; texts; numbers."""
+    rng = np.random.default_rng(seed)
+    near = np.sort(rng.integers(0, span, rows))
+    key = np.where(rng.random(rows) < 0.15, 7, near)
+    table = pa.table({
+        "k": pa.array(key, mask=rng.random(rows) < 0.05),
+        "s": pa.array([f"t{k % 5}" for k in key], mask=rng.random(rows) < 0.05),
+        "v": pa.array(rng.integers(-50, 50, rows), mask=rng.random(rows) < 0.1),
+        "x": rng.normal(size=rows),
+        "ts": np.arange(rows).astype("datetime64[us]"),
+        "part": np.arange(rows) * parts // rows,
+    })  # fmt: skip
+    return spark.createDataFrame(table).repartitionById(parts, F.col("part").cast("int")).drop("part").cache()
+
+
+@pytest.fixture(scope="module")
+def left(spark: Any) -> DataFrame:
+    return events(spark, 1)
+
+
+@pytest.fixture(scope="module")
+def right(spark: Any) -> DataFrame:
+    other = events(spark, 2, rows=200, parts=2, span=400).select("k", "s", F.col("v").alias("w"))
+    return other.withColumn("k", F.col("k").cast("int")).cache()  # of another type than on the left
+
+
+@pytest.fixture(params=["partitions", "hosts"])
+def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Units are partitions, as on one machine; or hosts, of which Spark says that there are two."""
+    if request.param == "hosts":
+        known = lambda df: [f"host{i % 2}" for i in range(partitions.count(df))]
+        monkeypatch.setattr(partitions, "hosts", known)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("how", KEEPS)
+def test_joins(left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how in ("inner", "left", "anti"):
+        known = lambda df: [f"host{i % 2}" for i in range(partitions.count(df))]
+        monkeypatch.setattr(partitions, "hosts", known)
+    made = join(left, right, ["k", "s"], how, detect="on")
+    plain = left.join(right, ["k", "s"], how)
+    assert made.columns == plain.columns
+    assert bag(made) == bag(plain)
+    found = decision_of(made).detected
+    assert found is not None and found.numbers["rows"] < left.count() + right.count()  # nulls stay out
+
+
+def test_one_sided_keys_leave_an_inner_join_before_the_shuffle(left: DataFrame, right: DataFrame) -> None:
+    made = join(left, right, ["k"], detect="on")
+    found = decision_of(made).detected
+    assert found is not None
+    keys = {r.k for r in left.collect()} & {r.k for r in right.collect()} - {None}
+    rows = sum(r.k in keys for df in (left, right) for r in df.collect())
+    kept = found.numbers["weight"] - found.numbers["unlisted"]
+    assert rows <= kept <= rows + 0.25 * found.numbers["unlisted"]  # some share a bucket by chance
+
+
+def test_reduce(left: DataFrame, placed: str) -> None:
+    aggs = {
+        "n": tm.count(), "nv": tm.count(col.v), "total": tm.sum(col.v * 2), "high": tm.max(col.x),
+        "sd": tm.std(col.x), "corr": tm.covariance(col.x, col.v), "last": tm.last(col.v),
+        "least": tm.arg_min(col.s, by=col.x), "any": tm.any(col.v > 40),
+    }  # fmt: skip
+    made = reduce_by_key(left, ["k", "s"], aggs, time="ts", detect="on")
+    plain = reduce_by_key(left, ["k", "s"], aggs, time="ts", detect="off")
+    assert made.schema.simpleString() == plain.schema.simpleString()
+    assert bag(made) == bag(plain)
+    own = left.groupBy("k", "s").agg(F.count("*").alias("n"), F.sum(F.col("v") * 2).alias("total"))
+    assert bag(made.select("k", "s", "n", "total")) == bag(own)
+    decision = decision_of(made)
+    assert decision.detected is not None and decision.units is not None
+    assert decision.units.count == (2 if placed == "hosts" else 3)
+    assert decision.detected.numbers["listed"] > 0
+
+
+def test_groups(left: DataFrame, placed: str) -> None:
+    made = group_by_key(left, ["k"], [F.median("v").alias("m"), F.count("*").alias("n")], detect="on")
+    plain = left.groupBy("k").agg(F.median("v").alias("m"), F.count("*").alias("n"))
+    assert bag(made) == bag(plain)
+
+
+def test_groups_of_a_function(left: DataFrame) -> None:
+    def spread(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
+        assert "target" not in rows.column_names
+        (k,) = key
+        values = rows["x"].to_numpy()
+        return pa.table({"k": pa.array([k.as_py()], pa.int64()), "d": [values.max() - values.min()]})
+
+    made = group_by_key(left, ["k"], spread, "k long, d double", detect="on")
+    plain = left.groupBy("k").agg((F.max("x") - F.min("x")).alias("d"))
+    assert bag(made) == bag(plain)
+
+
+def test_colocated_rows_of_a_key_are_in_one_partition(left: DataFrame) -> None:
+    made = colocate(left, ["s"], detect="on")
+    assert bag(made) == bag(left)
+    where = made.select("s", F.spark_partition_id().alias("p")).distinct()
+    assert where.count() == left.select("s").distinct().count()
+
+
+def test_zeros_and_nans_are_one_key(spark: Any) -> None:
+    rows = [(0.0, 1), (-0.0, 2), (float("nan"), 4), (-float("nan"), 8), (1.5, 16), (None, 32)]
+    df = spark.createDataFrame(rows, "f double, v long").repartitionById(6, F.col("v").cast("int"))
+    made = reduce_by_key(df, ["f"], {"t": tm.sum(col.v)}, detect="on")
+    assert sorted(r.t for r in made.collect()) == [3, 12, 16, 32]
+
+
+def test_an_input_that_is_shuffled_below_is_read_as_it_was(spark: Any, left: DataFrame) -> None:
+    """Spark chooses the partitions of a shuffle while it runs; the second reading has those of the first."""
+    counted = left.groupBy("k", "v").count()
+    made = group_by_key(counted, ["k"], F.sum("count").alias("n"), detect="on")
+    assert bag(made) == bag(left.groupBy("k").agg(F.count("*").alias("n")))
+
+
+def test_an_overflow_fails(spark: Any) -> None:
+    df = spark.createDataFrame([(1, 2**62), (1, 2**62)], "k long, v long").repartitionById(2, F.lit(1))
+    with pytest.raises(Exception, match="overflow"):
+        reduce_by_key(df, ["k"], {"t": tm.sum(col.v)}, detect="on").collect()
+
+
+def test_what_is_refused(spark: Any, left: DataFrame, right: DataFrame) -> None:
+    mapped = left.select("k", F.create_map("s", "v").alias("m"))
+    for fail, expected in (
+        (lambda: reduce_by_key(mapped, ["m"], {"n": tm.count()}), "a key 'm' that can be hashed, got map"),
+        (lambda: reduce_by_key(left, [], {"n": tm.count()}), "names of key columns, got none"),
+        (lambda: reduce_by_key(left, ["nope"], {"n": tm.count()}), "a key column 'nope', got columns"),
+        (lambda: reduce_by_key(left, ["k"], {}), "at least one aggregate"),
+        (lambda: reduce_by_key(left, ["k"], {"n": F.count("*")}), "an aggregate such as tm.sum"),
+        (lambda: reduce_by_key(left, ["k"], {"k": tm.count()}), "a name not taken by the keys"),
+        (lambda: reduce_by_key(left, ["k"], {"l": tm.last(col.v)}), "time=, the column that first and last"),
+        (lambda: reduce_by_key(left, ["k"], {"s": tm.sum(col.nope)}), "a column of"),
+        (lambda: reduce_by_key(left, ["k"], {"n": tm.count()}, detect="yes"), "detect= one of auto, on, off"),
+        (lambda: reduce_by_key(left, ["k"], {"n": tm.count()}, detect="on", by="rack"), "by= one of"),
+        (lambda: group_by_key(left, ["k"], lambda t: t), "schema= of what the function returns"),
+        (lambda: join(left, right, ["k"], "outer"), "how= one of inner, left"),
+        (lambda: join(left, right.select(F.col("s").alias("k")), ["k"]), "keys 'k' of one type on both"),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as refused:
+            fail()
+        assert expected in str(refused.value)
+    with pytest.raises(UnsupportedError, match="use group_by_key"):
+        reduce_by_key(left, ["k"], {"m": tm.median(col.v)})
+
+
+def test_where_equal_keys_could_part_nothing_is_detected(spark: Any, left: DataFrame) -> None:
+    random = left.withColumn("r", F.rand())
+    made = reduce_by_key(random, ["k"], {"n": tm.count()}, detect="on")
+    assert "might give other rows" in decision_of(made).why
+    nested = left.select(F.struct("x").alias("k"), "v")
+    assert "0.0 and -0.0" in decision_of(group_by_key(nested, ["k"], F.sum("v"), detect="on")).why
