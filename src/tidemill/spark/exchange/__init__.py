@@ -1,7 +1,13 @@
 """Exchanges that send only what must travel (paper 002): reduce, group and join on plain DataFrames."""
 
+from tidemill.spark.exchange.decision import explain
 from tidemill.spark.exchange.group import colocate, group_by_key
 from tidemill.spark.exchange.join import join
 from tidemill.spark.exchange.reduce import reduce_by_key
+from tidemill.spark.exchange.report import Report, report
+from tidemill.spark.exchange.traffic import Traffic, traffic
 
-__all__ = ["colocate", "group_by_key", "join", "reduce_by_key"]
+__all__ = [
+    "Report", "Traffic", "colocate", "explain", "group_by_key", "join", "reduce_by_key", "report",
+    "traffic",
+]  # fmt: skip

@@ -2,62 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from tidemill.core.errors import UserError
+from tidemill.spark.exchange.cost import JOBS, Estimate, Links
 from tidemill.spark.exchange.detect import Detected
 from tidemill.spark.exchange.keys import why_no_hash
-from tidemill.spark.exchange.partitions import is_read_twice_alike
-from tidemill.spark.exchange.units import Units
+from tidemill.spark.exchange.network import links as links_of
+from tidemill.spark.exchange.partitions import is_read_twice_alike, reads_only
+from tidemill.spark.exchange.survey import Survey, stored_bytes, survey
+from tidemill.spark.exchange.units import Units, units_of
 
 DETECT = ("auto", "on", "off")
+LIKELY_WIDTH = 50.0
+"""Bytes of a row, to guess how many there are before they are counted."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided for one exchange, from which numbers."""
+    """What was decided for one exchange, from which numbers, and what was found."""
 
     step: str
     keys: tuple[str, ...]
     detects: bool
     why: str
-    widths: tuple[float, ...] = (1.0, 1.0)
-    """Bytes of a row of each side, about."""
+    links: Links | None = None
+    estimate: Estimate | None = None
     detected: Detected | None = None
     units: Units | None = None
+    drops: bool = False
+    """Whether rows that are not listed leave, on one side at least."""
+    looked: float = 0.0
+    """Seconds that deciding took."""
 
-    def with_detected(self, found: Detected, units: Units) -> Decision:
-        return replace(self, detected=found, units=units)
+    def with_detected(self, found: Detected, units: Units, *, drops: bool = False) -> Decision:
+        return replace(self, detected=found, units=units, drops=drops)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        return {} if self.detected is None else self.detected.numbers
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Of each phase before rows are sent."""
+        found = {"survey": self.looked} if self.looked else {}
+        return found | ({} if self.detected is None else self.detected.seconds)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The numbers it went by, and those that came of it, by name."""
+        found = []
+        if self.links is not None:
+            rate = self.links.bytes_per_second * 8 / 1e6
+            found.append(("links", f"{self.links.hosts} hosts, {self.links.cores} cores, {rate:,.0f} Mbit/s"))
+        if self.estimate is not None:
+            found.append(("estimate", str(self.estimate)))
+        if self.units is not None:
+            n = self.numbers
+            entries = max(1, n.get("entries", 0))
+            found += [
+                ("rows, keys", f"{n['rows']:,.0f} rows, about {n['distinct']:,.0f} keys"),
+                ("filter", f"{n['buckets']:,.0f} buckets, {n.get('code bits', 0) / entries:.2f} bits a key,"
+                 f" {n.get('filter bytes', 0):,.0f} bytes, answers {n.get('answer bytes', 0):,.0f} bytes"),
+                ("false positives", f"{n.get('filled', 0) / n['buckets']:.1%} of buckets are taken"),
+                ("units", f"{self.units.count}: {', '.join(self.units.names[:8])}"
+                 f"{', …' if self.units.count > 8 else ''}"),
+            ]  # fmt: skip
+        for phase, seconds in self.seconds.items():
+            found.append((phase, f"{seconds:.2f} s"))
+        return found
+
+    def __str__(self) -> str:
+        how = "detects" if self.detects else "plain"
+        first = f"{self.step} by {', '.join(self.keys)}: {how} — {self.why}"
+        return "\n".join([first, *(f"  {name}: {text}" for name, text in self.facts())])
 
 
-def decide(step: str, frames: Sequence[DataFrame], keys: Sequence[str], detect: str, by: str) -> Decision:
+Model = Callable[[Sequence[Survey], Sequence[Sequence[int]], Links], Estimate]
+
+
+def decide(
+    step: str, frames: Sequence[DataFrame], keys: Sequence[str], hash: Column, detect: str, by: str,
+    model: Model,
+) -> Decision:  # fmt: skip
     """Whether to detect: as the user says, unless equal keys could part; otherwise by the cost model."""
     if detect not in DETECT:
         raise UserError(step, expected=f"detect= one of {', '.join(DETECT)}", got=repr(detect))
-    keys = tuple(keys)
+    plain = Decision(step, tuple(keys), False, "detect='off'")
     if detect == "off":
-        return Decision(step, keys, False, "detect='off'")
+        return plain
     for df in frames:
         reason = why_no_hash(df, keys)
         if reason is None and not is_read_twice_alike(df):
             reason = "a second reading of the input might give other rows"
         if reason is not None:
-            return Decision(step, keys, False, reason)
+            return replace(plain, why=reason)
     if detect == "on":
-        return Decision(step, keys, True, "detect='on'")
-    return Decision(step, keys, False, "auto")
+        return replace(plain, detects=True, why="detect='on'")
+    if not all(map(reads_only, frames)):
+        return replace(plain, why="the input would be computed twice; cache it first to have it looked at")
+    links = links_of(frames[0].sparkSession)
+    plain = replace(plain, links=links)
+    if links.hosts < 2:
+        return replace(plain, why="all is on one host")
+    sizes = [stored_bytes(df) for df in frames]
+    if sum(sizes) / (links.hosts * links.bytes_per_second) < JOBS:
+        return replace(plain, why="sending all takes less time than finding out what to send")
+    began = time.monotonic()
+    seen = [survey(df, hash, size / LIKELY_WIDTH) for df, size in zip(frames, sizes)]
+    estimate = model(seen, [u.of_partition for u in units_of(frames, by)], links)
+    why = "it pays" if estimate.pays else "it does not pay"
+    return replace(
+        plain, detects=estimate.pays, why=f"auto: {why}", estimate=estimate, looked=time.monotonic() - began
+    )
+
+
+_watchers: ContextVar[tuple[list[Decision], ...]] = ContextVar("watchers", default=())
+
+
+@contextmanager
+def watched(into: list[Decision]) -> Iterator[None]:
+    """Have the decisions of a block in a list."""
+    token = _watchers.set((*_watchers.get(), into))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
 
 
 def noted(df: DataFrame, decision: Decision) -> DataFrame:
     """A result that `explain` and `report` can say something of."""
     df._tidemill_decision = decision  # type: ignore[attr-defined]
+    for into in _watchers.get():
+        into.append(decision)
     return df
 
 
 def decision_of(df: DataFrame) -> Decision:
+    """What was decided for a result of an exchange."""
     found = getattr(df, "_tidemill_decision", None)
     if not isinstance(found, Decision):
         raise UserError(
@@ -65,3 +152,10 @@ def decision_of(df: DataFrame) -> Decision:
             hint="ask before selecting from it",
         )  # fmt: skip
     return found
+
+
+def explain(df: DataFrame) -> str:
+    """Why an exchange detected or did not, with the numbers it went by; also printed."""
+    text = str(decision_of(df))
+    print(text)
+    return text

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
 from tidemill.kernels.targets import SPREAD
+from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Side, locations
 from tidemill.spark.exchange.keys import checked_keys, hash_of
@@ -68,12 +69,12 @@ def together(
     step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str
 ) -> tuple[DataFrame, str | None, Decision]:
     """Rows by key with the column that says where they are; as they were, if nothing is detected."""
-    decision = decide(step, [df], keys, detect, by)
+    hash = hash_of(keys, [df.schema[k].dataType for k in keys])
+    decision = decide(step, [df], keys, hash, detect, by, of_rows)
     if not decision.detects:
         return df, None, decision
     frame = pinned(df)
     (units,) = units_of([frame], by)
-    hash = hash_of(keys, [df.schema[k].dataType for k in keys])
     found = locations([Side.of(frame, hash, units)])
     target = fresh_name("target", df.columns)
     rows = routed(frame, hash, target, units, found.size, found.answers[0], SPREAD)

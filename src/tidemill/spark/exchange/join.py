@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.kernels.targets import DROP, STAY
+from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import decide, noted
 from tidemill.spark.exchange.detect import Side, locations
-from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, hash_of
+from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import pinned
 from tidemill.spark.exchange.route import fresh_name, null_where, routed
 from tidemill.spark.exchange.units import units_of
@@ -38,13 +40,15 @@ def join(
     keys = checked_keys(step, left, on)
     checked_keys(step, right, keys)
     kinds = common_types(step, left, right, keys)
-    decision = decide(step, [left, right], keys, detect, by)
+    hash = null_where(any_null(keys), hash_of(keys, kinds))
+    leaves = [missing == DROP for missing in KEEPS[how]]
+    model = partial(of_rows, dropped=leaves)
+    decision = decide(step, [left, right], keys, hash, detect, by, model)
     if not decision.detects:
         return noted(left.join(right, list(keys), how), decision)
     frames = [pinned(left), pinned(right)]
     units = units_of(frames, by)
-    hash = null_where(any_null(keys), hash_of(keys, kinds))
-    widths = decision.widths
+    widths = [row_bytes(df) for df in frames]
     found = locations([Side.of(df, hash, u, w) for df, u, w in zip(frames, units, widths)])
     target = fresh_name("target", [*left.columns, *right.columns])
     sides = [
@@ -52,7 +56,7 @@ def join(
         for df, u, told, missing in zip(frames, units, found.answers, KEEPS[how])
     ]
     joined = _joined(sides[0], sides[1], [target, *keys], how).drop(target)
-    return noted(joined, decision.with_detected(found, units[0]))
+    return noted(joined, decision.with_detected(found, units[0], drops=any(leaves)))
 
 
 def _joined(left: DataFrame, right: DataFrame, keys: list[str], how: str) -> DataFrame:

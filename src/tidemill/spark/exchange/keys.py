@@ -75,6 +75,16 @@ def _plain(value: Column, kind: T.DataType) -> Column:
     return F.when(F.isnan(value), F.lit(float("nan"))).otherwise(one_zero).cast(kind)
 
 
+def row_bytes(df: DataFrame) -> float:
+    """Bytes of a row, by the types of its columns: what counts is which side has the wider ones."""
+    return sum(_SIZES.get(type(f.dataType), 8.0) for f in df.schema.fields)
+
+
+_SIZES: dict[type[T.DataType], float] = {
+    T.StringType: 20.0, T.BinaryType: 100.0, T.ArrayType: 100.0, T.StructType: 40.0, T.MapType: 100.0,
+}  # fmt: skip
+
+
 def any_null(keys: Sequence[str]) -> Column:
     """Whether a key of a row is null, so that it has no partner in a join."""
     found = named(keys[0]).isNull()

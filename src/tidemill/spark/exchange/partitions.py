@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 
@@ -84,21 +83,23 @@ def beside(df: DataFrame, column: str, pieces: Sequence[bytes]) -> DataFrame:
     session = df.sparkSession
     context = session.sparkContext
     jvm: Any = context._jvm
-    fields = [T.StructField(column, T.BinaryType())]
-    fields += [T.StructField(f.name, f.dataType, True) for f in df.schema.fields]
-    schema = T.StructType(fields)
-    empty = (None,) * (len(fields) - 1)
-    rows = context.parallelize([(bytearray(p), *empty) for p in pieces], len(pieces))
-    first = _rdd(session.createDataFrame(rows, schema, verifySchema=False))
+    data = jvm.java.util.ArrayList()
+    for piece in pieces:
+        data.add(piece)
+    made = _jvm_session(session).createDataset(
+        context._jsc.parallelize(data, len(pieces)).rdd(), jvm.org.apache.spark.sql.Encoders.BINARY()
+    )
+    empty = (F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields)
+    alone = DataFrame(made.toDF(), session).select(F.col("value").alias(column), *empty)
     rest = _rdd(df.select(F.lit(None).cast("binary").alias(column), "*"))
     both = jvm.java.util.ArrayList()
-    both.add(first)
+    both.add(_rdd(alone))
     both.add(rest)
     union = _class(jvm, "org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")(
         context._jsc.sc(), jvm.PythonUtils.toSeq(both), len(pieces), rest.elementClassTag()
     )
-    java_schema = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-    return DataFrame(_jvm_session(session).internalCreateDataFrame(union, java_schema, False), session)
+    rows = _jvm_session(session).internalCreateDataFrame(union, alone._jdf.schema(), False)
+    return DataFrame(rows, session)
 
 
 def _rdd(df: DataFrame) -> Any:

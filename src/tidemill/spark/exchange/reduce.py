@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -18,9 +19,10 @@ from tidemill.local.partials import state_fields
 from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
 from tidemill.spark.aggregates import available, combined, in_jvm, lowered, partial
+from tidemill.spark.exchange.cost import of_partials
 from tidemill.spark.exchange.decision import decide, noted
 from tidemill.spark.exchange.detect import Side, duplicates
-from tidemill.spark.exchange.keys import checked_keys, hash_of
+from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by, pinned
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.units import units_of
@@ -40,7 +42,10 @@ def reduce_by_key(
     step = "reduce_by_key"
     keys = checked_keys(step, df, keys)
     states = _States(step, df, keys, aggs, time)
-    decision = decide(step, [df], keys, detect, by)
+    hash = hash_of(keys, [df.schema[k].dataType for k in keys])
+    width = row_bytes(df.select(*(named(k) for k in keys))) + 8.0 * len(states.names)
+    model = lambda seen, units, links: of_partials(seen[0], units[0], links, width)
+    decision = decide(step, [df], keys, hash, detect, by, model)
     with ansi(df.sparkSession):
         if not decision.detects:
             return noted(states.results(states.partials(df, [])), decision)
@@ -50,12 +55,14 @@ def reduce_by_key(
         # They are read twice, and are where they were made from then on.
         partials = partials.persist()
         (units,) = units_of([partials], by)
-        hash = hash_of(keys, [df.schema[k].dataType for k in keys])
         found = duplicates(Side.of(partials, hash, units))
         target = fresh_name("target", partials.columns)
         sent = routed(partials, hash, target, units, found.size, found.answers[0], SPREAD)
         whole = sent.groupBy(named(target), *(named(k) for k in keys)).agg(*states.combined())
-        return noted(states.results(whole), decision.with_detected(found, units))
+        result = noted(states.results(whole), decision.with_detected(found, units))
+        # Who holds a frame made from the result after that has them made again.
+        weakref.finalize(result, partials.unpersist)
+        return result
 
 
 class _States:

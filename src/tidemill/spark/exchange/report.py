@@ -1,0 +1,112 @@
+"""What exchanges moved, by Spark's own metrics, and what they would have moved without detection."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidemill.spark.exchange.decision import Decision, watched
+from tidemill.spark.exchange.network import host_count
+from tidemill.spark.exchange.traffic import Traffic, size, traffic
+
+
+@dataclass
+class Report:
+    """The exchanges of a block, filled in when it has ended."""
+
+    exchanges: list[Decision] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
+    seconds: float = 0.0
+    hosts: int = 1
+
+    @property
+    def filter_bytes(self) -> int:
+        """Of sets of keys and the answers to them."""
+        return int(sum(d.numbers.get(n, 0) for d in self.exchanges for n in ("filter bytes", "answer bytes")))
+
+    @property
+    def travelled(self) -> int:
+        """Bytes that went from host to host."""
+        return self.traffic.remote_bytes
+
+    @property
+    def would_have_travelled(self) -> int:
+        """The same for shuffles by hash: all but one part in as many as there are hosts, and the rows that
+        left before the shuffle as well. An estimate, from the bytes that were shuffled."""
+        if not any(d.detects for d in self.exchanges):
+            return self.travelled
+        shuffled = max(0, self.traffic.remote_bytes + self.traffic.local_bytes - self.filter_bytes)
+        weight = sum(d.numbers.get("weight", 0) for d in self.exchanges)
+        dropped = sum(d.numbers.get("unlisted", 0) for d in self.exchanges if d.drops)
+        whole = shuffled * weight / (weight - dropped) if weight > dropped else shuffled
+        return int(whole * (self.hosts - 1) / self.hosts)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What there is to say, by name."""
+        found: list[tuple[str, str]] = []
+        for decision in self.exchanges:
+            found.append((decision.step, f"{'detects' if decision.detects else 'plain'}: {decision.why}"))
+            found += [(f"  {name}", text) for name, text in decision.facts()]
+        found += [
+            ("would have travelled", f"{size(self.would_have_travelled)}, about"),
+            ("did travel", f"{size(self.travelled)} (of it filters and answers {size(self.filter_bytes)})"),
+            ("read on the same host", size(self.traffic.local_bytes)),
+            ("seconds", f"{self.seconds:.2f} on {self.hosts} hosts"),
+        ]
+        return found
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+    def plot(self) -> Any:
+        """A `matplotlib` figure: bytes beside each other, and the seconds of each phase."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8, 3), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        bytes_of = {
+            "would have\ntravelled": self.would_have_travelled,
+            "did\ntravel": self.travelled,
+            "filters and\nanswers": self.filter_bytes,
+        }
+        heights = [b / 1e6 for b in bytes_of.values()]
+        left.bar(list(bytes_of), heights, color=["#999999", "#2a6f97", "#e09f3e"])
+        left.set_ylabel("MB")
+        begin = 0.0
+        for name, seconds in self.phases().items():
+            right.barh([0], [seconds], left=begin, label=name)
+            begin += seconds
+        right.set_yticks([])
+        right.set_xlabel("seconds")
+        right.legend(fontsize="small")
+        return figure
+
+    def phases(self) -> dict[str, float]:
+        """Seconds of each phase, of all exchanges together; the rest is the exchange itself and the query."""
+        found: dict[str, float] = {}
+        for decision in self.exchanges:
+            for name, seconds in decision.seconds.items():
+                found[name] = found.get(name, 0.0) + seconds
+        return found | {"rows": max(0.0, self.seconds - sum(found.values()))}
+
+
+@contextmanager
+def report(spark: SparkSession) -> Iterator[Report]:
+    """Watch the exchanges of a block, and what Spark moved for them.
+
+    >>> with report(spark) as seen:                                      # doctest: +SKIP
+    ...     join(orders, lines, ["order"]).count()
+    >>> print(seen)                                                      # doctest: +SKIP
+    """
+    seen = Report(hosts=host_count(spark))
+    began = time.monotonic()
+    with traffic(spark) as moved, watched(seen.exchanges):
+        yield seen
+    seen.seconds, seen.traffic = time.monotonic() - began, moved
