@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
@@ -28,7 +30,11 @@ from tidemill.spark.exchange.sets import BucketSet
 from tidemill.spark.exchange.units import Units
 
 FALSE_POSITIVES = 1 / 8
-"""The rate of buckets that two keys share, as in the paper."""
+"""The rate of buckets that two keys share, as in the paper, where rows are narrow."""
+FEWEST = 1 / 65536
+FIRST_ASKED = 4
+"""A side of an inner join that has so many times fewer keys is asked first: the other one need not speak
+of keys that this one has not."""
 SLACK = 1.5
 """How much more than its fair share of rows a unit may get because it holds them."""
 
@@ -39,6 +45,9 @@ _KEYS = pa.schema([
 _SETS = pa.schema([("range", pa.int32()), ("source", pa.int32()), ("buckets", pa.binary())])
 _ANSWERS = pa.schema([("range", pa.int32()), ("source", pa.int32()), ("answer", pa.binary())])
 
+_NOTHING: dict[str, float] = {"weight": 0.0, "unlisted": 0.0, "filter bytes": 0.0}
+
+Ints = npt.NDArray[np.int64]
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Iterable[pa.RecordBatch]], Batches]
 
@@ -72,36 +81,102 @@ def duplicates(side: Side) -> Detected:
     return _detect((side,), located=False)
 
 
-def locations(sides: Sequence[Side], *, slack: float = SLACK) -> Detected:
-    """Lists, for each source, where its buckets go; of two sides, those that both have."""
-    return _detect(sides, located=True, slack=slack)
+def locations(sides: Sequence[Side], *, slack: float = SLACK, both: bool = False) -> Detected:
+    """Lists, for each source, where its buckets go; of two sides, those that both have.
+
+    With `both`, rows of either side leave whose key the other one has not.
+    """
+    return _detect(sides, located=True, slack=slack, both=both)
 
 
-def _detect(sides: Sequence[Side], *, located: bool, slack: float = SLACK) -> Detected:
+def false_positives(bytes_of_key: float) -> float:
+    """The rate at which a bit more for each key, sent to a range, is worth the bytes that it keeps in place.
+
+    A rate `f` costs `log2(1 / f) / 8` bytes for each key and sends `f` of its bytes, which is least at
+    `1 / (8 · ln 2 · bytes)`. The paper has 1/8 always, which is right for very narrow rows.
+
+    >>> false_positives(1.0), round(1 / false_positives(400.0))
+    (0.125, 2218)
+    """
+    return min(FALSE_POSITIVES, max(FEWEST, 1 / (8 * math.log(2) * max(1e-9, bytes_of_key))))
+
+
+def _detect(
+    sides: Sequence[Side], *, located: bool, slack: float = SLACK, both: bool = False
+) -> Detected:
     began = time.monotonic()
     spark = sides[0].hashes.sparkSession
     keys = reduce(DataFrame.union, (s.hashes.mapInArrow(_own_keys, _ddl(_KEYS)) for s in sides))
     keys.persist()
     try:
-        seen = keys.select("rows", "keys", "registers").toArrow().to_pydict()
-        merged = reduce(np.maximum, (np.frombuffer(r, dtype=np.uint8) for r in seen["registers"]))
-        distinct = estimate(merged)
-        size = max(64, int(distinct / FALSE_POSITIVES))
+        seen = _Seen(sides, keys.select("source", "rows", "registers").toArrow())
         sized = time.monotonic()
         facts = _Facts(
-            size, max(1, min(len(seen["rows"]), spark.sparkContext.defaultParallelism)),
-            tuple(u for s in sides for u in s.units.of_partition),
-            tuple(i for i, s in enumerate(sides) for _ in s.units.of_partition),
+            seen.size(both), max(1, min(len(seen.side_of), spark.sparkContext.defaultParallelism)),
+            tuple(u for s in sides for u in s.units.of_partition), seen.side_of,
             tuple(s.width for s in sides), sides[0].units.count, located, slack,
         )  # fmt: skip
-        sets = keys.mapInArrow(_sets(facts), _ddl(_SETS)).repartitionById(facts.ranges, "range")
-        found = sets.mapInArrow(_answers(facts), _ddl(_ANSWERS)).toArrow()
+        first = seen.first_asked() if both else None
+        known = None if first is None else _known(keys, facts, first)
+        sets = keys.mapInArrow(_sets(facts, first, known), _ddl(_SETS))
+        ranges = sets.repartitionById(facts.ranges, "range")
+        found = ranges.mapInArrow(_answers(facts), _ddl(_ANSWERS)).toArrow()
     finally:
         keys.unpersist()
-    numbers = _added_up(found)
-    numbers |= {"rows": sum(seen["rows"]), "distinct": distinct, "buckets": size}
+    numbers = _NOTHING | _added_up(found)
+    # Of rows that were not asked for, ranges know nothing.
+    numbers["unlisted"] += seen.bytes - numbers["weight"]
+    numbers |= {
+        "rows": seen.rows, "distinct": seen.distinct, "buckets": facts.size, "weight": seen.bytes,
+    }  # fmt: skip
+    if known is not None:
+        numbers["filter bytes"] += len(known) * sides[0].units.count
     seconds = {"hashes": sized - began, "filter": time.monotonic() - sized}
-    return Detected(size, _by_side(sides, found), numbers, seconds)
+    return Detected(facts.size, _by_side(sides, found), numbers, seconds)
+
+
+class _Seen:
+    """What the sources said of their keys."""
+
+    def __init__(self, sides: Sequence[Side], said: pa.Table) -> None:
+        self.side_of = tuple(i for i, s in enumerate(sides) for _ in s.units.of_partition)
+        self.rows = 0
+        self.bytes = 0.0
+        registers: list[list[npt.NDArray[np.uint8]]] = [[] for _ in sides]
+        for row in said.to_pylist():
+            side = self.side_of[row["source"]]
+            registers[side].append(np.frombuffer(row["registers"], dtype=np.uint8))
+            self.rows += row["rows"]
+            self.bytes += row["rows"] * sides[side].width
+        merged = [reduce(np.maximum, own) for own in registers]
+        self.keys = [estimate(own) for own in merged]
+        self.distinct = estimate(reduce(np.maximum, merged))
+
+    def size(self, both: bool) -> int:
+        """How many buckets to have. Where rows without a partner leave, only the other ones are at risk."""
+        risk = min(self.keys) / max(1.0, self.distinct) if both else 1.0
+        rate = false_positives(risk * self.bytes / max(1.0, self.distinct))
+        return max(64, int(self.distinct / rate))
+
+    def first_asked(self) -> int | None:
+        """The side that has by far fewer keys."""
+        few = int(np.argmin(self.keys))
+        return few if FIRST_ASKED * self.keys[few] < self.keys[1 - few] else None
+
+
+def _known(keys: DataFrame, facts: _Facts, first: int) -> bytes:
+    """All buckets of one side. They go to every source of the other one."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+        for row in _rows(batches):
+            if facts.side_of[row["source"]] == first:
+                own = BucketSet(*facts.buckets(row))
+                yield _batch(_SETS, [0], [row["source"]], [own.to_bytes()])
+
+    found = keys.mapInArrow(task, _ddl(_SETS)).toArrow()
+    sets = [BucketSet.from_bytes(b).buckets for b in found["buckets"].to_pylist()]
+    every = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sets]))
+    return BucketSet(every, np.zeros_like(every)).to_bytes()
 
 
 @dataclass(frozen=True)
@@ -116,6 +191,12 @@ class _Facts:
     units: int
     located: bool
     slack: float
+
+    def buckets(self, row: dict[str, Any]) -> tuple[Ints, Ints]:
+        """Those of a source, and how many rows each has."""
+        hashes = np.frombuffer(row["hashes"], dtype=np.uint64)
+        found, counts = in_buckets(hashes, np.frombuffer(row["counts"], dtype=np.uint8), self.size)
+        return found, counts.astype(np.int64)
 
     def low(self, part: int) -> int:
         """The first bucket of a range."""
@@ -135,14 +216,18 @@ def _own_keys(batches: Iterable[pa.RecordBatch]) -> Batches:
     )  # fmt: skip
 
 
-def _sets(facts: _Facts) -> Task:
+def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
+    """The buckets of each source, to their ranges; of those that were not asked first, the known ones."""
+
     def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+        listed = None if known is None else BucketSet.from_bytes(known).buckets
         for row in _rows(batches):
-            hashes = np.frombuffer(row["hashes"], dtype=np.uint64)
-            counts = np.frombuffer(row["counts"], dtype=np.uint8)
-            buckets, numbers = in_buckets(hashes, counts, facts.size)
+            buckets, counts = facts.buckets(row)
+            if listed is not None and facts.side_of[row["source"]] != first:
+                kept = np.isin(buckets, listed, assume_unique=True)
+                buckets, counts = buckets[kept], counts[kept]
             # Of duplicates it matters where they are, not how many.
-            own = BucketSet(buckets, numbers.astype(np.int64) if facts.located else np.zeros_like(buckets))
+            own = BucketSet(buckets, counts if facts.located else np.zeros_like(buckets))
             parts = [own.within(facts.low(r), facts.low(r + 1)) for r in range(facts.ranges)]
             full = [r for r, part in enumerate(parts) if len(part)]
             sent = [parts[r].to_bytes() for r in full]

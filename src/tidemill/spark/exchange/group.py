@@ -15,7 +15,7 @@ from tidemill.kernels.targets import SPREAD
 from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Side, locations
-from tidemill.spark.exchange.keys import checked_keys, hash_of
+from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import pinned
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.units import units_of
@@ -75,7 +75,7 @@ def together(
         return df, None, decision
     frame = pinned(df)
     (units,) = units_of([frame], by)
-    found = locations([Side.of(frame, hash, units)])
+    found = locations([Side.of(frame, hash, units, row_bytes(df))])
     target = fresh_name("target", df.columns)
     rows = routed(frame, hash, target, units, found.size, found.answers[0], SPREAD)
     return rows, target, decision.with_detected(found, units)

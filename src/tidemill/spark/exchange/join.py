@@ -49,7 +49,7 @@ def join(
     frames = [pinned(left), pinned(right)]
     units = units_of(frames, by)
     widths = [row_bytes(df) for df in frames]
-    found = locations([Side.of(df, hash, u, w) for df, u, w in zip(frames, units, widths)])
+    found = locations([Side.of(df, hash, u, w) for df, u, w in zip(frames, units, widths)], both=all(leaves))
     target = fresh_name("target", [*left.columns, *right.columns])
     sides = [
         routed(df, hash, target, u, found.size, told, missing)

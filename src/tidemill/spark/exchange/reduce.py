@@ -55,7 +55,7 @@ def reduce_by_key(
         # They are read twice, and are where they were made from then on.
         partials = partials.persist()
         (units,) = units_of([partials], by)
-        found = duplicates(Side.of(partials, hash, units))
+        found = duplicates(Side.of(partials, hash, units, width))
         target = fresh_name("target", partials.columns)
         sent = routed(partials, hash, target, units, found.size, found.answers[0], SPREAD)
         whole = sent.groupBy(named(target), *(named(k) for k in keys)).agg(*states.combined())
