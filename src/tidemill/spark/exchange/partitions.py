@@ -33,7 +33,7 @@ def reads_only(df: DataFrame) -> bool:
 def pinned(df: DataFrame) -> DataFrame:
     """The same rows in partitions that stay. Shuffles below run now, and are not run again."""
     if reads_only(df):
-        return df
+        return df if count(df) else df.repartition(1)  # of a frame of nothing there is one, too
     session = df.sparkSession
     again = _jvm_session(session).internalCreateDataFrame(_rdd(df), df._jdf.schema(), False)
     return DataFrame(again, session)

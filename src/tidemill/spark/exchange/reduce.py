@@ -41,7 +41,7 @@ def reduce_by_key(
     """
     step = "reduce_by_key"
     keys = checked_keys(step, df, keys)
-    states = _States(step, df, keys, aggs, time)
+    states = States(step, df, keys, aggs, time)
     hash = hash_of(keys, [df.schema[k].dataType for k in keys])
     width = row_bytes(df.select(*(named(k) for k in keys))) + 8.0 * len(states.names)
     model = lambda seen, units, links: of_partials(seen[0], units[0], links, width)
@@ -65,7 +65,7 @@ def reduce_by_key(
         return result
 
 
-class _States:
+class States:
     """The columns that aggregates keep, and how Spark makes, combines and lowers them."""
 
     def __init__(
@@ -82,9 +82,11 @@ class _States:
 
     @property
     def names(self) -> list[str]:
+        """Of the columns of partials, keys aside."""
         return [n for own in self._fields for n in own]
 
     def partials(self, df: DataFrame, beside: list[str]) -> DataFrame:
+        """Partials by key, and by other columns."""
         args = dict.fromkeys(a for p in self._layout.parts for a in p.part.args)
         names = {a: fresh_name(f"a{i}", df.columns) for i, a in enumerate(args)}
         rows = df.select("*", *(self._expressions.column(a).alias(n) for a, n in names.items()))
@@ -94,10 +96,12 @@ class _States:
         return rows.groupBy(*map(named, beside), *self._keys).agg(*columns)
 
     def combined(self) -> list[Column]:
+        """How partials of a key become one."""
         return [c for p, fields in zip(self._layout.parts, self._fields) for c in combined(p, fields)]
 
-    def results(self, whole: DataFrame) -> DataFrame:
-        return whole.select(*self._keys, *lowered(self._layout))
+    def results(self, whole: DataFrame, beside: Sequence[str] = ()) -> DataFrame:
+        """Complete partials as users see them."""
+        return whole.select(*map(named, beside), *self._keys, *lowered(self._layout))
 
 
 def _laid_out(

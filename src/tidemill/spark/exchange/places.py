@@ -1,0 +1,104 @@
+"""Keys that stay where they are while others send to them again and again, as in an iteration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.kernels.targets import SPREAD
+from tidemill.spark.exchange.decision import Decision
+from tidemill.spark.exchange.detect import Detected, Side, locations
+from tidemill.spark.exchange.group import together
+from tidemill.spark.exchange.keys import checked_keys, hash_of
+from tidemill.spark.exchange.partitions import arranged_by
+from tidemill.spark.exchange.reduce import States
+from tidemill.spark.exchange.route import fresh_name, routed
+from tidemill.spark.exchange.units import Units
+from tidemill.spark.expr import ansi, named
+
+OWNED = 1e6
+"""How much more the row of an owner weighs than one that is sent to it: it never moves."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Rows of a frame in their places, and what others must know to send to them.
+
+    `reduce` and `join` give the answers of plain Spark. Rows that belong to no key of the frame are
+    reduced too, somewhere.
+    """
+
+    rows: DataFrame
+    """Those of the frame, cached; with `column`, which says where each is, if places were detected."""
+    keys: tuple[str, ...]
+    column: str | None
+    decision: Decision
+    asked: Detected | None = None
+
+    def known_to(self, askers: DataFrame) -> Places:
+        """Tell partitions of rows that are made from `rows`, one from one, where the keys in them are.
+
+        What is sent later must have the same keys in the same partitions, or fewer.
+        """
+        if self.column is None:
+            return self
+        sides = [
+            Side.of(self.rows, self._hash, self._units, OWNED),
+            Side.of(askers, self._hash, self._units),
+        ]
+        return replace(self, asked=locations(sides, slack=math.inf))
+
+    def reduce(self, df: DataFrame, aggs: Mapping[str, Aggregate]) -> DataFrame:
+        """Aggregates by key, each in the place of its key. Partitions of `df` are those that were told."""
+        states = States("reduce", df, self.keys, aggs, None)
+        with ansi(df.sparkSession):
+            if self.column is None:
+                return states.results(states.partials(df, []))
+            assert self.asked is not None, "known_to comes first"
+            local = fresh_name("partition", [*df.columns, *states.names])
+            here = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
+            partials = states.partials(here, [local]).drop(local)
+            answers = self.asked.answers[1]
+            sent = routed(
+                partials, self._hash, self.column, self._units, self.asked.size, answers, SPREAD
+            )
+            whole = sent.groupBy(named(self.column), *map(named, self.keys)).agg(*states.combined())
+            return states.results(whole, [self.column])
+
+    def join(self, df: DataFrame) -> DataFrame:
+        """Rows with those of `df`, which `reduce` returned: they are together already."""
+        by = [*([self.column] if self.column is not None else []), *self.keys]
+        return self.rows.join(df, by)
+
+    def release(self) -> None:
+        """Rows need not be kept any longer."""
+        self.rows.unpersist()
+
+    @property
+    def _units(self) -> Units:
+        units = self.decision.units
+        assert units is not None
+        sizes = (b - a for a, b in zip(units.first, units.first[1:]))
+        return replace(units, of_partition=tuple(u for u, n in enumerate(sizes) for _ in range(n)))
+
+    @property
+    def _hash(self) -> Column:
+        return hash_of(self.keys, [self.rows.schema[k].dataType for k in self.keys])
+
+
+def place(
+    df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str = "auto"
+) -> Places:
+    """Have the rows of a frame where they stay: on the host that has most of their key."""
+    step = "place"
+    keys = checked_keys(step, df, keys)
+    rows, target, decision = together(step, df, keys, detect, by)
+    if target is None:
+        parts = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+        rows = df.repartition(parts, *map(named, keys))
+    return Places(rows.cache(), tuple(keys), target, decision)
