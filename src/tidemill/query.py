@@ -97,11 +97,15 @@ class Query:
 
         return write_ipc(path, self.schema.to_arrow(), self.batches(progress=progress, **inputs))
 
-    def on_spark(self, spark: Any) -> SparkQuery:
-        """The same query on Spark; see `SparkQuery`."""
+    def on_spark(self, spark: Any, *, detect: str = "auto") -> SparkQuery:
+        """The same query on Spark; see `SparkQuery`.
+
+        On several hosts, `detect` says whether to find out first what must travel between them: always,
+        never, or where it pays, which takes a look at the keys (docs/exchange.md).
+        """
         from tidemill.spark.query import SparkQuery
 
-        return SparkQuery(self.optimized, spark)
+        return SparkQuery(self.optimized, spark, detect)
 
     def explain(self, **inputs: Any) -> str:
         """Logical plan, optimised plan, and what each engine will do. Prints it, and returns it.

@@ -12,6 +12,7 @@ from tidemill.local.explain import from_wheel
 from tidemill.local.wheel_queries import WheelQueries
 from tidemill.optimize import with_wheels
 from tidemill.plan.nodes import Plan, Source, WheelWindows, format_plan
+from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.explain import describe
 from tidemill.spark.expr import ansi
 from tidemill.spark.run import frame_of
@@ -21,8 +22,8 @@ from tidemill.spark.wheel_windows import wheel_frame, where_answered
 class SparkQuery:
     """An optimised plan bound to a Spark session."""
 
-    def __init__(self, plan: Plan, spark: SparkSession) -> None:
-        self._plan, self._spark = plan, spark
+    def __init__(self, plan: Plan, spark: SparkSession, detect: str = "auto") -> None:
+        self._plan, self._spark, self._detect = plan, spark, detect
 
     def run(self, **inputs: DataFrame | WheelQueries) -> DataFrame:
         """The result as a DataFrame; nothing runs until something asks for its rows.
@@ -37,7 +38,7 @@ class SparkQuery:
             for name, given in inputs.items()
         }  # fmt: skip
         with ansi(self._spark):
-            return frame_of(plan, frames)
+            return frame_of(plan, frames, self._detect)
 
     def explain(self, **inputs: DataFrame | WheelQueries) -> str:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
@@ -51,7 +52,10 @@ class SparkQuery:
                     windows = _windows_of(plan, name)
                     text += f"\n{from_wheel(windows, wheel.facts())}"
                     text += f"\n  read: {where_answered(windows, wheel)}"
-            executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
+            decisions: list[Decision] = []
+            with watched(decisions):
+                executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
+            text += "".join(f"\nexchange {d}" for d in decisions)
             text += f"\n\n== Spark's plan ==\n{executed.toString()}"
         print(text)
         return text

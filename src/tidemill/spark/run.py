@@ -15,10 +15,13 @@ from tidemill.spark.frames import user_type
 from tidemill.spark.windows import window_aggregate
 
 
-def frame_of(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    """The DataFrame of a plan, with columns in the types users expect. Nothing runs yet."""
+def frame_of(plan: Plan, inputs: Mapping[str, DataFrame], detect: str = "off") -> DataFrame:
+    """The DataFrame of a plan, with columns in the types users expect.
+
+    Nothing runs yet, unless `detect` has a look at what must travel.
+    """
     stage = stage_of(plan)
-    df = _base(stage.base, inputs)
+    df = _base(stage.base, inputs, detect)
     raw = {f.name: f.dataType for f in df.schema}
     expressions = SparkExpressions(stage.base.schema, raw)
     for predicate in stage.predicates:
@@ -36,12 +39,12 @@ def frame_of(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
     return df.select(*columns)
 
 
-def _base(plan: Plan, inputs: Mapping[str, DataFrame]) -> DataFrame:
+def _base(plan: Plan, inputs: Mapping[str, DataFrame], detect: str) -> DataFrame:
     if isinstance(plan, Source):
         return inputs[plan.name]
     if isinstance(plan, WheelWindows):
         return inputs[plan.stream]
     if isinstance(plan, WindowAggregate):
         below = stage_of(plan.input).base
-        return window_aggregate(plan, _base(below, inputs))
+        return window_aggregate(plan, _base(below, inputs, detect), detect)
     raise UnsupportedError("spark", str(plan), instead="run it on the local engine")

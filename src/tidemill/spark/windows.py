@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as SparkColumn
@@ -22,9 +23,17 @@ from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.spark.aggregates import available, in_jvm, lowered, partial
+from tidemill.spark.aggregates import available, combined, in_jvm, lowered, partial
 from tidemill.spark.blocks import PLACES, Blocks
-from tidemill.spark.expr import SparkExpressions, named, output
+from tidemill.spark.exchange.decision import noted
+from tidemill.spark.exchange.group import colocate
+from tidemill.spark.exchange.reduce import (
+    brought_together,
+    released_with,
+    where_they_are,
+    worth_it,
+)  # fmt: skip
+from tidemill.spark.expr import SparkExpressions, output
 from tidemill.spark.frames import user_schema
 from tidemill.spark.sql import number, string
 from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
@@ -65,17 +74,21 @@ def strategy(plan: WindowAggregate) -> Strategy:
     return Strategy("panes", "windows overlap or keep rows", (to_panes, to_keys))
 
 
-def window_aggregate(plan: WindowAggregate, base: DataFrame) -> DataFrame:
-    """The result of a window aggregate over the base of its input's stage."""
+def window_aggregate(plan: WindowAggregate, base: DataFrame, detect: str = "off") -> DataFrame:
+    """The result of a window aggregate over the base of its input's stage.
+
+    `detect` says whether to look first which partials or rows must travel: see `exchange`.
+    """
     chosen = strategy(plan).name
     source = _source(plan, base)
     if chosen == "colocated":
-        return _colocated(source)
+        return _colocated(source, detect)
     if chosen == "jvm":
-        return _lowered_in_jvm(plan, _summed(source))
+        return _lowered_in_jvm(plan, _summed(source, detect))
     if chosen == "panes":
         blocks = Blocks(_over_rows(plan))
-        return _finished(plan, _blocks(source, blocks), finish(blocks.plan, blocks))
+        partials, again = _blocks_to_send(source, blocks, detect)
+        return _finished(plan, partials, finish(blocks.plan, blocks), again)
     return _finished(plan, _partials(source), finish(_over_rows(plan)))
 
 
@@ -125,19 +138,50 @@ class _Source:
         return f"({sure} + {number(whole * size - origin)}) div {number(size)} - {number(whole)}"
 
 
-def _summed(source: _Source) -> DataFrame:
+def _summed(source: _Source, detect: str) -> DataFrame:
     """Partials by key and pane with all their states, by Spark's own aggregates."""
     rows, args = _rows_of_panes(source)
-    states = []
+    states, again = [], []
     for part in source.plan.layout.parts:
-        own = [args[a] for a in part.part.args]
-        states += partial(part, own, [n for n, _ in state_fields(part)], identity=True)
-    return rows.groupBy(*_keys(source.plan), PANE).agg(*states)
+        own, names = [args[a] for a in part.part.args], [n for n, _ in state_fields(part)]
+        states += partial(part, own, names, identity=True)
+        again += combined(part, names)
+    keys = [*_keys(source.plan), PANE]
+    decision = worth_it("window", rows, keys, len(again), detect, "auto")
+    if not decision.detects:
+        return noted(rows.groupBy(*keys).agg(*states), decision)
+    partials = where_they_are(rows, lambda df, beside: df.groupBy(*beside, *keys).agg(*states))
+    whole, decision = brought_together(partials, keys, again, decision, "auto")
+    result = noted(whole, decision)
+    released_with(result, partials)
+    return result
 
 
-def _blocks(source: _Source, blocks: Blocks) -> DataFrame:
-    """Partials by Spark's own aggregates, in rows as they travel."""
+def _blocks_to_send(source: _Source, blocks: Blocks, detect: str) -> tuple[DataFrame, str]:
+    """Partials by key and block, and whether to detect where they go.
+
+    Where that pays, they are made of the rows of each partition and sent once; otherwise Spark
+    brings them together by key and block first, and then by key.
+    """
+    keys = _keys(source.plan)
+    if not keys:
+        return _blocks(source, blocks), "off"
+    rows, _ = _rows_of_panes(source)
+    fields = blocks.width * len(blocks.sent)
+    decision = worth_it("window", rows, keys, fields, detect, "auto")
+    if not decision.detects:
+        noted(rows, decision)
+        return _blocks(source, blocks), "off"
+    made = lambda df, beside: _blocks(source, blocks, df, beside)
+    return where_they_are(rows, made), "on"
+
+
+def _blocks(
+    source: _Source, blocks: Blocks, given: DataFrame | None = None, beside: Sequence[str] = ()
+) -> DataFrame:
+    """Partials by Spark's own aggregates, in rows as they travel; by columns `beside` keys and panes."""
     rows, args = _rows_of_panes(source)
+    rows = rows if given is None else given
     states: list[SparkColumn] = []
     if blocks.width > 1:
         place = f"int({PANE} & {blocks.width - 1}) AS {PLACE}"
@@ -150,7 +194,7 @@ def _blocks(source: _Source, blocks: Blocks) -> DataFrame:
         for _, part in blocks.sent:
             names = [blocks.column(n, at) for n, _ in state_fields(part)]
             states += partial(part, [args[a] for a in part.part.args], names, where)
-    return rows.groupBy(*_keys(source.plan), PANE).agg(*states)
+    return rows.groupBy(*beside, *_keys(source.plan), PANE).agg(*states)
 
 
 def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
@@ -181,12 +225,15 @@ def _partials(source: _Source) -> DataFrame:
     return rows.mapInArrow(task, user_schema(made))
 
 
-def _finished(plan: WindowAggregate, summed: DataFrame, task: Task) -> DataFrame:
+def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str = "off") -> DataFrame:
     if any(w.spec.until_end for w in plan.windows):
         last = summed.filter(_inside(plan)).agg(F.max(PANE).alias(LAST))
         summed = summed.crossJoin(F.broadcast(last))
     keys = _keys(plan)
-    together = summed.repartition(*keys) if keys else summed.repartition(1)
+    if detect == "on":
+        together = colocate(summed, keys, detect="on")
+    else:
+        together = summed.repartition(*keys) if keys else summed.repartition(1)
     return together.mapInArrow(task, user_schema(plan.schema))
 
 
@@ -207,12 +254,11 @@ def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
     return summed.select(*columns)
 
 
-def _colocated(source: _Source) -> DataFrame:
+def _colocated(source: _Source, detect: str) -> DataFrame:
     plan = source.plan
     rows, schema = _rows(source)
     together = _together(plan)
-    columns = [named(c) for c in together]
-    rows = rows.repartition(*columns) if columns else rows.repartition(1)
+    rows = colocate(rows, together, detect=detect) if together else rows.repartition(1)
     return rows.mapInArrow(whole_windows(_over_rows(plan), schema), user_schema(plan.schema))
 
 

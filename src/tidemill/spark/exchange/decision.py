@@ -14,6 +14,7 @@ from tidemill.core.errors import UserError
 from tidemill.spark.exchange.cost import JOBS, Estimate, Links
 from tidemill.spark.exchange.detect import Detected
 from tidemill.spark.exchange.keys import why_no_hash
+from tidemill.spark.exchange.network import host_count
 from tidemill.spark.exchange.network import links as links_of
 from tidemill.spark.exchange.partitions import is_read_twice_alike, reads_only
 from tidemill.spark.exchange.survey import Survey, stored_bytes, survey
@@ -96,6 +97,9 @@ def decide(
     plain = Decision(step, tuple(keys), False, "detect='off'")
     if detect == "off":
         return plain
+    spark = frames[0].sparkSession
+    if detect == "auto" and host_count(spark) < 2:  # before anything that takes time
+        return replace(plain, why="all is on one host")
     for df in frames:
         reason = why_no_hash(df, keys)
         if reason is None and not is_read_twice_alike(df):
@@ -106,10 +110,8 @@ def decide(
         return replace(plain, detects=True, why="detect='on'")
     if not all(map(reads_only, frames)):
         return replace(plain, why="the input would be computed twice; cache it first to have it looked at")
-    links = links_of(frames[0].sparkSession)
+    links = links_of(spark)
     plain = replace(plain, links=links)
-    if links.hosts < 2:
-        return replace(plain, why="all is on one host")
     sizes = [stored_bytes(df) for df in frames]
     if sum(sizes) / (links.hosts * links.bytes_per_second) < JOBS:
         return replace(plain, why="sending all takes less time than finding out what to send")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +20,7 @@ from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
 from tidemill.spark.aggregates import available, combined, in_jvm, lowered, partial
 from tidemill.spark.exchange.cost import of_partials
-from tidemill.spark.exchange.decision import decide, noted
+from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Side, duplicates
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by, pinned
@@ -42,27 +42,61 @@ def reduce_by_key(
     step = "reduce_by_key"
     keys = checked_keys(step, df, keys)
     states = States(step, df, keys, aggs, time)
-    hash = hash_of(keys, [df.schema[k].dataType for k in keys])
-    width = row_bytes(df.select(*(named(k) for k in keys))) + 8.0 * len(states.names)
-    model = lambda seen, units, links: of_partials(seen[0], units[0], links, width)
-    decision = decide(step, [df], keys, hash, detect, by, model)
     with ansi(df.sparkSession):
+        decision = worth_it(step, df, keys, len(states.names), detect, by)
         if not decision.detects:
             return noted(states.results(states.partials(df, [])), decision)
-        local = fresh_name("partition", [*df.columns, *states.names])
-        rows = arranged_by(pinned(df).select("*", F.spark_partition_id().alias(local)), local)
-        partials = states.partials(rows, [local]).drop(local)
-        # They are read twice, and are where they were made from then on.
-        partials = partials.persist()
-        (units,) = units_of([partials], by)
-        found = duplicates(Side.of(partials, hash, units, width))
-        target = fresh_name("target", partials.columns)
-        sent = routed(partials, hash, target, units, found.size, found.answers[0], SPREAD)
-        whole = sent.groupBy(named(target), *(named(k) for k in keys)).agg(*states.combined())
-        result = noted(states.results(whole), decision.with_detected(found, units))
-        # Who holds a frame made from the result after that has them made again.
-        weakref.finalize(result, partials.unpersist)
+        partials = where_they_are(pinned(df), states.partials)
+        whole, decision = brought_together(partials, keys, states.combined(), decision, by)
+        result = noted(states.results(whole), decision)
+        released_with(result, partials)
         return result
+
+
+def worth_it(
+    step: str, df: DataFrame, keys: Sequence[str], fields: int, detect: str, by: str
+) -> Decision:
+    """Whether to detect which partials, of so many fields, must travel."""
+    width = _width(df, keys, fields)
+    model = lambda seen, units, links: of_partials(seen[0], units[0], links, width)
+    return decide(step, [df], keys, _hash(df, keys), detect, by, model)
+
+
+def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], DataFrame]) -> DataFrame:
+    """Partials of the rows of each partition, which stay there: `aggregate` groups by a column more.
+
+    They are kept, as they are read twice.
+    """
+    local = fresh_name("partition", df.columns)
+    rows = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
+    return aggregate(rows, [local]).drop(local).persist()
+
+
+def brought_together(
+    partials: DataFrame, keys: Sequence[str], combined: Sequence[Column], decision: Decision, by: str
+) -> tuple[DataFrame, Decision]:
+    """One partial of each key: those of keys that one unit has alone are not sent."""
+    hash = _hash(partials, keys)
+    (units,) = units_of([partials], by)
+    width = _width(partials, keys, len(partials.columns) - len(keys))
+    found = duplicates(Side.of(partials, hash, units, width))
+    target = fresh_name("target", partials.columns)
+    sent = routed(partials, hash, target, units, found.size, found.answers[0], SPREAD)
+    whole = sent.groupBy(named(target), *(named(k) for k in keys)).agg(*combined)
+    return whole.drop(target), decision.with_detected(found, units)
+
+
+def released_with(result: DataFrame, kept: DataFrame) -> None:
+    """Do not keep a frame longer than the result made of it. What others make of that is made again."""
+    weakref.finalize(result, kept.unpersist)
+
+
+def _hash(df: DataFrame, keys: Sequence[str]) -> Column:
+    return hash_of(keys, [df.schema[k].dataType for k in keys])
+
+
+def _width(df: DataFrame, keys: Sequence[str], fields: int) -> float:
+    return row_bytes(df.select(*(named(k) for k in keys))) + 8.0 * fields
 
 
 class States:
