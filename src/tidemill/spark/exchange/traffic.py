@@ -1,0 +1,171 @@
+"""What a piece of work moved between tasks and hosts, by Spark's own shuffle metrics.
+
+Spark keeps them for each stage, also without its web page. Jobs of a block are told from others by a tag
+that the calling thread gives them, and that the threads which Spark starts for it hand on: so blocks may be
+nested, and other threads' jobs do not count.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage with the attempts to run it. Bytes are as they travel: serialized and compressed."""
+
+    id: int
+    name: str
+    seconds: float
+    """From its start to its end. Stages may run at the same time."""
+    remote_bytes: int
+    """Read from shuffles, from executors on other hosts."""
+    local_bytes: int
+    """Read from shuffles, on the same host."""
+    written_bytes: int
+    """Written to shuffles, for later stages to read."""
+    records: int
+    """Rows written to shuffles."""
+    result_bytes: int
+    """Sent to the driver as results of tasks."""
+
+    def __repr__(self) -> str:
+        return (
+            f"stage {self.id}: {self.seconds:.2f} s, {_moved(self)}, {size(self.result_bytes)} to the driver"
+            f" ({self.name})"
+        )
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What `traffic` saw. It is empty until the block has ended."""
+
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def remote_bytes(self) -> int:
+        """What went from host to host, which is what a slow network makes slow."""
+        return self._sum(lambda s: s.remote_bytes)
+
+    @property
+    def local_bytes(self) -> int:
+        return self._sum(lambda s: s.local_bytes)
+
+    @property
+    def written_bytes(self) -> int:
+        return self._sum(lambda s: s.written_bytes)
+
+    @property
+    def records(self) -> int:
+        return self._sum(lambda s: s.records)
+
+    @property
+    def result_bytes(self) -> int:
+        return self._sum(lambda s: s.result_bytes)
+
+    def _sum(self, of: Callable[[Stage], int]) -> int:
+        return sum(map(of, self.stages))
+
+    def __repr__(self) -> str:
+        total = (
+            f"{_moved(self)}, {self.records:,} rows in shuffles, {size(self.result_bytes)} to the driver,"
+            f" {len(self.stages)} stages"
+        )
+        return "\n".join([total, *(f"  {stage!r}" for stage in self.stages)])
+
+
+@contextmanager
+def traffic(spark: SparkSession) -> Iterator[Traffic]:
+    """Watch the jobs that the block starts.
+
+    >>> with traffic(spark) as seen:                            # doctest: +SKIP
+    ...     df.groupBy("k").count().collect()
+    >>> seen.remote_bytes, seen.local_bytes                     # doctest: +SKIP
+    (0, 1374)
+
+    What Spark does not count is not in it: broadcasts, and Python's traffic with its own machine.
+    """
+    tag = f"traffic-{uuid.uuid4().hex}"
+    seen = Traffic()
+    spark.sparkContext.addJobTag(tag)
+    try:
+        yield seen
+    finally:
+        spark.sparkContext.removeJobTag(tag)
+    # Frozen for whoever holds it; filled in once, here.
+    object.__setattr__(seen, "stages", tuple(_stages(spark, tag)))
+
+
+def _stages(spark: SparkSession, tag: str) -> Iterator[Stage]:
+    sc = spark.sparkContext._jsc.sc()
+    sc.listenerBus().waitUntilEmpty()  # metrics come in by a queue, behind the jobs' results
+    store = sc.statusStore()
+    jobs = [j for j in _every(store.jobsList(None)) if j.jobTags().contains(tag)]
+    # A stage may be of several jobs, which count on what the first of them left.
+    for id in sorted({i for job in jobs for i in _every(job.stageIds())}):
+        ran = [a for a in _attempts(spark, store, id) if a.completionTime().isDefined()]
+        if ran:
+            yield _stage(id, ran)
+
+
+def _attempts(spark: SparkSession, store: Any, id: int) -> list[Any]:
+    """All attempts to run a stage, none where Spark found its output there."""
+    gateway: Any = spark.sparkContext._gateway
+    none = gateway.new_array(gateway.jvm.double, 0)
+    details, summaries = False, False
+    return [
+        a for a in _every(store.stageData(id, details, gateway.jvm.java.util.ArrayList(), summaries, none))
+        if a.status().toString() != "SKIPPED"
+    ]  # fmt: skip
+
+
+def _stage(id: int, attempts: list[Any]) -> Stage:
+    def total(of: Callable[[Any], int]) -> int:
+        return sum(map(of, attempts))
+
+    millis = total(
+        lambda a: a.completionTime().get().getTime() - a.submissionTime().get().getTime()
+    )
+    return Stage(
+        id,
+        attempts[-1].name(),
+        millis / 1000,
+        remote_bytes=total(lambda a: a.shuffleRemoteBytesRead()),
+        local_bytes=total(lambda a: a.shuffleLocalBytesRead()),
+        written_bytes=total(lambda a: a.shuffleWriteBytes()),
+        records=total(lambda a: a.shuffleWriteRecords()),
+        result_bytes=total(lambda a: a.resultSize()),
+    )
+
+
+def _every(seq: Any) -> list[Any]:
+    """A Scala sequence as a list."""
+    return [seq.apply(i) for i in range(seq.size())]
+
+
+def _moved(what: Stage | Traffic) -> str:
+    return (
+        f"{size(what.remote_bytes)} remote, {size(what.local_bytes)} local,"
+        f" {size(what.written_bytes)} written"
+    )
+
+
+def size(bytes: int) -> str:
+    """Bytes in words.
+
+    >>> size(940), size(57_800_000)
+    ('940 B', '57.8 MB')
+    """
+    value = float(bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{value:.3g} {unit}"
