@@ -45,6 +45,10 @@ class Cluster:
         if self.network is not None:
             self.network.limit(rate)
 
+    def carried(self) -> int:
+        """Bytes that links have carried so far: shuffles, and what Spark's metrics leave out."""
+        return 0 if self.network is None else self.network.carried()
+
 
 @contextmanager
 def cluster(hosts: int, rate: str, *, cores: int = 1, memory: str = "2g") -> Iterator[Cluster]:
@@ -109,6 +113,8 @@ def _environment() -> dict[str, str]:
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         "PYTHONPATH": os.pathsep.join(p for p in paths if p),
         "SPARK_DAEMON_MEMORY": "300m",
+        # Master and workers have little to do once they are up: no time for compiling them well.
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
 
@@ -145,7 +151,10 @@ def _is_alive(network: Network) -> bool:
     try:
         with opener.open(f"http://{network.address}:{PAGE}/json/", timeout=5) as page:
             return bool(json.load(page)["status"] == "ALIVE")
-    except OSError:
+    except (
+        OSError,
+        ValueError,
+    ):  # while it comes up, other pages may answer than the one asked for
         return False
 
 

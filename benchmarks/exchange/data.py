@@ -26,12 +26,12 @@ PARTS = 8
 SEED = 2
 
 
-def kept(name: str, make: Callable[[Path], None], folder: Path = KEPT) -> Path:
+def kept(name: str, make: Callable[[Path], None]) -> Path:
     """The folder of that name, which `make` fills when it is not there. A run that ends leaves no half."""
-    path = folder / name
+    path = KEPT / name
     if path.exists():
         return path
-    temporary = folder / f".{name}.{os.getpid()}.tmp"
+    temporary = KEPT / f".{name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
@@ -129,12 +129,18 @@ def _web(folder: Path, pages: int) -> None:
         source, target = pairs // pages, pairs % pages
         counts = np.bincount(source - page[0], minlength=share)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        _write(folder, part, pa.table({"page": page, "outs": pa.ListArray.from_arrays(offsets, target)}))
+        _write(
+            folder,
+            part,
+            pa.table({"page": page, "outs": pa.ListArray.from_arrays(offsets, target)}),
+        )
 
 
 def random_graph(vertices: int, degree: int = 40) -> Path:
     """Edges from the lower vertex to the higher, in the order of the lower; any two are as likely."""
-    return kept(f"random-{vertices}-{degree}", lambda folder: _random_graph(folder, vertices, degree))
+    return kept(
+        f"random-{vertices}-{degree}", lambda folder: _random_graph(folder, vertices, degree)
+    )
 
 
 def _random_graph(folder: Path, vertices: int, degree: int) -> None:
