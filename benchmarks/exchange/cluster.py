@@ -100,6 +100,9 @@ def _common(cores: int) -> dict[str, str]:
         "spark_driver_memory": "2g",
         "spark_sql_shuffle_partitions": str(2 * cores),
         "spark_default_parallelism": str(2 * cores),
+        # Spark gives up the place of a task's data after 3 s, which a busy machine is soon late by; then
+        # cached parts travel, and no shuffle metric says so.
+        "spark_locality_wait": "30s",
     }
 
 

@@ -1,8 +1,8 @@
 """The five programs on plain Spark, as its own guides would have them written.
 
-Spark may do what it does by itself, and its runtime Bloom filter may fire on tables as small as ours. But
-ours are small so that a run ends in time, and stand for ones that no host could hold: so it may not broadcast
-a table, nor bring a shuffle together on fewer hosts than there are.
+Spark may do what it does by itself. But our tables are small so that a run ends in time, and stand for ones
+that no host could hold: so it may not broadcast a table, nor bring a shuffle together on fewer hosts than
+there are; and its runtime Bloom filter may fire on tables as small as ours where that helps it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ OPTIONS = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+BLOOM = {
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "true",
     "spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": "1g",
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "0",
 }
+"""For joins with a filter. In PageRank it would fire too, drop nothing, and cost a pass for each step."""
 QUARTER = "o_orderdate >= DATE'1993-07-01' AND o_orderdate < DATE'1993-10-01'"
 LATE = "l_commitdate < l_receiptdate"
 DAMPING = 0.85
 
 
 @contextmanager
-def options(spark: Any) -> Iterator[None]:
-    """The session with `OPTIONS`; afterwards it is as it was."""
-    before = {name: spark.conf.get(name, None) for name in OPTIONS}
-    for name, value in OPTIONS.items():
+def options(spark: Any, wanted: Mapping[str, str] = OPTIONS) -> Iterator[None]:
+    """The session with these options; afterwards it is as it was."""
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
         spark.conf.set(name, value)
     try:
         yield
@@ -47,19 +50,24 @@ def options(spark: Any) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-def _with_options(program: P) -> P:
-    @functools.wraps(program)
-    def run(tables: Tables, *args: Any, **kwargs: Any) -> Answer:
-        with options(next(iter(tables.values())).sparkSession):
-            return program(tables, *args, **kwargs)
+def _with(wanted: Mapping[str, str]) -> Callable[[P], P]:
+    """A program that runs with these options."""
 
-    return cast(P, run)
+    def decorate(program: P) -> P:
+        @functools.wraps(program)
+        def run(tables: Tables, *args: Any, **kwargs: Any) -> Answer:
+            with options(next(iter(tables.values())).sparkSession, wanted):
+                return program(tables, *args, **kwargs)
+
+        return cast(P, run)
+
+    return decorate
 
 
 # --- WordCount ------------------------------------------------------------------------------------
 
 
-@_with_options
+@_with(OPTIONS)
 def word_count(tables: Tables) -> Answer:
     from pyspark.sql import functions as F
 
@@ -82,7 +90,7 @@ def of_words(counts: Frame) -> Answer:
 # --- PageRank -------------------------------------------------------------------------------------
 
 
-@_with_options
+@_with(OPTIONS)
 def page_rank(tables: Tables, pages: int, steps: int) -> Answer:
     """Links stay where they were first sent: only ranks travel in each step."""
     from pyspark.sql import functions as F
@@ -91,6 +99,8 @@ def page_rank(tables: Tables, pages: int, steps: int) -> Answer:
     partitions = int(web.sparkSession.conf.get("spark.sql.shuffle.partitions"))
     links = web.repartition(partitions, "page").cache()
     try:
+        # Without this each step would fill the cache, all at the same time, and parts would travel for it.
+        links.count()
         ranks = links.select("page", F.lit(1.0 / pages).alias("rank"))
         for _ in range(steps):
             pushed = links.join(ranks, "page").select(*push())
@@ -126,7 +136,7 @@ def of_ranks(ranks: Frame) -> Answer:
 # --- TPC-H, query 4 -------------------------------------------------------------------------------
 
 
-@_with_options
+@_with(OPTIONS | BLOOM)
 def orders_with_lines(tables: Tables, *, filtered: bool) -> Answer:
     """Orders and their lines, all columns; `filtered`: of a quarter, with lines that came late.
 
@@ -150,7 +160,7 @@ def of_rows(df: Frame) -> Answer:
 # --- medians --------------------------------------------------------------------------------------
 
 
-@_with_options
+@_with(OPTIONS)
 def medians(tables: Tables) -> Answer:
     """By sorted lists, which takes Spark less time than its `median`, and fewer bytes."""
     from pyspark.sql import functions as F
@@ -167,7 +177,7 @@ def of_medians(found: Frame) -> Answer:
 # --- triangles ------------------------------------------------------------------------------------
 
 
-@_with_options
+@_with(OPTIONS)
 def triangles(tables: Tables) -> Answer:
     """Algorithm 4: ways of two edges, and those of them that an edge closes."""
     from pyspark.sql import functions as F

@@ -140,7 +140,7 @@ def test_orders_are_joined_and_the_runtime_filter_fires(spark: Any, kept: Any) -
     late = lines[lines.l_commitdate < lines.l_receiptdate]
     expected = late.l_orderkey.isin(quarter.o_orderkey).sum()
     assert plain.orders_with_lines(tables, filtered=True)["rows"] == expected > 50
-    with plain.options(spark):
+    with plain.options(spark, plain.OPTIONS | plain.BLOOM):
         left, right = plain.sides(tables, filtered=True)
         joined = right.join(left, right["l_orderkey"] == left["o_orderkey"])
         plan = joined._jdf.queryExecution().executedPlan().toString()
