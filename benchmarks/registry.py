@@ -43,7 +43,9 @@ class Benchmark:
         return self.units.get(group, SECONDS)
 
 
-MODULES = {"wheels": "benchmarks.wheels", "windows": "benchmarks.windows"}
+MODULES = {
+    "exchange": "benchmarks.exchange", "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
+}  # fmt: skip
 
 
 def benchmark(name: str) -> Benchmark:

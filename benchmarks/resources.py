@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ def close() -> None:
     _open.close()
     scratch.cache_clear()
     spark.cache_clear()
+
+
+def at_end(close: Callable[[], object]) -> None:
+    """Call this when the run ends, before what was opened earlier is closed."""
+    _open.callback(close)
 
 
 @functools.cache

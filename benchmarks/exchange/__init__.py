@@ -1,0 +1,107 @@
+"""Exchanges: what travels between hosts, and how long that takes (paper 002, section 7)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+
+from benchmarks.answers import same_numbers
+from benchmarks.exchange.network import available
+from benchmarks.exchange.programs import FULL, QUICK, Program, System, programs
+from benchmarks.exchange.running import LOCAL, Placed, place
+from benchmarks.harness import Case, Measured
+from benchmarks.registry import Benchmark, Unit
+from tidemill.spark.exchange.traffic import traffic
+
+HOSTS = (2, 4)
+RATES = ("100mbit", "1gbit")
+FAST = "1gbit"
+IN_LOCAL_MODE = ", local mode"
+
+
+def _cases(quick: bool) -> list[Case]:
+    found = programs(QUICK if quick else FULL)
+    allowed = available()
+    if not allowed:
+        print(f"{allowed.reason}; so in local mode, with bytes only", file=sys.stderr)
+        return [_in_local_mode(name, program) for name, program in found.items()]
+    hosts, rates = (HOSTS[:1], RATES[:1]) if quick else (HOSTS, RATES)
+    # Hosts change least often, as a new cluster takes longest; then tables; a rate changes in place.
+    return [
+        _case(name, program, n, rate, quick)
+        for n in hosts
+        for name, program in found.items()
+        for rate in rates
+    ]
+
+
+def _case(name: str, program: Program, hosts: int, rate: str, quick: bool) -> Case:
+    """The best of two runs, once the first tables of a kind have been run on at full speed."""
+    warm = None if quick else partial(_warm_up, program, rate)
+    return Case(
+        f"{name}/{hosts} hosts, {rate}",
+        {**program.params, "hosts": hosts, "rate": rate},
+        {system: partial(_timed, run) for system, run in program.systems.items()},
+        same_numbers(),
+        lambda: place(hosts, rate, program.folders()),
+        warm,
+        repeats=1 if quick else 2,
+        fresh=True,
+    )
+
+
+def _in_local_mode(name: str, program: Program) -> Case:
+    return Case(
+        f"{name}{IN_LOCAL_MODE}/2 cores",
+        program.params,
+        {system: partial(_bytes_only, run) for system, run in program.systems.items()},
+        same_numbers(),
+        lambda: place(LOCAL, FAST, program.folders()),
+        repeats=1,
+        fresh=True,
+    )
+
+
+def _warm_up(program: Program, rate: str, placed: Placed) -> None:
+    """Java compiles what it has seen often: all systems' first runs go by before anything is timed."""
+    if placed.first:
+        placed.cluster.limit(FAST)
+        for run in program.systems.values():
+            run(placed.tables)
+        placed.cluster.limit(rate)
+
+
+def _timed(run: System, placed: Placed) -> Measured:
+    """Seconds, what Spark says it read from other hosts, and what the links carried in all."""
+    before = placed.cluster.carried()
+    with traffic(placed.cluster.spark) as seen:
+        begin = time.perf_counter()
+        answer = run(placed.tables)
+        seconds = time.perf_counter() - begin
+    links = placed.cluster.carried() - before
+    return Measured(
+        answer, seconds, {"remote MB": seen.remote_bytes / 1e6, "links MB": links / 1e6}
+    )
+
+
+def _bytes_only(run: System, placed: Placed) -> Measured:
+    with traffic(placed.cluster.spark) as seen:
+        answer = run(placed.tables)
+    return Measured(answer, seen.written_bytes / 1e6)
+
+
+def _titles() -> dict[str, str]:
+    titles = {name: program.title for name, program in programs(FULL).items()}
+    return titles | {
+        f"{name}{IN_LOCAL_MODE}": f"{title}, local mode" for name, title in titles.items()
+    }
+
+
+BENCHMARK = Benchmark(
+    "exchange",
+    _cases,
+    titles=_titles(),
+    units={name: Unit("MB shuffled") for name in _titles() if name.endswith(IN_LOCAL_MODE)},
+    page="benchmarks-exchange.md",
+)

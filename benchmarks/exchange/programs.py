@@ -1,0 +1,88 @@
+"""The five programs of paper 002, section 3.4: what each reads, and who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.exchange import data, plain
+from benchmarks.exchange.plain import Answer, Tables
+
+System = Callable[[Tables], Answer]
+
+
+@dataclass(frozen=True)
+class Program:
+    """One question about some tables, and the systems that answer it."""
+
+    title: str
+    params: Mapping[str, Any]
+    folders: Callable[[], Mapping[str, Path]]
+    """Where the tables are, by name. They are made when they are asked for."""
+    systems: Mapping[str, System]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    words: int
+    pages: int
+    steps: int
+    scale: float
+    pairs: int
+    vertices: int
+
+
+# So large that 100 Mbit/s are felt, and that all systems, hosts and rates take a quarter of an hour.
+FULL = Sizes(words=8_000_000, pages=1 << 17, steps=3, scale=0.2, pairs=16_000_000, vertices=1 << 14)
+QUICK = Sizes(
+    words=1_000_000, pages=1 << 14, steps=2, scale=0.02, pairs=1_000_000, vertices=1 << 12
+)
+
+
+def programs(size: Sizes) -> dict[str, Program]:
+    return {
+        "tpch": Program(
+            "TPC-H: all orders with all their lines (Algorithm 2)",
+            {"scale": size.scale},
+            partial(_tpch, size.scale),
+            {"spark": partial(plain.orders_with_lines, filtered=False)},
+        ),
+        "tpch 4": Program(
+            "TPC-H, query 4: orders of a quarter with their late lines",
+            {"scale": size.scale},
+            partial(_tpch, size.scale),
+            {"spark": partial(plain.orders_with_lines, filtered=True)},
+        ),
+        "median": Program(
+            "The median of each key (Algorithm 3)",
+            {"pairs": size.pairs},
+            lambda: {"pairs": data.pairs(size.pairs)},
+            {"spark": plain.medians},
+        ),
+        "words": Program(
+            "WordCount",
+            {"words": size.words},
+            lambda: {"text": data.text(size.words)},
+            {"spark": plain.word_count},
+        ),
+        "ranks": Program(
+            "PageRank on a graph like that of the web (Algorithm 1)",
+            {"pages": size.pages, "steps": size.steps},
+            lambda: {"web": data.web(size.pages)},
+            {"spark": partial(plain.page_rank, pages=size.pages, steps=size.steps)},
+        ),
+        "triangles": Program(
+            "Triangles of a random graph (Algorithm 4)",
+            {"vertices": size.vertices},
+            lambda: {"edges": data.random_graph(size.vertices)},
+            {"spark": plain.triangles},
+        ),
+    }
+
+
+def _tpch(scale: float) -> Mapping[str, Path]:
+    folder = data.tpch(scale)
+    return {name: folder / name for name in ("orders", "lineitem")}

@@ -1,0 +1,71 @@
+"""The cluster that is up and the tables on it: one of each at a time, kept for as long as they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import resources
+from benchmarks.exchange.cluster import Cluster, cluster, local
+from benchmarks.exchange.load import load
+from benchmarks.exchange.plain import Tables
+
+LOCAL = 0
+"""As the number of hosts: none, but local mode."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A cluster whose links have the rate asked for, and tables in its memory."""
+
+    cluster: Cluster
+    tables: Tables
+    first: bool
+    """Whether the tables have just come here, so that nothing has been run on them."""
+
+
+class _Running:
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._hosts: int | None = None
+        self._cluster: Cluster | None = None
+        self._folders: Mapping[str, Path] = {}
+        self._tables: dict[str, Any] = {}
+
+    def place(self, hosts: int, rate: str, folders: Mapping[str, Path]) -> Placed:
+        cluster = self._on(hosts, rate)
+        cluster.limit(rate)
+        first = folders != self._folders
+        if first:
+            for df in self._tables.values():
+                df.unpersist(blocking=True)
+            self._folders, self._tables = {}, {}
+            for name, folder in folders.items():
+                self._tables[name] = load(cluster, folder)
+            self._folders = dict(folders)
+        return Placed(cluster, dict(self._tables), first)
+
+    def close(self) -> None:
+        self._stack.close()
+        self._hosts, self._cluster, self._folders, self._tables = None, None, {}, {}
+
+    def _on(self, hosts: int, rate: str) -> Cluster:
+        if self._cluster is None or hosts != self._hosts:
+            self.close()
+            resources.at_end(self.close)
+            where = local(_folder()) if hosts == LOCAL else cluster(hosts, rate)
+            self._cluster, self._hosts = self._stack.enter_context(where), hosts
+        return self._cluster
+
+
+def _folder() -> Path:
+    folder = resources.scratch() / "local"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+_running = _Running()
+place = _running.place
