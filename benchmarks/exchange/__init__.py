@@ -7,6 +7,7 @@ import time
 from functools import partial
 
 from benchmarks.answers import same_numbers
+from benchmarks.exchange import golomb
 from benchmarks.exchange.network import available
 from benchmarks.exchange.programs import FULL, QUICK, Program, System, programs
 from benchmarks.exchange.running import LOCAL, Placed, place
@@ -25,10 +26,10 @@ def _cases(quick: bool) -> list[Case]:
     allowed = available()
     if not allowed:
         print(f"{allowed.reason}; so in local mode, with bytes only", file=sys.stderr)
-        return [_in_local_mode(name, program) for name, program in found.items()]
+        return golomb.cases(quick) + [_in_local_mode(name, program) for name, program in found.items()]
     hosts, rates = (HOSTS[:1], RATES[:1]) if quick else (HOSTS, RATES)
     # Hosts change least often, as a new cluster takes longest; then tables; a rate changes in place.
-    return [
+    return golomb.cases(quick) + [
         _case(name, program, n, rate, quick)
         for n in hosts
         for name, program in found.items()
@@ -93,7 +94,7 @@ def _bytes_only(run: System, placed: Placed) -> Measured:
 
 def _titles() -> dict[str, str]:
     titles = {name: program.title for name, program in programs(FULL).items()}
-    return titles | {
+    return {"golomb": "Golomb codes there and back (section 7.2.2)"} | titles | {
         f"{name}{IN_LOCAL_MODE}": f"{title}, local mode" for name, title in titles.items()
     }
 

@@ -50,7 +50,7 @@ def options(spark: Any, wanted: Mapping[str, str] = OPTIONS) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-def _with(wanted: Mapping[str, str]) -> Callable[[P], P]:
+def with_options(wanted: Mapping[str, str]) -> Callable[[P], P]:
     """A program that runs with these options."""
 
     def decorate(program: P) -> P:
@@ -67,7 +67,7 @@ def _with(wanted: Mapping[str, str]) -> Callable[[P], P]:
 # --- WordCount ------------------------------------------------------------------------------------
 
 
-@_with(OPTIONS)
+@with_options(OPTIONS)
 def word_count(tables: Tables) -> Answer:
     from pyspark.sql import functions as F
 
@@ -90,7 +90,7 @@ def of_words(counts: Frame) -> Answer:
 # --- PageRank -------------------------------------------------------------------------------------
 
 
-@_with(OPTIONS)
+@with_options(OPTIONS)
 def page_rank(tables: Tables, pages: int, steps: int) -> Answer:
     """Links stay where they were first sent: only ranks travel in each step."""
     from pyspark.sql import functions as F
@@ -136,7 +136,7 @@ def of_ranks(ranks: Frame) -> Answer:
 # --- TPC-H, query 4 -------------------------------------------------------------------------------
 
 
-@_with(OPTIONS | BLOOM)
+@with_options(OPTIONS | BLOOM)
 def orders_with_lines(tables: Tables, *, filtered: bool) -> Answer:
     """Orders and their lines, all columns; `filtered`: of a quarter, with lines that came late.
 
@@ -160,7 +160,7 @@ def of_rows(df: Frame) -> Answer:
 # --- medians --------------------------------------------------------------------------------------
 
 
-@_with(OPTIONS)
+@with_options(OPTIONS)
 def medians(tables: Tables) -> Answer:
     """By sorted lists, which takes Spark less time than its `median`, and fewer bytes."""
     from pyspark.sql import functions as F
@@ -177,7 +177,7 @@ def of_medians(found: Frame) -> Answer:
 # --- triangles ------------------------------------------------------------------------------------
 
 
-@_with(OPTIONS)
+@with_options(OPTIONS)
 def triangles(tables: Tables) -> Answer:
     """Algorithm 4: ways of two edges, and those of them that an edge closes."""
     from pyspark.sql import functions as F

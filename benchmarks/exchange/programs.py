@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.exchange import data, plain
+from benchmarks.exchange import data, ours, plain
 from benchmarks.exchange.plain import Answer, Tables
 
 System = Callable[[Tables], Answer]
@@ -48,39 +48,47 @@ def programs(size: Sizes) -> dict[str, Program]:
             "TPC-H: all orders with all their lines (Algorithm 2)",
             {"scale": size.scale},
             partial(_tpch, size.scale),
-            {"spark": partial(plain.orders_with_lines, filtered=False)},
+            _systems(plain.orders_with_lines, ours.orders_with_lines, filtered=False),
         ),
         "tpch 4": Program(
             "TPC-H, query 4: orders of a quarter with their late lines",
             {"scale": size.scale},
             partial(_tpch, size.scale),
-            {"spark": partial(plain.orders_with_lines, filtered=True)},
+            _systems(plain.orders_with_lines, ours.orders_with_lines, filtered=True),
         ),
         "median": Program(
             "The median of each key (Algorithm 3)",
             {"pairs": size.pairs},
             lambda: {"pairs": data.pairs(size.pairs)},
-            {"spark": plain.medians},
+            _systems(plain.medians, ours.medians),
         ),
         "words": Program(
             "WordCount",
             {"words": size.words},
             lambda: {"text": data.text(size.words)},
-            {"spark": plain.word_count},
+            _systems(plain.word_count, ours.word_count),
         ),
         "ranks": Program(
             "PageRank on a graph like that of the web (Algorithm 1)",
             {"pages": size.pages, "steps": size.steps},
             lambda: {"web": data.web(size.pages)},
-            {"spark": partial(plain.page_rank, pages=size.pages, steps=size.steps)},
+            _systems(plain.page_rank, ours.page_rank, pages=size.pages, steps=size.steps),
         ),
         "triangles": Program(
             "Triangles of a random graph (Algorithm 4)",
             {"vertices": size.vertices},
             lambda: {"edges": data.random_graph(size.vertices)},
-            {"spark": plain.triangles},
+            _systems(plain.triangles, ours.triangles),
         ),
     }
+
+
+def _systems(spark: Callable[..., Answer], own: Callable[..., Answer], **more: Any) -> dict[str, System]:
+    """Tidemill as it decides, told to detect and told not to; and plain Spark."""
+    found: dict[str, System] = {
+        name: partial(own, detect=detect, **more) for name, detect in ours.DETECT.items()
+    }
+    return found | {"spark": partial(spark, **more)}
 
 
 def _tpch(scale: float) -> Mapping[str, Path]:

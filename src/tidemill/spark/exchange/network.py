@@ -52,6 +52,11 @@ def _rate(spark: SparkSession, hosts: int) -> float:
     return _measured[application]
 
 
+def measure_again(spark: SparkSession) -> None:
+    """Forget what was measured of links, which are others now."""
+    _measured.pop(spark.sparkContext.applicationId, None)
+
+
 def parse_rate(text: str) -> float:
     """Bytes a second.
 

@@ -101,4 +101,6 @@ def place(
     if target is None:
         parts = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         rows = df.repartition(parts, *map(named, keys))
-    return Places(rows.cache(), tuple(keys), target, decision)
+    rows = rows.cache()
+    rows.count()  # now, so that all of them are there before anybody sends
+    return Places(rows, tuple(keys), target, decision)
