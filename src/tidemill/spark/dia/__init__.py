@@ -1,0 +1,1 @@
+"""A lazy, ordered, distributed array on Spark."""

@@ -1,0 +1,119 @@
+"""The data-flow graph: frozen nodes, compiled to one DataFrame each when an action needs it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemill.core.types import DataType
+from tidemill.spark.dia.elements import decode
+from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.tracing import Opaque, Traced, TracedList
+from tidemill.spark.expr import ansi
+
+HEAD = 20
+"""So many first elements are looked at where a type has to be found out."""
+
+JVM, ARROW, NOWHERE = "JVM", "Arrow batches", ""
+"""Where a function runs: as Spark's own columns, or in Python, batch by batch."""
+
+Rows = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation: what it makes of its parents, and what it promises about it."""
+
+    op: str
+    parents: tuple[Node, ...]
+    kind: DataType
+    """The type of the elements."""
+    session: SparkSession
+    build: Callable[[], DataFrame]
+    """Plans the DataFrame, whose partitions and rows are in the order of the DIA."""
+    function: str = ""
+    runs: str = JVM
+    why: str = ""
+    """Why a function cannot run in the JVM."""
+    moves: str = ""
+    """What travels between tasks; where nothing does, the operation is chained to its parents."""
+    ordered: bool = True
+    """Whether the order of the parents is kept, or a new one is made."""
+    settled: bool = True
+    """Whether elements come in the same order each time they are computed."""
+    python: Rows | None = None
+    """A local operation on elements in Python, so that it can be fused with its neighbours."""
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The DataFrame of this node. Operations that need two passes run the first one here."""
+        with ansi(self.session):
+            return self.build()
+
+    @cached_property
+    def head(self) -> list[Any]:
+        """Some first elements, from which types are read. It may take a job of Spark."""
+        if self.python is not None:
+            found = self.python(self.parents[0].head)
+            if found:
+                return found[:HEAD]
+        with told(self.op):
+            return decode(self.frame.limit(HEAD).toArrow(), self.kind)
+
+    def fix(self, df: DataFrame) -> None:
+        """From now on this node is read from here: the same elements, and partitions that stay."""
+        self.__dict__.update(frame=df, is_fixed=True)
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether the partitions of the frame are the same in every plan."""
+        return False
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all it is made from, each once, parents first."""
+        seen: set[int] = set()
+        # An explicit stack: loops make graphs deeper than Python's recursion goes.
+        stack: list[tuple[Node, bool]] = [(self, False)]
+        while stack:
+            node, ready = stack.pop()
+            if ready:
+                yield node
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((node, True))
+                stack.extend((p, False) for p in reversed(node.parents))
+
+
+def kept(df: DataFrame) -> DataFrame:
+    """Hold a frame in memory, or on disk, for as long as a node has it."""
+    df.persist(StorageLevel.MEMORY_AND_DISK)
+    # Spark's cache would hold it for ever, and a loop that makes a DIA a round would fill the disks.
+    weakref.finalize(df, _release, df._jdf).atexit = False
+    return df
+
+
+def _release(frame: Any) -> None:
+    with suppress(Exception):  # the session may be gone
+        frame.unpersist(False)
+
+
+def all_settled(parents: Sequence[Node]) -> bool:
+    """Whether the parents come in the same order each time."""
+    return all(p.settled for p in parents)
+
+
+def described(*functions: Traced | TracedList | Opaque) -> dict[str, Any]:
+    """How a node says which functions it runs, and where."""
+    opaque = [f for f in functions if isinstance(f, Opaque)]
+    return {
+        "function": ", ".join(map(str, functions)),
+        "runs": ARROW if opaque else JVM,
+        "why": opaque[0].why if opaque else "",
+    }
