@@ -70,7 +70,7 @@ def grouping(function: Function, *, step: str) -> Group:
     """A function of a list, or of a list and its key, as one of both."""
     if not callable(function):
         raise UserError(step, expected="a function of a list of elements", got=repr(function))
-    with_key = _takes_two(function)
+    with_key = takes_two(function)
 
     def group(key: Any, elements: list[Any]) -> Any:
         try:
@@ -81,7 +81,8 @@ def grouping(function: Function, *, step: str) -> Group:
     return group
 
 
-def _takes_two(function: Function) -> bool:
+def takes_two(function: Function) -> bool:
+    """Whether a function has to be called with two arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some functions written in C do not say

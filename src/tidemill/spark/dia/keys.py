@@ -60,19 +60,23 @@ class Key:
         return list(self.schema.names)
 
 
-def key_of(parent: Node, function: Function, returns: Any = None, *, step: str) -> Key:
-    """The key that a function takes from elements, if it can be hashed."""
+def key_of(
+    parent: Node, function: Function, returns: Any = None, *, step: str, hashed: bool = True
+) -> Key:
+    """The key that a function takes from elements; one to be `hashed` must be such that it can."""
     if not callable(function):
         raise UserError(step, expected="a function that gives the key", got=repr(function))
     declared = None if returns is None else parse_element(returns, step=step)
     traced = trace(function, [parent.kind], returns=declared)
     if isinstance(traced, Traced):
-        _check_hashable(traced.type, step)
+        if hashed:
+            _check_hashable(traced.type, step)
         over = reachable(parent.kind)
         paths = tuple(repeated(p, over) for p in parts_of(traced.out))
         return Key(traced, traced.type, carried(traced.type, "k"), paths)
     kind = declared or infer(called(function, parent.head, step=step), step=f"{step} key")
-    _check_hashable(kind, step)
+    if hashed:
+        _check_hashable(kind, step)
     columns = carried(kind, "k")
     return Key(traced, kind, columns, (None,) * len(columns))
 

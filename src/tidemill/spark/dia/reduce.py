@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -81,7 +82,7 @@ def _on_values(reduce: Function) -> Function:
     def pairs(a: Any, b: Any) -> Any:
         return a[0], reduce_values(a[1], b[1])
 
-    return pairs
+    return wraps(reduce)(pairs)
 
 
 def reduce_to_index(

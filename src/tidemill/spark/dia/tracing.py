@@ -178,10 +178,10 @@ def _schema(kinds: Sequence[DataType], prefixes: Sequence[str]) -> Schema:
 def _call_twice(
     function: Function, kinds: Sequence[DataType], prefixes: Sequence[str], schema: Schema
 ) -> Any:
-    function = spelled_out(function)
     asks = _asks_for_values(function)
     if asks:
         raise _Untraceable(asks)
+    function = spelled_out(function)
     seen = []
     for _ in range(2):
         with recording():
@@ -227,7 +227,8 @@ def _asks_for_values(function: Function) -> str | None:
             return "it formats a value"
         if found.opname in ("LOAD_GLOBAL", "LOAD_NAME") and found.argval in _LOOKS:
             return f"it calls {found.argval}"
-    return None
+    inner = getattr(function, "__wrapped__", None)
+    return None if inner is None else _asks_for_values(inner)
 
 
 def _read(result: Any) -> Any:
