@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
@@ -28,7 +29,19 @@ BATCH = 10_000
 
 def in_arrow(df: DataFrame, task: Task, kind: DataType) -> DataFrame:
     """Run a task on each partition; what it yields are the columns of elements of this type."""
-    return df.mapInArrow(task, user_schema(columns_of(kind)))
+    return mapped(df, task, user_schema(columns_of(kind)))
+
+
+def mapped(df: DataFrame, task: Task, result: T.StructType | str) -> DataFrame:
+    """`mapInArrow`, which by itself fails on names with a dot in them."""
+    names = df.columns
+    if not any("." in n or "`" in n for n in names):
+        return df.mapInArrow(task, result)
+
+    def named_again(batches: Batches) -> Iterator[pa.RecordBatch]:
+        return task(b.rename_columns(names) for b in batches)
+
+    return df.toDF(*(f"x{i}" for i in range(len(names)))).mapInArrow(named_again, result)
 
 
 def element_task(rows: Rows, kind: DataType, result: DataType, *, step: str) -> Task:

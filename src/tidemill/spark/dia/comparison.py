@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.spark.dia.batches import Batches, encoded, in_arrow, raised
+from tidemill.spark.dia.batches import Batches, encoded, in_arrow, mapped, raised
 from tidemill.spark.dia.elements import columns_of, decode
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.layout import BLOCK, INDEX, parallelism
@@ -29,10 +29,10 @@ def sorted_by(parent: Node, less: Function, descending: bool) -> DataFrame:
     """Elements in the order of a less-than comparison; those that are equal stay as they were."""
     kind, names = parent.kind, columns_of(parent.kind).names
     ranges = 2 * parallelism(parent.session)
-    key = _order(less, descending)
-    splitters = _splitters(parent, key, ranges)
+    splitters = _splitters(parent, _order(less, descending), ranges)
 
     def place(batches: Batches) -> Iterator[pa.RecordBatch]:
+        key = _order(less, descending)  # made here, as it does not travel
         bounds = [key(s) for s in splitters]
         for batch in batches:
             blocks = [bisect_right(bounds, key(e)) for e in decode(batch, kind)]
@@ -40,13 +40,14 @@ def sorted_by(parent: Node, less: Function, descending: bool) -> DataFrame:
             yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, BLOCK])
 
     def order(batches: Batches) -> Iterator[pa.RecordBatch]:
+        key = _order(less, descending)
         elements = [e for batch in batches for e in decode(batch, kind)]
         yield from encoded(sorted(elements, key=key), kind, step="sort")
 
     own = user_schema(columns_of(kind)).fields
     where = [T.StructField(INDEX, T.LongType()), T.StructField(BLOCK, T.IntegerType())]
     rows = parent.frame.select("*", F.monotonically_increasing_id().alias(INDEX))
-    placed = rows.mapInArrow(place, T.StructType([*own, *where]))
+    placed = mapped(rows, place, T.StructType([*own, *where]))
     together = placed.repartitionById(ranges, F.col(BLOCK)).sortWithinPartitions(BLOCK, INDEX)
     return in_arrow(together.select(*map(named, names)), order, kind)
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark import exchange
-from tidemill.spark.dia.batches import raised
+from tidemill.spark.dia.batches import mapped, raised
 from tidemill.spark.dia.elements import infer, parse_element
 from tidemill.spark.dia.folds import canonical, group_task
 from tidemill.spark.dia.indexes import filled
@@ -119,4 +119,4 @@ def _grouped(
         keyed = checked_index(keyed, n, step=step)
     together = exchange.colocate(keyed, key.names, detect=detect).sortWithinPartitions(*key.names)
     task = group_task(group, key.type, parent.kind, kind, step=step)
-    return together.mapInArrow(task, shape)
+    return mapped(together, task, shape)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.jvm import constant
-from tidemill.spark.dia.layout import INDEX, blocks_for, side_by_side
+from tidemill.spark.dia.layout import INDEX, blocks_for, every_index, side_by_side
 from tidemill.spark.dia.node import Node
 
 _THERE = "there"
@@ -23,9 +23,8 @@ def filled(
     if neutral is not None:  # it fits, or the error says so before anything runs
         neutral = decode(encode([neutral], kind, step=f"{step} neutral"), kind)[0]
     session = parent.session
-    every = session.range(n).toDF(INDEX)
     there = found.withColumnRenamed("k0", INDEX).withColumn(_THERE, F.lit(True))
-    rows = side_by_side([every, there], n, blocks_for(session, n), "left")
+    rows = side_by_side([every_index(session, n), there], n, blocks_for(session, n), "left")
     gap = F.col(_THERE).isNull()
     columns = [
         F.when(gap, value).otherwise(F.col(f"c{i}")).alias(name)

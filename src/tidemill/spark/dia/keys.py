@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import INT64, DataType
-from tidemill.spark.dia.batches import Batches, called
+from tidemill.spark.dia.batches import Batches, called, mapped
 from tidemill.spark.dia.elements import (
     columns_of,
     decode,
@@ -129,7 +129,7 @@ def with_key(parent: Node, key: Key, letter: str = "c", *, step: str) -> DataFra
 
     # An element's own columns pass through as they came; only the keys are made.
     keyed = T.StructType([*user_schema(key.schema).fields, *user_schema(columns_of(kind)).fields])
-    df = parent.frame.mapInArrow(task, keyed)
+    df = mapped(parent.frame, task, keyed)
     return df.select(*map(F.col, fields), *own)
 
 

@@ -83,6 +83,11 @@ def indexed(node: Node) -> tuple[DataFrame, int]:
     return df.select("*", index), starts[-1]
 
 
+def every_index(session: SparkSession, total: int) -> DataFrame:
+    """The indexes from 0 on."""
+    return session.range(total).toDF(INDEX)
+
+
 def in_blocks(df: DataFrame, total: int, blocks: int) -> DataFrame:
     """Rows with an index in equal blocks, one to a partition, each in order of the index."""
     return _sent(df, total, blocks).sortWithinPartitions(BLOCK, INDEX)
@@ -97,8 +102,8 @@ def _sent(df: DataFrame, total: int, blocks: int) -> DataFrame:
 def side_by_side(frames: Sequence[DataFrame], total: int, blocks: int, how: str) -> DataFrame:
     """Rows of several frames with the same index in one row, in order of the index.
 
-    `how` is that of Spark's joins: "inner" has the indexes that all have, "left" those of the
-    first, "full" those of any.
+    `how` is that of Spark's joins: "inner" has the indexes that all have, "left" those of the first.
+    (A full join does not say where its rows are, so Spark would send them elsewhere for the next.)
     """
     first, *others = (_sent(df, total, blocks) for df in frames)
     joined = first

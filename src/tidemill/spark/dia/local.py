@@ -178,7 +178,7 @@ def _python(op: str, parent: Node, kind: DataType, opaque: Opaque, rows: Rows) -
 def fused(node: Node) -> tuple[Node, tuple[Rows, ...]]:
     """Where a chain of opaque operations starts, and its steps: they run in one pass over a batch."""
     steps: list[Rows] = []
-    while node.python is not None and "frame" not in node.__dict__:
+    while node.python is not None and not node.is_fixed:
         steps.append(node.python)
         node = node.parents[0]
     return node, tuple(reversed(steps))

@@ -64,8 +64,12 @@ class Node:
             found = self.python(self.parents[0].head)
             if found:
                 return found[:HEAD]
+        return self.first(HEAD)
+
+    def first(self, n: int) -> list[Any]:
+        """The first n elements, by a job of Spark."""
         with told(self.op):
-            return decode(self.frame.limit(HEAD).toArrow(), self.kind)
+            return decode(self.frame.limit(n).toArrow(), self.kind)
 
     def fix(self, df: DataFrame) -> None:
         """From now on this node is read from here: the same elements, and partitions that stay."""

@@ -15,6 +15,7 @@ from tidemill.core.types import INT64
 from tidemill.spark.dia.elements import VALUE, columns_of
 from tidemill.spark.dia.layout import (
     INDEX,
+    every_index,
     indexed,
     partition_count,
     side_by_side,
@@ -79,7 +80,9 @@ def zip_(
             for (df, _), p, prefix in zip(found, parents, prefixes)
         ]
         blocks = max(1, *(partition_count(p.frame) for p in parents))
-        rows = side_by_side(frames, max(lengths), blocks, "full" if how == "pad" else "inner")
+        if how == "pad":
+            frames = [every_index(parents[0].session, max(lengths)), *frames]
+        rows = side_by_side(frames, max(lengths), blocks, "left" if how == "pad" else "inner")
         return called.on(rows)
 
     return Node(

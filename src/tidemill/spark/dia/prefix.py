@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.expr.functions import checked
-from tidemill.spark.dia.batches import Batches, Task, in_arrow
+from tidemill.spark.dia.batches import Batches, Task, in_arrow, mapped
 from tidemill.spark.dia.elements import columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.folds import combined, recognised
@@ -125,7 +125,7 @@ def _totals(df: DataFrame, kind: DataType, add: Function, kernel: Kernel | None)
 
     fields = [*user_schema(columns_of(kind)).fields, T.StructField(PART, T.IntegerType())]
     with told(STEP):
-        table = df.mapInArrow(task, T.StructType(fields)).toArrow()
+        table = mapped(df, task, T.StructType(fields)).toArrow()
     return dict(zip(table.column(PART).to_pylist(), decode(table, kind)))
 
 

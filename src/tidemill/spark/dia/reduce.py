@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
 from tidemill.spark import exchange
+from tidemill.spark.dia.batches import mapped
 from tidemill.spark.dia.elements import columns_of, is_tuple, spelled
 from tidemill.spark.dia.folds import (
     Aggregated,
@@ -163,8 +164,8 @@ def _folded(
     keyed = with_key(parent, key, step=step)
     if n is not None:
         keyed = checked_index(keyed, n, step=step)
-    partials = keyed.mapInArrow(fold_here(reduce, keys, kind, step=step), shape)
+    partials = mapped(keyed, fold_here(reduce, keys, kind, step=step), shape)
     together = exchange.colocate(partials, key.names, detect=detect).sortWithinPartitions(
         *key.names
     )
-    return together.mapInArrow(group_task(whole, keys, kind, kind, step=step), shape)
+    return mapped(together, group_task(whole, keys, kind, kind, step=step), shape)

@@ -18,13 +18,13 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
-from tidemill.spark.dia.batches import Batches, Task, called, encoded, in_arrow
+from tidemill.spark.dia.batches import Batches, Task, called, encoded, in_arrow, mapped
 from tidemill.spark.dia.elements import columns_of, decode, infer, parse_element
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import PART, offsets, partition_count, pinned, sizes
 from tidemill.spark.dia.local import exploded
-from tidemill.spark.dia.node import Node, described
+from tidemill.spark.dia.node import HEAD, Node, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
 from tidemill.spark.frames import user_schema
 
@@ -60,7 +60,7 @@ def window(
             return in_arrow(cut.rows, cut.task(run), kind)
         names = columns_of(parent.kind)
         wide = Schema(tuple((p + n, t) for p in prefixes for n, t in names))
-        rows = cut.rows.mapInArrow(cut.task(_sliced(names.names, prefixes)), user_schema(wide))
+        rows = mapped(cut.rows, cut.task(_sliced(names.names, prefixes)), user_schema(wide))
         columns = ElementColumns.of(*[parent.kind] * k, prefixes=prefixes)
         return exploded(rows, found, columns) if flat else rows.select(*columns.element(found))
 
@@ -75,7 +75,7 @@ def window(
 def _inferred(
     parent: Node, k: int, function: Function, flat: bool, every: int, step: str
 ) -> DataType:
-    head = parent.head
+    head = parent.head if k <= HEAD else parent.first(k)
     windows = [head[i : i + k] for i in range(0, max(0, len(head) - k + 1), every)]
     made = called(function, windows, step=step)
     return infer([x for items in made for x in items] if flat else made, step=step)
@@ -112,7 +112,7 @@ class _Cut:
         own = user_schema(columns_of(parent.kind)).fields
         shape = T.StructType([*own, T.StructField(PART, T.IntegerType())])
         with told(step):
-            table = self.rows.mapInArrow(heads, shape).toArrow()
+            table = mapped(self.rows, heads, shape).toArrow()
         tails: dict[int, pa.Table] = {}
         parts = table.column(PART).to_numpy()
         for part in range(partition_count(parent.frame)):

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import STRING, DataType
-from tidemill.spark.dia.batches import Batches
+from tidemill.spark.dia.batches import Batches, mapped
 from tidemill.spark.dia.elements import VALUE, columns_of, spelled
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.layout import PART
@@ -87,7 +87,7 @@ def _write(
     try:
         rows = node.frame.select("*", F.spark_partition_id().alias(PART))
         with told(step):
-            done = rows.mapInArrow(_task(make, hidden, suffix, limit), _REPORT).collect()
+            done = mapped(rows, _task(make, hidden, suffix, limit), _REPORT).collect()
         files = sorted(row[0] for row in done)
         if not files:  # a DIA without elements is still a DIA
             files = [f"{_name(0, 0)}.{suffix}"]
