@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -194,6 +195,35 @@ def test_cache_collapse_keep_execute(spark: Any) -> None:
     assert done.all_gather() == done.all_gather() == noise.all_gather()
     assert [n.op for n in done._node.walk()] == ["execute"]
     assert generate(spark, 3).keep().collapse().map(lambda x: x + 1).all_gather() == [1, 2, 3]
+
+
+def test_functions_are_what_they_were_when_given(spark: Any) -> None:
+    dia = generate(spark, 2)
+    for i in range(3):
+        dia = dia.map(lambda x: int(x) * 10 + i)  # noqa: B023 - the point of it
+    assert dia.all_gather() == [12, 1012]
+    keyed = [generate(spark, 2).sort(lambda x: -int(x) * sign) for sign in (1, -1)]  # noqa: B023
+    assert [d.all_gather() for d in keyed] == [[1, 0], [0, 1]]
+
+
+def test_what_is_kept_goes_with_the_dia(spark: Any) -> None:
+    persistent = spark.sparkContext._jsc.getPersistentRDDs
+    gc.collect()
+    before = persistent().size()
+    dia = generate(spark, 5)
+    for _ in range(3):
+        dia = dia.map(lambda x: x + 1).execute()
+        gc.collect()
+        assert persistent().size() == before + 1
+    assert dia.all_gather() == [3, 4, 5, 6, 7]
+    del dia
+    gc.collect()
+    assert persistent().size() == before
+
+
+def test_names_that_spark_cannot_tell_apart(spark: Any) -> None:
+    with pytest.raises(UserError, match="map: expected fields that differ by more than case"):
+        generate(spark, 2).map(lambda x: {"a": x, "A": x})
 
 
 def test_frames(spark: Any) -> None:

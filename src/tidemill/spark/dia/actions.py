@@ -25,10 +25,10 @@ def execute(node: Node) -> Node:
     with told("execute"):
         df = kept(fixed(node.frame))
         df.count()
-    node.fix(df)
+    node.fix(df, keep=True)
     # Without parents: a loop that executes each round need not hold all rounds before.
     done = Node("execute", (), node.kind, node.session, lambda: df, f"of {node.op}", runs=NOWHERE)
-    done.fix(df)
+    done.fix(df, keep=True)
     return done
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemill.spark.dia import actions, reading, sources, writing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import describe
+from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.graph import Graph, graph_of
 from tidemill.spark.dia.group import group_by_key, group_to_index
 from tidemill.spark.dia.join import join
@@ -328,7 +329,8 @@ class DIA:
 
     def to_frame(self) -> DataFrame:
         """The DataFrame of the elements: columns `value`, `f0, f1, …`, or those of records."""
-        return self._node.frame
+        with told("to_frame"):
+            return self._node.frame
 
     def to_arrow(self) -> pa.Table:
         """All elements as an Arrow table, in order, in the memory of the driver."""

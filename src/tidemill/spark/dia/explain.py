@@ -7,8 +7,13 @@ from tidemill.spark.dia.node import ARROW, JVM, Node
 
 
 def stages(last: Node) -> dict[Node, int]:
-    """The stage of each node: operations between which nothing travels are one stage of Spark."""
+    """The stage of each node: operations between which nothing travels are one stage of Spark.
+
+    What is read before and after a shuffle, as by `dia.concat(dia.sort())`, is put where it is first.
+    """
     leader: dict[Node, Node] = {}
+    depth: dict[Node, int] = {}
+    """How many shuffles are above a node: stages lie on one depth, so that none is above itself."""
 
     def find(node: Node) -> Node:
         while leader[node] is not node:
@@ -17,8 +22,10 @@ def stages(last: Node) -> dict[Node, int]:
 
     for node in last.walk():
         leader[node] = node
-        if not node.moves:
-            for parent in node.parents:
+        above = max((depth[p] for p in node.parents), default=-1 if node.moves else 0)
+        depth[node] = above + (1 if node.moves else 0)
+        for parent in node.parents:
+            if depth[parent] == depth[node]:
                 leader[find(parent)] = find(node)
     numbers: dict[Node, int] = {}
     return {node: numbers.setdefault(find(node), len(numbers) + 1) for node in leader}

@@ -19,6 +19,7 @@ from tidemill.core.types import DataType
 from tidemill.expr.fluent import col
 from tidemill.expr.nodes import Call, Column
 from tidemill.spark.dia.batches import BATCH, Batches, raised
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.tracing import (
     INSIDE,
@@ -64,13 +65,13 @@ def recognised(
     >>> recognised(lambda a, b: a + b, INT64, ())[1].leaves
     (('value', 'sum'),)
     >>> recognised(lambda a, b: a * b, INT64, ()).why
-    'it is no sum, min or max: (col['a.value'] * col['b.value'])'
+    "it is no sum, min or max: (col['a.value'] * col['b.value'])"
     """
     traced = trace(reduce, [kind, kind], [A, B])
     if isinstance(traced, Opaque):
-        return traced
+        return Opaque(captured(reduce), traced.why)
     if traced.type != kind:
-        return Opaque(reduce, "it returns elements of another type")
+        return Opaque(captured(reduce), "it returns elements of another type")
     if isinstance(traced.out, Fields):
         parts = list(zip(traced.out.names, traced.out.parts))
     else:
@@ -79,7 +80,7 @@ def recognised(
     for name, part in parts:
         problem = _leaf_by_leaf(name, part, keys, found)
         if problem is not None:
-            return Opaque(reduce, f"it is no sum, min or max: {problem}")
+            return Opaque(captured(reduce), f"it is no sum, min or max: {problem}")
     return traced, Aggregated(tuple(found))
 
 

@@ -13,6 +13,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark import exchange
 from tidemill.spark.dia.batches import mapped, raised
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import infer, parse_element
 from tidemill.spark.dia.folds import canonical, group_task
 from tidemill.spark.dia.indexes import filled
@@ -70,7 +71,7 @@ def grouping(function: Function, *, step: str) -> Group:
     """A function of a list, or of a list and its key, as one of both."""
     if not callable(function):
         raise UserError(step, expected="a function of a list of elements", got=repr(function))
-    with_key = takes_two(function)
+    with_key, function = takes_two(function), captured(function)
 
     def group(key: Any, elements: list[Any]) -> Any:
         try:

@@ -19,6 +19,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import INT64, DataType
 from tidemill.spark.dia.batches import Batches, called, mapped
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import (
     columns_of,
     decode,
@@ -78,7 +79,7 @@ def key_of(
     if hashed:
         _check_hashable(kind, step)
     columns = carried(kind, "k")
-    return Key(traced, kind, columns, (None,) * len(columns))
+    return Key(Opaque(captured(function), traced.why), kind, columns, (None,) * len(columns))
 
 
 def _check_hashable(kind: DataType, step: str) -> None:

@@ -24,14 +24,16 @@ _POSITION = (1 << 33) - 1
 """The low bits of `monotonically_increasing_id` are the position in the partition."""
 
 
-def pinned(node: Node) -> DataFrame:
+def pinned(node: Node, *, twice: bool = True) -> DataFrame:
     """The frame of a node with its partitions fixed; shuffles below it are run, once, and reused.
 
-    Where elements may come in another order the next time, as after a shuffle, they are kept.
+    Who reads it `twice` sees the same elements in the same order both times: where they may come
+    otherwise the next time, as after a shuffle, they are kept.
     """
     if not node.is_fixed:
-        df = fixed(node.frame)
-        node.fix(df if node.settled else kept(df))
+        node.fix(fixed(node.frame))
+    if twice and not node.settled and not node.is_kept:
+        node.fix(kept(node.frame), keep=True)
     return node.frame
 
 

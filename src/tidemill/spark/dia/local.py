@@ -21,6 +21,7 @@ from tidemill.spark.dia.batches import (
     in_arrow,
     mapping,
 )
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, infer, parse_element, spelled
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import fixed, pinned
@@ -46,7 +47,8 @@ def map_(parent: Node, function: Function, returns: Any = None) -> Node:
             "map", parent, traced.type, traced, lambda df: df.select(*columns.element(traced))
         )
     kind = declared or infer(called(function, parent.head, step="map"), step="map")
-    return _python("map", parent, kind, traced, mapping(function, kind, step="map"))
+    rows = mapping(captured(function), kind, step="map")
+    return _python("map", parent, kind, traced, rows)
 
 
 def flat_map(parent: Node, function: Function, returns: Any = None) -> Node:
@@ -60,7 +62,7 @@ def flat_map(parent: Node, function: Function, returns: Any = None) -> Node:
     if declared is None:
         made = called(lambda e: list(function(e)), parent.head, step="flat_map")
         declared = infer([x for items in made for x in items], step="flat_map")
-    rows = flat_mapping(function, declared, step="flat_map")
+    rows = flat_mapping(captured(function), declared, step="flat_map")
     return _python("flat_map", parent, declared, traced, rows)
 
 
@@ -88,7 +90,9 @@ def filter_(parent: Node, function: Function) -> Node:
         )
     if isinstance(traced, Traced):
         traced = Opaque(function, f"its result is {spelled(traced.type)}, no bool")
-    return _python("filter", parent, parent.kind, traced, filtering(function, step="filter"))
+    return _python(
+        "filter", parent, parent.kind, traced, filtering(captured(function), step="filter")
+    )
 
 
 def bernoulli_sample(parent: Node, p: float, seed: int | None = None) -> Node:
@@ -138,7 +142,7 @@ def cache(parent: Node) -> Node:
 
 def collapse(parent: Node) -> Node:
     """The end of a chain: Spark's plan starts afresh from here."""
-    return replace(_passed_on("collapse", parent), build=lambda: pinned(parent))
+    return replace(_passed_on("collapse", parent), build=lambda: pinned(parent, twice=False))
 
 
 def keep(parent: Node) -> Node:

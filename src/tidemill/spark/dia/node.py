@@ -12,6 +12,7 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import decode
 from tidemill.spark.dia.failures import told
@@ -51,6 +52,9 @@ class Node:
     python: Rows | None = None
     """A local operation on elements in Python, so that it can be fused with its neighbours."""
 
+    def __post_init__(self) -> None:
+        _check_names(self.kind, self.op)
+
     @cached_property
     def frame(self) -> DataFrame:
         """The DataFrame of this node. Operations that need two passes run the first one here."""
@@ -71,13 +75,18 @@ class Node:
         with told(self.op):
             return decode(self.frame.limit(n).toArrow(), self.kind)
 
-    def fix(self, df: DataFrame) -> None:
+    def fix(self, df: DataFrame, *, keep: bool = False) -> None:
         """From now on this node is read from here: the same elements, and partitions that stay."""
-        self.__dict__.update(frame=df, is_fixed=True)
+        self.__dict__.update(frame=df, is_fixed=True, is_kept=keep)
 
     @cached_property
     def is_fixed(self) -> bool:
         """Whether the partitions of the frame are the same in every plan."""
+        return False
+
+    @cached_property
+    def is_kept(self) -> bool:
+        """Whether elements are in memory or on disk once they have been computed."""
         return False
 
     def walk(self) -> Iterator[Node]:
@@ -93,6 +102,17 @@ class Node:
                 seen.add(id(node))
                 stack.append((node, True))
                 stack.extend((p, False) for p in reversed(node.parents))
+
+
+def _check_names(kind: DataType, op: str) -> None:
+    """Spark does not tell names apart by case, so a record must not either."""
+    lower = [n.lower() for n in kind.names]
+    if len(set(lower)) < len(lower):
+        raise UserError(
+            op, expected="fields that differ by more than case", got=f"{list(kind.names)}"
+        )
+    for inner in kind.of:
+        _check_names(inner, op)
 
 
 def kept(df: DataFrame) -> DataFrame:

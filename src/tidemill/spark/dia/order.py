@@ -14,6 +14,7 @@ from tidemill.core.types import BOOL
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Call, Column
 from tidemill.expr.nodes import Node as Expression
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.comparison import sorted_by
 from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.folds import A, B
@@ -79,6 +80,7 @@ def _sort_by_comparison(parent: Node, less: Function, descending: bool) -> Node:
             key = key_of(parent, lambda e: Expr(side), step="sort", hashed=False)
             if isinstance(key.function, Traced):
                 return _sort_by_key(parent, key, descending == upwards)
+    less = captured(less)
     why = traced.why if isinstance(traced, Opaque) else "it compares no expression with itself"
     return Node(
         "sort", (parent,), parent.kind, parent.session,
@@ -139,9 +141,9 @@ def concat(parents: Sequence[Node]) -> Node:
     def build() -> DataFrame:
         # Frames that Spark knows to be partitioned alike it would unite partition by partition;
         # of pinned ones it knows nothing, so the partitions follow one another.
-        df = pinned(first)
+        df = pinned(first, twice=False)
         for other in others:
-            df = df.union(pinned(other))
+            df = df.union(pinned(other, twice=False))
         return df
 
     return Node(

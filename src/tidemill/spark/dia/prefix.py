@@ -15,6 +15,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.expr.functions import checked
 from tidemill.spark.dia.batches import Batches, Task, in_arrow, mapped
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.folds import combined, recognised
@@ -38,7 +39,7 @@ def prefix_sum(parent: Node, function: Function | None = None, initial: Any = No
         initial = decode(encode([initial], kind, step=f"{STEP} initial"), kind)[0]
     how = recognised(function or _plus, kind, ())
     known = None if isinstance(how, Opaque) else _KNOWN.get((kind.kind, how[1].leaves[0][1]))
-    add = known[0] if known else function or _plus
+    add = known[0] if known else captured(function or _plus)
     kernel = known[1] if known else None
     start = () if initial is None else (initial,)
 

@@ -54,9 +54,7 @@ def reduce_by_key(
     """One element for each key, folded by an associative and commutative function."""
     found = key_of(parent, key, key_returns, step=step)
     how = recognised(reduce, parent.kind, found.paths)
-    build = lambda: _reduced(parent, found, reduce, how, None, detect, step).select(
-        *restored(parent.kind)
-    )
+    build = lambda: _reduced(parent, found, how, None, detect, step).select(*restored(parent.kind))
     return Node(
         step, (parent,), parent.kind, parent.session, build, ordered=False, settled=False,
         moves="a partial for each key and partition", **_said(found, how),
@@ -95,7 +93,7 @@ def reduce_to_index(
     found = index_of(parent, index, n, step=step)
     how = recognised(reduce, parent.kind, found.paths)
     build = lambda: filled(
-        parent, _reduced(parent, found, reduce, how, n, detect, step), parent.kind, n, neutral, step
+        parent, _reduced(parent, found, how, n, detect, step), parent.kind, n, neutral, step
     )
     return Node(
         step, (parent,), parent.kind, parent.session, build,
@@ -110,12 +108,12 @@ def _said(key: Key, how: tuple[Traced, Aggregated] | Opaque) -> dict[str, Any]:
 
 
 def _reduced(
-    parent: Node, key: Key, reduce: Function, how: tuple[Traced, Aggregated] | Opaque,
+    parent: Node, key: Key, how: tuple[Traced, Aggregated] | Opaque,
     n: int | None, detect: str, step: str,
 ) -> DataFrame:  # fmt: skip
     """Columns `k0, …` and `c0, …`: each key once. With n, keys are indexes below it."""
     if isinstance(how, Opaque):
-        return _folded(parent, key, reduce, n, detect, step)
+        return _folded(parent, key, how.function, n, detect, step)
     traced, aggregated = how
     paths = [path for path, combine in aggregated.leaves if combine != "key"]
     keyed = with_key(parent, key, step=step)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from tidemill.core.types import DataType
 from tidemill.spark.dia.batches import Batches, encoded, in_arrow, raised
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import decode, infer, parse_element
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
@@ -29,6 +30,7 @@ class RowFunction:
             self.kind: DataType = self.function.type
         else:
             self.kind = declared or infer(_called(function, examples(), step), step=step)
+            self.function = Opaque(captured(function), self.function.why)
 
     def on(self, df: DataFrame) -> DataFrame:
         """The function on every row."""

@@ -40,6 +40,8 @@ def from_frame(df: DataFrame) -> Node:
     One column `value` gives scalars, columns `f0, f1, …` tuples, others records. Types are read as
     everywhere in Tidemill: one integer, one float, dates as instants.
     """
+    if df.isStreaming:
+        raise UserError("from_frame", expected="a DataFrame that ends", got="a streaming one")
     schema = read_schema(df.schema, step="from_frame")
     if not len(schema):
         raise UserError("from_frame", expected="a DataFrame with columns", got="none")

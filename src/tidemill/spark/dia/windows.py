@@ -19,6 +19,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.spark.dia.batches import Batches, Task, called, encoded, in_arrow, mapped
+from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, infer, parse_element
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.jvm import ElementColumns
@@ -50,7 +51,7 @@ def window(
         found = Opaque(function, found.why) if isinstance(found, Opaque) else found
     if isinstance(found, Opaque):
         kind = declared or _inferred(parent, k, function, flat, every, step)
-        run = _in_python(parent.kind, kind, k, function, flat, step)
+        run = _in_python(parent.kind, kind, k, captured(function), flat, step)
     else:
         kind = found.type.of[0] if flat and isinstance(found, Traced) else found.type
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.core.types import STRING, DataType
 from tidemill.spark.dia.batches import Batches, mapped
-from tidemill.spark.dia.elements import VALUE, columns_of, spelled
+from tidemill.spark.dia.elements import columns_of, spelled
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.layout import PART
 from tidemill.spark.dia.node import Node
@@ -85,8 +86,8 @@ def _write(
     except OSError as failed:
         raise UserError(step, f"cannot write beside {target}: {failed}") from failed
     try:
-        rows = node.frame.select("*", F.spark_partition_id().alias(PART))
         with told(step):
+            rows = node.frame.select("*", F.spark_partition_id().alias(PART))
             done = mapped(rows, _task(make, hidden, suffix, limit), _REPORT).collect()
         files = sorted(row[0] for row in done)
         if not files:  # a DIA without elements is still a DIA
@@ -182,19 +183,22 @@ class Lines:
         self._file, self._bytes = open(file, "wb"), 0  # noqa: SIM115 - closed by the task
 
     def room_for(self, batch: pa.RecordBatch, limit: int) -> int:
+        if batch.column(0).null_count:
+            raise UserError("write_lines", expected="lines", got="null", hint="filter them out")
         lengths = pc.add(pc.binary_length(batch.column(0).cast(pa.binary())), 1)
         ends = pc.cumulative_sum(lengths.cast(pa.int64())).to_numpy()
         fits = int(ends.searchsorted(limit - self._bytes, side="right"))
         return max(fits, 1 if self._bytes == 0 else 0)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        lines = batch.column(batch.schema.get_field_index(VALUE))
-        if lines.null_count:
-            raise UserError("write_lines", expected="lines", got="null", hint="filter them out")
-        ended = pc.binary_join_element_wise(lines.cast(pa.binary()), b"", b"\n")
-        text = b"".join(ended.to_pylist())
-        self._file.write(text)
-        self._bytes += len(text)
+        if not batch.num_rows:
+            return
+        # Each line and the newline after it; their bytes follow one another in one buffer.
+        ended = pc.binary_join_element_wise(batch.column(0).cast(pa.binary()), b"", b"\n")
+        _, places, text = ended.buffers()
+        ends = np.frombuffer(places, np.int32)[ended.offset : ended.offset + len(ended) + 1]
+        self._file.write(text[int(ends[0]) : int(ends[-1])])
+        self._bytes += int(ends[-1] - ends[0])
 
     def close(self) -> int:
         self._file.close()
