@@ -27,9 +27,9 @@ ROW = struct_of({"a": INT64, "in": PAIR})
         (
             lambda e: {**e, "b": e.a * 2},
             ROW,
-            "{a: col.a, in: (col['in::f0'], col['in::f1']), b: (col.a * 2)}",
+            "{a: col.a, in: (col.in.f0, col.in.f1), b: (col.a * 2)}",
         ),
-        (lambda e: e["in"][1] > e.a, ROW, "(col['in::f1'] > col.a)"),
+        (lambda e: e["in"][1] > e.a, ROW, "(col.in.f1 > col.a)"),
         (lambda e: 7, PAIR, "7"),
         (lambda e: max(e[1], 3), PAIR, None),
         (lambda e: e[2], PAIR, None),

@@ -28,6 +28,7 @@ from tidemill.spark.dia.tracing import (
     Opaque,
     Out,
     Traced,
+    readable,
     repeats,
     trace,
 )
@@ -65,7 +66,7 @@ def recognised(
     >>> recognised(lambda a, b: a + b, INT64, ())[1].leaves
     (('value', 'sum'),)
     >>> recognised(lambda a, b: a * b, INT64, ()).why
-    "it is no sum, min or max: (col['a.value'] * col['b.value'])"
+    'it is no sum, min or max: (a * b)'
     """
     traced = trace(reduce, [kind, kind], [A, B])
     if isinstance(traced, Opaque):
@@ -80,7 +81,7 @@ def recognised(
     for name, part in parts:
         problem = _leaf_by_leaf(name, part, keys, found)
         if problem is not None:
-            return Opaque(captured(reduce), f"it is no sum, min or max: {problem}")
+            return Opaque(captured(reduce), f"it is no sum, min or max: {readable(str(problem))}")
     return traced, Aggregated(tuple(found))
 
 

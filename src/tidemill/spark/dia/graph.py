@@ -16,7 +16,7 @@ from tidemill.spark.dia.node import ARROW, JVM, Node
 
 _FILL = {JVM: "#dbe9f6", ARROW: "#fde2c4"}
 _PLAIN = "#eeeeee"
-_WIDE, _HIGH, _GAP, _PAD = 190, 46, 26, 16
+_WIDE, _HIGH, _GAP, _PAD = 250, 46, 26, 16
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,11 @@ def graph_of(last: Node) -> Graph:
 
 
 def _label(node: Node) -> tuple[str, str, str]:
-    function = node.function if len(node.function) < 32 else node.function[:30] + "…"
-    return node.op, function, f"{spelled(node.kind)[:24]} · {order(node)}"
+    return node.op, _short(node.function, 40), f"{_short(spelled(node.kind), 24)} · {order(node)}"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 # --- Graphviz -------------------------------------------------------------------------------------

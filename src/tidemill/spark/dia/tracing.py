@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType, GeneratorType
@@ -52,7 +53,7 @@ class Traced:
     type: DataType
 
     def __str__(self) -> str:
-        return str(self.out)
+        return readable(str(self.out))
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class TracedList:
     type: DataType
 
     def __str__(self) -> str:
-        return f"[{', '.join(map(str, self.items))}]"
+        return readable(f"[{', '.join(map(str, self.items))}]")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,20 @@ class Opaque:
 
     def __str__(self) -> str:
         return named(self.function)
+
+
+def readable(text: str) -> str:
+    """Columns of arguments and fields inside columns as people write them.
+
+    >>> readable("(col['a.f0'] + col['in::f1'])")
+    '(a.f0 + col.in.f1)'
+    """
+    inside = re.sub(r"col\['([\w:]+)'\]", lambda m: f"col.{m[1].replace(INSIDE, '.')}", text)
+    return re.sub(
+        r"col\['(\w+\.[\w:]+)'\]",
+        lambda m: m[1].replace(INSIDE, ".").removesuffix(".value"),
+        inside,
+    )
 
 
 def named(function: Function) -> str:
