@@ -11,7 +11,7 @@ from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.jvm import constant
 from tidemill.spark.dia.layout import INDEX, blocks_for, every_index, side_by_side
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.node import Node, holding
 
 _THERE = "there"
 
@@ -30,4 +30,4 @@ def filled(
         F.when(gap, value).otherwise(F.col(f"c{i}")).alias(name)
         for i, (name, value) in enumerate(zip(columns_of(kind).names, constant(neutral, kind)))
     ]
-    return rows.select(*columns)
+    return holding(rows.select(*columns), found)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.node import Node, kept
+from tidemill.spark.dia.node import Node, holding, kept
 
 PART, INDEX, BLOCK = "dia part", "dia index", "dia block"
 """Columns beside those of elements, which have no blanks of ours in their names."""
@@ -41,7 +41,7 @@ def fixed(df: DataFrame) -> DataFrame:
     """The same rows in partitions that no plan changes. Shuffles below are run."""
     rows = df._jdf.queryExecution().toRdd()
     made = df.sparkSession._jsparkSession.internalCreateDataFrame(rows, df._jdf.schema(), False)
-    return DataFrame(made, df.sparkSession)
+    return holding(DataFrame(made, df.sparkSession), df)
 
 
 def partition_count(df: DataFrame) -> int:

@@ -123,6 +123,12 @@ def kept(df: DataFrame) -> DataFrame:
     return df
 
 
+def holding(df: DataFrame, source: DataFrame) -> DataFrame:
+    """A frame that lets another one live as long: what that one has kept is not released before."""
+    df.__dict__["_tidemill_source"] = source
+    return df
+
+
 def _release(frame: Any) -> None:
     with suppress(Exception):  # the session may be gone
         frame.unpersist(False)

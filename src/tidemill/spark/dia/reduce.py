@@ -33,7 +33,7 @@ from tidemill.spark.dia.keys import (
     restored,
     with_key,
 )
-from tidemill.spark.dia.node import Node, described
+from tidemill.spark.dia.node import Node, described, holding
 from tidemill.spark.dia.tracing import (
     INSIDE,
     Fields,
@@ -54,7 +54,11 @@ def reduce_by_key(
     """One element for each key, folded by an associative and commutative function."""
     found = key_of(parent, key, key_returns, step=step)
     how = recognised(reduce, parent.kind, found.paths)
-    build = lambda: _reduced(parent, found, how, None, detect, step).select(*restored(parent.kind))
+
+    def build() -> DataFrame:
+        reduced = _reduced(parent, found, how, None, detect, step)
+        return holding(reduced.select(*restored(parent.kind)), reduced)
+
     return Node(
         step, (parent,), parent.kind, parent.session, build, ordered=False, settled=False,
         moves="a partial for each key and partition", **_said(found, how),
@@ -131,7 +135,7 @@ def _reduced(
     places.update({path: F.col(f"k{i}") for i, path in enumerate(key.paths) if path is not None})
     parts = list(zip(columns_of(parent.kind).names, parts_of(traced.out)))
     columns = [_rebuilt(n_, p, places).alias(f"c{i}") for i, (n_, p) in enumerate(parts)]
-    return reduced.select(*map(F.col, key.names), *columns)
+    return holding(reduced.select(*map(F.col, key.names), *columns), reduced)
 
 
 def _moved(path: str, at: dict[str, str]) -> str:
