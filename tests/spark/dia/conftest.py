@@ -41,6 +41,6 @@ def dia_of(spark: Any) -> Callable[..., Any]:
 
     def make(layout: list[list[Any]], returns: Any = int) -> Any:
         indexes = generate(spark, len(layout), parts=len(layout))
-        return indexes.flat_map(lambda i: layout[i], returns=returns)
+        return indexes.flat_map(lambda i: layout[i], returns=returns).cache()
 
     return make

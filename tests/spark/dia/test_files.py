@@ -93,8 +93,8 @@ def test_a_write_that_fails_leaves_nothing(spark: Any, tmp_path: Path) -> None:
     for one_file in (False, True):
         with pytest.raises(UserError, match="map: a lambda raised ZeroDivisionError"):
             late.write_lines(tmp_path / "out", one_file=one_file, file_bytes=10)
-        with pytest.raises(UserError, match="ZeroDivisionError"):
-            late.write_binary(tmp_path / "out", one_file=one_file)
+    with pytest.raises(UserError, match="ZeroDivisionError"):
+        late.write_binary(tmp_path / "out")
     with pytest.raises(UserError, match="write_lines: expected lines, got null"):
         generate(spark, 2).map(lambda i: None, returns=str).write_lines(tmp_path / "null")
     with pytest.raises(UserError, match="write_lines: expected strings, got int64"):

@@ -16,10 +16,10 @@ from tidemill.spark.dia import generate
 
 SPARK = True
 few = settings(
-    max_examples=4, deadline=None,
+    max_examples=3, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
-layouts = st.lists(st.lists(st.integers(-9, 9), max_size=5), min_size=1, max_size=5)
+layouts = st.lists(st.lists(st.integers(-9, 9), max_size=5), min_size=1, max_size=4)
 
 
 def flat(layout: list[list[Any]]) -> list[Any]:

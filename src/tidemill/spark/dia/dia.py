@@ -25,7 +25,7 @@ from tidemill.spark.dia.local import (
     map_,
     union,
 )
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.node import Node, holding
 from tidemill.spark.dia.order import concat, merge, rebalance, sort
 from tidemill.spark.dia.positions import zip_, zip_with_index
 from tidemill.spark.dia.prefix import prefix_sum
@@ -330,7 +330,7 @@ class DIA:
     def to_frame(self) -> DataFrame:
         """The DataFrame of the elements: columns `value`, `f0, f1, …`, or those of records."""
         with told("to_frame"):
-            return self._node.frame
+            return holding(self._node.frame.select("*"), self._node)
 
     def to_arrow(self) -> pa.Table:
         """All elements as an Arrow table, in order, in the memory of the driver."""

@@ -123,8 +123,8 @@ def kept(df: DataFrame) -> DataFrame:
     return df
 
 
-def holding(df: DataFrame, source: DataFrame) -> DataFrame:
-    """A frame that lets another one live as long: what that one has kept is not released before."""
+def holding(df: DataFrame, source: object) -> DataFrame:
+    """A frame that lets its source live as long: what that one has kept is not released before."""
     df.__dict__["_tidemill_source"] = source
     return df
 
