@@ -74,6 +74,11 @@ class Expr:
         )
 
     def __hash__(self) -> int:
+        if _RECORDING.get():  # `table.get(x, 0)` and `x in a_set` would find nothing, and say so
+            raise UserError(
+                "expression", f"{self!r} has no hash until it meets a row",
+                hint="write .is_in() instead of in, or wrap the function in tm.udf",
+            )  # fmt: skip
         return hash(self.node)
 
     # arithmetic

@@ -1,8 +1,9 @@
-"""Tidemill on Spark: `tm.spark.build_wheel`, `append`, `wheel_query`. Queries get there by `on_spark`."""
+"""Tidemill on Spark: `tm.spark.build_wheel`, `append`, `wheel_query`, `dia`. Queries: by `on_spark`."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidemill.spark import dia
     from tidemill.spark.wheel_ranges import wheel_query
     from tidemill.spark.wheels import append, build_wheel
 
@@ -11,15 +12,18 @@ _LATER = {
     "build_wheel": "tidemill.spark.wheels",
     "wheel_query": "tidemill.spark.wheel_ranges",
 }
+_PACKAGES = ("dia",)
 
 
 def __getattr__(name: str) -> Any:
     """Imported when it is first used, as most who explain a query have no use for it."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
 
 
-__all__ = ["append", "build_wheel", "wheel_query"]
+__all__ = ["append", "build_wheel", "dia", "wheel_query"]

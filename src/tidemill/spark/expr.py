@@ -104,7 +104,11 @@ class SparkExpressions:
             raise UserError(
                 "spark", expected=f"a column {name!r} of {kind!r}", got=f"columns {list(self.raw)}"
             )
-        return _read(named(name), self.raw[name], kind, name)
+        return _read(self.reference(name), self.raw[name], kind, name)
+
+    def reference(self, name: str) -> SparkColumn:
+        """The raw column of a name."""
+        return named(name)
 
     def _term(self, node: Node, guard: SparkColumn | None) -> Term:
         """`guard` says for which rows an opaque function may run; see `_python`."""
@@ -157,7 +161,7 @@ class SparkExpressions:
             return self._native(Call(flipped, (others[0], subject)))
         if not isinstance(subject, Column) or subject.name not in self.raw:
             return None
-        column, kind = named(subject.name), self.raw[subject.name]
+        column, kind = self.reference(subject.name), self.raw[subject.name]
         if node.function in ("is_null", "is_not_null"):
             return column.isNull() if node.function == "is_null" else column.isNotNull()
         values = [o.value for o in others if isinstance(o, Literal) and o.type == TIMESTAMP]

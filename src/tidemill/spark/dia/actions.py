@@ -1,0 +1,150 @@
+"""Actions: what starts a computation and gives its result to the driver (Table 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from tidemill.core.errors import UserError
+from tidemill.spark.dia.batches import Batches, in_arrow
+from tidemill.spark.dia.elements import VALUE, columns_of, decode, encode, spelled
+from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.folds import Aggregated, combined, recognised
+from tidemill.spark.dia.jvm import ElementColumns
+from tidemill.spark.dia.layout import fixed
+from tidemill.spark.dia.node import NOWHERE, Node, kept
+from tidemill.spark.dia.tracing import INSIDE, Function, Opaque
+from tidemill.spark.expr import ansi, named
+
+
+def execute(node: Node) -> Node:
+    """Computes all elements and keeps them; what comes after starts from them."""
+    with told("execute"):
+        df = kept(fixed(node.frame))
+        df.count()
+    node.fix(df, keep=True)
+    # Without parents: a loop that executes each round need not hold all rounds before.
+    done = Node("execute", (), node.kind, node.session, lambda: df, f"of {node.op}", runs=NOWHERE)
+    done.fix(df, keep=True)
+    return done
+
+
+def size(node: Node) -> int:
+    """How many elements there are."""
+    with told("size"):
+        return int(node.frame.count())
+
+
+def to_arrow(node: Node, *, step: str = "to_arrow") -> pa.Table:
+    """All elements as a table, in order."""
+    with told(step):
+        return node.frame.toArrow()
+
+
+def all_gather(node: Node) -> list[Any]:
+    """All elements as a list, in order."""
+    return decode(to_arrow(node, step="all_gather"), node.kind)
+
+
+# --- folds ----------------------------------------------------------------------------------------
+
+
+def all_reduce(
+    node: Node, reduce: Function, initial: Any = None, *, step: str = "all_reduce"
+) -> Any:
+    """All elements folded into one, in order: the function need not be commutative."""
+    if initial is not None:
+        initial = decode(encode([initial], node.kind, step=f"{step} initial"), node.kind)[0]
+    how = recognised(reduce, node.kind, ())
+    found = (
+        _folded(node, reduce, step) if isinstance(how, Opaque) else _aggregated(node, how[1], step)
+    )
+    if not found:
+        if initial is None:
+            raise UserError(step, "no elements", hint="initial= is what a fold of nothing gives")
+        return initial
+    result = found[0] if initial is None else combined(reduce, initial, found[0], step=step)
+    for partial in found[1:]:
+        result = combined(reduce, result, partial, step=step)
+    # Once there and back: a result that does not fit the type is an error here too.
+    return decode(encode([result], node.kind, step=step), node.kind)[0]
+
+
+def _aggregated(node: Node, how: Aggregated, step: str) -> list[Any]:
+    """By Spark's own aggregates: one element, or none where there is nothing to fold."""
+    calls = {"sum": F.sum, "min": F.min, "max": F.max}
+    flat = ElementColumns.of(node.kind)
+    ways = dict(how.leaves)
+
+    def rebuilt(path: str) -> Any:
+        if path in ways:
+            return calls[ways[path]](flat.reference(path))
+        inner = flat.schema[path].names
+        return F.struct(*(rebuilt(f"{path}{INSIDE}{n}").alias(n) for n in inner))
+
+    names = columns_of(node.kind).names
+    with told(step), ansi(node.session):
+        df = node.frame.agg(
+            F.count(F.lit(1)).alias("dia count"), *(rebuilt(n).alias(n) for n in names)
+        )
+        table = df.toArrow()
+    return decode(table, node.kind) if table.column("dia count")[0].as_py() else []
+
+
+def _folded(node: Node, reduce: Function, step: str) -> list[Any]:
+    """The fold of each partition that has elements, in order."""
+    kind = node.kind
+
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        held: tuple[Any, ...] = ()
+        for batch in batches:
+            for element in decode(batch, kind):
+                held = (combined(reduce, held[0], element, step=step) if held else element,)
+        if held:
+            yield encode(list(held), kind, step=step)
+
+    with told(step):
+        return decode(in_arrow(node.frame, task, kind).toArrow(), kind)
+
+
+def sum_(node: Node, function: Function | None = None, initial: Any = None) -> Any:
+    """The sum of all elements; of none, the initial value."""
+    if function is None and not node.kind.is_numeric:
+        raise UserError(
+            "sum", expected="numbers", got=spelled(node.kind),
+            hint="say how elements are added: sum(lambda a, b: …, initial=…)",
+        )  # fmt: skip
+    if initial is None and node.kind.is_numeric:
+        initial = 0
+    return all_reduce(node, function or (lambda a, b: a + b), initial, step="sum")
+
+
+def extreme(node: Node, how: str) -> Any:
+    """The smallest or the greatest element, tuples by their first difference; None of nothing."""
+    call = F.min if how == "min" else F.max
+    names = columns_of(node.kind).names
+    whole = F.struct(*(named(n).alias(n) for n in names)) if names != (VALUE,) else named(VALUE)
+    with told(how):
+        table = node.frame.agg(call(whole).alias("found")).toArrow()
+    found = table.column("found").combine_chunks()
+    if not found.is_valid()[0].as_py():
+        return None
+    if names == (VALUE,):
+        return decode(pa.RecordBatch.from_arrays([found], [VALUE]), node.kind)[0]
+    return decode(pa.RecordBatch.from_arrays(found.flatten(), list(names)), node.kind)[0]
+
+
+def hyperloglog(node: Node, lg_k: int = 12) -> int:
+    """About how many different elements there are, by a sketch of 2**lg_k counters."""
+    if not 4 <= lg_k <= 21:
+        raise UserError("hyperloglog", expected="lg_k from 4 to 21", got=repr(lg_k))
+    columns = [named(n) for n in columns_of(node.kind).names]
+    # The sketch takes numbers and text; of anything else, a hash of 64 bits.
+    direct = node.kind.kind in ("int64", "string", "binary")
+    value = columns[0] if direct else F.xxhash64(*columns)
+    estimate = F.hll_sketch_estimate(F.hll_sketch_agg(value, lg_k))
+    with told("hyperloglog"):
+        return int(node.frame.agg(estimate).collect()[0][0] or 0)

@@ -1,0 +1,122 @@
+"""Opaque functions inside Arrow batches: rows become elements, and elements rows again.
+
+Tasks are made on the driver and shipped with their plan. They see the rows of one partition, in
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from tidemill.core.errors import UserError
+from tidemill.core.types import DataType
+from tidemill.spark.dia.elements import columns_of, decode, dressing, encode
+from tidemill.spark.dia.tracing import named
+from tidemill.spark.frames import user_schema
+
+Batches = Iterable[pa.RecordBatch]
+Task = Callable[[Batches], Iterator[pa.RecordBatch]]
+Rows = Callable[[list[Any]], list[Any]]
+
+BATCH = 10_000
+"""Elements that go out together where a function makes more than it gets."""
+
+
+def in_arrow(df: DataFrame, task: Task, kind: DataType) -> DataFrame:
+    """Run a task on each partition; what it yields are the columns of elements of this type."""
+    return mapped(df, task, user_schema(columns_of(kind)))
+
+
+def mapped(df: DataFrame, task: Task, result: T.StructType | str) -> DataFrame:
+    """`mapInArrow`, which by itself fails on names with a dot in them."""
+    names = df.columns
+    if not any("." in n or "`" in n for n in names):
+        return df.mapInArrow(task, result)
+
+    def named_again(batches: Batches) -> Iterator[pa.RecordBatch]:
+        return task(b.rename_columns(names) for b in batches)
+
+    return df.toDF(*(f"x{i}" for i in range(len(names)))).mapInArrow(named_again, result)
+
+
+def element_task(rows: Rows, kind: DataType, result: DataType, *, step: str) -> Task:
+    """A task that makes elements out of the elements of each batch."""
+
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from encoded(rows(decode(batch, kind)), result, step=step)
+
+    return task
+
+
+def encoded(elements: Sequence[Any], kind: DataType, *, step: str) -> Iterator[pa.RecordBatch]:
+    """Elements as batches of a size that Spark likes."""
+    for start in range(0, len(elements), BATCH):
+        yield encode(elements[start : start + BATCH], kind, step=step)
+
+
+# --- functions on lists of elements ---------------------------------------------------------------
+
+
+def mapping(function: Callable[..., Any], result: DataType, *, step: str) -> Rows:
+    """`map` on a list; the element on which the function fails is in the error."""
+    dress = dressing(result)
+
+    def run(elements: list[Any]) -> list[Any]:
+        made = called(function, elements, step=step)
+        return made if dress is None else list(map(dress, made))
+
+    return run
+
+
+def flat_mapping(function: Callable[..., Any], result: DataType, *, step: str) -> Rows:
+    """`flat_map` on a list."""
+    dress = dressing(result)
+
+    def listed(element: Any) -> list[Any]:
+        return list(function(element))
+
+    listed.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def run(elements: list[Any]) -> list[Any]:
+        made = [item for items in called(listed, elements, step=step) for item in items]
+        return made if dress is None else list(map(dress, made))
+
+    return run
+
+
+def filtering(function: Callable[..., Any], *, step: str) -> Rows:
+    """`filter` on a list."""
+
+    def run(elements: list[Any]) -> list[Any]:
+        kept = called(function, elements, step=step)
+        return [e for e, keep in zip(elements, kept) if keep]
+
+    return run
+
+
+def called(function: Callable[..., Any], elements: Sequence[Any], *, step: str) -> list[Any]:
+    """The function's results; what it raises is the user's to see, with the element it met."""
+    made: list[Any] = []
+    try:
+        for element in elements:
+            made.append(function(element))
+    except Exception as failed:
+        raise raised(function, failed, elements[len(made)], step=step) from failed
+    return made
+
+
+def raised(
+    function: Callable[..., Any], failed: Exception, element: Any, *, step: str
+) -> UserError:
+    """What a user's function raised, as an error that names the step and the element."""
+    if isinstance(failed, UserError):
+        return failed
+    text = f"{named(function)} raised {type(failed).__name__}: {failed}"
+    shown = repr(element)
+    return UserError(step, text, got=f"element {shown if len(shown) < 200 else shown[:200] + '…'}")

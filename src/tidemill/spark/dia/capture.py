@@ -1,0 +1,57 @@
+"""Functions as they were when they were given.
+
+A DIA is computed later, perhaps after a loop has gone on and the variables that its functions read
+have changed. Traced functions read them at once; so must the others.
+"""
+
+from __future__ import annotations
+
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from tidemill.spark.dia.tracing import Function
+
+
+def captured(function: Function) -> Function:
+    """The function with the values that its variables have now. What these refer to is not copied.
+
+    >>> functions = [captured(lambda: i) for i in range(3)]
+    >>> [f() for f in functions]
+    [0, 1, 2]
+    """
+    made: Function = _captured(function, {})
+    return made
+
+
+def _captured(value: Any, seen: dict[int, Any]) -> Any:
+    # A function that a module has by its name is that one; only lambdas and the like are copied,
+    # which Spark would send by value anyway.
+    if not isinstance(value, FunctionType) or not _is_local(value):
+        return value
+    if id(value) in seen:  # it calls itself
+        return seen[id(value)]
+    used = _names(value.__code__)
+    world = {n: v for n, v in value.__globals__.items() if n in used or n.startswith("__")}
+    cells = tuple(CellType() for _ in value.__closure__ or ())
+    copy = FunctionType(value.__code__, world, value.__name__, value.__defaults__, cells or None)
+    copy.__kwdefaults__, copy.__dict__ = value.__kwdefaults__, dict(value.__dict__)
+    copy.__qualname__, copy.__module__ = value.__qualname__, value.__module__
+    seen[id(value)] = copy
+    for cell, original in zip(cells, value.__closure__ or ()):
+        try:
+            cell.cell_contents = _captured(original.cell_contents, seen)
+        except ValueError:  # a variable that has no value yet
+            continue
+    for name in used & set(world):
+        world[name] = _captured(world[name], seen)
+    return copy
+
+
+def _is_local(function: FunctionType) -> bool:
+    return "<" in function.__qualname__ or function.__module__ == "__main__"
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that a function, or one inside it, may look up in its module."""
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return set(code.co_names).union(*map(_names, inner))

@@ -1,0 +1,82 @@
+"""What a DIA will do, in words: where functions run, what travels, which order there is."""
+
+from __future__ import annotations
+
+from tidemill.spark.dia.elements import spelled
+from tidemill.spark.dia.node import ARROW, JVM, Node
+
+
+def stages(last: Node) -> dict[Node, int]:
+    """The stage of each node: operations between which nothing travels are one stage of Spark.
+
+    What is read before and after a shuffle, as by `dia.concat(dia.sort())`, is put where it is first.
+    """
+    leader: dict[Node, Node] = {}
+    depth: dict[Node, int] = {}
+    """How many shuffles are above a node: stages lie on one depth, so that none is above itself."""
+
+    def find(node: Node) -> Node:
+        while leader[node] is not node:
+            node = leader[node]
+        return node
+
+    for node in last.walk():
+        leader[node] = node
+        above = max((depth[p] for p in node.parents), default=-1 if node.moves else 0)
+        depth[node] = above + (1 if node.moves else 0)
+        for parent in node.parents:
+            if depth[parent] == depth[node]:
+                leader[find(parent)] = find(node)
+    numbers: dict[Node, int] = {}
+    return {node: numbers.setdefault(find(node), len(numbers) + 1) for node in leader}
+
+
+def where(node: Node) -> str:
+    """Where the functions of a node run."""
+    if node.runs == JVM:
+        return "in the JVM" + (" (traced)" if node.parents and node.function else "")
+    if node.runs == ARROW:
+        return "in Arrow batches" + (f" (opaque Python: {node.why})" if node.why else "")
+    return ""
+
+
+def order(node: Node) -> str:
+    """What holds of the order."""
+    if not node.ordered:
+        return "order not kept"
+    if not node.parents:
+        return "in order"
+    made = node.op in ("sort", "merge", "reduce_to_index", "group_to_index")
+    return "in a new order" if made else "order kept"
+
+
+def describe(last: Node) -> str:
+    """One line for each operation, by stages, with what travels between them.
+
+    >>> from tidemill.core.types import INT64
+    >>> source = Node("generate", (), INT64, None, None, "0 … 9")
+    >>> print(describe(Node("map", (source,), INT64, None, None, "(col.value + 1)")))
+    stage 1
+      1 generate 0 … 9: int64 — in the JVM; in order
+      2 map (col.value + 1) of 1: int64 — in the JVM (traced); order kept
+    """
+    numbers = {node: i + 1 for i, node in enumerate(last.walk())}
+    by_stage: dict[int, list[Node]] = {}
+    for node, stage in stages(last).items():
+        by_stage.setdefault(stage, []).append(node)
+    lines = []
+    for stage, members in sorted(by_stage.items()):
+        lines.append(f"stage {stage}")
+        for node in members:
+            if node.moves:
+                lines.append(f"  <- shuffle: {node.moves}")
+            lines.append(f"  {numbers[node]} {_line(node, numbers)}")
+    return "\n".join(lines)
+
+
+def _line(node: Node, numbers: dict[Node, int]) -> str:
+    parents = ", ".join(str(numbers[p]) for p in node.parents)
+    function = f" {node.function}" if node.function else ""
+    made_of = f" of {parents}" if parents else ""
+    facts = "; ".join(f for f in (where(node), order(node)) if f)
+    return f"{node.op}{function}{made_of}: {spelled(node.kind)} — {facts}"

@@ -1,0 +1,213 @@
+"""Reduce functions r(a, b): as aggregates of Spark where they are sums, minima and maxima.
+
+Others are folded in Python, element by element; nothing is asked of them but that the order does not
+matter to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.aggregates import basic
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.core.types import DataType
+from tidemill.expr.fluent import col
+from tidemill.expr.nodes import Call, Column
+from tidemill.spark.dia.batches import BATCH, Batches, raised
+from tidemill.spark.dia.capture import captured
+from tidemill.spark.dia.elements import columns_of, decode, encode
+from tidemill.spark.dia.tracing import (
+    INSIDE,
+    Fields,
+    Function,
+    Opaque,
+    Out,
+    Traced,
+    readable,
+    repeats,
+    trace,
+)
+
+A, B = "a.", "b."
+"""Before the columns of the two arguments."""
+
+MOST_KEYS = 500_000
+"""Partials that a task holds before it sends them on."""
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """A reduce function field by field: keys that stay, and aggregates of the other fields."""
+
+    leaves: tuple[tuple[str, str], ...]
+    """For each field the path in the element, and "key", "sum", "min" or "max"."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{how} of {path}" for path, how in self.leaves if how != "key")
+
+
+_COMBINES = {"add": "sum", "least": "min", "greatest": "max"}
+AGGREGATES: Mapping[str, Callable[..., Aggregate]] = {
+    "sum": basic.sum, "min": basic.min, "max": basic.max,
+}  # fmt: skip
+
+
+def recognised(
+    reduce: Function, kind: DataType, keys: tuple[str | None, ...]
+) -> tuple[Traced, Aggregated] | Opaque:
+    """A reduce function over elements with these key columns, as aggregates if it is some.
+
+    >>> from tidemill.core.types import INT64
+    >>> recognised(lambda a, b: a + b, INT64, ())[1].leaves
+    (('value', 'sum'),)
+    >>> recognised(lambda a, b: a * b, INT64, ()).why
+    'it is no sum, min or max: (a * b)'
+    """
+    traced = trace(reduce, [kind, kind], [A, B])
+    if isinstance(traced, Opaque):
+        return Opaque(captured(reduce), traced.why)
+    if traced.type != kind:
+        return Opaque(captured(reduce), "it returns elements of another type")
+    if isinstance(traced.out, Fields):
+        parts = list(zip(traced.out.names, traced.out.parts))
+    else:
+        parts = [("value", traced.out)]
+    found: list[tuple[str, str]] = []
+    for name, part in parts:
+        problem = _leaf_by_leaf(name, part, keys, found)
+        if problem is not None:
+            return Opaque(captured(reduce), f"it is no sum, min or max: {readable(str(problem))}")
+    return traced, Aggregated(tuple(found))
+
+
+def _leaf_by_leaf(
+    path: str, out: Out, keys: tuple[str | None, ...], found: list[tuple[str, str]]
+) -> Out | None:
+    """Notes how each field below a path is combined; the first one that is not so is returned."""
+    if path in keys and (repeats(out, A + path) or repeats(out, B + path)):
+        found.append((path, "key"))
+        return None
+    if isinstance(out, Fields):
+        for name, part in zip(out.names, out.parts):
+            problem = _leaf_by_leaf(f"{path}{INSIDE}{name}", part, keys, found)
+            if problem is not None:
+                return problem
+        return None
+    both = {Column(A + path), Column(B + path)}
+    if isinstance(out, Call) and out.function in _COMBINES and set(out.args) == both:
+        found.append((path, _COMBINES[out.function]))
+    else:
+        return out
+    return None
+
+
+def aggregate(how: str, column: str) -> Aggregate:
+    """The aggregate of a column by its name."""
+    return AGGREGATES[how](col[column])
+
+
+# --- folding in Python ----------------------------------------------------------------------------
+
+
+def canonical(key: Any) -> Any:
+    """A key by which Python groups as Spark does: NaN equals NaN, and zero has one sign.
+
+    >>> canonical((1, -0.0, float("nan"))) == canonical((1, 0.0, float("nan")))
+    True
+    """
+    if isinstance(key, tuple):
+        return tuple(map(canonical, key))
+    if isinstance(key, float):
+        return "NaN" if math.isnan(key) else key + 0.0
+    return key
+
+
+def combined(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
+    """r(a, b), with an error that shows both where it fails."""
+    try:
+        return reduce(a, b)
+    except Exception as failed:
+        raise raised(reduce, failed, (a, b), step=step) from failed
+
+
+def fold_here(reduce: Function, keys: DataType, kind: DataType, *, step: str) -> Any:
+    """A task that folds elements of equal keys where they are; keys and partials come out."""
+
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        held: dict[Any, tuple[Any, Any]] = {}
+        for batch in batches:
+            for key, element in zip(_keys(batch, keys), _elements(batch, kind)):
+                same = canonical(key)
+                before = held.get(same)
+                if before is not None:
+                    element = combined(reduce, before[1], element, step=step)
+                held[same] = (key, element)
+            if len(held) > MOST_KEYS:
+                yield from _keyed(list(held.values()), keys, kind, step)
+                held.clear()
+        yield from _keyed(list(held.values()), keys, kind, step)
+
+    return task
+
+
+def _keyed(
+    pairs: list[tuple[Any, Any]], keys: DataType, kind: DataType, step: str
+) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(pairs), BATCH):
+        some = pairs[start : start + BATCH]
+        left = encode([k for k, _ in some], keys, step=step).columns
+        right = encode([e for _, e in some], kind, step=step).columns
+        names = [f"k{i}" for i in range(len(left))] + [f"c{i}" for i in range(len(right))]
+        yield pa.RecordBatch.from_arrays([*left, *right], names)
+
+
+def runs(batches: Batches, keys: DataType, kind: DataType) -> Iterator[tuple[Any, list[Any]]]:
+    """The elements of each key of a partition that is sorted by key."""
+    current: Any = None
+    held: list[Any] = []
+    for batch in batches:
+        for key, element in zip(_keys(batch, keys), _elements(batch, kind)):
+            if held and canonical(key) != canonical(current):
+                yield current, held
+                held = []
+            current = key
+            held.append(element)
+    if held:
+        yield current, held
+
+
+def group_task(
+    group: Callable[[Any, list[Any]], Any], keys: DataType, kind: DataType, result: DataType,
+    *, step: str,
+) -> Any:  # fmt: skip
+    """A task that makes one element of each run of equal keys; the keys stay before them."""
+
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        made: list[tuple[Any, Any]] = []
+        for key, elements in runs(batches, keys, kind):
+            made.append((key, group(key, elements)))
+            if len(made) == BATCH:
+                yield from _keyed(made, keys, result, step)
+                made = []
+        yield from _keyed(made, keys, result, step)
+
+    return task
+
+
+def _keys(batch: pa.RecordBatch, keys: DataType) -> list[Any]:
+    return _read(batch, keys, "k")
+
+
+def _elements(batch: pa.RecordBatch, kind: DataType) -> list[Any]:
+    return _read(batch, kind, "c")
+
+
+def _read(batch: pa.RecordBatch, kind: DataType, letter: str) -> list[Any]:
+    names = columns_of(kind).names
+    arrays = [batch.column(batch.schema.get_field_index(f"{letter}{i}")) for i in range(len(names))]
+    return decode(pa.RecordBatch.from_arrays(arrays, list(names)), kind)

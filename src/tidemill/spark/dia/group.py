@@ -1,0 +1,123 @@
+"""All elements of a key at once: group_by_key, group_to_index (Table 3.3)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from tidemill.core.errors import UserError
+from tidemill.core.types import DataType
+from tidemill.spark import exchange
+from tidemill.spark.dia.batches import mapped, raised
+from tidemill.spark.dia.capture import captured
+from tidemill.spark.dia.elements import infer, parse_element
+from tidemill.spark.dia.folds import canonical, group_task
+from tidemill.spark.dia.indexes import filled
+from tidemill.spark.dia.keys import (
+    Key,
+    carried,
+    checked_index,
+    index_of,
+    key_of,
+    restored,
+    with_key,
+)
+from tidemill.spark.dia.node import ARROW, Node
+from tidemill.spark.dia.tracing import Function, named
+from tidemill.spark.frames import user_schema
+
+Group = Callable[[Any, list[Any]], Any]
+
+
+def group_by_key(
+    parent: Node, key: Function, function: Function, returns: Any = None, *,
+    key_returns: Any = None, detect: str = "auto",
+) -> Node:  # fmt: skip
+    """One element for each key, made from the list of all its elements."""
+    step = "group_by_key"
+    found = key_of(parent, key, key_returns, step=step)
+    group = grouping(function, step=step)
+    kind = _result(parent, key, group, returns, step)
+    build = lambda: _grouped(parent, found, group, kind, None, detect, step).select(*restored(kind))
+    return Node(
+        step, (parent,), kind, parent.session, build, ordered=False, settled=False,
+        moves="all elements, by key", **_said(found, function),
+    )  # fmt: skip
+
+
+def group_to_index(
+    parent: Node, index: Function, function: Function, n: int, neutral: Any = None,
+    returns: Any = None, *, detect: str = "auto",
+) -> Node:  # fmt: skip
+    """n elements: at each index what is made from the list of elements that have it."""
+    step = "group_to_index"
+    found = index_of(parent, index, n, step=step)
+    group = grouping(function, step=step)
+    kind = _result(parent, index, group, returns, step)
+    build = lambda: filled(
+        parent, _grouped(parent, found, group, kind, n, detect, step), kind, n, neutral, step
+    )
+    return Node(
+        step, (parent,), kind, parent.session, build,
+        moves="all elements, by index, then results to their place", **_said(found, function),
+    )  # fmt: skip
+
+
+def grouping(function: Function, *, step: str) -> Group:
+    """A function of a list, or of a list and its key, as one of both."""
+    if not callable(function):
+        raise UserError(step, expected="a function of a list of elements", got=repr(function))
+    with_key, function = takes_two(function), captured(function)
+
+    def group(key: Any, elements: list[Any]) -> Any:
+        try:
+            return function(elements, key) if with_key else function(elements)
+        except Exception as failed:
+            raise raised(function, failed, elements[:3], step=f"{step} of key {key!r}") from failed
+
+    return group
+
+
+def takes_two(function: Function) -> bool:
+    """Whether a function has to be called with two arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return False
+    free = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in parameters if p.kind in free and p.default is inspect.Parameter.empty]
+    return len(needed) == 2
+
+
+def _result(parent: Node, key: Function, group: Group, returns: Any, step: str) -> DataType:
+    if returns is not None:
+        return parse_element(returns, step=step)
+    groups: dict[Any, tuple[Any, list[Any]]] = {}
+    for element in parent.head:
+        k = key(element)
+        groups.setdefault(canonical(k), (k, []))[1].append(element)
+    return infer([group(k, elements) for k, elements in groups.values()], step=step)
+
+
+def _said(key: Key, function: Function) -> dict[str, Any]:
+    return {
+        "function": f"key {key.function}, {named(function)}",
+        "runs": ARROW,
+        "why": "it sees all elements of a key",
+    }
+
+
+def _grouped(
+    parent: Node, key: Key, group: Group, kind: DataType, n: int | None, detect: str, step: str
+) -> DataFrame:
+    shape = T.StructType([*user_schema(key.schema).fields, *user_schema(carried(kind)).fields])
+    keyed = with_key(parent, key, step=step)
+    if n is not None:
+        keyed = checked_index(keyed, n, step=step)
+    together = exchange.colocate(keyed, key.names, detect=detect).sortWithinPartitions(*key.names)
+    task = group_task(group, key.type, parent.kind, kind, step=step)
+    return mapped(together, task, shape)

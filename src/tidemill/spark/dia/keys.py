@@ -1,0 +1,159 @@
+"""Keys of elements: columns `k0, k1, …` beside the columns of the element, `c0, c1, …`.
+
+Exchanges see these names only, so that nothing depends on what users call their fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.types import INT64, DataType
+from tidemill.spark.dia.batches import Batches, called, mapped
+from tidemill.spark.dia.capture import captured
+from tidemill.spark.dia.elements import (
+    columns_of,
+    decode,
+    encode,
+    infer,
+    is_tuple,
+    parse_element,
+    spelled,
+)
+from tidemill.spark.dia.failures import MARK
+from tidemill.spark.dia.jvm import ElementColumns
+from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.tracing import (
+    Function,
+    Opaque,
+    Traced,
+    parts_of,
+    reachable,
+    repeated,
+    trace,
+)
+from tidemill.spark.expr import named
+from tidemill.spark.frames import user_schema
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of the elements of a node: how it is computed, and its columns."""
+
+    function: Traced | Opaque
+    type: DataType
+    schema: Schema
+    """The columns `k0, k1, …`."""
+    paths: tuple[str | None, ...]
+    """The column of the element, or the field inside one, that a key column repeats."""
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.schema.names)
+
+
+def key_of(
+    parent: Node, function: Function, returns: Any = None, *, step: str, hashed: bool = True
+) -> Key:
+    """The key that a function takes from elements; one to be `hashed` must be such that it can."""
+    if not callable(function):
+        raise UserError(step, expected="a function that gives the key", got=repr(function))
+    declared = None if returns is None else parse_element(returns, step=step)
+    traced = trace(function, [parent.kind], returns=declared)
+    if isinstance(traced, Traced):
+        if hashed:
+            _check_hashable(traced.type, step)
+        over = reachable(parent.kind)
+        paths = tuple(repeated(p, over) for p in parts_of(traced.out))
+        return Key(traced, traced.type, carried(traced.type, "k"), paths)
+    kind = declared or infer(called(function, parent.head, step=step), step=f"{step} key")
+    if hashed:
+        _check_hashable(kind, step)
+    columns = carried(kind, "k")
+    return Key(Opaque(captured(function), traced.why), kind, columns, (None,) * len(columns))
+
+
+def _check_hashable(kind: DataType, step: str) -> None:
+    if _is_hashable(kind):
+        return
+    raise UserError(
+        step, expected="a key that can be hashed: a scalar, or a tuple of them",
+        got=spelled(kind), hint="make a tuple of it in the key function",
+    )  # fmt: skip
+
+
+def _is_hashable(kind: DataType) -> bool:
+    if kind.kind == "struct":
+        return is_tuple(kind) and all(map(_is_hashable, kind.of))
+    return kind.kind not in ("list", "map", "null")
+
+
+def carried(kind: DataType, letter: str = "c") -> Schema:
+    """The columns of an element under names that exchanges see."""
+    return Schema(tuple((f"{letter}{i}", t) for i, (_, t) in enumerate(columns_of(kind))))
+
+
+def restored(kind: DataType, letter: str = "c", prefix: str = "") -> list[SparkColumn]:
+    """The columns of an element under their own names again."""
+    names = columns_of(kind).names
+    return [F.col(f"{letter}{i}").alias(prefix + n) for i, n in enumerate(names)]
+
+
+def with_key(parent: Node, key: Key, letter: str = "c", *, step: str) -> DataFrame:
+    """The elements of a node with their keys before them."""
+    names = zip(columns_of(parent.kind).names, carried(parent.kind, letter).names)
+    own = [named(n).alias(c) for n, c in names]
+    if isinstance(key.function, Traced):
+        columns = ElementColumns.of(parent.kind)
+        parts = parts_of(key.function.out)
+        keys = [columns.user(p).alias(k) for p, k in zip(parts, key.names)]
+        return parent.frame.select(*keys, *own)
+    kind, function, fields = parent.kind, key.function.function, key.schema.names
+    made = key.type
+
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            keys = called(function, decode(batch, kind), step=step)
+            columns = encode(keys, made, step=f"{step} key").columns
+            yield pa.RecordBatch.from_arrays(
+                [*columns, *batch.columns], [*fields, *batch.schema.names]
+            )
+
+    # An element's own columns pass through as they came; only the keys are made.
+    keyed = T.StructType([*user_schema(key.schema).fields, *user_schema(columns_of(kind)).fields])
+    df = mapped(parent.frame, task, keyed)
+    return df.select(*map(F.col, fields), *own)
+
+
+# --- indexes --------------------------------------------------------------------------------------
+
+
+def index_of(parent: Node, function: Function, n: int, *, step: str) -> Key:
+    """A key that is an index; what it gives is checked when it is computed."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise UserError(step, expected="a size, 0 or more", got=repr(n))
+    key = key_of(parent, function, step=step)
+    if key.type != INT64:
+        raise UserError(
+            step, expected="an index function that gives an int64", got=spelled(key.type)
+        )
+    return key
+
+
+def checked_index(df: DataFrame, n: int, *, step: str) -> DataFrame:
+    """Rows whose index `k0` is in [0, n): another one is an error that says which."""
+    k = F.col("k0")
+    shown = F.coalesce(k.cast("string"), F.lit("null"))
+    hint = f" — the index function must stay below n={n}"
+    text = F.concat(F.lit(f"{MARK}{step}: expected an index in [0, {n}), got "), shown, F.lit(hint))
+    inside = (k >= 0) & (k < n)
+    return df.withColumn("k0", F.when(inside, k).otherwise(F.raise_error(text).cast("bigint")))

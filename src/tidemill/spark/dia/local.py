@@ -1,0 +1,199 @@
+"""Local operations: no element travels, and a chain of them is one stage of Spark (Table 3.2)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemill.core.errors import UserError
+from tidemill.core.types import BOOL, DataType
+from tidemill.spark.dia.batches import (
+    Rows,
+    called,
+    element_task,
+    filtering,
+    flat_mapping,
+    in_arrow,
+    mapping,
+)
+from tidemill.spark.dia.capture import captured
+from tidemill.spark.dia.elements import columns_of, infer, parse_element, spelled
+from tidemill.spark.dia.jvm import ElementColumns
+from tidemill.spark.dia.layout import fixed, pinned
+from tidemill.spark.dia.node import NOWHERE, Node, all_settled, described, kept
+from tidemill.spark.dia.tracing import (
+    Function,
+    Opaque,
+    Traced,
+    TracedList,
+    leaves,
+    trace,
+    trace_list,
+)
+
+
+def map_(parent: Node, function: Function, returns: Any = None) -> Node:
+    """Each element becomes another."""
+    declared = None if returns is None else parse_element(returns, step="map")
+    traced = trace(function, [parent.kind], returns=declared)
+    if isinstance(traced, Traced):
+        columns = ElementColumns.of(parent.kind)
+        return _jvm(
+            "map", parent, traced.type, traced, lambda df: df.select(*columns.element(traced))
+        )
+    kind = declared or infer(called(function, parent.head, step="map"), step="map")
+    rows = mapping(captured(function), kind, step="map")
+    return _python("map", parent, kind, traced, rows)
+
+
+def flat_map(parent: Node, function: Function, returns: Any = None) -> Node:
+    """Each element becomes any number of others."""
+    declared = None if returns is None else parse_element(returns, step="flat_map")
+    traced = trace_list(function, [parent.kind], returns=declared)
+    if isinstance(traced, (Traced, TracedList)):
+        columns = ElementColumns.of(parent.kind)
+        kind = traced.type if isinstance(traced, TracedList) else traced.type.of[0]
+        return _jvm("flat_map", parent, kind, traced, lambda df: exploded(df, traced, columns))
+    if declared is None:
+        made = called(lambda e: list(function(e)), parent.head, step="flat_map")
+        declared = infer([x for items in made for x in items], step="flat_map")
+    rows = flat_mapping(captured(function), declared, step="flat_map")
+    return _python("flat_map", parent, declared, traced, rows)
+
+
+def exploded(df: DataFrame, traced: Traced | TracedList, columns: ElementColumns) -> DataFrame:
+    """The elements of a traced list, one to a row, in order."""
+    if isinstance(traced, Traced):
+        kind, items = traced.type.of[0], columns.user(traced.out)
+    else:
+        kind = traced.type
+        items = F.array(*(columns.user(item) for item in traced.items))
+    flat = df.select(F.explode(items).alias("item"))
+    if kind.kind != "struct":
+        return flat.select(F.col("item").alias(columns_of(kind).names[0]))
+    return flat.select(*(F.col("item").getField(n).alias(n) for n in kind.names))
+
+
+def filter_(parent: Node, function: Function) -> Node:
+    """The elements for which a condition is true."""
+    traced = trace(function, [parent.kind])
+    if isinstance(traced, Traced) and traced.type == BOOL:
+        (node,) = leaves(traced.out)
+        columns = ElementColumns.of(parent.kind)
+        return _jvm(
+            "filter", parent, parent.kind, traced, lambda df: df.filter(columns.column(node))
+        )
+    if isinstance(traced, Traced):
+        traced = Opaque(function, f"its result is {spelled(traced.type)}, no bool")
+    return _python(
+        "filter", parent, parent.kind, traced, filtering(captured(function), step="filter")
+    )
+
+
+def bernoulli_sample(parent: Node, p: float, seed: int | None = None) -> Node:
+    """Each element with probability p."""
+    if not 0 <= p <= 1:
+        raise UserError("bernoulli_sample", expected="a probability in [0, 1]", got=repr(p))
+    fixed = random.getrandbits(31) if seed is None else seed
+    build = lambda: parent.frame.sample(False, float(p), fixed)
+    return Node(
+        "bernoulli_sample", (parent,), parent.kind, parent.session, build, f"p={p}",
+        settled=parent.settled,
+    )  # fmt: skip
+
+
+def union(parents: Sequence[Node]) -> Node:
+    """The elements of several DIAs, in no order."""
+    first, *others = same_kind(parents, step="union")
+
+    def build() -> DataFrame:
+        df = first.frame
+        for other in others:
+            df = df.union(other.frame)
+        return df
+
+    return Node(
+        "union", tuple(parents), first.kind, first.session, build, runs=NOWHERE, ordered=False,
+        settled=all_settled(parents),
+    )  # fmt: skip
+
+
+def same_kind(parents: Sequence[Node], *, step: str) -> Sequence[Node]:
+    """DIAs whose elements have one type, or a `UserError`."""
+    for other in parents[1:]:
+        if other.kind != parents[0].kind:
+            raise UserError(
+                step, expected=f"elements of {spelled(parents[0].kind)}, as in the first DIA",
+                got=spelled(other.kind), hint="map one of them to the type of the other",
+            )  # fmt: skip
+    return parents
+
+
+def cache(parent: Node) -> Node:
+    """Computed once, when it is first needed; then read from memory or disk."""
+    build = lambda: kept(fixed(parent.frame))
+    return replace(_passed_on("cache", parent), build=build, settled=True)
+
+
+def collapse(parent: Node) -> Node:
+    """The end of a chain: Spark's plan starts afresh from here."""
+    return replace(_passed_on("collapse", parent), build=lambda: pinned(parent, twice=False))
+
+
+def keep(parent: Node) -> Node:
+    """The same DIA: on Spark nothing is consumed by being read."""
+    return _passed_on("keep", parent)
+
+
+def _passed_on(op: str, parent: Node) -> Node:
+    return Node(
+        op, (parent,), parent.kind, parent.session, lambda: parent.frame, runs=NOWHERE,
+        settled=parent.settled,
+    )  # fmt: skip
+
+
+def _jvm(
+    op: str, parent: Node, kind: DataType, traced: Traced | TracedList,
+    change: Callable[[DataFrame], DataFrame],
+) -> Node:  # fmt: skip
+    return Node(
+        op, (parent,), kind, parent.session, lambda: change(parent.frame), settled=parent.settled,
+        **described(traced),
+    )  # fmt: skip
+
+
+def _python(op: str, parent: Node, kind: DataType, opaque: Opaque, rows: Rows) -> Node:
+    def build() -> DataFrame:
+        base, before = fused(parent)
+        task = element_task(one_after_another((*before, rows)), base.kind, kind, step=op)
+        return in_arrow(base.frame, task, kind)
+
+    return Node(
+        op, (parent,), kind, parent.session, build, settled=parent.settled, python=rows,
+        **described(opaque),
+    )  # fmt: skip
+
+
+def fused(node: Node) -> tuple[Node, tuple[Rows, ...]]:
+    """Where a chain of opaque operations starts, and its steps: they run in one pass over a batch."""
+    steps: list[Rows] = []
+    while node.python is not None and not node.is_fixed:
+        steps.append(node.python)
+        node = node.parents[0]
+    return node, tuple(reversed(steps))
+
+
+def one_after_another(steps: Sequence[Rows]) -> Rows:
+    """Functions on lists of elements as one."""
+
+    def run(elements: list[Any]) -> list[Any]:
+        for step in steps:
+            elements = step(elements)
+        return elements
+
+    return run

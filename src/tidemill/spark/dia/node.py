@@ -1,0 +1,149 @@
+"""The data-flow graph: frozen nodes, compiled to one DataFrame each when an action needs it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemill.core.errors import UserError
+from tidemill.core.types import DataType
+from tidemill.spark.dia.elements import decode
+from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.tracing import Opaque, Traced, TracedList
+from tidemill.spark.expr import ansi
+
+HEAD = 20
+"""So many first elements are looked at where a type has to be found out."""
+
+JVM, ARROW, NOWHERE = "JVM", "Arrow batches", ""
+"""Where a function runs: as Spark's own columns, or in Python, batch by batch."""
+
+Rows = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation: what it makes of its parents, and what it promises about it."""
+
+    op: str
+    parents: tuple[Node, ...]
+    kind: DataType
+    """The type of the elements."""
+    session: SparkSession
+    build: Callable[[], DataFrame]
+    """Plans the DataFrame, whose partitions and rows are in the order of the DIA."""
+    function: str = ""
+    runs: str = JVM
+    why: str = ""
+    """Why a function cannot run in the JVM."""
+    moves: str = ""
+    """What travels between tasks; where nothing does, the operation is chained to its parents."""
+    ordered: bool = True
+    """Whether the order of the parents is kept, or a new one is made."""
+    settled: bool = True
+    """Whether elements come in the same order each time they are computed."""
+    python: Rows | None = None
+    """A local operation on elements in Python, so that it can be fused with its neighbours."""
+
+    def __post_init__(self) -> None:
+        _check_names(self.kind, self.op)
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The DataFrame of this node. Operations that need two passes run the first one here."""
+        with ansi(self.session):
+            return self.build()
+
+    @cached_property
+    def head(self) -> list[Any]:
+        """Some first elements, from which types are read. It may take a job of Spark."""
+        if self.python is not None:
+            found = self.python(self.parents[0].head)
+            if found:
+                return found[:HEAD]
+        return self.first(HEAD)
+
+    def first(self, n: int) -> list[Any]:
+        """The first n elements, by a job of Spark."""
+        with told(self.op):
+            return decode(self.frame.limit(n).toArrow(), self.kind)
+
+    def fix(self, df: DataFrame, *, keep: bool = False) -> None:
+        """From now on this node is read from here: the same elements, and partitions that stay."""
+        self.__dict__.update(frame=df, is_fixed=True, is_kept=keep)
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether the partitions of the frame are the same in every plan."""
+        return False
+
+    @cached_property
+    def is_kept(self) -> bool:
+        """Whether elements are in memory or on disk once they have been computed."""
+        return False
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all it is made from, each once, parents first."""
+        seen: set[int] = set()
+        # An explicit stack: loops make graphs deeper than Python's recursion goes.
+        stack: list[tuple[Node, bool]] = [(self, False)]
+        while stack:
+            node, ready = stack.pop()
+            if ready:
+                yield node
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((node, True))
+                stack.extend((p, False) for p in reversed(node.parents))
+
+
+def _check_names(kind: DataType, op: str) -> None:
+    """Spark does not tell names apart by case, so a record must not either."""
+    lower = [n.lower() for n in kind.names]
+    if len(set(lower)) < len(lower):
+        raise UserError(
+            op, expected="fields that differ by more than case", got=f"{list(kind.names)}"
+        )
+    for inner in kind.of:
+        _check_names(inner, op)
+
+
+def kept(df: DataFrame) -> DataFrame:
+    """Hold a frame in memory, or on disk, for as long as a node has it."""
+    df.persist(StorageLevel.MEMORY_AND_DISK)
+    # Spark's cache would hold it for ever, and a loop that makes a DIA a round would fill the disks.
+    weakref.finalize(df, _release, df._jdf).atexit = False
+    return df
+
+
+def holding(df: DataFrame, source: object) -> DataFrame:
+    """A frame that lets its source live as long: what that one has kept is not released before."""
+    df.__dict__["_tidemill_source"] = source
+    return df
+
+
+def _release(frame: Any) -> None:
+    with suppress(Exception):  # the session may be gone
+        frame.unpersist(False)
+
+
+def all_settled(parents: Sequence[Node]) -> bool:
+    """Whether the parents come in the same order each time."""
+    return all(p.settled for p in parents)
+
+
+def described(*functions: Traced | TracedList | Opaque) -> dict[str, Any]:
+    """How a node says which functions it runs, and where."""
+    opaque = [f for f in functions if isinstance(f, Opaque)]
+    return {
+        "function": ", ".join(map(str, functions)),
+        "runs": ARROW if opaque else JVM,
+        "why": opaque[0].why if opaque else "",
+    }

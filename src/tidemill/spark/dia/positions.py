@@ -1,0 +1,91 @@
+"""Operations that know where an element stands: zip and zip_with_index (Table 3.3).
+
+They take two passes: the first counts the elements of each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tidemill.core.errors import UserError
+from tidemill.core.types import INT64
+from tidemill.spark.dia.elements import VALUE, columns_of
+from tidemill.spark.dia.layout import (
+    INDEX,
+    every_index,
+    indexed,
+    partition_count,
+    side_by_side,
+)
+from tidemill.spark.dia.node import Node, described
+from tidemill.spark.dia.rows import RowFunction
+from tidemill.spark.dia.tracing import Function
+from tidemill.spark.expr import named
+
+HOWS = ("error", "cut", "pad")
+
+
+def zip_with_index(parent: Node, function: Function | None = None, returns: Any = None) -> Node:
+    """What a function makes of the global index of each element and the element."""
+    step = "zip_with_index"
+    examples = lambda: list(enumerate(parent.head))
+    prefixes = ("i.", "e.")
+    called = RowFunction(
+        function or _together, [INT64, parent.kind], prefixes, returns, examples, step=step
+    )
+
+    def build() -> DataFrame:
+        df, _ = indexed(parent)
+        columns = [named(n).alias(prefixes[1] + n) for n in columns_of(parent.kind).names]
+        return called.on(df.select(named(INDEX).alias(f"i.{VALUE}"), *columns))
+
+    return Node(
+        step, (parent,), called.kind, parent.session, build, settled=True,
+        **described(called.function),
+    )  # fmt: skip
+
+
+def _together(*elements: Any) -> Any:
+    return elements
+
+
+# --- zip ------------------------------------------------------------------------------------------
+
+
+def zip_(
+    parents: Sequence[Node], function: Function | None = None, *, how: str = "error",
+    returns: Any = None,
+) -> Node:  # fmt: skip
+    """What a function makes of the elements that stand at the same index."""
+    if how not in HOWS:
+        raise UserError("zip", expected=f"how= one of {list(HOWS)}", got=repr(how))
+    prefixes = [f"e{i}." for i in range(len(parents))]
+    examples = lambda: list(zip(*(p.head for p in parents)))
+    kinds = [p.kind for p in parents]
+    called = RowFunction(function or _together, kinds, prefixes, returns, examples, step="zip")
+
+    def build() -> DataFrame:
+        found = [indexed(p) for p in parents]
+        lengths = [total for _, total in found]
+        if how == "error" and len(set(lengths)) > 1:
+            raise UserError(
+                "zip", expected="DIAs of one length", got=f"lengths {lengths}",
+                hint='how="cut" ends with the shortest, how="pad" fills up with nulls',
+            )  # fmt: skip
+        frames = [
+            df.select(INDEX, *(named(n).alias(prefix + n) for n in columns_of(p.kind).names))
+            for (df, _), p, prefix in zip(found, parents, prefixes)
+        ]
+        blocks = max(1, *(partition_count(p.frame) for p in parents))
+        if how == "pad":
+            frames = [every_index(parents[0].session, max(lengths)), *frames]
+        rows = side_by_side(frames, max(lengths), blocks, "left" if how == "pad" else "inner")
+        return called.on(rows)
+
+    return Node(
+        "zip", tuple(parents), called.kind, parents[0].session, build,
+        moves="elements to their index", **described(called.function),
+    )  # fmt: skip

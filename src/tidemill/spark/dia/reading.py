@@ -1,0 +1,92 @@
+"""Sources from files: read_lines and read_binary (Table 3.1).
+
+Elements are in the order of the file names, and within a file as they stand there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import schema as read_schema
+from tidemill.core.types import STRING, DataType
+from tidemill.spark.dia.batches import Batches, in_arrow
+from tidemill.spark.dia.elements import columns_of, spelled, type_of_columns
+from tidemill.spark.dia.layout import parallelism
+from tidemill.spark.dia.node import ARROW, Node
+from tidemill.spark.dia.paths import escaped, files_of, local_path
+
+SCALAR = b"tidemill.scalar"
+"""Says of a file with one column `value` whether it holds scalars or records."""
+
+
+def read_lines(session: SparkSession, path: str | os.PathLike[str]) -> Node:
+    """The lines of text files; what Hadoop knows to be compressed by its name is decompressed."""
+    names = [escaped(f) for f in files_of(session, path, step="read_lines")]
+
+    def build() -> DataFrame:
+        # Spark's own reader of text puts files together by size; this one keeps them in order.
+        context: Any = session.sparkContext
+        lines = context._jsc.textFile(",".join(names), parallelism(session))
+        strings = context._jvm.org.apache.spark.sql.Encoders.STRING()
+        made = session._jsparkSession.createDataset(lines.rdd(), strings)
+        return DataFrame(made.toDF(), session)
+
+    shown = f"{path} ({len(names)} file{'s' if len(names) > 1 else ''})"
+    return Node("read_lines", (), STRING, session, build, shown)
+
+
+def read_binary(session: SparkSession, path: str | os.PathLike[str]) -> Node:
+    """What `write_binary` wrote: Arrow files. Every worker must reach them by this path."""
+    step = "read_binary"
+    where = local_path(path, step=step)
+    files = [local_path(f, step=step) for f in files_of(session, where, step=step)]
+    kinds = {f: _kind(f) for f in files}
+    kind = kinds[files[0]]
+    for file, other in kinds.items():
+        if other != kind:
+            raise UserError(
+                step, expected=f"elements of {spelled(kind)}, as in {files[0]}",
+                got=f"{spelled(other)} in {file}",
+            )  # fmt: skip
+    parts = min(len(files), max(parallelism(session), len(files) // 4))
+    bounds = [len(files) * p // parts for p in range(parts + 1)]
+
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        wanted = columns_of(kind).to_arrow()
+        for batch in batches:
+            for part in batch.column(0).to_pylist():
+                for file in files[bounds[part] : bounds[part + 1]]:
+                    yield from _batches(file, wanted)
+
+    build = lambda: in_arrow(session.range(0, parts, 1, parts), task, kind)
+    shown = f"{path} ({len(files)} file{'s' if len(files) > 1 else ''})"
+    return Node(step, (), kind, session, build, shown, runs=ARROW)
+
+
+def _kind(file: str) -> DataType:
+    try:
+        with pa.memory_map(file) as source:
+            found = pa.ipc.open_file(source).schema
+    except (pa.ArrowInvalid, OSError) as wrong:
+        raise UserError(
+            "read_binary", expected="Arrow files", got=f"{file}: {str(wrong).splitlines()[0]}"
+        ) from wrong
+    columns = read_schema(found, step="read_binary")
+    if (found.metadata or {}).get(SCALAR) == b"no":
+        return DataType("struct", tuple(t for _, t in columns), columns.names)
+    return type_of_columns(columns)
+
+
+def _batches(file: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(file) as source:
+        reader = pa.ipc.open_file(source)
+        for i in range(reader.num_record_batches):
+            batch = reader.get_batch(i)
+            arrays = [c.cast(t) for c, t in zip(batch.columns, wanted.types)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)

@@ -1,0 +1,32 @@
+"""A sample of a fixed size."""
+
+from __future__ import annotations
+
+import random
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemill.core.errors import UserError
+from tidemill.spark.dia.elements import columns_of
+from tidemill.spark.dia.node import Node
+from tidemill.spark.expr import named
+
+_DRAW = "dia draw"
+
+
+def sample(parent: Node, n: int, seed: int | None = None) -> Node:
+    """n of the elements, each subset as likely; all of them if there are no more."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise UserError("sample", expected="a number of elements, 0 or more", got=repr(n))
+    fixed = random.getrandbits(31) if seed is None else seed
+
+    def build() -> DataFrame:
+        # The n smallest of a random number each: every partition sends its own n smallest.
+        drawn = parent.frame.select("*", F.rand(fixed).alias(_DRAW)).orderBy(_DRAW).limit(n)
+        return drawn.select(*map(named, columns_of(parent.kind).names))
+
+    return Node(
+        "sample", (parent,), parent.kind, parent.session, build, f"n={n}", ordered=False,
+        moves="up to n elements of each partition", settled=False,
+    )  # fmt: skip

@@ -1,0 +1,316 @@
+"""Functions of elements: traced to expressions where that goes, opaque Python where not.
+
+A function is called with elements whose values are expressions: an `Expr` for a scalar, a tuple of
+them, a `Record` of them. If what comes back is made of expressions and constants, it is that
+function, and Spark computes it in the JVM. If the function looks at values (`if`, `in`, `len`, a
+library), it cannot be traced, and its reason is kept for `explain`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType, GeneratorType
+from typing import Any, Union
+
+from tidemill.core.schema import Schema
+from tidemill.core.types import NULL, DataType, struct_of
+from tidemill.expr.fluent import Expr, greatest, least, lit, recording
+from tidemill.expr.nodes import Cast, Column, Node, udf_name
+from tidemill.expr.typing import resolve, type_of
+from tidemill.spark.dia.elements import NoField, Record, columns_of, is_tuple
+
+Function = Callable[..., Any]
+
+INSIDE = "::"
+"""Joins the names of a column and of the fields inside it: `f0::f1`."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A traced tuple or record: names and what each field is."""
+
+    names: tuple[str, ...]
+    parts: tuple[Out, ...]
+
+    def __str__(self) -> str:
+        if self.names == tuple(f"f{i}" for i in range(len(self.names))):
+            return f"({', '.join(map(str, self.parts))})"
+        return "{" + ", ".join(f"{n}: {p}" for n, p in zip(self.names, self.parts)) + "}"
+
+
+Out = Union[Node, Fields]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function as expressions over the columns of its arguments."""
+
+    out: Out
+    type: DataType
+
+    def __str__(self) -> str:
+        return readable(str(self.out))
+
+
+@dataclass(frozen=True)
+class TracedList:
+    """A function that returns so many elements, each as expressions of one type."""
+
+    items: tuple[Out, ...]
+    type: DataType
+
+    def __str__(self) -> str:
+        return readable(f"[{', '.join(map(str, self.items))}]")
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A function that Python has to run, element by element."""
+
+    function: Function
+    why: str
+
+    def __str__(self) -> str:
+        return named(self.function)
+
+
+def readable(text: str) -> str:
+    """Columns of arguments and fields inside columns as people write them.
+
+    >>> readable("(col['a.f0'] + col['in::f1'])")
+    '(a.f0 + col.in.f1)'
+    """
+    inside = re.sub(r"col\['([\w:]+)'\]", lambda m: f"col.{m[1].replace(INSIDE, '.')}", text)
+    return re.sub(
+        r"col\['(\w+\.[\w:]+)'\]",
+        lambda m: m[1].replace(INSIDE, ".").removesuffix(".value"),
+        inside,
+    )
+
+
+def named(function: Function) -> str:
+    """What to call a function in plans and messages."""
+    return "a lambda" if udf_name(function) == "<lambda>" else udf_name(function)
+
+
+def argument(kind: DataType, prefix: str = "") -> Any:
+    """An element made of expressions over the columns that start with `prefix`."""
+    if kind.kind != "struct":
+        return Expr(Column(f"{prefix}value"))
+    return _proxy(kind, [prefix + n for n in kind.names])
+
+
+def _proxy(kind: DataType, names: Sequence[str]) -> Any:
+    parts = [
+        _proxy(t, [f"{name}{INSIDE}{n}" for n in t.names]) if t.kind == "struct" else _expr(name)
+        for name, t in zip(names, kind.of)
+    ]
+    return tuple(parts) if is_tuple(kind) else Record(zip(kind.names, parts))
+
+
+def _expr(name: str) -> Expr:
+    return Expr(Column(name))
+
+
+def reachable(kind: DataType, prefix: str = "") -> Schema:
+    """The columns of an element, and the fields inside them by their joined names."""
+    found: list[tuple[str, DataType]] = []
+
+    def visit(name: str, t: DataType) -> None:
+        found.append((name, t))
+        for inner, of in zip(t.names, t.of):
+            visit(f"{name}{INSIDE}{inner}", of)
+
+    for name, t in columns_of(kind):
+        visit(prefix + name, t)
+    return Schema(tuple(found))
+
+
+def trace(
+    function: Function, kinds: Sequence[DataType], prefixes: Sequence[str] = ("",),
+    returns: DataType | None = None,
+) -> Traced | Opaque:  # fmt: skip
+    """A function of one element or several, over columns with these prefixes.
+
+    >>> from tidemill.core.types import INT64
+    >>> print(trace(lambda x: (x, x % 2 == 0), [INT64]))
+    (col.value, ((col.value % 2) == 0))
+    >>> trace(lambda x: "odd" if x % 2 else "even", [INT64]).why
+    'expression: (col.value % 2) has no truth value until it meets a row'
+    """
+    schema = _schema(kinds, prefixes)
+    try:
+        given = _call_twice(function, kinds, prefixes, schema)
+        if isinstance(given, list):
+            raise _Untraceable("it returns a list")
+        return _typed(given, schema, returns)
+    except NoField:
+        raise
+    except Exception as refused:
+        return Opaque(function, _reason(refused))
+
+
+def trace_list(
+    function: Function, kinds: Sequence[DataType], prefixes: Sequence[str] = ("",),
+    returns: DataType | None = None,
+) -> Traced | TracedList | Opaque:  # fmt: skip
+    """A function that returns elements: a list of known length, or one expression of list type."""
+    schema = _schema(kinds, prefixes)
+    try:
+        given = _call_twice(function, kinds, prefixes, schema)
+        if isinstance(given, list) and given:
+            items = [_typed(item, schema, returns) for item in given]
+            if len({i.type for i in items}) > 1:
+                raise _Untraceable("it returns elements of several types")
+            return TracedList(tuple(i.out for i in items), items[0].type)
+        traced = _typed(given, schema, None)
+        if traced.type.kind != "list" or returns not in (None, traced.type.of[0]):
+            raise _Untraceable("it returns no list of that type")
+        return traced
+    except NoField:
+        raise
+    except Exception as refused:
+        return Opaque(function, _reason(refused))
+
+
+class _Untraceable(Exception):
+    """This function has to see values."""
+
+
+def _reason(refused: Exception) -> str:
+    text = str(refused).split(" — ")[0].splitlines()[0] if str(refused) else ""
+    return text or type(refused).__name__
+
+
+def _schema(kinds: Sequence[DataType], prefixes: Sequence[str]) -> Schema:
+    return Schema(tuple(f for k, p in zip(kinds, prefixes) for f in reachable(k, p).fields))
+
+
+def _call_twice(
+    function: Function, kinds: Sequence[DataType], prefixes: Sequence[str], schema: Schema
+) -> Any:
+    asks = _asks_for_values(function)
+    if asks:
+        raise _Untraceable(asks)
+    function = spelled_out(function)
+    seen = []
+    for _ in range(2):
+        with recording():
+            result = function(*(argument(k, p) for k, p in zip(kinds, prefixes)))
+            if isinstance(result, GeneratorType):
+                result = list(result)
+        seen.append(_read(result))
+    if seen[0] != seen[1]:  # random numbers, clocks, counters: one call does not stand for all
+        raise _Untraceable("two calls of it differ")
+    return seen[0]
+
+
+def _either(ours: Function, python: Function) -> Function:
+    return lambda *args: (ours if any(isinstance(a, Expr) for a in args) else python)(*args)
+
+
+_SPELLED: tuple[tuple[Any, Function], ...] = (
+    (builtins.min, _either(least, builtins.min)),
+    (builtins.max, _either(greatest, builtins.max)),
+)
+
+
+def spelled_out(function: Function) -> Function:
+    """`min` and `max` as functions that do the same on values and on expressions."""
+    for known, ours in _SPELLED:
+        if function is known:
+            return ours
+    return function
+
+
+_LOOKS = {"isinstance", "issubclass", "type", "id", "hasattr", "getattr", "callable", "repr"}
+
+
+def _asks_for_values(function: Function) -> str | None:
+    """Whether a function asks what an expression answers wrongly: `x is None`, `isinstance(x, …)`."""
+    code: CodeType | None = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    for found in dis.get_instructions(code):
+        if found.opname == "IS_OP" or "NONE" in found.opname.split("_"):
+            return "it asks what a value is"
+        if found.opname in ("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE"):
+            return "it formats a value"
+        if found.opname in ("LOAD_GLOBAL", "LOAD_NAME") and found.argval in _LOOKS:
+            return f"it calls {found.argval}"
+    inner = getattr(function, "__wrapped__", None)
+    return None if inner is None else _asks_for_values(inner)
+
+
+def _read(result: Any) -> Any:
+    """What a function returned, as `Out` or a list of them."""
+    if isinstance(result, Expr):
+        return result.node
+    if isinstance(result, tuple) and result:
+        return Fields(tuple(f"f{i}" for i in range(len(result))), tuple(map(_read_part, result)))
+    if isinstance(result, dict) and result:
+        return Fields(tuple(map(str, result)), tuple(map(_read_part, result.values())))
+    if isinstance(result, list):
+        return list(map(_read_part, result))
+    return lit(result).node
+
+
+def _read_part(value: Any) -> Any:
+    if isinstance(value, list):
+        raise _Untraceable("it returns a list inside an element")
+    return _read(value)
+
+
+def _typed(out: Out, schema: Schema, returns: DataType | None) -> Traced:
+    if isinstance(out, Fields):
+        wanted = returns.of if returns is not None else [None] * len(out.parts)
+        if returns is not None and returns.names != out.names:
+            raise _Untraceable("returns= says something else")
+        parts = [_typed(p, schema, w) for p, w in zip(out.parts, wanted)]
+        kind = struct_of({n: p.type for n, p in zip(out.names, parts)})
+        return Traced(Fields(out.names, tuple(p.out for p in parts)), kind)
+    if returns is not None and type_of(out, schema) != returns:
+        out = Cast(out, returns)
+    node = resolve(out, schema, step="expression")
+    kind = type_of(node, schema)
+    if kind == NULL:
+        raise _Untraceable("it returns None")
+    return Traced(node, kind)
+
+
+def leaves(out: Out) -> list[Node]:
+    """The expressions of a traced function."""
+    if isinstance(out, Fields):
+        return [node for part in out.parts for node in leaves(part)]
+    return [out]
+
+
+def repeats(out: Out, name: str) -> bool:
+    """Whether a part of a traced function is the column of this name, unchanged."""
+    if isinstance(out, Fields):
+        return all(repeats(p, f"{name}{INSIDE}{n}") for n, p in zip(out.names, out.parts))
+    return out == Column(name)
+
+
+def repeated(out: Out, schema: Schema) -> str | None:
+    """The column, or the field inside one, that a part of a traced function is; None if it is none."""
+    if isinstance(out, Column):
+        return out.name
+    if not isinstance(out, Fields):
+        return None
+    first = leaves(out)[0]
+    name = first.name if isinstance(first, Column) else ""
+    while INSIDE in name:
+        name = name.rpartition(INSIDE)[0]
+        if name in schema and schema[name].names == out.names and repeats(out, name):
+            return name
+    return None
+
+
+def parts_of(out: Out) -> tuple[Out, ...]:
+    """What goes into each column of an element."""
+    return out.parts if isinstance(out, Fields) else (out,)

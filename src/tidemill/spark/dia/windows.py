@@ -1,0 +1,190 @@
+"""Sliding windows of k elements that follow one another (Table 3.3).
+
+The first pass brings the first k-1 elements of each partition to the driver: they end the last
+windows of the partitions before. In the second each task cuts its rows into windows. With a traced
+function that is slicing of Arrow columns, and the function runs in the JVM on k elements to a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.types import DataType
+from tidemill.spark.dia.batches import Batches, Task, called, encoded, in_arrow, mapped
+from tidemill.spark.dia.capture import captured
+from tidemill.spark.dia.elements import columns_of, decode, infer, parse_element
+from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.jvm import ElementColumns
+from tidemill.spark.dia.layout import PART, offsets, partition_count, pinned, sizes
+from tidemill.spark.dia.local import exploded
+from tidemill.spark.dia.node import HEAD, Node, described
+from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
+from tidemill.spark.frames import user_schema
+
+WIDEST_TRACED = 32
+"""Elements of a window up to which it is one row of Spark; a function of more runs in Python."""
+
+
+def window(
+    parent: Node, k: int, function: Function, returns: Any = None, *, every: int = 1,
+    flat: bool = False,
+) -> Node:  # fmt: skip
+    """What a function makes of the list of each k elements that follow one another."""
+    step = "flat_window" if flat else "window"
+    for name, value in (("k", k), ("every", every)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(step, expected=f"{name} of at least 1", got=repr(value))
+    declared = None if returns is None else parse_element(returns, step=step)
+    prefixes = [f"w{i}." for i in range(k)]
+    found: Any = Opaque(function, f"a window of more than {WIDEST_TRACED} elements is a list")
+    if k <= WIDEST_TRACED:
+        follow = trace_list if flat else trace
+        found = follow(lambda *e: function(list(e)), [parent.kind] * k, prefixes, declared)
+        found = Opaque(function, found.why) if isinstance(found, Opaque) else found
+    if isinstance(found, Opaque):
+        kind = declared or _inferred(parent, k, function, flat, every, step)
+        run = _in_python(parent.kind, kind, k, captured(function), flat, step)
+    else:
+        kind = found.type.of[0] if flat and isinstance(found, Traced) else found.type
+
+    def build() -> DataFrame:
+        cut = _Cut(parent, k, every, step)
+        if isinstance(found, Opaque):
+            return in_arrow(cut.rows, cut.task(run), kind)
+        names = columns_of(parent.kind)
+        wide = Schema(tuple((p + n, t) for p in prefixes for n, t in names))
+        rows = mapped(cut.rows, cut.task(_sliced(names.names, prefixes)), user_schema(wide))
+        columns = ElementColumns.of(*[parent.kind] * k, prefixes=prefixes)
+        return exploded(rows, found, columns) if flat else rows.select(*columns.element(found))
+
+    what = f"k={k}{f', every={every}' if every > 1 else ''}"
+    said = described(found)
+    return Node(
+        step, (parent,), kind, parent.session, build, settled=True,
+        **{**said, "function": f"{what}, {said['function']}"},
+    )  # fmt: skip
+
+
+def _inferred(
+    parent: Node, k: int, function: Function, flat: bool, every: int, step: str
+) -> DataType:
+    head = parent.head if k <= HEAD else parent.first(k)
+    windows = [head[i : i + k] for i in range(0, max(0, len(head) - k + 1), every)]
+    made = called(function, windows, step=step)
+    return infer([x for items in made for x in items] if flat else made, step=step)
+
+
+Windows = Callable[[pa.Table, range], Iterator[pa.RecordBatch]]
+"""Rows, and which of them start a window → batches of results."""
+
+
+class _Cut:
+    """The first pass over a node: what each task needs to know to make the windows that start in it."""
+
+    def __init__(self, parent: Node, k: int, every: int, step: str) -> None:
+        self.k, self.every = k, every
+        df = pinned(parent)
+        self.rows = df.select("*", F.spark_partition_id().alias(PART))
+        self.skip: dict[int, int] = {}
+        if every > 1:
+            starts = offsets(sizes(df, step=step))
+            self.skip = {p: -start % every for p, start in enumerate(starts[:-1])}
+        self.tails = self._tails(parent, step) if k > 1 else {}
+
+    def _tails(self, parent: Node, step: str) -> dict[int, pa.Table]:
+        """The k-1 elements, or all there are, that follow each partition."""
+        wanted = self.k - 1
+
+        def heads(batches: Batches) -> Iterator[pa.RecordBatch]:
+            left = wanted
+            for batch in batches:
+                if left > 0:  # the rest is read too, as Spark would write an error otherwise
+                    yield batch.slice(0, left)
+                    left -= min(left, batch.num_rows)
+
+        own = user_schema(columns_of(parent.kind)).fields
+        shape = T.StructType([*own, T.StructField(PART, T.IntegerType())])
+        with told(step):
+            table = mapped(self.rows, heads, shape).toArrow()
+        tails: dict[int, pa.Table] = {}
+        parts = table.column(PART).to_numpy()
+        for part in range(partition_count(parent.frame)):
+            first = int(parts.searchsorted(part, side="right"))
+            tails[part] = table.slice(first, wanted).combine_chunks()
+        return tails
+
+    def task(self, windows: Windows) -> Task:
+        """A task that hands runs of rows, in order, to `windows`, with the rows that end the last one."""
+        k, every, skip, tails = self.k, self.every, self.skip, self.tails
+
+        def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+            held: pa.Table | None = None
+            start = part = 0
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                rows = pa.Table.from_batches([batch])
+                if held is None:
+                    part = int(batch.column(batch.schema.get_field_index(PART))[0].as_py())
+                    start, held = skip.get(part, 0), rows
+                else:
+                    held = pa.concat_tables([held, rows])
+                starts = range(start, held.num_rows - k + 1, every)
+                yield from windows(held, starts)
+                # What a later window needs stays; a start beyond the rows waits for its turn.
+                start = starts[-1] + every if starts else start
+                done = min(start, held.num_rows)
+                held, start = held.slice(done).combine_chunks(), start - done
+            if held is not None and held.num_rows and k > 1:
+                inside = held.num_rows
+                tail = tails[part].cast(held.schema)
+                held = pa.concat_tables([held, tail])
+                last = min(inside, held.num_rows - k + 1)
+                yield from windows(held, range(start, last, every))
+
+        return task
+
+
+def _in_python(
+    kind: DataType, result: DataType, k: int, function: Function, flat: bool, step: str
+) -> Windows:
+    """Windows as lists of elements, one call of the function each."""
+
+    def windows(rows: pa.Table, starts: range) -> Iterator[pa.RecordBatch]:
+        if not starts:
+            return
+        elements = decode(rows, kind)
+        made = called(function, [elements[i : i + k] for i in starts], step=step)
+        flattened = [x for items in made for x in items] if flat else made
+        yield from encoded(flattened, result, step=step)
+
+    return windows
+
+
+def _sliced(names: Sequence[str], prefixes: Sequence[str]) -> Windows:
+    """Windows as rows: the columns once for each place in the window, each a row further on."""
+
+    def windows(rows: pa.Table, starts: range) -> Iterator[pa.RecordBatch]:
+        if not starts:
+            return
+        columns, labels = [], []
+        for shift, prefix in enumerate(prefixes):
+            for name in names:
+                column = rows.column(name)
+                if starts.step == 1:
+                    columns.append(column.slice(starts.start + shift, len(starts)))
+                else:
+                    places = pa.array([i + shift for i in starts], pa.int64())
+                    columns.append(column.take(places))
+                labels.append(prefix + name)
+        yield from pa.table(columns, labels).combine_chunks().to_batches()
+
+    return windows
