@@ -105,6 +105,7 @@ def _loaded(spark: Any, **folders: Path) -> dict[str, Any]:
     return {name: load(Cluster(spark, ("localhost",)), folder) for name, folder in folders.items()}
 
 
+@pytest.mark.soak  # the benchmark compares these answers, too
 def test_words_are_counted(spark: Any, kept: Any) -> None:
     folder = data.text(20_000)
     every = Counter(
@@ -114,6 +115,7 @@ def test_words_are_counted(spark: Any, kept: Any) -> None:
     assert (answer["words"], answer["total"]) == (len(every), every.total())
 
 
+@pytest.mark.soak  # the benchmark compares these answers, too
 def test_ranks_are_those_of_a_matrix(spark: Any, kept: Any) -> None:
     pages = 8 * data.SITE
     folder = data.web(pages)
@@ -129,6 +131,7 @@ def test_ranks_are_those_of_a_matrix(spark: Any, kept: Any) -> None:
     assert answer["most"] == pytest.approx(rank.max())
 
 
+@pytest.mark.soak  # the benchmark compares these answers, too
 def test_orders_are_joined_and_the_runtime_filter_fires(spark: Any, kept: Any) -> None:
     folder = data.tpch(0.005)
     names = ("orders", "lineitem")
@@ -147,6 +150,7 @@ def test_orders_are_joined_and_the_runtime_filter_fires(spark: Any, kept: Any) -
     assert "might_contain" in plan and "Broadcast" not in plan
 
 
+@pytest.mark.soak  # the benchmark compares these answers, too
 def test_medians_are_those_of_numpy(spark: Any, kept: Any) -> None:
     folder = data.pairs(20_000)
     values = np.concatenate([np.asarray(p["v"]) for p in _parts(folder)]).reshape(-1, 128)
@@ -155,6 +159,7 @@ def test_medians_are_those_of_numpy(spark: Any, kept: Any) -> None:
     assert answer["total"] == pytest.approx(np.median(values, axis=1).sum())
 
 
+@pytest.mark.soak  # the benchmark compares these answers, too
 def test_triangles_are_counted(spark: Any, kept: Any) -> None:
     folder = data.random_graph(200)
     edges = pa.concat_tables(_parts(folder))

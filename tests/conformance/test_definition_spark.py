@@ -46,7 +46,17 @@ WAYS = {
 """Every family, by each way it takes on Spark."""
 
 
-@pytest.mark.parametrize(("window", "family"), WAYS)
+SLOW = {
+    ("hopping", "ordered"), ("hopping", "sums"), ("session", "sketches"), ("session", "user"),
+    ("tumbling", "extremes"), ("hopping", "extremes"),
+}  # fmt: skip
+"""Another family takes the same way by the same window: these are for the soak."""
+
+
+@pytest.mark.parametrize(
+    ("window", "family"),
+    [pytest.param(*way, marks=pytest.mark.soak if way in SLOW else ()) for way in WAYS],
+)
 def test_every_family_by_each_way(spark: Any, window: str, family: str) -> None:
     query = ask(WINDOWS[window], family)
     assert strategy(query.optimized).name == WAYS[window, family]

@@ -52,7 +52,7 @@ def estimate(found: Registers) -> float:
     for k in range(_RANKS, 0, -1):
         z = 0.5 * (z + multiplicity[k])
     z += m * _sigma(multiplicity[0] / m)
-    return m * m / (2 * math.log(2) * z)
+    return float(m * m / (2 * math.log(2) * z))
 
 
 def _sigma(x: float) -> float:

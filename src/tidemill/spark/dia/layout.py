@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.node import Node, holding, kept
+from tidemill.spark.exchange import partitions
 
 PART, INDEX, BLOCK = "dia part", "dia index", "dia block"
 """Columns beside those of elements, which have no blanks of ours in their names."""
@@ -39,14 +40,7 @@ def pinned(node: Node, *, twice: bool = True) -> DataFrame:
 
 def fixed(df: DataFrame) -> DataFrame:
     """The same rows in partitions that no plan changes. Shuffles below are run."""
-    rows = df._jdf.queryExecution().toRdd()
-    made = df.sparkSession._jsparkSession.internalCreateDataFrame(rows, df._jdf.schema(), False)
-    return holding(DataFrame(made, df.sparkSession), df)
-
-
-def partition_count(df: DataFrame) -> int:
-    """How many partitions a pinned frame has."""
-    return int(df._jdf.queryExecution().toRdd().getNumPartitions())
+    return holding(partitions.fixed(df), df)
 
 
 def sizes(df: DataFrame, *, step: str) -> list[int]:
@@ -54,7 +48,7 @@ def sizes(df: DataFrame, *, step: str) -> list[int]:
     counted = df.select(F.spark_partition_id().alias(PART)).groupBy(PART).count()
     with told(step):
         found = {row[0]: row[1] for row in counted.collect()}
-    return [found.get(p, 0) for p in range(partition_count(df))]
+    return [found.get(p, 0) for p in range(partitions.count(df))]
 
 
 def offsets(counts: Sequence[int]) -> list[int]:

@@ -20,10 +20,11 @@ from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.folds import A, B
 from tidemill.spark.dia.group import takes_two
 from tidemill.spark.dia.keys import Key, key_of, restored, with_key
-from tidemill.spark.dia.layout import INDEX, in_blocks, indexed, partition_count, pinned
+from tidemill.spark.dia.layout import INDEX, in_blocks, indexed, pinned
 from tidemill.spark.dia.local import same_kind
 from tidemill.spark.dia.node import ARROW, NOWHERE, Node, all_settled, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
+from tidemill.spark.exchange import partitions
 from tidemill.spark.expr import named
 
 _FROM = "dia from"
@@ -159,7 +160,7 @@ def rebalance(parent: Node, parts: int | None = None) -> Node:
 
     def build() -> DataFrame:
         df, total = indexed(parent)
-        blocks = parts or partition_count(parent.frame)
+        blocks = parts or partitions.count(parent.frame)
         even = in_blocks(df, total, blocks)
         return even.select(*map(named, columns_of(parent.kind).names))
 

@@ -19,9 +19,10 @@ from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.folds import combined, recognised
-from tidemill.spark.dia.layout import PART, partition_count, pinned
+from tidemill.spark.dia.layout import PART, pinned
 from tidemill.spark.dia.node import ARROW, Node
 from tidemill.spark.dia.tracing import Function, Opaque
+from tidemill.spark.exchange import partitions
 from tidemill.spark.frames import user_schema
 
 STEP = "prefix_sum"
@@ -47,7 +48,7 @@ def prefix_sum(parent: Node, function: Function | None = None, initial: Any = No
         df = pinned(parent).select("*", F.spark_partition_id().alias(PART))
         totals = _totals(df, kind, add, kernel)
         carry, held = {}, start
-        for part in range(partition_count(parent.frame)):
+        for part in range(partitions.count(parent.frame)):
             carry[part] = held
             if part in totals:
                 held = (combined(add, held[0], totals[part], step=STEP) if held else totals[part],)

@@ -23,10 +23,11 @@ from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, infer, parse_element
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.jvm import ElementColumns
-from tidemill.spark.dia.layout import PART, offsets, partition_count, pinned, sizes
+from tidemill.spark.dia.layout import PART, offsets, pinned, sizes
 from tidemill.spark.dia.local import exploded
 from tidemill.spark.dia.node import HEAD, Node, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
+from tidemill.spark.exchange import partitions
 from tidemill.spark.frames import user_schema
 
 WIDEST_TRACED = 32
@@ -116,7 +117,7 @@ class _Cut:
             table = mapped(self.rows, heads, shape).toArrow()
         tails: dict[int, pa.Table] = {}
         parts = table.column(PART).to_numpy()
-        for part in range(partition_count(parent.frame)):
+        for part in range(partitions.count(parent.frame)):
             first = int(parts.searchsorted(part, side="right"))
             tails[part] = table.slice(first, wanted).combine_chunks()
         return tails

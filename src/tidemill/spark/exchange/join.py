@@ -32,7 +32,7 @@ def join(
 ) -> DataFrame:  # fmt: skip
     """`left.join(right, on, how)`, of which only the rows travel that must.
 
-    >>> join(orders, lines, ["order"], detect="on").count()  # doctest: +SKIP
+    Example: join(orders, lines, ["order"], "left", detect="on")
     """
     step = f"join {how}"
     if how not in KEEPS:

@@ -34,6 +34,11 @@ def pinned(df: DataFrame) -> DataFrame:
     """The same rows in partitions that stay. Shuffles below run now, and are not run again."""
     if reads_only(df):
         return df if count(df) else df.repartition(1)  # of a frame of nothing there is one, too
+    return fixed(df)
+
+
+def fixed(df: DataFrame) -> DataFrame:
+    """The same rows in partitions that no plan changes. Shuffles below are run."""
     session = df.sparkSession
     again = _jvm_session(session).internalCreateDataFrame(_rdd(df), df._jdf.schema(), False)
     return DataFrame(again, session)

@@ -37,7 +37,7 @@ def reduce_by_key(
 
     `time` names the column that `tm.first` and `tm.last` go by.
 
-    >>> reduce_by_key(words, ["word"], {"n": tm.count()})  # doctest: +SKIP
+    Example: reduce_by_key(words, ["word"], {"n": tm.count()})
     """
     step = "reduce_by_key"
     keys = checked_keys(step, df, keys)

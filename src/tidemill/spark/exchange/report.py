@@ -101,9 +101,11 @@ class Report:
 def report(spark: SparkSession) -> Iterator[Report]:
     """Watch the exchanges of a block, and what Spark moved for them.
 
-    >>> with report(spark) as seen:                                      # doctest: +SKIP
-    ...     join(orders, lines, ["order"]).count()
-    >>> print(seen)                                                      # doctest: +SKIP
+    Example::
+
+        with report(spark) as seen:
+            join(orders, lines, ["order"]).count()
+        print(seen)
     """
     seen = Report(hosts=host_count(spark))
     began = time.monotonic()

@@ -87,10 +87,11 @@ class Traffic:
 def traffic(spark: SparkSession) -> Iterator[Traffic]:
     """Watch the jobs that the block starts.
 
-    >>> with traffic(spark) as seen:                            # doctest: +SKIP
-    ...     df.groupBy("k").count().collect()
-    >>> seen.remote_bytes, seen.local_bytes                     # doctest: +SKIP
-    (0, 1374)
+    Example::
+
+        with traffic(spark) as seen:
+            df.groupBy("k").count().collect()
+        print(seen.remote_bytes, seen.local_bytes)
 
     What Spark does not count is not in it: broadcasts, and Python's traffic with its own machine.
     """
