@@ -15,7 +15,7 @@ from tests.conformance.wheels import RINGS, check_ranges, pair, play, separately
 from tidemill.local.wheel_files import open_wheel
 
 
-@pytest.mark.parametrize("keys", ["no keys", "two"])
+@pytest.mark.parametrize("keys", [pytest.param("no keys", marks=pytest.mark.soak), "two"])
 @given(
     rings=st.sampled_from(list(RINGS)), script=steps, more=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False), slots=st.integers(1, 5),

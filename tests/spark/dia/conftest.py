@@ -16,10 +16,10 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _settings(request: pytest.FixtureRequest) -> Iterator[None]:
-    """For tests with Spark, which the others in this folder do not start."""
-    if not getattr(request.module, "SPARK", False):
+    """For tests with Spark. The others do not start it: they may run beside it, in another process."""
+    if "spark" not in request.fixturenames:
         yield
         return
     spark = request.getfixturevalue("spark")

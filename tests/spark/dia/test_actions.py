@@ -11,7 +11,6 @@ import tidemill as tm
 from tidemill.core.errors import UserError
 from tidemill.spark.dia import generate
 
-SPARK = True
 LAYOUT = [[3, 1], [], [4, 1, 5], [9, 2]]
 FLAT = [x for part in LAYOUT for x in part]
 

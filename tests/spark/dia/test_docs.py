@@ -10,7 +10,6 @@ from typing import Any
 
 from tidemill.spark import dia
 
-SPARK = True
 PAGE = Path(__file__).parents[3] / "docs" / "dia.md"
 
 

@@ -13,8 +13,6 @@ import pytest
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.spark.dia import generate, read_binary, read_lines
 
-SPARK = True
-
 
 def test_lines_come_by_name_and_then_as_they_stand(spark: Any, tmp_path: Path) -> None:
     where = tmp_path / "in [1] {x}"

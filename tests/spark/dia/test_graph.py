@@ -11,8 +11,6 @@ import pytest
 
 from tidemill.spark.dia import DIA, generate
 
-SPARK = True
-
 
 @pytest.fixture(scope="module")
 def counted(spark: Any) -> DIA:

@@ -12,7 +12,6 @@ import tidemill as tm
 from tidemill.core.errors import UserError
 from tidemill.spark.dia import generate
 
-SPARK = True
 PAIRS = [[("a", 1), ("b", 2)], [], [("a", 3)], [("c", None), ("b", -5), ("a", 7), (None, 1)]]
 FLAT = [p for part in PAIRS for p in part]
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tidemill.core.errors import UserError
 from tidemill.spark.dia import generate
 
-SPARK = True
 few = settings(
     max_examples=3, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

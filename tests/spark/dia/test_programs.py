@@ -10,9 +10,6 @@ from typing import Any
 
 from tidemill.spark.dia import DIA, generate, read_lines
 
-SPARK = True
-
-
 # --- WordCount, figure 3.2 ------------------------------------------------------------------------
 
 
