@@ -12,6 +12,7 @@ from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.stages import stage_of
 from tidemill.spark.expr import SparkExpressions, named, output
 from tidemill.spark.frames import user_type
+from tidemill.spark.keeping import holding
 from tidemill.spark.windows import window_aggregate
 
 
@@ -21,14 +22,14 @@ def frame_of(plan: Plan, inputs: Mapping[str, DataFrame], detect: str = "off") -
     Nothing runs yet, unless `detect` has a look at what must travel.
     """
     stage = stage_of(plan)
-    df = _base(stage.base, inputs, detect)
+    df = base = _base(stage.base, inputs, detect)
     raw = {f.name: f.dataType for f in df.schema}
     expressions = SparkExpressions(stage.base.schema, raw)
     for predicate in stage.predicates:
         df = df.filter(expressions.column(predicate))
     same = stage.outputs == tuple((n, Column(n)) for n in df.columns)
     if same and all(raw[n] == user_type(kind) for n, kind in plan.schema):
-        return df
+        return df if df is base else holding(df, base)
     columns = []
     for name, node in stage.outputs:
         kind = plan.schema[name]
@@ -36,7 +37,7 @@ def frame_of(plan: Plan, inputs: Mapping[str, DataFrame], detect: str = "off") -
             columns.append(named(node.name).alias(name))
         else:
             columns.append(output(expressions.column(node), kind).alias(name))
-    return df.select(*columns)
+    return holding(df.select(*columns), base)
 
 
 def _base(plan: Plan, inputs: Mapping[str, DataFrame], detect: str) -> DataFrame:

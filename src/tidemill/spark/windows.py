@@ -27,14 +27,10 @@ from tidemill.spark.aggregates import available, combined, in_jvm, lowered, part
 from tidemill.spark.blocks import PLACES, Blocks
 from tidemill.spark.exchange.decision import noted
 from tidemill.spark.exchange.group import colocate
-from tidemill.spark.exchange.reduce import (
-    brought_together,
-    released_with,
-    where_they_are,
-    worth_it,
-)  # fmt: skip
+from tidemill.spark.exchange.reduce import brought_together, where_they_are, worth_it
 from tidemill.spark.expr import SparkExpressions, output
 from tidemill.spark.frames import user_schema
+from tidemill.spark.keeping import holding
 from tidemill.spark.sql import number, string
 from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
@@ -84,11 +80,12 @@ def window_aggregate(plan: WindowAggregate, base: DataFrame, detect: str = "off"
     if chosen == "colocated":
         return _colocated(source, detect)
     if chosen == "jvm":
-        return _lowered_in_jvm(plan, _summed(source, detect))
+        summed = _summed(source, detect)
+        return holding(_lowered_in_jvm(plan, summed), summed)
     if chosen == "panes":
         blocks = Blocks(_over_rows(plan))
         partials, again = _blocks_to_send(source, blocks, detect)
-        return _finished(plan, partials, finish(blocks.plan, blocks), again)
+        return holding(_finished(plan, partials, finish(blocks.plan, blocks), again), partials)
     return _finished(plan, _partials(source), finish(_over_rows(plan)))
 
 
@@ -152,9 +149,7 @@ def _summed(source: _Source, detect: str) -> DataFrame:
         return noted(rows.groupBy(*keys).agg(*states), decision)
     partials = where_they_are(rows, lambda df, beside: df.groupBy(*beside, *keys).agg(*states))
     whole, decision = brought_together(partials, keys, again, decision, "auto")
-    result = noted(whole, decision)
-    released_with(result, partials)
-    return result
+    return holding(noted(whole, decision), partials)
 
 
 def _blocks_to_send(source: _Source, blocks: Blocks, detect: str) -> tuple[DataFrame, str]:

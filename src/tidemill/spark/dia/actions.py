@@ -15,9 +15,10 @@ from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.folds import Aggregated, combined, recognised
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import fixed
-from tidemill.spark.dia.node import NOWHERE, Node, kept
+from tidemill.spark.dia.node import NOWHERE, Node
 from tidemill.spark.dia.tracing import INSIDE, Function, Opaque
 from tidemill.spark.expr import ansi, named
+from tidemill.spark.keeping import kept
 
 
 def execute(node: Node) -> Node:

@@ -25,7 +25,7 @@ from tidemill.spark.dia.local import (
     map_,
     union,
 )
-from tidemill.spark.dia.node import Node, holding
+from tidemill.spark.dia.node import Node
 from tidemill.spark.dia.order import concat, merge, rebalance, sort
 from tidemill.spark.dia.positions import zip_, zip_with_index
 from tidemill.spark.dia.prefix import prefix_sum
@@ -33,6 +33,7 @@ from tidemill.spark.dia.reduce import reduce_by_key, reduce_pair, reduce_to_inde
 from tidemill.spark.dia.sampling import sample
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.dia.windows import window
+from tidemill.spark.keeping import holding
 
 
 class DIA:

@@ -11,7 +11,8 @@ from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.jvm import constant
 from tidemill.spark.dia.layout import INDEX, blocks_for, every_index, side_by_side
-from tidemill.spark.dia.node import Node, holding
+from tidemill.spark.dia.node import Node
+from tidemill.spark.keeping import holding
 
 _THERE = "there"
 

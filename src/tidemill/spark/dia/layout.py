@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.node import Node, holding, kept
+from tidemill.spark.dia.node import Node
 from tidemill.spark.exchange import partitions
+from tidemill.spark.keeping import holding, kept
 
 PART, INDEX, BLOCK = "dia part", "dia index", "dia block"
 """Columns beside those of elements, which have no blanks of ours in their names."""

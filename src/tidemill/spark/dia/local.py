@@ -25,7 +25,7 @@ from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, infer, parse_element, spelled
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import fixed, pinned
-from tidemill.spark.dia.node import NOWHERE, Node, all_settled, described, kept
+from tidemill.spark.dia.node import NOWHERE, Node, all_settled, described
 from tidemill.spark.dia.tracing import (
     Function,
     Opaque,
@@ -35,6 +35,7 @@ from tidemill.spark.dia.tracing import (
     trace,
     trace_list,
 )
+from tidemill.spark.keeping import kept
 
 
 def map_(parent: Node, function: Function, returns: Any = None) -> Node:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
@@ -113,25 +110,6 @@ def _check_names(kind: DataType, op: str) -> None:
         )
     for inner in kind.of:
         _check_names(inner, op)
-
-
-def kept(df: DataFrame) -> DataFrame:
-    """Hold a frame in memory, or on disk, for as long as a node has it."""
-    df.persist(StorageLevel.MEMORY_AND_DISK)
-    # Spark's cache would hold it for ever, and a loop that makes a DIA a round would fill the disks.
-    weakref.finalize(df, _release, df._jdf).atexit = False
-    return df
-
-
-def holding(df: DataFrame, source: object) -> DataFrame:
-    """A frame that lets its source live as long: what that one has kept is not released before."""
-    df.__dict__["_tidemill_source"] = source
-    return df
-
-
-def _release(frame: Any) -> None:
-    with suppress(Exception):  # the session may be gone
-        frame.unpersist(False)
 
 
 def all_settled(parents: Sequence[Node]) -> bool:

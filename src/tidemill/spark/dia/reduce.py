@@ -33,7 +33,7 @@ from tidemill.spark.dia.keys import (
     restored,
     with_key,
 )
-from tidemill.spark.dia.node import Node, described, holding
+from tidemill.spark.dia.node import Node, described
 from tidemill.spark.dia.tracing import (
     INSIDE,
     Fields,
@@ -45,6 +45,7 @@ from tidemill.spark.dia.tracing import (
     spelled_out,
 )
 from tidemill.spark.frames import user_schema
+from tidemill.spark.keeping import holding
 
 
 def reduce_by_key(

@@ -39,7 +39,7 @@ SLACK = 1.5
 """How much more than its fair share of rows a unit may get because it holds them."""
 
 _KEYS = pa.schema([
-    ("source", pa.int32()), ("rows", pa.int64()), ("keys", pa.int64()), ("registers", pa.binary()),
+    ("source", pa.int32()), ("rows", pa.int64()), ("registers", pa.binary()),
     ("hashes", pa.binary()), ("counts", pa.binary()),
 ])  # fmt: skip
 _SETS = pa.schema([("range", pa.int32()), ("source", pa.int32()), ("buckets", pa.binary())])
@@ -211,7 +211,7 @@ def _own_keys(batches: Iterable[pa.RecordBatch]) -> Batches:
     hashes = np.concatenate([np.empty(0, dtype=np.uint64), *parts])
     own, counts = counted(hashes)
     yield _batch(
-        _KEYS, [context.partitionId()], [len(hashes)], [len(own)], [registers(own).tobytes()],
+        _KEYS, [context.partitionId()], [len(hashes)], [registers(own).tobytes()],
         [own.tobytes()], [counts.tobytes()],
     )  # fmt: skip
 
@@ -264,7 +264,6 @@ def _answers(facts: _Facts) -> Task:
             "filled": len(np.unique(buckets)),
             "listed": int(listed.sum()),
             "weight": float(weights.sum()),
-            "stays": float(weights[listed & (units == unit_of[sources])].sum()),
             "unlisted": float(weights[~listed].sum()),
             "filter bytes": sum(len(row["buckets"]) for row in rows),
             "code bits": sum(BucketSet.code_bits(row["buckets"]) for row in rows),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -27,6 +26,7 @@ from tidemill.spark.exchange.partitions import arranged_by, pinned
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.units import units_of
 from tidemill.spark.expr import SparkExpressions, ansi, named
+from tidemill.spark.keeping import holding, kept
 
 
 def reduce_by_key(
@@ -48,9 +48,7 @@ def reduce_by_key(
             return noted(states.results(states.partials(df, [])), decision)
         partials = where_they_are(pinned(df), states.partials)
         whole, decision = brought_together(partials, keys, states.combined(), decision, by)
-        result = noted(states.results(whole), decision)
-        released_with(result, partials)
-        return result
+        return holding(noted(states.results(whole), decision), partials)
 
 
 def worth_it(
@@ -69,7 +67,7 @@ def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], Da
     """
     local = fresh_name("partition", df.columns)
     rows = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
-    return aggregate(rows, [local]).drop(local).persist()
+    return kept(aggregate(rows, [local]).drop(local))
 
 
 def brought_together(
@@ -84,11 +82,6 @@ def brought_together(
     sent = routed(partials, hash, target, units, found.size, found.answers[0], SPREAD)
     whole = sent.groupBy(named(target), *(named(k) for k in keys)).agg(*combined)
     return whole.drop(target), decision.with_detected(found, units)
-
-
-def released_with(result: DataFrame, kept: DataFrame) -> None:
-    """Do not keep a frame longer than the result made of it. What others make of that is made again."""
-    weakref.finalize(result, kept.unpersist)
 
 
 def _hash(df: DataFrame, keys: Sequence[str]) -> Column:

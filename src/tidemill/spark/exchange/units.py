@@ -37,13 +37,11 @@ class Units:
         return np.array(self.first, dtype=np.int64)
 
 
-def units_of(
-    frames: Sequence[DataFrame], by: str = "auto", placed: Sequence[Sequence[str | None]] = ()
-) -> list[Units]:
-    """The units of some inputs of one exchange. `placed` says which hosts there are, for tests."""
+def units_of(frames: Sequence[DataFrame], by: str = "auto") -> list[Units]:
+    """The units of some inputs of one exchange."""
     if by not in BY:
         raise UserError("exchange", expected=f"by= one of {', '.join(BY)}", got=repr(by))
-    where = [list(p) for p in placed or map(partitions.hosts, frames)]
+    where = [partitions.hosts(df) for df in frames]
     known = sorted({h for own in where for h in own if h is not None})
     complete = all(h is not None for own in where for h in own)
     if by == "host" and not complete:
