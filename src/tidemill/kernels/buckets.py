@@ -36,27 +36,27 @@ def bucket_of(hash: int, size: int) -> Any:
 
 
 @kernel
-def _counted(hashes: Hashes, out: Hashes, counts: Counts) -> int:
+def _counted(hashes: Hashes, rows: Ints, out: Hashes, counts: Counts) -> int:
     found = -1
     for i in range(hashes.size):
         if found >= 0 and hashes[i] == out[found]:
-            if counts[found] < MANY:
-                counts[found] += 1
+            counts[found] = min(np.int64(MANY), np.int64(counts[found]) + rows[i])
         else:
             found += 1
             out[found] = hashes[i]
-            counts[found] = 1
+            counts[found] = min(np.int64(MANY), rows[i])
     return found + 1
 
 
-def counted(hashes: Hashes) -> tuple[Hashes, Counts]:
-    """Hashes once each, in order, and how often they came; 255 is 255 or more.
+def counted(hashes: Hashes, rows: Ints) -> tuple[Hashes, Counts]:
+    """Hashes once each, in order, and how many rows they have; 255 is 255 or more.
 
-    >>> counted(np.array([7, 3, 7], dtype=np.uint64))
-    (array([3, 7], dtype=uint64), array([1, 2], dtype=uint8))
+    >>> counted(np.array([7, 3, 7], dtype=np.uint64), np.array([1, 300, 1]))
+    (array([3, 7], dtype=uint64), array([255,   2], dtype=uint8))
     """
+    order = np.argsort(hashes)
     out, counts = np.empty_like(hashes), np.empty(len(hashes), dtype=np.uint8)
-    found = _counted(np.sort(hashes), out, counts)
+    found = _counted(hashes[order], rows[order], out, counts)
     return out[:found], counts[:found]
 
 

@@ -1,7 +1,7 @@
 """Who holds a bucket, and where its rows shall go (paper 002, Algorithms 5 and 6).
 
-*Units* are what rows stay on: a host, or a partition. *Sources* are the sets of buckets that came in;
-each is of one unit and one side of a join. Entries are pairs of a bucket and a source, in order.
+A *slot* is a place where rows can be; several are on one host. *Sources* are the sets of buckets that came
+in; each is of one slot and one side of a join. Entries are pairs of a bucket and a source, in order.
 """
 
 from __future__ import annotations
@@ -17,94 +17,96 @@ from tidemill.kernels.buckets import bucket_of
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-UNLISTED, DROPPED = -1, -2
-"""In place of a unit: nothing is said of the bucket, or its rows have left."""
+STAYS = -1
+"""In place of a slot: the rows are where they belong."""
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
-def spread(bucket: int, units: int) -> Any:
-    """The unit of a bucket that may go anywhere: as good as random, and the same everywhere."""
+def spread(bucket: int, slots: int) -> Any:
+    """The slot of a bucket that may go anywhere: as good as random, and the same everywhere."""
     x = np.uint64(bucket) * _MIX
     x ^= x >> np.uint64(29)
-    return bucket_of(x * _MIX, units)
+    return bucket_of(x * _MIX, slots)
 
 
 @kernel
-def unique_units(buckets: Ints, sources: Ints, unit_of: Ints, out: Ints) -> None:
-    """For each entry, the unit if no other one has the bucket."""
-    i = 0
-    while i < buckets.size:
-        end = i + 1
-        one = True
-        while end < buckets.size and buckets[end] == buckets[i]:
-            one = one and unit_of[sources[end]] == unit_of[sources[i]]
-            end += 1
-        for j in range(i, end):
-            out[j] = unit_of[sources[i]] if one else UNLISTED
-        i = end
-
-
-@kernel
-def _best_units(
-    buckets: Ints, sources: Ints, weights: Floats, unit_of: Ints, side_of: Ints, sides: int, most: float,
-    held: Floats, loads: Floats, out: Ints,
+def _located(
+    buckets: Ints, sources: Ints, weights: Floats, slot_of: Ints, side_of: Ints, host_of: Ints,
+    partners: bool, most: float, held: Floats, hosted: Floats, host_loads: Floats, loads: Floats, out: Ints,
 ) -> None:  # fmt: skip
-    units = loads.size
     i = 0
     while i < buckets.size:
         end = i
-        seen = 0
+        sides = 0
         total = 0.0
         while end < buckets.size and buckets[end] == buckets[i]:
-            held[unit_of[sources[end]]] += weights[end]
-            seen |= 1 << side_of[sources[end]]
+            slot = slot_of[sources[end]]
+            held[slot] += weights[end]
+            hosted[host_of[slot]] += weights[end]
             total += weights[end]
+            sides |= 1 << side_of[sources[end]]
             end += 1
-        best = unit_of[sources[i]]
+        # The host that has most of it, and there the slot that has.
+        host = host_of[slot_of[sources[i]]]
         for j in range(i + 1, end):
-            unit = unit_of[sources[j]]
-            more = held[unit] - held[best]
-            if more > 0 or (more == 0 and loads[unit] < loads[best]):
-                best = unit
+            other = host_of[slot_of[sources[j]]]
+            more = hosted[other] - hosted[host]
+            if more > 0 or (more == 0 and host_loads[other] < host_loads[host]):
+                host = other
+        best = np.int64(STAYS)
         for j in range(i, end):
-            held[unit_of[sources[j]]] = 0.0
-        elsewhere = spread(buckets[i], units)
-        # What is heavier than the bound by itself is on one unit wherever it goes: it stays.
-        if loads[best] + total > most and total <= most:
-            best = elsewhere
-        if seen == sides:
-            loads[best] += total
-            # Of groups, nobody needs to be told what everybody assumes. In a join the list is what stays.
-            if sides == 1 and best == elsewhere:
-                best = UNLISTED
+            slot = slot_of[sources[j]]
+            if host_of[slot] == host:
+                more = 1.0 if best == STAYS else held[slot] - held[best]
+                if more > 0 or (more == 0 and loads[slot] < loads[best]):
+                    best = slot
+        for j in range(i, end):
+            slot = slot_of[sources[j]]
+            held[slot] = 0.0
+            hosted[host_of[slot]] = 0.0
+        if partners and sides != 3:
+            for j in range(i, end):
+                out[j] = STAYS
         else:
-            best = UNLISTED
-        for j in range(i, end):
-            out[j] = best
+            # What is heavier than the bound by itself is in one slot wherever it goes: it stays.
+            if loads[best] + total > most and total <= most:
+                best = spread(buckets[i], loads.size)
+            loads[best] += total
+            host_loads[host_of[best]] += total
+            for j in range(i, end):
+                out[j] = STAYS if slot_of[sources[j]] == best else best
         i = end
 
 
 class Located(NamedTuple):
-    """Where entries go, and what each unit gets."""
+    """Where the rows of each entry go, and what each slot gets."""
 
-    units: Ints
+    slots: Ints
     loads: Floats
 
 
-def best_units(
-    buckets: Ints, sources: Ints, weights: Floats, unit_of: Ints, side_of: Ints, *, units: int, both: bool,
-    slack: float,
+def located(
+    buckets: Ints, sources: Ints, weights: Floats, slot_of: Ints, side_of: Ints, host_of: Ints, *,
+    partners: bool, slack: float,
 ) -> Located:  # fmt: skip
-    """For each entry, the unit that holds most of its bucket; ties go to the one with less to do.
+    """For each entry, the slot that its bucket goes to, or `STAYS`.
 
-    A unit gets at most `slack` times its fair share; what goes beyond is spread over all. With `both`,
-    buckets that are on one side only are not listed.
+    That is the slot which holds most of it on the host which holds most of it; ties go to who has less to
+    do. A slot gets at most `slack` times its fair share; what goes beyond is spread over all. With
+    `partners`, buckets that one side has alone stay where they are, however many slots have them.
+
+    >>> located(np.array([4, 7, 7]), np.array([0, 0, 1]), np.ones(3), np.array([0, 1]), np.zeros(2, int),
+    ...         np.array([0, 1]), partners=False, slack=9.0).slots
+    array([-1,  1, -1])
     """
-    out, loads = np.empty(len(buckets), dtype=np.int64), np.zeros(units)
-    most = slack * float(weights.sum()) / units
-    _best_units(
-        buckets, sources, weights, unit_of, side_of, 3 if both else 1, most, np.zeros(units), loads, out
-    )
+    slots = len(host_of)
+    out, loads = np.empty(len(buckets), dtype=np.int64), np.zeros(slots)
+    hosts = int(host_of.max(initial=0)) + 1
+    most = slack * float(weights.sum()) / slots
+    _located(
+        buckets, sources, weights, slot_of, side_of, host_of, partners, most, np.zeros(slots),
+        np.zeros(hosts), np.zeros(hosts), loads, out,
+    )  # fmt: skip
     return Located(out, loads)

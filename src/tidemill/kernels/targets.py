@@ -1,7 +1,8 @@
-"""From hashes of rows to the partitions they are sent to, by a compact map of buckets.
+"""Where listed buckets go, as a compact map of arrays instead of a hash map.
 
-The map is three arrays: the listed buckets in order, the unit of each, and a directory that says where
-the buckets with the same high bits begin. Buckets are as good as random, so few have the same ones.
+A *cell* has the buckets with the same high bits. Buckets are as good as random, so a cell has few of them,
+about `IN_A_CELL`: who looks for one goes to its cell and through the low bits there. Nothing is stored
+beside those and the targets but where each cell begins.
 """
 
 from __future__ import annotations
@@ -11,75 +12,38 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import kernel
-from tidemill.kernels.buckets import bucket_of
-from tidemill.kernels.holders import DROPPED, UNLISTED, spread
-
 Ints = npt.NDArray[np.int64]
 
-SPREAD, STAY, DROP = range(3)
-"""What becomes of a row whose bucket is not listed."""
+IN_A_CELL = 8
+
+
+def cell_bits(listed: int, bits: int) -> int:
+    """How many high bits, of the `bits` of a bucket, name the cells of so many buckets.
+
+    >>> cell_bits(0, 20), cell_bits(100, 20), cell_bits(1 << 20, 20)
+    (1, 4, 18)
+    """
+    return min(bits, max(1, listed // IN_A_CELL).bit_length())
 
 
 @dataclass(frozen=True)
-class Targets:
-    """Buckets of one source and where their rows go.
+class Cells:
+    """The listed buckets of one source and where they go.
 
-    >>> listed = Targets.of(np.array([1, 5]), np.array([1, 0]), size=8)
-    >>> hashes = np.array([1, 5, 6], dtype=np.uint64) << np.uint64(61)  # of buckets 1, 5, 6
-    >>> listed.partitions(hashes, missing=STAY, own=1, first=np.array([0, 1, 2])).tolist()
-    [1, 0, 1]
+    >>> Cells.of(np.array([1, 5, 7]), np.array([3, 0, 2]), bits=3, high=1)
+    Cells(starts=array([0, 1, 3], dtype=int32), lows=array([1, 1, 3]), targets=array([3, 0, 2], dtype=int32))
     """
 
-    size: int
-    buckets: Ints
-    units: npt.NDArray[np.int32]
-    directory: npt.NDArray[np.int32]
-    shift: int
+    starts: npt.NDArray[np.int32]
+    """Where each cell begins, and where the last one ends."""
+    lows: Ints
+    targets: npt.NDArray[np.int32]
 
     @staticmethod
-    def of(buckets: Ints, units: npt.NDArray[np.int32], *, size: int) -> Targets:
-        """The map of listed buckets, which are in order."""
-        shift = max(0, size.bit_length() - max(1, len(buckets)).bit_length())
-        directory = np.searchsorted(buckets >> shift, np.arange((size >> shift) + 2))
-        return Targets(
-            size, buckets.astype(np.int64), units.astype(np.int32), directory.astype(np.int32), shift
+    def of(buckets: Ints, targets: Ints, *, bits: int, high: int) -> Cells:
+        """The map of buckets of so many bits, which are in order; `high` bits name a cell."""
+        shift = bits - high
+        starts = np.searchsorted(buckets >> shift, np.arange((1 << high) + 1))
+        return Cells(
+            starts.astype(np.int32), buckets & ((1 << shift) - 1), targets.astype(np.int32)
         )
-
-    def partitions(
-        self, hashes: npt.NDArray[np.uint64], *, missing: int, own: int, first: Ints
-    ) -> npt.NDArray[np.int32]:
-        """Where rows go; unit `u` has the partitions from `first[u]` up to `first[u + 1]`. -2: nowhere."""
-        out = np.empty(len(hashes), dtype=np.int32)
-        _partitions(
-            hashes, self.size, self.buckets, self.units, self.directory, self.shift, missing, own,
-            first.astype(np.int64), out,
-        )  # fmt: skip
-        return out
-
-
-@kernel
-def _partitions(
-    hashes: npt.NDArray[np.uint64], size: int, buckets: Ints, units: npt.NDArray[np.int32],
-    directory: npt.NDArray[np.int32], shift: int, missing: int, own: int, first: Ints,
-    out: npt.NDArray[np.int32],
-) -> None:  # fmt: skip
-    for i in range(hashes.size):
-        bucket = bucket_of(hashes[i], size)
-        at = bucket >> shift
-        unit = np.int64(UNLISTED)
-        for j in range(directory[at], directory[at + 1]):
-            if buckets[j] == bucket:
-                unit = np.int64(units[j])
-                break
-        if unit == UNLISTED:
-            if missing == DROP:
-                out[i] = DROPPED
-                continue
-            unit = np.int64(own if missing == STAY else spread(bucket, first.size - 1))
-        # Within a unit by other bits of the hash: those of the bucket are alike in what is near.
-        inside = first[unit + 1] - first[unit]
-        if inside > 1:
-            out[i] = first[unit] + bucket_of(hashes[i] * np.uint64(0x9E3779B97F4A7C15), inside)
-        else:
-            out[i] = first[unit]

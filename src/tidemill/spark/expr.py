@@ -5,22 +5,20 @@ microseconds, so that no rule depends on the session's time zone. `leaf` reads a
 this form and `output` gives users Spark's own timestamps and intervals back.
 
 Overflow is an error only where Spark plans in ANSI mode, which it decides when a DataFrame is
-made: build inside `with ansi(spark):`.
+made: build inside `with settings.ansi(spark):`.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyspark
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -55,19 +53,6 @@ from tidemill.expr.functions import (
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.regex import to_java
 from tidemill.spark.sql import quoted
-
-ANSI = "spark.sql.ansi.enabled"
-
-
-@contextmanager
-def ansi(spark: SparkSession) -> Iterator[None]:
-    """Plan in ANSI mode: DataFrames made here fail on overflow, wherever they run later."""
-    before = spark.conf.get(ANSI)
-    spark.conf.set(ANSI, "true")
-    try:
-        yield
-    finally:
-        spark.conf.set(ANSI, str(before))
 
 
 class Term(NamedTuple):

@@ -14,8 +14,8 @@ from tidemill.optimize import with_wheels
 from tidemill.plan.nodes import Plan, Source, WheelWindows, format_plan
 from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.explain import describe
-from tidemill.spark.expr import ansi
 from tidemill.spark.run import frame_of
+from tidemill.spark.settings import ansi
 from tidemill.spark.wheel_windows import wheel_frame, where_answered
 
 

@@ -22,8 +22,9 @@ from tidemill.expr.nodes import Column
 from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_files import BUCKETS, empty_wheel, open_bucket
 from tidemill.local.wheel_queries import HIDDEN
-from tidemill.spark.expr import SparkExpressions, ansi
+from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_schema
+from tidemill.spark.settings import ansi
 from tidemill.spark.wheels import bucket_of, canonical, columns_of
 from tidemill.wheels.files import read_save
 

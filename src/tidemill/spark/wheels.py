@@ -51,7 +51,8 @@ from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.blocks import Blocks
-from tidemill.spark.expr import SparkExpressions, ansi
+from tidemill.spark.expr import SparkExpressions
+from tidemill.spark.settings import ansi
 from tidemill.spark.windows import partials_by_pane
 from tidemill.wheels.files import forget_before, have_directory, read_save, saves_in, write_save
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.spark.exchange import partitions
-from tidemill.spark.exchange.cost import JOBS, Links, of_partials, of_rows
-from tidemill.spark.exchange.network import links, parse_rate
+from tidemill.spark.exchange.cost import JOBS, of_partials, of_rows
+from tidemill.spark.exchange.network import Links, links, parse_rate
 from tidemill.spark.exchange.survey import Survey, survey
 
 SLOW = Links(hosts=4, cores=4, bytes_per_second=12.5e6)

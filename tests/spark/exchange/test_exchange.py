@@ -26,10 +26,11 @@ from tidemill.spark.exchange import (
     partitions,
     reduce_by_key,
     report,
+    traffic,
 )  # fmt: skip
 from tidemill.spark.exchange.decision import decision_of
-from tidemill.spark.exchange.join import KEEPS
-from tidemill.spark.exchange.keys import row_bytes
+from tidemill.spark.exchange.join import LEAVES
+from tidemill.spark.exchange.slots import _seated
 
 
 def bag(df: DataFrame) -> list[str]:
@@ -54,7 +55,12 @@ def events(spark: Any, seed: int, rows: int = 600, parts: int = 3, span: int = 1
         "ts": np.arange(rows).astype("datetime64[us]"),
         "part": np.arange(rows) * parts // rows,
     })  # fmt: skip
-    return spark.createDataFrame(table).repartitionById(parts, F.col("part").cast("int")).drop("part").cache()
+    return (
+        spark.createDataFrame(table)
+        .repartitionById(parts, F.col("part").cast("int"))
+        .drop("part")
+        .cache()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +83,10 @@ def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize("how", KEEPS)
-def test_joins(left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", LEAVES)
+def test_joins(
+    left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if how in ("inner", "left", "anti"):
         known = lambda df: [f"host{i % 2}" for i in range(partitions.count(df))]
         monkeypatch.setattr(partitions, "hosts", known)
@@ -87,18 +95,62 @@ def test_joins(left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.
     assert made.columns == plain.columns
     assert bag(made) == bag(plain)
     found = decision_of(made).detected
-    assert found is not None and found.numbers["rows"] < left.count() + right.count()  # nulls stay out
+    assert (
+        found is not None and found.numbers["rows"] < left.count() + right.count()
+    )  # nulls stay out
 
 
-def test_one_sided_keys_leave_an_inner_join_before_the_shuffle(left: DataFrame, right: DataFrame) -> None:
-    made = join(left, right, ["k"], detect="on")
-    found = decision_of(made).detected
-    assert found is not None
-    keys = {r.k for r in left.collect()} & {r.k for r in right.collect()} - {None}
-    # Counts stop at 255; there are fewer rows of every key here.
-    kept_rows = sum(row_bytes(df) * (r.k in keys) for df in (left, right) for r in df.collect())
-    kept = found.numbers["weight"] - found.numbers["unlisted"]
-    assert kept_rows <= kept <= kept_rows + 0.25 * found.numbers["unlisted"]  # some share a bucket
+def test_one_sided_keys_leave_an_inner_join_before_the_shuffle(spark: Any, left: DataFrame) -> None:
+    """No key is on both sides: nothing is sent. Of keys that are, no more than of one side."""
+    rows = left.select(F.col("k") + 1000, "x").toDF("k", "y").cache()
+    with traffic(spark) as seen:
+        none = join(left, rows, ["k"], detect="on")
+        assert none.count() == 0
+    assert decision_of(none).numbers["leaving"] == 0
+    assert seen.records < 50  # sets of buckets, and counts
+    some = join(left, rows.withColumn("k", F.col("k") - 1000), ["k"], detect="on")
+    assert bag(some) == bag(left.join(rows.withColumn("k", F.col("k") - 1000), ["k"]))
+
+
+def test_rows_that_are_where_they_belong_are_not_shuffled(spark: Any) -> None:
+    """A table and another one of the same keys in the same partitions, and one in the opposite order."""
+    orders = spark.range(0, 400, 1, 4).select(F.col("id").alias("k"), F.lit("some text").alias("s"))
+    lines = spark.range(0, 1600, 1, 4).select(
+        (F.col("id") / 4).cast("long").alias("k"), F.col("id").alias("v")
+    )
+    with traffic(spark) as seen:
+        assert join(orders, lines, ["k"], detect="on").count() == 1600
+    filters = seen.records
+    turned = lines.repartitionById(4, (3 - F.floor(F.col("k") / 100)).cast("int")).cache()
+    turned.count()
+    made = join(orders, turned, ["k"], "full", detect="on")
+    with traffic(spark) as seen:
+        made.count()
+    # Orders have fewer bytes than their lines: they go.
+    assert filters < 50 and 400 <= seen.records < 400 + 50
+    assert bag(made) == bag(orders.join(lines, ["k"], "full"))
+
+
+def test_operators_below_a_cache_are_not_of_a_plan() -> None:
+    plan = """Project [a#1]
++- BroadcastHashJoin [a#1]
+   :- Filter (a#1 > 0)
+   :  +- InMemoryTableScan [a#1]
+   :        +- InMemoryRelation [a#1], StorageLevel(memory)
+   :              +- *(1) Sort [a#1 ASC]
+   +- Range (0, 10)"""
+    names = ["Project", "BroadcastHashJoin", "Filter", "InMemoryTableScan", "Range"]
+    assert partitions._operators(plan) == names
+
+
+def test_partitions_of_two_inputs_share_slots_on_their_hosts() -> None:
+    hosts: list[str | None] = []
+    assert _seated(["a", "b", "a", "b"], hosts) == (0, 1, 2, 3)
+    assert _seated(["b", "a", "b", "b", None], hosts) == (1, 0, 3, 4, 2)
+    assert hosts == ["a", "b", "a", "b", "b"]
+    unknown: list[str | None] = []
+    assert _seated([None, None], unknown) == (0, 1)
+    assert _seated(["b", None, "a"], unknown) == (0, 2, 1) and unknown == ["b", "a", None]
 
 
 def test_reduce(left: DataFrame, placed: str) -> None:
@@ -114,13 +166,15 @@ def test_reduce(left: DataFrame, placed: str) -> None:
     own = left.groupBy("k", "s").agg(F.count("*").alias("n"), F.sum(F.col("v") * 2).alias("total"))
     assert bag(made.select("k", "s", "n", "total")) == bag(own)
     decision = decision_of(made)
-    assert decision.detected is not None and decision.units is not None
-    assert decision.units.count == (2 if placed == "hosts" else 3)
-    assert decision.detected.numbers["listed"] > 0
+    assert decision.slots is not None and decision.slots.count == 3
+    assert len(set(decision.slots.host_of)) == (2 if placed == "hosts" else 3)
+    assert 0 < decision.numbers["leaving"] < decision.numbers["entries"]
 
 
 def test_groups(left: DataFrame, placed: str) -> None:
-    made = group_by_key(left, ["k"], [F.median("v").alias("m"), F.count("*").alias("n")], detect="on")
+    made = group_by_key(
+        left, ["k"], [F.median("v").alias("m"), F.count("*").alias("n")], detect="on"
+    )
     plain = left.groupBy("k").agg(F.median("v").alias("m"), F.count("*").alias("n"))
     assert bag(made) == bag(plain)
 
@@ -130,7 +184,9 @@ def test_groups_of_a_function(left: DataFrame) -> None:
         assert "target" not in rows.column_names
         (k,) = key
         values = rows["x"].to_numpy()
-        return pa.table({"k": pa.array([k.as_py()], pa.int64()), "d": [values.max() - values.min()]})
+        return pa.table(
+            {"k": pa.array([k.as_py()], pa.int64()), "d": [values.max() - values.min()]}
+        )
 
     made = group_by_key(left, ["k"], spread, "k long, d double", detect="on")
     plain = left.groupBy("k").agg((F.max("x") - F.min("x")).alias("d"))
@@ -159,7 +215,9 @@ def test_an_input_that_is_shuffled_below_is_read_as_it_was(spark: Any, left: Dat
 
 
 def test_an_overflow_fails(spark: Any) -> None:
-    df = spark.createDataFrame([(1, 2**62), (1, 2**62)], "k long, v long").repartitionById(2, F.lit(1))
+    df = spark.createDataFrame([(1, 2**62), (1, 2**62)], "k long, v long").repartitionById(
+        2, F.lit(1)
+    )
     with pytest.raises(Exception, match="overflow"):
         reduce_by_key(df, ["k"], {"t": tm.sum(col.v)}, detect="on").collect()
 
@@ -205,7 +263,13 @@ def test_a_report_has_what_travelled_and_why(spark: Any, left: DataFrame, right:
     assert first.detects and not second.detects and "on one host" in second.why
     assert seen.traffic.remote_bytes == 0 and seen.traffic.local_bytes > seen.filter_bytes > 0
     text = str(seen)
-    for part in ("join inner", "bits a key", "of buckets are taken", "would have travelled", "hashes"):
+    for part in (
+        "join inner",
+        "bits a key",
+        "of buckets are taken",
+        "would have travelled",
+        "hashes",
+    ):
         assert part in text
     assert set(seen.phases()) >= {"hashes", "filter", "rows"}
     assert len(seen.plot().axes) == 2

@@ -14,7 +14,7 @@ from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import decode
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.tracing import Opaque, Traced, TracedList
-from tidemill.spark.expr import ansi
+from tidemill.spark.settings import ansi
 
 HEAD = 20
 """So many first elements are looked at where a type has to be found out."""

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.spark.exchange.detect import FALSE_POSITIVES
+from tidemill.spark.exchange.network import Links
+from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.exchange.survey import Survey
 
 Floats = npt.NDArray[np.float64]
@@ -28,16 +30,6 @@ READ, ROUTE, SHUFFLE = 0.15e-6, 0.30e-6, 0.40e-6
 JOBS = 1.0
 MARGIN = 1.1
 """Detection must be better by so much, since estimates are rough."""
-
-
-@dataclass(frozen=True)
-class Links:
-    """The hosts of a cluster."""
-
-    hosts: int
-    cores: int
-    bytes_per_second: float
-    """Of each host."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +58,13 @@ class Estimate:
 
 
 def of_rows(
-    surveys: Sequence[Survey], unit_of: Sequence[Sequence[int]], links: Links, dropped: Sequence[bool] = ()
+    surveys: Sequence[Survey], slots: Slots, links: Links, dropped: Sequence[bool] = ()
 ) -> Estimate:
     """A group or a join: rows go to the unit that has most of their key.
 
     `dropped` says for each side of a join whether rows leave whose key the other side does not have.
     """
-    held = _Held(surveys, unit_of)
+    held = _Held(surveys, _hosts(slots))
     away = (links.hosts - 1) / links.hosts
     total = sum(s.width * s.total for s in surveys)
     stay, gone = held.stays(dropped)
@@ -84,9 +76,9 @@ def of_rows(
     return _compared(total * away, moved, filters, held.distinct, rows, links, lost)
 
 
-def of_partials(survey: Survey, unit_of: Sequence[int], links: Links, width: float) -> Estimate:
+def of_partials(survey: Survey, slots: Slots, links: Links, width: float) -> Estimate:
     """A reduction: keys that one unit has alone stay there, one partial of `width` bytes each."""
-    held = _Held([survey], [unit_of])
+    held = _Held([survey], _hosts(slots))
     away = (links.hosts - 1) / links.hosts
     partials = held.entries / held.share
     total = width * partials
@@ -96,7 +88,13 @@ def of_partials(survey: Survey, unit_of: Sequence[int], links: Links, width: flo
 
 
 def _compared(
-    plain: float, moved: float, filters: float, distinct: float, rows: float, links: Links, lost: float
+    plain: float,
+    moved: float,
+    filters: float,
+    distinct: float,
+    rows: float,
+    links: Links,
+    lost: float,
 ) -> Estimate:
     rate = links.hosts * links.bytes_per_second
     computing = ((READ + ROUTE) * rows - SHUFFLE * lost) / links.cores
@@ -112,6 +110,10 @@ def _filter_bytes(held: _Held, links: Links, bits: float) -> float:
     mean = held.distinct / FALSE_POSITIVES / max(1.0, entries / held.sources)
     code = 1.5 + math.log2(max(2.0, mean))
     return 2 * entries * (code + bits) / 8 * (links.hosts - 1) / links.hosts
+
+
+def _hosts(slots: Slots) -> list[list[int]]:
+    return [[slots.host_of[s] for s in own] for own in slots.of_side]
 
 
 class _Held:
@@ -135,7 +137,9 @@ class _Held:
         keys, key = np.unique(np.concatenate(hashes), return_inverse=True)
         group, weight = np.concatenate(groups), np.concatenate(weights)
         shape = (len(keys), units * len(surveys))
-        bytes_held: Floats = np.bincount(key * shape[1] + group, weight, shape[0] * shape[1]).astype(float)
+        bytes_held: Floats = np.bincount(
+            key * shape[1] + group, weight, shape[0] * shape[1]
+        ).astype(float)
         self._rows = np.bincount(key, minlength=len(keys)).astype(float)
         self._held: Floats = bytes_held.reshape(len(keys), units, len(surveys))
         self.entries = len(np.unique(key * begin + np.concatenate(sources))) if len(keys) else 0
@@ -159,7 +163,9 @@ class _Held:
             leaves = np.where(np.asarray(dropped), sides, 0.0).sum(axis=1)
             gone = np.where(one_sided, leaves, 0.0)
         # A key that one side has alone stays where it is, if it does not leave.
-        best = np.where(one_sided, sides.sum(axis=1), self._held.sum(axis=2).max(axis=1, initial=0.0))
+        best = np.where(
+            one_sided, sides.sum(axis=1), self._held.sum(axis=2).max(axis=1, initial=0.0)
+        )
         return float((best - gone).clip(0).sum()), gone
 
     def rows_of(self, gone: Floats) -> float:

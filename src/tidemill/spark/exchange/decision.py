@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange.cost import JOBS, Estimate, Links
+from tidemill.spark.exchange.cost import JOBS, Estimate
 from tidemill.spark.exchange.detect import Detected
 from tidemill.spark.exchange.keys import why_no_hash
-from tidemill.spark.exchange.network import host_count
+from tidemill.spark.exchange.network import Links, host_count
 from tidemill.spark.exchange.network import links as links_of
 from tidemill.spark.exchange.partitions import is_read_twice_alike, reads_only
+from tidemill.spark.exchange.slots import Slots, slots_of
 from tidemill.spark.exchange.survey import Survey, stored_bytes, survey
-from tidemill.spark.exchange.units import Units, units_of
 
 DETECT = ("auto", "on", "off")
 LIKELY_WIDTH = 50.0
@@ -36,14 +36,12 @@ class Decision:
     links: Links | None = None
     estimate: Estimate | None = None
     detected: Detected | None = None
-    units: Units | None = None
-    drops: bool = False
-    """Whether rows that are not listed leave, on one side at least."""
+    slots: Slots | None = None
     looked: float = 0.0
     """Seconds that deciding took."""
 
-    def with_detected(self, found: Detected, units: Units, *, drops: bool = False) -> Decision:
-        return replace(self, detected=found, units=units, drops=drops)
+    def with_detected(self, found: Detected, slots: Slots) -> Decision:
+        return replace(self, detected=found, slots=slots)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -60,10 +58,12 @@ class Decision:
         found = []
         if self.links is not None:
             rate = self.links.bytes_per_second * 8 / 1e6
-            found.append(("links", f"{self.links.hosts} hosts, {self.links.cores} cores, {rate:,.0f} Mbit/s"))
+            found.append(
+                ("links", f"{self.links.hosts} hosts, {self.links.cores} cores, {rate:,.0f} Mbit/s")
+            )
         if self.estimate is not None:
             found.append(("estimate", str(self.estimate)))
-        if self.units is not None:
+        if self.slots is not None:
             n = self.numbers
             entries = max(1, n.get("entries", 0))
             found += [
@@ -71,8 +71,10 @@ class Decision:
                 ("filter", f"{n['buckets']:,.0f} buckets, {n.get('code bits', 0) / entries:.2f} bits a key,"
                  f" {n.get('filter bytes', 0):,.0f} bytes, answers {n.get('answer bytes', 0):,.0f} bytes"),
                 ("false positives", f"{n.get('filled', 0) / n['buckets']:.1%} of buckets are taken"),
-                ("units", f"{self.units.count}: {', '.join(self.units.names[:8])}"
-                 f"{', …' if self.units.count > 8 else ''}"),
+                ("leave", f"{n['leaving']:,.0f} of {n['entries']:,.0f} keys of a partition,"
+                 f" {n['leaving bytes'] / max(1.0, n['weight']):.1%} of the bytes"),
+                ("slots", f"{self.slots}; the largest gets {n['largest share'] * self.slots.count:.2f}"
+                 f" of a fair share"),
             ]  # fmt: skip
         for phase, seconds in self.seconds.items():
             found.append((phase, f"{seconds:.2f} s"))
@@ -84,7 +86,7 @@ class Decision:
         return "\n".join([first, *(f"  {name}: {text}" for name, text in self.facts())])
 
 
-Model = Callable[[Sequence[Survey], Sequence[Sequence[int]], Links], Estimate]
+Model = Callable[[Sequence[Survey], Slots, Links], Estimate]
 
 
 def decide(
@@ -109,7 +111,9 @@ def decide(
     if detect == "on":
         return replace(plain, detects=True, why="detect='on'")
     if not all(map(reads_only, frames)):
-        return replace(plain, why="the input would be computed twice; cache it first to have it looked at")
+        return replace(
+            plain, why="the input would be computed twice; cache it first to have it looked at"
+        )
     links = links_of(spark)
     plain = replace(plain, links=links)
     sizes = [stored_bytes(df) for df in frames]
@@ -117,10 +121,14 @@ def decide(
         return replace(plain, why="sending all takes less time than finding out what to send")
     began = time.monotonic()
     seen = [survey(df, hash, size / LIKELY_WIDTH) for df, size in zip(frames, sizes)]
-    estimate = model(seen, [u.of_partition for u in units_of(frames, by)], links)
+    estimate = model(seen, slots_of(frames, by), links)
     why = "it pays" if estimate.pays else "it does not pay"
     return replace(
-        plain, detects=estimate.pays, why=f"auto: {why}", estimate=estimate, looked=time.monotonic() - began
+        plain,
+        detects=estimate.pays,
+        why=f"auto: {why}",
+        estimate=estimate,
+        looked=time.monotonic() - began,
     )
 
 

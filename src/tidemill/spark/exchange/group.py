@@ -11,14 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
-from tidemill.kernels.targets import SPREAD
 from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Side, locations
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import pinned
+from tidemill.spark.exchange.partitions import pinned, reads_only
 from tidemill.spark.exchange.route import fresh_name, routed
-from tidemill.spark.exchange.units import units_of
+from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr import named
 
 Groups = Union[Callable[..., pa.Table], Column, Sequence[Column]]
@@ -74,11 +73,11 @@ def together(
     if not decision.detects:
         return df, None, decision
     frame = pinned(df)
-    (units,) = units_of([frame], by)
-    found = locations([Side.of(frame, hash, units, row_bytes(df))])
+    slots = slots_of([frame], by)
+    found = locations([Side.of(frame, hash, row_bytes(df))], slots)
     target = fresh_name("target", df.columns)
-    rows = routed(frame, hash, target, units, found.size, found.answers[0], SPREAD)
-    return rows, target, decision.with_detected(found, units)
+    rows = routed(frame, hash, target, slots, 0, found, again=reads_only(df))
+    return rows, target, decision.with_detected(found, slots)
 
 
 def _without(fn: Callable[..., pa.Table], target: str | None) -> Callable[..., pa.Table]:

@@ -1,4 +1,4 @@
-"""Joins that send each row to the host that has most of its key, and leave out rows without a partner."""
+"""Joins that send rows to where most of their key is. Rows without a partner are not sent."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
-from tidemill.kernels.targets import DROP, STAY
 from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import decide, noted
 from tidemill.spark.exchange.detect import Side, locations
 from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import pinned
+from tidemill.spark.exchange.partitions import pinned, reads_only
 from tidemill.spark.exchange.route import fresh_name, null_where, routed
-from tidemill.spark.exchange.units import units_of
+from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr import named
 
-KEEPS = {
-    "inner": (DROP, DROP), "left": (STAY, DROP), "right": (DROP, STAY), "full": (STAY, STAY),
-    "semi": (DROP, DROP), "anti": (STAY, DROP),
+LEAVES = {
+    "inner": (True, True), "left": (False, True), "right": (True, False), "full": (False, False),
+    "semi": (True, True), "anti": (False, True),
 }  # fmt: skip
-"""What becomes of a row of the left and the right side whose key the other side does not have."""
+"""Whether a row of the left, the right side leaves the join if the other side does not have its key."""
 
 
 def join(
@@ -35,28 +34,27 @@ def join(
     Example: join(orders, lines, ["order"], "left", detect="on")
     """
     step = f"join {how}"
-    if how not in KEEPS:
-        raise UserError("join", expected=f"how= one of {', '.join(KEEPS)}", got=repr(how))
+    if how not in LEAVES:
+        raise UserError("join", expected=f"how= one of {', '.join(LEAVES)}", got=repr(how))
     keys = checked_keys(step, left, on)
     checked_keys(step, right, keys)
     kinds = common_types(step, left, right, keys)
     hash = null_where(any_null(keys), hash_of(keys, kinds))
-    leaves = [missing == DROP for missing in KEEPS[how]]
-    model = partial(of_rows, dropped=leaves)
+    model = partial(of_rows, dropped=LEAVES[how])
     decision = decide(step, [left, right], keys, hash, detect, by, model)
     if not decision.detects:
         return noted(left.join(right, list(keys), how), decision)
     frames = [pinned(left), pinned(right)]
-    units = units_of(frames, by)
-    widths = [row_bytes(df) for df in frames]
-    found = locations([Side.of(df, hash, u, w) for df, u, w in zip(frames, units, widths)], both=all(leaves))
+    slots = slots_of(frames, by)
+    sides = [Side.of(df, hash, row_bytes(df)) for df in frames]
+    found = locations(sides, slots, partners=True, inner=all(LEAVES[how]))
     target = fresh_name("target", [*left.columns, *right.columns])
-    sides = [
-        routed(df, hash, target, u, found.size, told, missing)
-        for df, u, told, missing in zip(frames, units, found.answers, KEEPS[how])
+    together = [
+        routed(df, hash, target, slots, side, found, again=reads_only(before))
+        for side, (df, before) in enumerate(zip(frames, (left, right)))
     ]
-    joined = _joined(sides[0], sides[1], [target, *keys], how).drop(target)
-    return noted(joined, decision.with_detected(found, units[0], drops=any(leaves)))
+    joined = _joined(together[0], together[1], [*keys, target], how).drop(target)
+    return noted(joined, decision.with_detected(found, slots))
 
 
 def _joined(left: DataFrame, right: DataFrame, keys: list[str], how: str) -> DataFrame:
@@ -70,6 +68,3 @@ def _joined(left: DataFrame, right: DataFrame, keys: list[str], how: str) -> Dat
     if how == "semi":
         return left.join(partners, keys, "inner").drop(found)
     return left.join(partners, keys, "left").filter(named(found).isNull()).drop(found)
-
-
-

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange.cost import Links
 from tidemill.spark.exchange.traffic import traffic
 
 RATE = "spark.tidemill.exchange.rate"
@@ -24,16 +24,30 @@ _UNITS = {"kbit": 125.0, "mbit": 125e3, "gbit": 125e6}
 _measured: dict[str, float] = {}
 
 
+@dataclass(frozen=True)
+class Links:
+    """The hosts of a cluster."""
+
+    hosts: int
+    cores: int
+    bytes_per_second: float
+    """Of each host."""
+
+
 def links(spark: SparkSession) -> Links:
     """The hosts that run tasks, their cores, and the rate of their links. It is measured once, at first."""
     hosts = host_count(spark)
-    cores = sum(int(e.totalCores()) for e in _workers(spark))
-    return Links(hosts, max(1, cores), _rate(spark, hosts) if hosts > 1 else FASTEST)
+    return Links(hosts, core_count(spark), _rate(spark, hosts) if hosts > 1 else FASTEST)
 
 
 def host_count(spark: SparkSession) -> int:
     """How many hosts run tasks."""
     return len({str(e.hostPort()).rsplit(":", 1)[0] for e in _workers(spark)})
+
+
+def core_count(spark: SparkSession) -> int:
+    """How many tasks run at a time."""
+    return max(1, sum(int(e.totalCores()) for e in _workers(spark)))
 
 
 def _workers(spark: SparkSession) -> list[Any]:
@@ -79,7 +93,9 @@ def _probe(spark: SparkSession, hosts: int) -> float:
         for _ in batches:
             for target in range(hosts):
                 data = [os.urandom(1 << 16) for _ in range(PROBE // hosts // (1 << 16))]
-                yield pa.record_batch({"to": pa.array([target] * len(data), pa.int32()), "data": data})
+                yield pa.record_batch(
+                    {"to": pa.array([target] * len(data), pa.int32()), "data": data}
+                )
 
     rows = spark.range(0, hosts, 1, hosts).mapInArrow(noise, "to int, data binary")
     sent = rows.repartitionById(hosts, "to")

@@ -1,17 +1,23 @@
 """What Spark's public interface has no word for: partitions of a DataFrame as they are.
 
-Three things, all of the classic session (there is no Spark Connect here): have partitions stay as they
-are while they are read twice, tell Spark that rows are where a column says, and give each task a piece
-of data of its own beside its rows.
+All of the classic session (there is no Spark Connect here): have partitions stay as they are while they are
+read twice, tell Spark that rows are where a column says, give each task a piece of data of its own, and
+put partitions of several frames together.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tidemill.spark.settings import ADAPTIVE, setting
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 
@@ -27,7 +33,7 @@ def is_read_twice_alike(df: DataFrame) -> bool:
 
 def reads_only(df: DataFrame) -> bool:
     """Whether a plan reads and computes row by row, so that reading it twice costs little more."""
-    return _exchanges(_physical(df)) == 0
+    return not _needs_exchange(df)
 
 
 def pinned(df: DataFrame) -> DataFrame:
@@ -47,12 +53,8 @@ def fixed(df: DataFrame) -> DataFrame:
 def hosts(df: DataFrame) -> list[str | None]:
     """The host that has each partition, where Spark knows: of cached rows, of files on hosts."""
     rdd = _rdd(df)
-    context = df.sparkSession.sparkContext._jsc.sc()
-    found: list[str | None] = []
-    for i in range(rdd.getNumPartitions()):
-        places = context.getPreferredLocs(rdd, i)
-        found.append(str(places.head().host()) if places.size() else None)
-    return found
+    found = (_hosts(df.sparkSession, rdd, i) for i in range(rdd.getNumPartitions()))
+    return [own[0] if own else None for own in found]
 
 
 def arranged_by(df: DataFrame, column: str) -> DataFrame:
@@ -60,75 +62,200 @@ def arranged_by(df: DataFrame, column: str) -> DataFrame:
 
     Grouping by that column and others moves no row, then.
     """
+    return _claimed(df, _rdd(df), column)
+
+
+def in_slots(
+    df: DataFrame, column: str, slots: Sequence[int], at: Sequence[str | None],
+    sent: DataFrame | None = None,
+) -> DataFrame:  # fmt: skip
+    """The rows of partition i in partition `slots[i]`, as `column` says of each; partitions are `at` hosts.
+
+    Beside them are those that were sent there, in a frame of the same columns with as many partitions.
+    """
+    count = len(at)
+    rows = _reordered(df.sparkSession, _rdd(df), slots, count)
+    if sent is not None:
+        # Otherwise Spark would run shuffles while it plans.
+        with setting(df.sparkSession, ADAPTIVE, "false"):
+            more = _rdd(sent)
+        rows = _zipped(df.sparkSession, [rows, _nothing(df.sparkSession, at), more], count)
+    return _claimed(df, rows, column)
+
+
+def one_each(spark: SparkSession, batches: Sequence[pa.RecordBatch]) -> DataFrame:
+    """A frame with a partition for each batch: it goes to the task that has that partition, and no other."""
+    jvm = _jvm(spark)
+    data = jvm.java.util.ArrayList()
+    for batch in batches:
+        data.add(batch.serialize().to_pybytes())
+    schema = from_arrow_schema(batches[0].schema).json()
+    each = jvm.scala.jdk.javaapi.CollectionConverters.asScala(data.iterator())
+    with setting(
+        spark, "spark.sql.execution.arrow.localRelationThreshold", "0"
+    ):  # no local relation
+        return DataFrame(jvm.PythonSQLUtils.toDataFrame(each, schema, _jvm_session(spark)), spark)
+
+
+def _claimed(df: DataFrame, rdd: Any, column: str) -> DataFrame:
+    """Rows of an RDD as a frame like `df`, with the word of ours that they are where the column says."""
     session = df.sparkSession
     jvm: Any = session.sparkContext._jvm
-    execution = df._jdf.queryExecution()
-    rdd, columns = execution.toRdd(), execution.analyzed().output()
-    attribute = next(
-        columns.apply(i) for i in range(columns.size()) if columns.apply(i).name() == column
-    )
+    columns = df._jdf.queryExecution().analyzed().output()
+    attribute = columns.apply(df.columns.index(column))
     direct = _class(jvm, f"{_CATALYST}.expressions.DirectShufflePartitionID")(attribute)
     by = _class(jvm, f"{_CATALYST}.plans.physical.ShufflePartitionIdPassThrough")(
         direct, rdd.getNumPartitions()
     )
-    nothing, none = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList()), jvm.scala.Option.empty()
+    nothing, none = _seq(jvm, []), jvm.scala.Option.empty()
     plan = _class(jvm, "org.apache.spark.sql.execution.LogicalRDD")(
         columns, rdd, by, nothing, False, none, _jvm_session(session), none, none, False
     )
     return DataFrame(
-        _class(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(_jvm_session(session), plan), session
+        _class(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(_jvm_session(session), plan),
+        session,
     )
 
 
-def beside(df: DataFrame, column: str, pieces: Sequence[bytes]) -> DataFrame:
-    """The rows of each partition after one row that has a piece of data in a new column, and no more.
+def _reordered(session: SparkSession, rdd: Any, slots: Sequence[int], count: int) -> Any:
+    """The partitions of an RDD in other places, with empty ones between them."""
+    if tuple(slots) == tuple(range(count)):
+        return rdd
+    context, jvm = session.sparkContext, _jvm(session)
+    wanted = [-1] * count
+    for partition, slot in enumerate(slots):
+        wanted[slot] = partition
+    parts = []
+    for run in _runs(wanted):
+        if run[0] < 0:
+            empty = jvm.java.util.ArrayList()
+            parts.append(context._jsc.parallelize(empty, len(run)).rdd())
+        else:
+            # A set of Scala's is a function, and says which partitions are in it.
+            chosen = _seq(jvm, [jvm.java.lang.Integer(p) for p in run]).toSet()
+            parts.append(
+                _class(jvm, "org.apache.spark.rdd.PartitionPruningRDD").create(rdd, chosen)
+            )
+    return _class(jvm, "org.apache.spark.rdd.UnionRDD")(
+        context._jsc.sc(), _seq(jvm, parts), rdd.elementClassTag()
+    )
 
-    A piece is sent to the task that reads its partition and to no other.
+
+def _runs(wanted: Sequence[int]) -> list[list[int]]:
+    """Parts of a list in which numbers grow, or all are -1.
+
+    >>> _runs([0, 2, 1, -1, -1, 3])
+    [[0, 2], [1], [-1, -1], [3]]
     """
-    session = df.sparkSession
-    context = session.sparkContext
-    jvm: Any = context._jvm
-    data = jvm.java.util.ArrayList()
-    for piece in pieces:
-        data.add(piece)
-    made = _jvm_session(session).createDataset(
-        context._jsc.parallelize(data, len(pieces)).rdd(), jvm.org.apache.spark.sql.Encoders.BINARY()
+    runs: list[list[int]] = []
+    for number in wanted:
+        last = runs[-1][-1] if runs else None
+        if last is not None and (number > last >= 0 or number == last == -1):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+def _nothing(session: SparkSession, at: Sequence[str | None]) -> Any:
+    """Empty partitions that want to be on hosts.
+
+    Where a task has two kinds of data, Spark asks both where to run and counts votes: without these, a few
+    rows that were sent could have all others read from another host.
+    """
+    context, jvm = session.sparkContext, _jvm(session)
+    wanted = [jvm.scala.Tuple2("", _seq(jvm, [h] if h else []).toList()) for h in at]
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
+    near = context._jsc.sc().makeRDD(_seq(jvm, wanted).toList(), tag)
+    made = _jvm_session(session).createDataset(near, jvm.org.apache.spark.sql.Encoders.STRING())
+    # No optimizer knows that there are none.
+    return _rdd(DataFrame(made.toDF(), session).filter("length(value) > 0"))
+
+
+def _zipped(session: SparkSession, rdds: Sequence[Any], count: int) -> Any:
+    """Partition i of all of them, one after the other."""
+    jvm = _jvm(session)
+    return _class(jvm, "org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")(
+        session.sparkContext._jsc.sc(), _seq(jvm, rdds), count, rdds[0].elementClassTag()
     )
-    empty = (F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields)
-    alone = DataFrame(made.toDF(), session).select(F.col("value").alias(column), *empty)
-    rest = _rdd(df.select(F.lit(None).cast("binary").alias(column), "*"))
-    both = jvm.java.util.ArrayList()
-    both.add(_rdd(alone))
-    both.add(rest)
-    union = _class(jvm, "org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")(
-        context._jsc.sc(), jvm.PythonUtils.toSeq(both), len(pieces), rest.elementClassTag()
-    )
-    rows = _jvm_session(session).internalCreateDataFrame(union, alone._jdf.schema(), False)
-    return DataFrame(rows, session)
+
+
+def _hosts(session: SparkSession, rdd: Any, partition: int) -> list[str]:
+    places = session.sparkContext._jsc.sc().getPreferredLocs(rdd, partition).mkString(" ")
+    return [_host(p) for p in str(places).split()]
+
+
+def _host(place: str) -> str:
+    """The host that Spark means by a place.
+
+    >>> _host("executor_10.0.0.1_3"), _host("hdfs_cache_one"), _host("two")
+    ('10.0.0.1', 'one', 'two')
+    """
+    if place.startswith("executor_"):
+        return place.removeprefix("executor_").rsplit("_", 1)[0]
+    return place.removeprefix("hdfs_cache_")
 
 
 def _rdd(df: DataFrame) -> Any:
     return df._jdf.queryExecution().toRdd()
 
 
+def _jvm(session: SparkSession) -> Any:
+    return session.sparkContext._jvm
+
+
+def _seq(jvm: Any, items: Sequence[Any]) -> Any:
+    """A list of Scala's."""
+    made = jvm.java.util.ArrayList()
+    for item in items:
+        made.add(item)
+    return jvm.PythonUtils.toSeq(made)
+
+
 def _jvm_session(session: SparkSession) -> Any:
     return session._jsparkSession
 
 
-def _physical(df: DataFrame) -> Any:
-    return df._jdf.queryExecution().sparkPlan()
+def _needs_exchange(df: DataFrame) -> bool:
+    """Whether an operator of the physical plan, before exchanges are put in, will need one or is one."""
+    plan = str(df._jdf.queryExecution().sparkPlan().toString())
+    return any(word in name for name in _operators(plan) for word in _EXCHANGING)
 
 
-def _exchanges(plan: Any) -> int:
-    """How many operators of a physical plan, before exchanges are put in, will need one or are one."""
-    name = str(plan.nodeName())
-    needs = any(w in name for w in ("Aggregate", "Join", "Exchange", "Window", "Sort", "Limit", "Python"))
-    children = plan.children()
-    return int(needs) + sum(_exchanges(children.apply(i)) for i in range(children.size()))
+def _operators(plan: str) -> list[str]:
+    """The operators of a plan as Spark prints it; not those that made what is in the cache."""
+    found: list[str] = []
+    cached = None
+    for line in plan.splitlines():
+        text = line.lstrip(" :+-*")
+        depth = len(line) - len(text)
+        cached = None if cached is not None and depth <= cached else cached
+        if cached is None and text.startswith("InMemoryRelation"):
+            cached = depth
+        if cached is None and text:
+            found.append(re.split(r"[ (]", text, maxsplit=1)[0])
+    return found
+
+
+_EXCHANGING = (
+    "Aggregate",
+    "Join",
+    "Exchange",
+    "Window",
+    "Sort",
+    "Limit",
+    "Python",
+    "InArrow",
+    "InPandas",
+)
 
 
 def _class(jvm: Any, name: str) -> Any:
-    found = jvm
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    """A class of Java's, looked up once: each part of its name is a question to the other process."""
+    known = _classes.setdefault(jvm, {})
+    if name not in known:
+        known[name] = reduce(getattr, name.split("."), jvm)
+    return known[name]
+
+
+_classes: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()

@@ -10,7 +10,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import Aggregate
-from tidemill.kernels.targets import SPREAD
 from tidemill.spark.exchange.decision import Decision
 from tidemill.spark.exchange.detect import Detected, Side, locations
 from tidemill.spark.exchange.group import together
@@ -18,8 +17,9 @@ from tidemill.spark.exchange.keys import checked_keys, hash_of
 from tidemill.spark.exchange.partitions import arranged_by
 from tidemill.spark.exchange.reduce import States
 from tidemill.spark.exchange.route import fresh_name, routed
-from tidemill.spark.exchange.units import Units
-from tidemill.spark.expr import ansi, named
+from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.expr import named
+from tidemill.spark.settings import ansi
 
 OWNED = 1e6
 """How much more the row of an owner weighs than one that is sent to it: it never moves."""
@@ -47,11 +47,12 @@ class Places:
         """
         if self.column is None:
             return self
-        sides = [
-            Side.of(self.rows, self._hash, self._units, OWNED),
-            Side.of(askers, self._hash, self._units),
-        ]
-        return replace(self, asked=locations(sides, slack=math.inf))
+        placed = self.decision.detected
+        assert placed is not None
+        sides = [Side.of(self.rows, self._hash, OWNED), Side.of(askers, self._hash)]
+        # A bucket is then a part of one of those by which rows were placed, so all owners in it are together.
+        asked = locations(sides, self._slots, slack=math.inf, bits=placed.bits)
+        return replace(self, asked=asked)
 
     def reduce(self, df: DataFrame, aggs: Mapping[str, Aggregate]) -> DataFrame:
         """Aggregates by key, each in the place of its key. Partitions of `df` are those that were told."""
@@ -63,9 +64,8 @@ class Places:
             local = fresh_name("partition", [*df.columns, *states.names])
             here = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
             partials = states.partials(here, [local]).drop(local)
-            answers = self.asked.answers[1]
             sent = routed(
-                partials, self._hash, self.column, self._units, self.asked.size, answers, SPREAD
+                partials, self._hash, self.column, self._slots, 1, self.asked, again=False
             )
             whole = sent.groupBy(named(self.column), *map(named, self.keys)).agg(*states.combined())
             return states.results(whole, [self.column])
@@ -80,20 +80,18 @@ class Places:
         self.rows.unpersist()
 
     @property
-    def _units(self) -> Units:
-        units = self.decision.units
-        assert units is not None
-        sizes = (b - a for a, b in zip(units.first, units.first[1:]))
-        return replace(units, of_partition=tuple(u for u, n in enumerate(sizes) for _ in range(n)))
+    def _slots(self) -> Slots:
+        """Partitions of the rows are slots, and so are those of who asks."""
+        slots = self.decision.slots
+        assert slots is not None
+        return replace(slots, of_side=(tuple(range(slots.count)),) * 2)
 
     @property
     def _hash(self) -> Column:
         return hash_of(self.keys, [self.rows.schema[k].dataType for k in self.keys])
 
 
-def place(
-    df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str = "auto"
-) -> Places:
+def place(df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str = "auto") -> Places:
     """Have the rows of a frame where they stay: on the host that has most of their key."""
     step = "place"
     keys = checked_keys(step, df, keys)

@@ -13,7 +13,6 @@ from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.expr.nodes import columns_of
-from tidemill.kernels.targets import SPREAD
 from tidemill.local.partials import state_fields
 from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
@@ -24,9 +23,10 @@ from tidemill.spark.exchange.detect import Side, duplicates
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by, pinned
 from tidemill.spark.exchange.route import fresh_name, routed
-from tidemill.spark.exchange.units import units_of
-from tidemill.spark.expr import SparkExpressions, ansi, named
+from tidemill.spark.exchange.slots import slots_of
+from tidemill.spark.expr import SparkExpressions, named
 from tidemill.spark.keeping import holding, kept
+from tidemill.spark.settings import ansi
 
 
 def reduce_by_key(
@@ -56,11 +56,13 @@ def worth_it(
 ) -> Decision:
     """Whether to detect which partials, of so many fields, must travel."""
     width = _width(df, keys, fields)
-    model = lambda seen, units, links: of_partials(seen[0], units[0], links, width)
+    model = lambda seen, slots, links: of_partials(seen[0], slots, links, width)
     return decide(step, [df], keys, _hash(df, keys), detect, by, model)
 
 
-def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], DataFrame]) -> DataFrame:
+def where_they_are(
+    df: DataFrame, aggregate: Callable[[DataFrame, list[str]], DataFrame]
+) -> DataFrame:
     """Partials of the rows of each partition, which stay there: `aggregate` groups by a column more.
 
     They are kept, as they are read twice.
@@ -71,17 +73,21 @@ def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], Da
 
 
 def brought_together(
-    partials: DataFrame, keys: Sequence[str], combined: Sequence[Column], decision: Decision, by: str
+    partials: DataFrame,
+    keys: Sequence[str],
+    combined: Sequence[Column],
+    decision: Decision,
+    by: str,
 ) -> tuple[DataFrame, Decision]:
     """One partial of each key: those of keys that one unit has alone are not sent."""
     hash = _hash(partials, keys)
-    (units,) = units_of([partials], by)
+    slots = slots_of([partials], by)
     width = _width(partials, keys, len(partials.columns) - len(keys))
-    found = duplicates(Side.of(partials, hash, units, width))
+    found = duplicates(Side.of(partials, hash, width, unique=True), slots)
     target = fresh_name("target", partials.columns)
-    sent = routed(partials, hash, target, units, found.size, found.answers[0], SPREAD)
-    whole = sent.groupBy(named(target), *(named(k) for k in keys)).agg(*combined)
-    return whole.drop(target), decision.with_detected(found, units)
+    together = routed(partials, hash, target, slots, 0, found, again=True)
+    whole = together.groupBy(named(target), *(named(k) for k in keys)).agg(*combined)
+    return whole.drop(target), decision.with_detected(found, slots)
 
 
 def _hash(df: DataFrame, keys: Sequence[str]) -> Column:
@@ -96,16 +102,25 @@ class States:
     """The columns that aggregates keep, and how Spark makes, combines and lowers them."""
 
     def __init__(
-        self, step: str, df: DataFrame, keys: Sequence[str], aggs: Mapping[str, Aggregate], time: str | None
+        self,
+        step: str,
+        df: DataFrame,
+        keys: Sequence[str],
+        aggs: Mapping[str, Aggregate],
+        time: str | None,
     ) -> None:
         if not aggs:
-            raise UserError(step, expected="at least one aggregate", got="none", hint="{'n': tm.count()}")
+            raise UserError(
+                step, expected="at least one aggregate", got="none", hint="{'n': tm.count()}"
+            )
         self._keys = [named(k) for k in keys]
         self._layout, self._expressions = _laid_out(step, df, aggs, time)
         self._fields = [[n for n, _ in state_fields(p)] for p in self._layout.parts]
         for name in aggs:
             if name in keys:
-                raise UserError(step, expected=f"a name not taken by the keys {list(keys)}", got=repr(name))
+                raise UserError(
+                    step, expected=f"a name not taken by the keys {list(keys)}", got=repr(name)
+                )
 
     @property
     def names(self) -> list[str]:
@@ -124,7 +139,9 @@ class States:
 
     def combined(self) -> list[Column]:
         """How partials of a key become one."""
-        return [c for p, fields in zip(self._layout.parts, self._fields) for c in combined(p, fields)]
+        return [
+            c for p, fields in zip(self._layout.parts, self._fields) for c in combined(p, fields)
+        ]
 
     def results(self, whole: DataFrame, beside: Sequence[str] = ()) -> DataFrame:
         """Complete partials as users see them."""
@@ -148,7 +165,9 @@ def _laid_out(
     for name in read:
         if name not in df.columns:
             raise UserError(step, expected=f"a column of {df.columns}", got=repr(name))
-    fields = [f for f in df.schema.fields if f.name in read] or [T.StructField("none", T.LongType())]
+    fields = [f for f in df.schema.fields if f.name in read] or [
+        T.StructField("none", T.LongType())
+    ]
     schema = read_schema(T.StructType(fields), step=step)
     source = Source("rows", schema, time or schema.names[0])
     bound = tuple((n, bind(source, n, a)) for n, a in aggs.items())
@@ -156,5 +175,7 @@ def _laid_out(
     foreign = [str(p.part) for p in found.parts if not available(p)]
     if foreign or not in_jvm(found):
         what = ", ".join(foreign or [str(a) for a in aggs.values()])
-        raise UnsupportedError("exchange", what, instead="use group_by_key, which has all rows of a key")
+        raise UnsupportedError(
+            "exchange", what, instead="use group_by_key, which has all rows of a key"
+        )
     return found, SparkExpressions(schema, {f.name: f.dataType for f in fields})

@@ -27,7 +27,13 @@ class Report:
     @property
     def filter_bytes(self) -> int:
         """Of sets of keys and the answers to them."""
-        return int(sum(d.numbers.get(n, 0) for d in self.exchanges for n in ("filter bytes", "answer bytes")))
+        return int(
+            sum(
+                d.numbers.get(n, 0)
+                for d in self.exchanges
+                for n in ("filter bytes", "answer bytes")
+            )
+        )
 
     @property
     def travelled(self) -> int:
@@ -42,19 +48,25 @@ class Report:
             return self.travelled
         shuffled = max(0, self.traffic.remote_bytes + self.traffic.local_bytes - self.filter_bytes)
         weight = sum(d.numbers.get("weight", 0) for d in self.exchanges)
-        dropped = sum(d.numbers.get("unlisted", 0) for d in self.exchanges if d.drops)
-        whole = shuffled * weight / (weight - dropped) if weight > dropped else shuffled
-        return int(whole * (self.hosts - 1) / self.hosts)
+        sent = sum(d.numbers.get("leaving bytes", 0) for d in self.exchanges)
+        # Widths of rows are guessed from their types, unless enough of them were sent.
+        scale = shuffled / sent if sent > 0.01 * weight else 1.0
+        return int(weight * scale * (self.hosts - 1) / self.hosts)
 
     def rows(self) -> list[tuple[str, str]]:
         """What there is to say, by name."""
         found: list[tuple[str, str]] = []
         for decision in self.exchanges:
-            found.append((decision.step, f"{'detects' if decision.detects else 'plain'}: {decision.why}"))
+            found.append(
+                (decision.step, f"{'detects' if decision.detects else 'plain'}: {decision.why}")
+            )
             found += [(f"  {name}", text) for name, text in decision.facts()]
         found += [
             ("would have travelled", f"{size(self.would_have_travelled)}, about"),
-            ("did travel", f"{size(self.travelled)} (of it filters and answers {size(self.filter_bytes)})"),
+            (
+                "did travel",
+                f"{size(self.travelled)} (of it filters and answers {size(self.filter_bytes)})",
+            ),
             ("read on the same host", size(self.traffic.local_bytes)),
             ("seconds", f"{self.seconds:.2f} on {self.hosts} hosts"),
         ]

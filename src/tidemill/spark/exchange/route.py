@@ -1,53 +1,93 @@
-"""Rows to the partitions that detection found for their keys."""
+"""Rows to the slots that detection found for their keys. Those that are there already are not touched."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Tuple  # noqa: UP035  # Spark reads the hints of a function, and knows this one
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
 
-from tidemill.kernels.holders import DROPPED
-from tidemill.kernels.targets import STAY, Targets
+from tidemill.kernels.targets import Cells, cell_bits
 from tidemill.spark.exchange import partitions
-from tidemill.spark.exchange.detect import read_answer
-from tidemill.spark.exchange.units import Units
+from tidemill.spark.exchange.detect import Detected, read_answer
+from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.expr import named
 
 
 def routed(
-    df: DataFrame, hash: Column, target: str, units: Units, size: int, answers: Sequence[bytes], missing: int
+    df: DataFrame,
+    hash: Column,
+    target: str,
+    slots: Slots,
+    side: int,
+    found: Detected,
+    *,
+    again: bool,
 ) -> DataFrame:
-    """Rows in the partitions that they belong to, with a new column `target` that says which.
+    """Rows in the slots that they belong to, with a new column `target` that says which.
 
-    Rows whose hash is null, or is not listed, go where `missing` says: see `kernels.targets`.
+    `again` says that reading `df` twice costs little: then only rows that leave are shuffled. Rows whose
+    hash is null stay.
     """
-    answer = fresh_name("answer", [*df.columns, target])
-    first = units.starts()
+    own = _own_slot(slots.of_side[side])
+    if not found.leaving[side]:
+        return partitions.in_slots(
+            df.select("*", own.alias(target)), target, slots.of_side[side], slots.hosts
+        )
+    rows, goes = _looked_up(df, hash, target, found, side)
+    told = [c for c in rows.columns if c not in df.columns]
+    if not again:
+        sent = rows.withColumn(target, F.coalesce(goes, own)).drop(*told)
+        return sent.repartitionById(slots.count, named(target))
+    stay = rows.filter(goes.isNull()).withColumn(target, own).drop(*told)
+    sent = rows.withColumn(target, goes).drop(*told).filter(named(target).isNotNull())
+    sent = sent.repartitionById(slots.count, named(target))
+    return partitions.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
 
-    def send(columns: Iterator[Tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:  # noqa: UP006
-        own, targets = 0, None
-        for hashes, told in columns:
-            if targets is None:
-                own, listed = read_answer(told[0].as_py())
-                targets = Targets.of(listed.buckets, listed.numbers.astype(np.int32), size=size)
-            known = hashes.is_valid().to_numpy(zero_copy_only=False)
-            values = hashes.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
-            out = targets.partitions(values, missing=missing, own=own, first=first)
-            if not known.all():
-                out[~known] = first[own] if missing == STAY else DROPPED
-            yield pa.array(out)
 
-    # A second run of it might come without the first row.
-    ask: Any = arrow_udf(send, "int")  # type: ignore[call-overload]  # it reads the hints
-    rows = partitions.beside(df, answer, answers)
-    rows = rows.withColumn(target, ask.asNondeterministic()(hash, named(answer)))
-    kept = rows.filter(named(answer).isNull() & (named(target) >= 0)).drop(answer)
-    return kept.repartitionById(units.targets, named(target))
+def _looked_up(
+    df: DataFrame, hash: Column, target: str, found: Detected, side: int
+) -> tuple[DataFrame, Column]:
+    """Rows with the cells of their buckets beside them; the slot that a row goes to, null if it stays.
+
+    The cells of a partition come to the task that has its rows, as a table of their own. Spark looks up what
+    is in a dense range of numbers in an array.
+    """
+    taken = [*df.columns, target]
+    cell, low, lows, to = (fresh_name(n, taken) for n in ("cell", "low", "lows", "to"))
+    bits = found.bits
+    high = cell_bits(found.leaving[side], bits)
+
+    batches = []
+    for answer in found.answers[side]:
+        listed = read_answer(answer)
+        own = Cells.of(listed.buckets, listed.numbers, bits=bits, high=high)
+        columns = [
+            pa.array(np.arange(1 << high, dtype=np.int32)),
+            pa.ListArray.from_arrays(own.starts, own.lows),
+            pa.ListArray.from_arrays(own.starts, own.targets),
+        ]
+        batches.append(pa.RecordBatch.from_arrays(columns, [cell, lows, to]))
+    cells = partitions.one_each(df.sparkSession, batches)
+    # Rows without a hash look in some cell, and find nothing there.
+    bucket = F.shiftrightunsigned(hash, 64 - bits)
+    rows = df.select(
+        "*",
+        F.coalesce(F.shiftrightunsigned(hash, 64 - high), F.lit(0)).cast("int").alias(cell),
+        bucket.bitwiseAND(F.lit((1 << (bits - high)) - 1).cast("long")).alias(low),
+    )
+    beside = partitions.arranged_by(cells, cell).hint("shuffle_hash")
+    both = partitions.arranged_by(rows, cell).join(beside, cell)
+    at = F.array_position(named(lows), named(low)).cast("int")
+    return both, F.when(at > 0, F.get(named(to), at - 1))
+
+
+def _own_slot(slots: Sequence[int]) -> Column:
+    if tuple(slots) == tuple(range(len(slots))):
+        return F.spark_partition_id()
+    return F.get(F.array(*map(F.lit, slots)), F.spark_partition_id())
 
 
 def fresh_name(name: str, taken: Sequence[str]) -> str:

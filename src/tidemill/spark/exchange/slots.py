@@ -1,0 +1,88 @@
+"""Where rows can be: slots, the partitions of a result, and what of the inputs is in each already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from tidemill.core.errors import UserError
+from tidemill.spark.exchange import partitions
+
+BY = ("auto", "host", "partition")
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The partitions of a result. Of each input, a partition is in one of them, and no other is."""
+
+    hosts: tuple[str | None, ...]
+    """The host of each slot, where Spark knows it."""
+    of_side: tuple[tuple[int, ...], ...]
+    """The slot of each partition of each input."""
+    by_host: bool
+    """Whether slots on one host are near to each other; otherwise each is by itself."""
+
+    @property
+    def count(self) -> int:
+        return len(self.hosts)
+
+    @property
+    def host_of(self) -> tuple[int, ...]:
+        """A number for the host of each slot."""
+        if not self.by_host:
+            return tuple(range(self.count))
+        known = {host: i for i, host in enumerate(dict.fromkeys(self.hosts))}
+        return tuple(known[host] for host in self.hosts)
+
+    def __str__(self) -> str:
+        if not self.by_host:
+            return f"{self.count}, each by itself"
+        names = list(dict.fromkeys(map(str, self.hosts)))
+        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        return f"{self.count} on {len(names)} hosts: {shown}"
+
+
+def slots_of(frames: Sequence[DataFrame], by: str = "auto") -> Slots:
+    """Slots for the inputs of an exchange: as many as the largest has partitions, or a few more.
+
+    Partitions of two inputs share a slot if they are on one host, or could be; the first of one with the
+    first of the other, as what was written together has often the same order.
+    """
+    if by not in BY:
+        raise UserError("exchange", expected=f"by= one of {', '.join(BY)}", got=repr(by))
+    where = [partitions.hosts(df) for df in frames]
+    hosts: list[str | None] = []
+    of_side: list[tuple[int, ...]] = [()] * len(frames)
+    for side in sorted(range(len(frames)), key=lambda i: -len(where[i])):
+        of_side[side] = _seated(where[side], hosts)
+    complete = None not in hosts
+    if by == "host" and not complete:
+        raise UserError(
+            "exchange", expected="inputs whose partitions are on hosts that Spark knows, for by='host'",
+            got="some that could be read anywhere", hint="cache the inputs first, or write by='partition'",
+        )  # fmt: skip
+    near = by == "host" or (by == "auto" and complete and len(set(hosts)) > 1)
+    return Slots(tuple(hosts), tuple(of_side), near)
+
+
+def _seated(where: Sequence[str | None], hosts: list[str | None]) -> tuple[int, ...]:
+    """A slot for each partition, on its host; new ones come to the end of `hosts`."""
+    free: dict[str | None, list[int]] = {}
+    for slot, host in enumerate(hosts):
+        free.setdefault(host, []).append(slot)
+    found = [-1] * len(where)
+    # Those that must be on a host take their slots first; those that may be anywhere, what is left.
+    for i in sorted(range(len(where)), key=lambda i: where[i] is None):
+        host = where[i]
+        fits = free.get(host) or free.get(None) or []
+        if host is None:
+            fits = min((f for f in free.values() if f), default=[])
+        if fits:
+            found[i] = fits.pop(0)
+            hosts[found[i]] = hosts[found[i]] or host
+        else:
+            found[i] = len(hosts)
+            hosts.append(host)
+    return tuple(found)
