@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-IN_A_CELL = 8
+IN_A_CELL = 16
 
 
 def cell_bits(listed: int, bits: int) -> int:
     """How many high bits, of the `bits` of a bucket, name the cells of so many buckets.
 
     >>> cell_bits(0, 20), cell_bits(100, 20), cell_bits(1 << 20, 20)
-    (1, 4, 18)
+    (1, 3, 17)
     """
     return min(bits, max(1, listed // IN_A_CELL).bit_length())
 

@@ -144,7 +144,7 @@ def _summed(source: _Source, detect: str) -> DataFrame:
         states += partial(part, own, names, identity=True)
         again += combined(part, names)
     keys = [*_keys(source.plan), PANE]
-    decision = worth_it("window", rows, keys, len(again), detect, "auto")
+    decision = worth_it("window", rows, keys, len(again), detect)
     if not decision.detects:
         return noted(rows.groupBy(*keys).agg(*states), decision)
     partials = where_they_are(rows, lambda df, beside: df.groupBy(*beside, *keys).agg(*states))
@@ -163,12 +163,12 @@ def _blocks_to_send(source: _Source, blocks: Blocks, detect: str) -> tuple[DataF
         return _blocks(source, blocks), "off"
     rows, _ = _rows_of_panes(source)
     fields = blocks.width * len(blocks.sent)
-    decision = worth_it("window", rows, keys, fields, detect, "auto")
+    decision = worth_it("window", rows, keys, fields, detect)
     if not decision.detects:
         noted(rows, decision)
         return _blocks(source, blocks), "off"
     made = lambda df, beside: _blocks(source, blocks, df, beside)
-    return where_they_are(rows, made), "on"
+    return where_they_are(rows, made), detect
 
 
 def _blocks(
@@ -225,8 +225,8 @@ def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str 
         last = summed.filter(_inside(plan)).agg(F.max(PANE).alias(LAST))
         summed = summed.crossJoin(F.broadcast(last))
     keys = _keys(plan)
-    if detect == "on":
-        together = colocate(summed, keys, detect="on")
+    if detect != "off":
+        together = colocate(summed, keys, detect=detect)
     else:
         together = summed.repartition(*keys) if keys else summed.repartition(1)
     return together.mapInArrow(task, user_schema(plan.schema))

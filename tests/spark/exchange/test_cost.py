@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,75 +14,114 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange import partitions
-from tidemill.spark.exchange.cost import JOBS, of_partials, of_rows
+from tidemill.spark.exchange import decision, group_by_key, join, partitions
+from tidemill.spark.exchange.cost import at_best, of_partials, of_rows, partials_at_best
+from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.network import Links, links, parse_rate
-from tidemill.spark.exchange.survey import Survey, survey
+from tidemill.spark.exchange.slots import Slots, slots_of
 
 SLOW = Links(hosts=4, cores=4, bytes_per_second=12.5e6)
-UNITS = [0, 1, 2, 3]
+ONE = Slots(("a", "b", "c", "d"), ((0, 1, 2, 3),), by_host=True)
+TWO = replace(ONE, of_side=((0, 1, 2, 3), (0, 1, 2, 3)))
 ROWS = 5_000_000
 
 
-def seen(keys: np.ndarray, parts: np.ndarray, width: float = 100.0) -> Survey:
-    """A sample that stands for `ROWS` rows; hashes are numbers whose lowest bits are 0."""
-    share = 2.0 ** np.round(np.log2(len(keys) / ROWS))
-    low = round(-np.log2(share))
-    rows = tuple(int(n / share) for n in np.bincount(parts, minlength=4))
-    return Survey(rows, parts, keys.astype(np.int64) << low, share, width)
+def seen(*sides: tuple[np.ndarray, np.ndarray, float]) -> Any:
+    """What sources say of a sample that stands for `ROWS` rows a side: hashes, their partitions, a width."""
+    entries = []
+    for number, (keys, parts, _) in enumerate(sides):
+        pairs, rows = np.unique(np.stack([keys, parts + 4 * number]), axis=1, return_counts=True)
+        entries.append((*pairs, rows))
+    scale = ROWS / max(len(keys) for keys, _, _ in sides)
+    rows_of = [int(len(keys) * scale) for keys, _, _ in sides]
+    widths = tuple(width for _, _, width in sides)
+    return SimpleNamespace(
+        side_of=tuple(np.repeat(range(len(sides)), 4).tolist()), widths=widths, rows_of=rows_of,
+        entries=sum(len(keys) for keys, _, _ in entries) * scale,
+        distinct=len(np.unique(np.concatenate([keys for keys, _, _ in entries]))) * scale,
+        sample=tuple(map(np.concatenate, zip(*entries))),
+        bytes_of=[n * width for n, width in zip(rows_of, widths)],
+    )  # fmt: skip
 
 
 rng = np.random.default_rng(0)
-near = seen(np.repeat(np.arange(5000), 8), np.arange(40_000) * 4 // 40_000)
+eight = np.repeat(np.arange(5000), 8)
+in_order, anywhere = np.arange(40_000) * 4 // 40_000, rng.integers(0, 4, 40_000)
+near = (eight, in_order, 200.0)
 """Eight rows of a key, one after the other."""
-far = seen(np.repeat(np.arange(5000), 8), rng.integers(0, 4, 40_000))
-once = seen(np.arange(40_000), rng.integers(0, 4, 40_000))
+far = (eight, anywhere, 200.0)
+once = (np.arange(40_000), anywhere, 200.0)
 
 
 def test_rows_that_are_near_each_other_stay() -> None:
-    found = of_rows([near], [UNITS], SLOW)
+    found = of_rows(seen(near), ONE, SLOW)
     assert found.sent_bytes < 0.1 * found.plain_bytes and found.pays
+    assert at_best(ROWS * 100, ROWS, SLOW).pays
 
 
 def test_rows_that_are_everywhere_travel() -> None:
-    found = of_rows([far], [UNITS], SLOW)
+    found = of_rows(seen(far), ONE, SLOW)
     assert found.sent_bytes > 0.6 * found.plain_bytes and not found.pays
 
 
-def test_on_a_fast_network_nothing_pays() -> None:
+def test_slots_on_one_host_send_each_other_nothing() -> None:
+    beside = Slots(("a", "a", "a", "b"), ((0, 1, 2, 3),), by_host=True)
+    found = of_rows(seen(far), beside, replace(SLOW, hosts=2))
+    assert found.sent_bytes - found.filter_bytes < 0.3 * ROWS * 100.0
+
+
+def test_what_is_not_worth_a_look() -> None:
+    assert not at_best(1e6, 1e4, SLOW).pays
     fast = replace(SLOW, bytes_per_second=12.5e9)
-    assert not of_rows([near], [UNITS], fast).pays
-    assert not of_partials(once, UNITS, fast, width=40).pays
+    assert not at_best(ROWS * 8, ROWS, fast, combined=True).pays
+    assert not partials_at_best(14.0, ROWS, fast).pays
+    assert partials_at_best(200.0, ROWS, SLOW).pays
 
 
-def test_narrow_rows_are_not_worth_a_filter() -> None:
-    assert not of_rows([replace(near, width=4.0)], [UNITS], SLOW).pays
+def test_partials_of_keys_that_one_slot_has_stay() -> None:
+    found = of_partials(seen(once), ONE, SLOW)
+    assert found.sent_bytes == found.filter_bytes < 0.1 * found.plain_bytes and found.pays
+    shared = of_partials(seen(far), ONE, SLOW)
+    assert shared.sent_bytes > 0.5 * shared.plain_bytes and not shared.pays
 
 
-def test_partials_of_keys_that_one_unit_has_stay() -> None:
-    found = of_partials(once, UNITS, SLOW, width=100)
-    assert found.sent_bytes - found.filter_bytes == 0 and found.pays
-    shared = of_partials(far, UNITS, SLOW, width=100)
-    assert shared.sent_bytes > shared.plain_bytes and not shared.pays
+def test_one_sided_keys_of_a_join_do_not_travel() -> None:
+    few = (eight[:320], in_order[:320], 200.0)
+    found = of_rows(seen(far, few), TWO, SLOW)
+    assert found.sent_bytes - found.filter_bytes < 0.05 * found.plain_bytes
 
 
-def test_one_sided_keys_of_an_inner_join_do_not_travel() -> None:
-    few = Survey((10_000,) * 4, near.partitions[:320], near.hashes[:320], near.share, 100.0)
-    inner = of_rows([far, few], [UNITS, UNITS], SLOW, [True, True])
-    outer = of_rows([far, few], [UNITS, UNITS], SLOW, [False, True])
-    assert inner.sent_bytes - inner.filter_bytes < 0.05 * inner.plain_bytes
-    assert inner.detect_seconds < outer.detect_seconds - JOBS / 10
-    assert inner.pays
-
-
-def test_a_survey_sees_all_rows_of_the_keys_in_its_sample(spark: Any) -> None:
+def test_keys_of_a_sample_are_told_with_all_their_rows(spark: Any) -> None:
     df = spark.range(0, 200_000, 1, 4).select((F.col("id") / 4).cast("long").alias("k"))
-    found = survey(df, F.xxhash64("k"), 200_000)
-    assert found.rows == (50_000,) * 4
-    keys, counts = np.unique(found.hashes, return_counts=True)
-    assert set(counts) == {4} and found.share == 0.25
-    assert abs(len(keys) / found.share / 50_000 - 1) < 0.1
     assert partitions.reads_only(df) and not partitions.reads_only(df.groupBy("k").count())
+    with Keys([Side.of(df, F.xxhash64("k"), 8.0)], slots_of([df]), sample=4) as found:
+        told = found.seen
+    assert told.rows_of == [200_000] and told.entries == 50_000 and told.share == 1 / 16
+    hashes, sources, rows = told.sample
+    assert set(rows) == {4} and set(sources) == {0, 1, 2, 3} and not (hashes & 15).any()
+    assert abs(len(hashes) * 16 / 50_000 - 1) < 0.1 and abs(told.distinct / 50_000 - 1) < 0.05
+
+
+def test_auto_detects_where_that_pays(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links so slow that everything pays, then such as nothing does; the answers are the same."""
+    orders = spark.range(0, 2000, 1, 4).select(F.col("id").alias("k"), F.lit("some text").alias("s")).cache()
+    lines = spark.range(0, 8000, 1, 4).select((F.col("id") / 4).cast("long").alias("k"), "id").cache()
+    assert orders.count() == 2000 and lines.count() == 8000
+    monkeypatch.setattr(decision, "host_count", lambda spark: 2)
+    for rate, detects, why in ((1.0, True, "it pays"), (1e12, False, "if nothing had to travel")):
+        monkeypatch.setattr(decision, "links_of", lambda spark, rate=rate: Links(2, 2, rate))
+        made = join(orders, lines, ["k"])
+        assert made.count() == 8000
+        found = decision.decision_of(made)
+        assert (found.detects, why in found.why) == (detects, True)
+        assert "MB would travel" in str(found)
+    # Nothing is near, and rows are as narrow as can be: that is seen when keys are.
+    monkeypatch.setattr(decision, "links_of", lambda spark: Links(2, 2, 1.0))
+    far = spark.range(0, 4000, 1, 4).select((F.col("id") % 1000).alias("k"), F.lit(1).alias("v")).cache()
+    assert far.count() == 4000
+    grouped = group_by_key(far, ["k"], F.sum("v").alias("n"))
+    assert {r.n for r in grouped.collect()} == {4}
+    assert "it does not pay" in decision.decision_of(grouped).why
 
 
 def test_links(spark: Any) -> None:

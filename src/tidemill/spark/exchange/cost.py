@@ -1,35 +1,58 @@
-"""Whether detection pays: seconds with it and without it, from a survey of the inputs.
+"""Whether detection pays: seconds with it and without it.
 
-The model, for `h` hosts whose links carry `r` bytes a second each, and `c` cores in all:
+It is asked twice: before anything is looked at, by how many bytes there are (`at_best`); and when the keys of
+all partitions are known, by those of a sample (`of_rows`, `of_partials`).
 
-- a shuffle by hash sends `(h − 1) / h` of all bytes to other hosts: `bytes · (h − 1) / h / (h · r)`;
-- detection sends what the sample says is not where most of its key is, and a filter of as many bits for
-  each key and source as Golomb codes take, with 8 more where rows are counted;
-- it reads keys once more and asks for the target of each row: `READ` and `ROUTE` seconds a row of each
-  core; it waits for two more jobs, `JOBS` seconds; and it saves the shuffling of rows that are dropped,
-  `SHUFFLE` seconds each.
+The model, for `h` hosts whose links carry `r` bytes a second each and that have `c` cores in all:
+
+- a shuffle by hash sends `(h − 1) / h` of all bytes to other hosts, in `bytes · (h − 1) / h / (h · r)`
+  seconds, and takes `SHUFFLE` processor seconds for each row and byte, of which `c` pass in a second;
+- with detection, the sample says which rows leave their slot, and which of those their host: `located`
+  decides for it as ranges do for all keys. Only those are shuffled and sent;
+- detection reads all keys (`KEY` a row), has them sorted, sent and decided upon (`ENTRY` for each key of a
+  partition), copies rows that stay (`COPY`), looks rows up if some leave (`LOOK`), sends the filter, and
+  waits for two more jobs, `JOBS`.
+
+What both do is in neither sum.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tidemill.spark.exchange.detect import FALSE_POSITIVES
+from tidemill.kernels.holders import STAYS, located
+from tidemill.spark.exchange.detect import SLACK, Seen, bucket_bits
 from tidemill.spark.exchange.network import Links
 from tidemill.spark.exchange.slots import Slots
-from tidemill.spark.exchange.survey import Survey
 
-Floats = npt.NDArray[np.float64]
 
-READ, ROUTE, SHUFFLE = 0.15e-6, 0.30e-6, 0.40e-6
-JOBS = 1.0
+class Work(NamedTuple):
+    """Processor seconds for each row and for each byte in it."""
+
+    row: float
+    byte: float
+
+    def of(self, rows: float, bytes: float) -> float:
+        return self.row * rows + self.byte * bytes
+
+
+SHUFFLE = Work(0.3e-6, 7e-9)
+COPY = Work(0.0, 4e-9)
+LOOK = Work(0.1e-6, 12e-9)
+KEY, ENTRY = 0.12e-6, 0.8e-6
+KEEP = Work(0.3e-6, 10e-9)
+"""Partials of a reduction are kept until it is known where they go."""
+JOBS = 0.5
 MARGIN = 1.1
 """Detection must be better by so much, since estimates are rough."""
+TOLD = 12
+"""Bytes that a partition is told of each key that leaves it: cell, low bits and slot, for two stages."""
+COMPRESSED = 0.5
+"""What compression leaves of a row that travels."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +70,7 @@ class Estimate:
 
     @property
     def pays(self) -> bool:
-        return self.detect_seconds * MARGIN < self.plain_seconds
+        return bool(self.detect_seconds * MARGIN < self.plain_seconds)
 
     def __str__(self) -> str:
         return (
@@ -57,116 +80,82 @@ class Estimate:
         )
 
 
-def of_rows(
-    surveys: Sequence[Survey], slots: Slots, links: Links, dropped: Sequence[bool] = ()
-) -> Estimate:
-    """A group or a join: rows go to the unit that has most of their key.
+def at_best(bytes: float, rows: float, links: Links, *, combined: bool = False) -> Estimate:
+    """What detection would take if nothing had to leave: all that can be said without a look.
 
-    `dropped` says for each side of a join whether rows leave whose key the other side does not have.
+    `combined` says that Spark puts rows of a key together before it shuffles them.
     """
-    held = _Held(surveys, _hosts(slots))
-    away = (links.hosts - 1) / links.hosts
-    total = sum(s.width * s.total for s in surveys)
-    stay, gone = held.stays(dropped)
-    left = held.seen - gone.sum()
-    moved = total * (left - stay) / max(held.seen, 1e-9)
-    lost = sum(s.total for s in surveys) * held.rows_of(gone) / max(held.rows, 1)
-    filters = _filter_bytes(held, links, bits=8 + math.log2(max(2, links.hosts)))
-    rows = sum(s.total for s in surveys)
-    return _compared(total * away, moved, filters, held.distinct, rows, links, lost)
+    away, rate = (links.hosts - 1) / links.hosts, links.hosts * links.bytes_per_second
+    plain = bytes * away / rate + SHUFFLE.of(0.0 if combined else rows, bytes) / links.cores
+    detected = JOBS + (KEY * rows + COPY.of(rows, bytes)) / links.cores
+    return Estimate(bytes * away, 0.0, 0.0, 0.0, plain, detected)
 
 
-def of_partials(survey: Survey, slots: Slots, links: Links, width: float) -> Estimate:
-    """A reduction: keys that one unit has alone stay there, one partial of `width` bytes each."""
-    held = _Held([survey], _hosts(slots))
-    away = (links.hosts - 1) / links.hosts
-    partials = held.entries / held.share
-    total = width * partials
-    moved = total * held.shared_entries / max(held.entries, 1) * away
-    filters = _filter_bytes(held, links, bits=1.0)
-    return _compared(total * away, moved, filters, held.distinct, partials, links, 0.0)
+def partials_at_best(width: float, partials: float, links: Links) -> Estimate:
+    """The same of a reduction, which has at most so many partials of so many bytes."""
+    bytes = partials * width
+    away, rate = (links.hosts - 1) / links.hosts, links.hosts * links.bytes_per_second
+    plain = bytes * away / rate + SHUFFLE.of(partials, bytes) / links.cores
+    working = KEEP.of(partials, bytes) + ENTRY * partials + COPY.of(partials, bytes)
+    return Estimate(bytes * away, 0.0, 0.0, 0.0, plain, JOBS + working / links.cores)
+
+
+def of_rows(seen: Seen, slots: Slots, links: Links, *, combined: bool = False) -> Estimate:
+    """A group, or a join of two inputs: rows go to the slot that has most of their key."""
+    sample = _Sample(seen, slots, partners=len(slots.of_side) == 2)
+    rows = sum(seen.rows_of)
+    shuffled = seen.entries if combined else rows
+    return _compared(sample, rows, shuffled, links, before=KEY * rows)
+
+
+def of_partials(seen: Seen, slots: Slots, links: Links) -> Estimate:
+    """A reduction: partials stay if no other slot has their key. They have been kept by now."""
+    rows = sum(seen.rows_of)
+    return _compared(_Sample(seen, slots, partners=False), rows, rows, links, before=0.0)
 
 
 def _compared(
-    plain: float,
-    moved: float,
-    filters: float,
-    distinct: float,
-    rows: float,
-    links: Links,
-    lost: float,
+    sample: _Sample, rows: float, shuffled: float, links: Links, *, before: float
 ) -> Estimate:
+    away = (links.hosts - 1) / links.hosts
     rate = links.hosts * links.bytes_per_second
-    computing = ((READ + ROUTE) * rows - SHUFFLE * lost) / links.cores
+    total = sample.bytes
+    plain = total * away
+    filters = sample.filter_bytes * away + TOLD * sample.leaving_entries
+    sent = sample.remote + filters
+    working = before + ENTRY * sample.entries + COPY.of(rows, total)
+    if sample.leaving_entries:
+        working += LOOK.of(rows, total) + SHUFFLE.of(sample.leaving_rows, sample.leaving)
     return Estimate(
-        plain, moved + filters, filters, distinct, plain / rate,
-        max(0.0, (moved + filters) / rate + computing + JOBS),
+        plain, sent, filters, sample.distinct, plain / rate + SHUFFLE.of(shuffled, total) / links.cores,
+        JOBS + sent / rate + working / links.cores,
     )  # fmt: skip
 
 
-def _filter_bytes(held: _Held, links: Links, bits: float) -> float:
-    """Sets to the ranges and answers back, of which a part has no way to go."""
-    entries = held.entries / held.share
-    mean = held.distinct / FALSE_POSITIVES / max(1.0, entries / held.sources)
-    code = 1.5 + math.log2(max(2.0, mean))
-    return 2 * entries * (code + bits) / 8 * (links.hosts - 1) / links.hosts
+class _Sample:
+    """The keys of a sample, and what is decided for them; numbers are those of all keys."""
 
-
-def _hosts(slots: Slots) -> list[list[int]]:
-    return [[slots.host_of[s] for s in own] for own in slots.of_side]
-
-
-class _Held:
-    """The keys of the samples: how many bytes of each unit and side hold them."""
-
-    def __init__(self, surveys: Sequence[Survey], unit_of: Sequence[Sequence[int]]) -> None:
-        self.share = min(s.share for s in surveys)
-        self.sources = sum(len(u) for u in unit_of)
-        units = 1 + max((u for own in unit_of for u in own), default=0)
-        hashes, groups, weights, sources = [], [], [], []
-        begin = 0
-        for side, (s, own) in enumerate(zip(surveys, unit_of)):
-            mask = (1 << round(-math.log2(self.share))) - 1
-            kept = s.hashes & mask == 0
-            hashes.append(s.hashes[kept])
-            unit = np.asarray(own, dtype=np.int64)[s.partitions[kept]]
-            groups.append(unit * len(surveys) + side)
-            weights.append(np.full(kept.sum(), s.width))
-            sources.append(s.partitions[kept] + begin)
-            begin += len(own)
-        keys, key = np.unique(np.concatenate(hashes), return_inverse=True)
-        group, weight = np.concatenate(groups), np.concatenate(weights)
-        shape = (len(keys), units * len(surveys))
-        bytes_held: Floats = np.bincount(
-            key * shape[1] + group, weight, shape[0] * shape[1]
-        ).astype(float)
-        self._rows = np.bincount(key, minlength=len(keys)).astype(float)
-        self._held: Floats = bytes_held.reshape(len(keys), units, len(surveys))
-        self.entries = len(np.unique(key * begin + np.concatenate(sources))) if len(keys) else 0
-        self.distinct = len(keys) / self.share
-        self.seen, self.rows = float(weight.sum()), float(len(weight))
-        holders = (self._held.sum(axis=2) > 0).sum(axis=1)
-        self._alone = holders <= 1
-
-    @property
-    def shared_entries(self) -> float:
-        """Partials of keys that several units have: each unit has one at least."""
-        return float((self._held.sum(axis=2) > 0).sum(axis=1)[~self._alone].sum())
-
-    def stays(self, dropped: Sequence[bool]) -> tuple[float, Floats]:
-        """The bytes that do not travel and are not dropped; those that are dropped, for each key."""
-        sides = self._held.sum(axis=1)
-        gone = np.zeros(len(sides))
-        one_sided = np.zeros(len(sides), dtype=bool)
-        if len(dropped) == 2:
-            one_sided = (sides > 0).sum(axis=1) < 2
-            leaves = np.where(np.asarray(dropped), sides, 0.0).sum(axis=1)
-            gone = np.where(one_sided, leaves, 0.0)
-        # A key that one side has alone stays where it is, if it does not leave.
-        best = np.where(
-            one_sided, sides.sum(axis=1), self._held.sum(axis=2).max(axis=1, initial=0.0)
-        )
-        return float((best - gone).clip(0).sum()), gone
-
-    def rows_of(self, gone: Floats) -> float:
-        return float(self._rows[gone > 0].sum())
+    def __init__(self, seen: Seen, slots: Slots, *, partners: bool) -> None:
+        hashes, source, rows = seen.sample
+        order = np.lexsort((source, hashes))
+        hashes, source, rows = hashes[order], source[order], rows[order]
+        side_of = np.array(seen.side_of)
+        slot_of = np.array([s for own in slots.of_side for s in own])
+        host_of = np.array(slots.host_of)
+        weights = np.array(seen.widths)[side_of[source]] * COMPRESSED * rows
+        found = located(hashes, source, weights, slot_of, side_of, host_of, partners=partners, slack=SLACK)
+        leaves = found.slots != STAYS
+        goes = np.where(leaves, found.slots, slot_of[source])
+        away = host_of[goes] != host_of[slot_of[source]]
+        # Counts of rows stop at 255, so shares are better than sums.
+        whole = max(1e-9, float(weights.sum()))
+        self.bytes = COMPRESSED * sum(seen.bytes_of)
+        self.entries, self.distinct = seen.entries, seen.distinct
+        self.leaving_entries = seen.entries * leaves.sum() / max(1, len(leaves))
+        self.leaving = self.bytes * float(weights[leaves].sum()) / whole
+        self.leaving_rows = sum(seen.rows_of) * float(rows[leaves].sum()) / max(1.0, float(rows.sum()))
+        self.remote = self.bytes * float(weights[away].sum()) / whole
+        # Sets to the ranges, with counts of rows.
+        each = max(1.0, self.entries / len(side_of))
+        bits = bucket_bits(self.distinct, self.distinct, sum(seen.bytes_of), self.entries)
+        self.filter_bytes = self.entries * (max(1.0, bits - math.log2(each)) + 9.5) / 8

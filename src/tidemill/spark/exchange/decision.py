@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange.cost import JOBS, Estimate
-from tidemill.spark.exchange.detect import Detected
-from tidemill.spark.exchange.keys import why_no_hash
+from tidemill.spark.exchange.cost import COMPRESSED, Estimate, at_best
+from tidemill.spark.exchange.detect import Detected, Seen
+from tidemill.spark.exchange.keys import row_bytes, why_no_hash
 from tidemill.spark.exchange.network import Links, host_count
 from tidemill.spark.exchange.network import links as links_of
-from tidemill.spark.exchange.partitions import is_read_twice_alike, reads_only
-from tidemill.spark.exchange.slots import Slots, slots_of
-from tidemill.spark.exchange.survey import Survey, stored_bytes, survey
+from tidemill.spark.exchange.partitions import is_read_twice_alike, reads_only, row_count
+from tidemill.spark.exchange.slots import Slots
 
 DETECT = ("auto", "on", "off")
-LIKELY_WIDTH = 50.0
-"""Bytes of a row, to guess how many there are before they are counted."""
+SAMPLE = 30_000
+"""Keys of partitions to look at, about, if no two rows have the same one."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,16 @@ class Decision:
     estimate: Estimate | None = None
     detected: Detected | None = None
     slots: Slots | None = None
-    looked: float = 0.0
-    """Seconds that deciding took."""
+    sample: int | None = None
+    """If it is still open: how keys are sampled, on which it depends."""
+
+    def judged(self, seen: Seen, slots: Slots, model: Model) -> Decision:
+        """What is decided when keys have been seen, if it was open."""
+        if self.sample is None or self.links is None:
+            return self
+        estimate = model(seen, slots, self.links)
+        why = "auto: it pays" if estimate.pays else "auto: it does not pay"
+        return replace(self, detects=estimate.pays, why=why, estimate=estimate, sample=None)
 
     def with_detected(self, found: Detected, slots: Slots) -> Decision:
         return replace(self, detected=found, slots=slots)
@@ -50,8 +57,7 @@ class Decision:
     @property
     def seconds(self) -> dict[str, float]:
         """Of each phase before rows are sent."""
-        found = {"survey": self.looked} if self.looked else {}
-        return found | ({} if self.detected is None else self.detected.seconds)
+        return {} if self.detected is None else self.detected.seconds
 
     def facts(self) -> list[tuple[str, str]]:
         """The numbers it went by, and those that came of it, by name."""
@@ -59,7 +65,7 @@ class Decision:
         if self.links is not None:
             rate = self.links.bytes_per_second * 8 / 1e6
             found.append(
-                ("links", f"{self.links.hosts} hosts, {self.links.cores} cores, {rate:,.0f} Mbit/s")
+                ("links", f"{self.links.hosts} hosts, {self.links.cores:.1f} cores, {rate:,.0f} Mbit/s")
             )
         if self.estimate is not None:
             found.append(("estimate", str(self.estimate)))
@@ -86,14 +92,19 @@ class Decision:
         return "\n".join([first, *(f"  {name}: {text}" for name, text in self.facts())])
 
 
-Model = Callable[[Sequence[Survey], Slots, Links], Estimate]
+Model = Callable[[Seen, Slots, Links], Estimate]
+AtBest = Callable[[float, float, Links], Estimate]
 
 
 def decide(
-    step: str, frames: Sequence[DataFrame], keys: Sequence[str], hash: Column, detect: str, by: str,
-    model: Model,
+    step: str, frames: Sequence[DataFrame], keys: Sequence[str], detect: str, *, best: AtBest = at_best,
+    why_not: Callable[[], str | None] = lambda: None,
 ) -> Decision:  # fmt: skip
-    """Whether to detect: as the user says, unless equal keys could part; otherwise by the cost model."""
+    """Whether to detect: as the user says, unless equal keys could part; otherwise if it might pay.
+
+    That is known for sure when keys have been seen: `judged`. `best` says what detection would take of so
+    many bytes and rows if nothing had to travel; `why_not` may know why it does not pay whatever they are.
+    """
     if detect not in DETECT:
         raise UserError(step, expected=f"detect= one of {', '.join(DETECT)}", got=repr(detect))
     plain = Decision(step, tuple(keys), False, "detect='off'")
@@ -111,25 +122,19 @@ def decide(
     if detect == "on":
         return replace(plain, detects=True, why="detect='on'")
     if not all(map(reads_only, frames)):
-        return replace(
-            plain, why="the input would be computed twice; cache it first to have it looked at"
-        )
+        return replace(plain, why="the input would be computed twice; cache it first to have it looked at")
+    reason = why_not()
+    if reason is not None:
+        return replace(plain, why=reason)
     links = links_of(spark)
-    plain = replace(plain, links=links)
-    sizes = [stored_bytes(df) for df in frames]
-    if sum(sizes) / (links.hosts * links.bytes_per_second) < JOBS:
-        return replace(plain, why="sending all takes less time than finding out what to send")
-    began = time.monotonic()
-    seen = [survey(df, hash, size / LIKELY_WIDTH) for df, size in zip(frames, sizes)]
-    estimate = model(seen, slots_of(frames, by), links)
-    why = "it pays" if estimate.pays else "it does not pay"
-    return replace(
-        plain,
-        detects=estimate.pays,
-        why=f"auto: {why}",
-        estimate=estimate,
-        looked=time.monotonic() - began,
-    )
+    rows = [row_count(df) for df in frames]
+    bytes = sum(COMPRESSED * n * row_bytes(df) for n, df in zip(rows, frames))
+    estimate = best(bytes, sum(rows), links)
+    found = replace(plain, links=links, estimate=estimate)
+    if not estimate.pays:
+        return replace(found, why="auto: it would not pay if nothing had to travel")
+    sample = max(0, int(math.log2(max(1.0, sum(rows) / SAMPLE))))
+    return replace(found, detects=True, why="auto: it may pay", sample=sample)
 
 
 _watchers: ContextVar[tuple[list[Decision], ...]] = ContextVar("watchers", default=())

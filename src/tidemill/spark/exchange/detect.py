@@ -13,6 +13,7 @@ import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby, pairwise
@@ -38,7 +39,7 @@ from tidemill.spark.workers import settled
 FALSE_POSITIVES = 1 / 8
 """The rate of buckets that two keys share, as in the paper, where rows are narrow."""
 SURE = 0.02
-"""The part of its bytes that a key may cost so that no two keys are taken for one."""
+"""The part of all bytes that may be spent so that no two keys are taken for one."""
 FIRST_ASKED = 4
 """A side of an inner join that has so many times fewer keys is asked first: the other one need not speak
 of keys that this one has not."""
@@ -46,7 +47,8 @@ SLACK = 1.5
 """How much more than its fair share of rows a unit may get because it holds them."""
 
 _KEYS = pa.schema([
-    ("source", pa.int32()), ("rows", pa.int64()), ("registers", pa.binary()),
+    ("source", pa.int32()), ("rows", pa.int64()), ("keys", pa.int64()), ("registers", pa.binary()),
+    ("sample", pa.binary()),
     ("hashes", pa.binary()), ("counts", pa.binary()),
 ])  # fmt: skip
 _SETS = pa.schema([("range", pa.int32()), ("source", pa.int32()), ("buckets", pa.binary())])
@@ -87,27 +89,10 @@ class Detected:
     answers: tuple[tuple[bytes, ...], ...]
     leaving: tuple[int, ...]
     """For each side, how many buckets leave the partition that most of them leave."""
+    bytes: tuple[float, ...]
+    """Of the rows of each side, about."""
     numbers: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-def duplicates(side: Side, slots: Slots) -> Detected:
-    """Of buckets that several slots have, where their rows meet; who has one alone keeps it (Algorithm 5)."""
-    return _detect((side,), slots, counts=False)
-
-
-def locations(
-    sides: Sequence[Side], slots: Slots, *, slack: float = SLACK, partners: bool = False,
-    inner: bool = False, bits: int = 0,
-) -> Detected:  # fmt: skip
-    """Where rows meet: in the slot that holds most of a bucket (Algorithm 6).
-
-    With `partners`, rows stay whose bucket the other side has not; if the join is `inner`, the larger side
-    need not speak of them. Buckets have so many `bits` at least.
-    """
-    return _detect(
-        sides, slots, counts=True, slack=slack, partners=partners, inner=inner, least=bits
-    )
 
 
 def false_positives(bytes_of_key: float) -> float:
@@ -122,59 +107,98 @@ def false_positives(bytes_of_key: float) -> float:
     return min(FALSE_POSITIVES, 1 / (8 * math.log(2) * max(1e-9, bytes_of_key)))
 
 
-def bucket_bits(distinct: float, bytes_of_key: float) -> int:
-    """The number of buckets, a power of two, for so many keys.
+def bucket_bits(distinct: float, partners: float, bytes: float, entries: float) -> int:
+    """The number of buckets, a power of two, for so many keys, which rows of so many bytes have.
 
-    Where keys have many bytes, a few bits more make it likely that no two keys share a bucket: rows that are
-    all where they belong then need not be looked through for some that must leave.
+    `partners` of them, in an inner join, the smaller side has, and only their rows are at risk; `entries` are
+    sent to ranges. Where those are few beside the bytes, a few bits more make it likely that no two keys
+    share a bucket: rows that are all where they belong then need not be looked through for some that are not.
 
-    >>> bucket_bits(1000, 1.0), bucket_bits(1000, 400.0)
+    >>> bucket_bits(1000, 1000, 1000, 1000), bucket_bits(1000, 1000, 1e6, 1000)
     (13, 26)
     """
-    rate = false_positives(bytes_of_key)
-    sure = 1 / (64 * max(1.0, distinct))
-    if math.log2(rate / sure) / 8 <= SURE * bytes_of_key:
+    distinct, partners = max(1.0, distinct), max(1.0, partners)
+    rate = false_positives(partners / distinct * bytes / distinct)
+    sure = 1 / (64 * partners)
+    if math.log2(rate / sure) / 8 * entries <= SURE * bytes:
         rate = min(rate, sure)
-    return min(62, max(6, math.ceil(math.log2(max(1.0, distinct) / rate))))
+    return min(62, max(6, math.ceil(math.log2(distinct / rate))))
 
 
-def _detect(
-    sides: Sequence[Side], slots: Slots, *, counts: bool, slack: float = SLACK, partners: bool = False,
-    inner: bool = False, least: int = 0,
-) -> Detected:  # fmt: skip
-    spark = sides[0].hashes.sparkSession
-    began = time.monotonic()
-    with setting(
-        spark, ADAPTIVE, "false"
-    ):  # or Spark runs a job more to see how large the keys are
-        keys = _keys(sides, slots).persist()
-        try:
-            seen = _Seen(sides, slots, keys.select("source", "rows", "registers").toArrow())
-            sized = time.monotonic()
-            bits = max(least, seen.bits(inner))
-            facts = _Facts(
-                bits, min(len(seen.side_of), core_count(spark)),
-                tuple(s for own in slots.of_side for s in own), seen.side_of, slots.host_of,
-                tuple(s.width for s in sides), counts, partners, slack,
-            )  # fmt: skip
+class Keys:
+    """The keys of the inputs of an exchange, kept where they are until it is found out where they go.
+
+    Example::
+
+        with Keys([Side.of(df, hash)], slots) as keys:
+            found = keys.locations()
+    """
+
+    def __init__(self, sides: Sequence[Side], slots: Slots, *, sample: int | None = None) -> None:
+        """With `sample`, keys whose hash has so many low bits of zero are told to the driver."""
+        self._sides, self._slots = sides, slots
+        self._spark = sides[0].hashes.sparkSession
+        began = time.monotonic()
+        self._keys = _keys(sides, slots, sample).persist()
+        with self._planned():
+            said = self._keys.select("source", "rows", "keys", "registers", "sample").toArrow()
+        self.seen = Seen(sides, slots, said, 1.0 if sample is None else 0.5**sample)
+        self.seconds = time.monotonic() - began
+
+    def __enter__(self) -> Keys:
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        self._keys.unpersist()
+
+    def duplicates(self) -> Detected:
+        """Where rows of buckets meet that several slots have; who has one alone keeps it (Algorithm 5)."""
+        return self._detect(counts=False)
+
+    def locations(
+        self, *, slack: float = SLACK, partners: bool = False, inner: bool = False, bits: int = 0
+    ) -> Detected:
+        """Where rows meet: in the slot that holds most of a bucket (Algorithm 6).
+
+        With `partners`, rows stay whose bucket the other side has not; if the join is `inner`, the larger
+        side need not speak of them. Buckets have so many `bits` at least.
+        """
+        return self._detect(counts=True, slack=slack, partners=partners, inner=inner, least=bits)
+
+    def _detect(
+        self, *, counts: bool, slack: float = SLACK, partners: bool = False, inner: bool = False,
+        least: int = 0,
+    ) -> Detected:  # fmt: skip
+        began = time.monotonic()
+        seen, slots = self.seen, self._slots
+        bits = max(least, seen.bits(inner))
+        facts = _Facts(
+            bits, min(len(seen.side_of), core_count(self._spark)),
+            tuple(s for own in slots.of_side for s in own), seen.side_of, slots.host_of,
+            tuple(s.width for s in self._sides), counts, partners, slack,
+        )  # fmt: skip
+        with self._planned():
             first = seen.first_asked() if inner else None
-            known = None if first is None else _known(keys, facts, first)
-            sets = keys.mapInArrow(_sets(facts, first, known), _ddl(_SETS))
+            known = None if first is None else _known(self._keys, facts, first)
+            sets = self._keys.mapInArrow(_sets(facts, first, known), _ddl(_SETS))
             ranges = sets.repartitionById(facts.ranges, "range")
             found = ranges.mapInArrow(_answers(facts), _ddl(_ANSWERS)).toArrow()
-        finally:
-            keys.unpersist()
-    numbers = _numbers(found)
-    numbers |= {
-        "rows": seen.rows, "distinct": seen.distinct, "buckets": float(1 << bits), "weight": seen.bytes,
-    }  # fmt: skip
-    if known is not None:
-        numbers["filter bytes"] += len(known) * len(set(facts.host_of))
-    seconds = {"hashes": sized - began, "filter": time.monotonic() - sized}
-    return Detected(bits, *_by_side(slots, found), numbers, seconds)
+        numbers = _numbers(found)
+        numbers |= {
+            "rows": sum(seen.rows_of), "distinct": seen.distinct, "buckets": float(1 << bits),
+            "weight": sum(seen.bytes_of),
+        }  # fmt: skip
+        if known is not None:
+            numbers["filter bytes"] += len(known) * len(set(facts.host_of))
+        seconds = {"hashes": self.seconds, "filter": time.monotonic() - began}
+        return Detected(bits, *_by_side(slots, found), tuple(seen.bytes_of), numbers, seconds)
+
+    def _planned(self) -> AbstractContextManager[None]:
+        """Otherwise Spark runs a job more to see how large the keys are."""
+        return setting(self._spark, ADAPTIVE, "false")
 
 
-def _keys(sides: Sequence[Side], slots: Slots) -> DataFrame:
+def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
     """The keys of every source, a row each; sources are the partitions of all sides, counted through.
 
     As many tasks as there are cores: each has to begin and end a talk with Python.
@@ -185,32 +209,47 @@ def _keys(sides: Sequence[Side], slots: Slots) -> DataFrame:
         found.append(side.hashes.select(source, "hash", "rows"))
         first += len(own)
     every = reduce(DataFrame.union, found)
-    return every.coalesce(min(first, core_count(every.sparkSession))).mapInArrow(
-        _own_keys, _ddl(_KEYS)
-    )
+    tasks = min(first, core_count(every.sparkSession))
+    return every.coalesce(tasks).mapInArrow(_own_keys(sample), _ddl(_KEYS))
 
 
-class _Seen:
+class Seen:
     """What the sources said of their keys."""
 
-    def __init__(self, sides: Sequence[Side], slots: Slots, said: pa.Table) -> None:
+    def __init__(self, sides: Sequence[Side], slots: Slots, said: pa.Table, share: float) -> None:
         self.side_of = tuple(i for i, own in enumerate(slots.of_side) for _ in own)
-        self.rows = 0
-        self.bytes = 0.0
+        self.widths = tuple(s.width for s in sides)
+        self.rows_of, self.entries = [0] * len(sides), 0
+        none = np.empty(0, dtype=np.int64)
+        sampled = [(none, none, none)]
         said_by = [[registers(np.empty(0, dtype=np.uint64))] for _ in sides]
         for row in said.to_pylist():
-            side = self.side_of[row["source"]]
+            source = row["source"]
+            side = self.side_of[source]
             said_by[side].append(np.frombuffer(row["registers"], dtype=np.uint8))
-            self.rows += row["rows"]
-            self.bytes += row["rows"] * sides[side].width
+            self.rows_of[side] += row["rows"]
+            self.entries += row["keys"]
+            keys, rows = np.frombuffer(row["sample"], dtype=np.int64).reshape(2, -1)
+            sampled.append((keys, np.full(len(keys), source), rows))
         merged = [reduce(np.maximum, own) for own in said_by]
         self.keys = [estimate(own) for own in merged]
         self.distinct = estimate(reduce(np.maximum, merged))
+        self.sample = tuple(map(np.concatenate, zip(*sampled)))
+        """Hashes, the source of each, and how many rows it has there."""
+        self.share = share
+        """How many of all keys are in the sample."""
+
+    @property
+    def bytes_of(self) -> list[float]:
+        """Bytes of the rows of each side, about."""
+        return [rows * width for rows, width in zip(self.rows_of, self.widths)]
 
     def bits(self, inner: bool) -> int:
-        """How many buckets to have. Where rows without a partner vanish, only the other ones are at risk."""
-        risk = min(self.keys) / max(1.0, self.distinct) if inner else 1.0
-        return bucket_bits(self.distinct, risk * self.bytes / max(1.0, self.distinct))
+        """How many buckets to have."""
+        partners = min(self.keys) if inner else self.distinct
+        asked = inner and self.first_asked() is not None
+        entries = 3 * partners if asked else self.entries
+        return bucket_bits(self.distinct, partners, sum(self.bytes_of), entries)
 
     def first_asked(self) -> int | None:
         """The side that has by far fewer keys."""
@@ -261,18 +300,25 @@ class _Facts:
         return (part << self.bits) // self.ranges
 
 
-@settled
-def _own_keys(batches: Iterable[pa.RecordBatch]) -> Batches:
+def _own_keys(sample: int | None) -> Task:
     """The keys of each partition. A task has several, one after the other."""
-    columns = ([c.to_numpy() for c in b.columns] for b in batches)
-    runs = (run for source, *rest in columns for run in _runs(source, rest))
-    for source, parts in groupby(runs, key=itemgetter(0)):
-        hashes, rows = (np.concatenate(column) for column in zip(*(part for _, part in parts)))
-        own, counts = counted(hashes.view(np.uint64), rows)
-        yield _batch(
-            _KEYS, [source], [int(rows.sum())], [registers(own).tobytes()], [own.tobytes()],
-            [counts.tobytes()],
-        )  # fmt: skip
+    mask = np.uint64(0 if sample is None else (1 << sample) - 1)
+
+    @settled
+    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+        columns = ([c.to_numpy() for c in b.columns] for b in batches)
+        runs = (run for source, *rest in columns for run in _runs(source, rest))
+        for source, parts in groupby(runs, key=itemgetter(0)):
+            hashes, rows = (np.concatenate(column) for column in zip(*(part for _, part in parts)))
+            own, counts = counted(hashes.view(np.uint64), rows)
+            told = (own & mask == 0) if sample is not None else np.zeros(len(own), dtype=bool)
+            seen = np.stack([own[told].view(np.int64), counts[told].astype(np.int64)])
+            yield _batch(
+                _KEYS, [source], [int(rows.sum())], [len(own)], [registers(own).tobytes()],
+                [seen.tobytes()], [own.tobytes()], [counts.tobytes()],
+            )  # fmt: skip
+
+    return task
 
 
 def _runs(sources: Ints, columns: Sequence[Ints]) -> Iterator[tuple[int, list[Ints]]]:
@@ -325,7 +371,7 @@ def _answers(facts: _Facts) -> Task:
         leaves = found.slots != STAYS
         numbers = {
             "entries": len(buckets),
-            "filled": len(np.unique(buckets)),
+            "filled": int(np.count_nonzero(np.diff(buckets))) + min(1, len(buckets)),
             "leaving": int(leaves.sum()),
             "leaving bytes": float(weights[leaves].sum()),
             "filter bytes": sum(len(row["buckets"]) for row in rows),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Union
 
 import pyarrow as pa
@@ -11,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange.cost import of_rows
+from tidemill.spark.exchange.cost import at_best, of_rows
 from tidemill.spark.exchange.decision import Decision, decide, noted
-from tidemill.spark.exchange.detect import Side, locations
+from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import pinned, reads_only
 from tidemill.spark.exchange.route import fresh_name, routed
@@ -37,7 +38,7 @@ def group_by_key(
     columns = [fn] if isinstance(fn, Column) else fn
     if callable(columns) and schema is None:
         raise UserError(step, expected="schema= of what the function returns", got="none")
-    rows, target, decision = together(step, df, keys, detect, by)
+    rows, target, decision = together(step, df, keys, detect, by, combined=not callable(columns))
     by_key = [named(k) for k in keys]
     if target is None:
         grouped = rows.groupBy(*by_key)
@@ -65,16 +66,23 @@ def colocate(
 
 
 def together(
-    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str
+    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str, *, combined: bool = False
 ) -> tuple[DataFrame, str | None, Decision]:
-    """Rows by key with the column that says where they are; as they were, if nothing is detected."""
+    """Rows by key with the column that says where they are; as they were, if nothing is detected.
+
+    `combined` says that Spark would otherwise put rows together before it sends them.
+    """
     hash = hash_of(keys, [df.schema[k].dataType for k in keys])
-    decision = decide(step, [df], keys, hash, detect, by, of_rows)
+    decision = decide(step, [df], keys, detect, best=partial(at_best, combined=combined))
     if not decision.detects:
         return df, None, decision
     frame = pinned(df)
     slots = slots_of([frame], by)
-    found = locations([Side.of(frame, hash, row_bytes(df))], slots)
+    with Keys([Side.of(frame, hash, row_bytes(df))], slots, sample=decision.sample) as seen:
+        decision = decision.judged(seen.seen, slots, partial(of_rows, combined=combined))
+        if not decision.detects:
+            return df, None, decision
+        found = seen.locations()
     target = fresh_name("target", df.columns)
     rows = routed(frame, hash, target, slots, 0, found, again=reads_only(df))
     return rows, target, decision.with_detected(found, slots)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -11,13 +10,18 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import decide, noted
-from tidemill.spark.exchange.detect import Side, locations
+from tidemill.spark.exchange.detect import Detected, Keys, Side
 from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import pinned, reads_only
+from tidemill.spark.exchange.partitions import has_bloom_filter, pinned, reads_only
 from tidemill.spark.exchange.route import fresh_name, null_where, routed
 from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr import named
 
+OWN_FILTER = "Spark has a Bloom filter of its own here, against rows without a partner"
+HASHED = 16e6
+"""Bytes in one slot of the smaller side of a join, up to which it may be held in memory;"""
+FEWER = 4
+"""if it has so many times fewer than the other side."""
 LEAVES = {
     "inner": (True, True), "left": (False, True), "right": (True, False), "full": (False, False),
     "semi": (True, True), "anti": (False, True),
@@ -40,26 +44,40 @@ def join(
     checked_keys(step, right, keys)
     kinds = common_types(step, left, right, keys)
     hash = null_where(any_null(keys), hash_of(keys, kinds))
-    model = partial(of_rows, dropped=LEAVES[how])
-    decision = decide(step, [left, right], keys, hash, detect, by, model)
+    plain = left.join(right, list(keys), how)
+    filters = lambda: OWN_FILTER if has_bloom_filter(plain) else None
+    decision = decide(step, [left, right], keys, detect, why_not=filters)
     if not decision.detects:
-        return noted(left.join(right, list(keys), how), decision)
+        return noted(plain, decision)
     frames = [pinned(left), pinned(right)]
     slots = slots_of(frames, by)
     sides = [Side.of(df, hash, row_bytes(df)) for df in frames]
-    found = locations(sides, slots, partners=True, inner=all(LEAVES[how]))
+    with Keys(sides, slots, sample=decision.sample) as seen:
+        decision = decision.judged(seen.seen, slots, of_rows)
+        if not decision.detects:
+            return noted(plain, decision)
+        found = seen.locations(partners=True, inner=all(LEAVES[how]))
     target = fresh_name("target", [*left.columns, *right.columns])
     together = [
         routed(df, hash, target, slots, side, found, again=reads_only(before))
         for side, (df, before) in enumerate(zip(frames, (left, right)))
     ]
-    joined = _joined(together[0], together[1], [*keys, target], how).drop(target)
+    hinted = _hinted(together, found)
+    joined = _joined(hinted[0], hinted[1], [*keys, target], how).drop(target)
     return noted(joined, decision.with_detected(found, slots))
 
 
+def _hinted(sides: list[DataFrame], found: Detected) -> list[DataFrame]:
+    """Rows are together: a broadcast would send them again. Where one side is small, it is not worth sorting
+    the other one for it."""
+    small = min((0, 1), key=lambda i: found.bytes[i])
+    share = max(found.numbers["largest share"], 1 / len(found.answers[small]))
+    if found.bytes[small] * share > HASHED or FEWER * found.bytes[small] > found.bytes[1 - small]:
+        return [sides[0].hint("merge"), sides[1]]
+    return [df.hint("shuffle_hash") if i == small else df for i, df in enumerate(sides)]
+
+
 def _joined(left: DataFrame, right: DataFrame, keys: list[str], how: str) -> DataFrame:
-    """The join of rows that are together. A broadcast would send them again, so there is none."""
-    left = left.hint("merge")
     if how not in ("semi", "anti"):
         return left.join(right, keys, how)
     # Spark moves semi and anti joins to where rows have not been sent yet; these it leaves.

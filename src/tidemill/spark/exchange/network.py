@@ -20,8 +20,12 @@ PROBE = 2 << 20
 FASTEST = 1.25e9
 """Bytes a second that are assumed where a probe took no time that could be told."""
 
+COUNTED = 10_000_000
+"""Rows that each core counts to find out how many cores there are."""
+
 _UNITS = {"kbit": 125.0, "mbit": 125e3, "gbit": 125e6}
-_measured: dict[str, float] = {}
+_measured: dict[str, dict[str, float]] = {}
+"""The rate of links and the cores that there are in fact, of each application."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +33,24 @@ class Links:
     """The hosts of a cluster."""
 
     hosts: int
-    cores: int
+    cores: float
+    """That are at work when Spark has all of them work."""
     bytes_per_second: float
     """Of each host."""
 
 
 def links(spark: SparkSession) -> Links:
     """The hosts that run tasks, their cores, and the rate of their links. It is measured once, at first."""
-    hosts = host_count(spark)
-    return Links(hosts, core_count(spark), _rate(spark, hosts) if hosts > 1 else FASTEST)
+    hosts, cores = host_count(spark), core_count(spark)
+    if hosts < 2:
+        return Links(hosts, cores, FASTEST)
+    known = _measured.setdefault(spark.sparkContext.applicationId, {})
+    if "cores" not in known:
+        known["cores"] = _cores(spark, cores)
+    given = spark.conf.get(RATE, None)
+    if given is None and "rate" not in known:
+        known["rate"] = _rate(spark, hosts)
+    return Links(hosts, known["cores"], known["rate"] if given is None else parse_rate(given))
 
 
 def host_count(spark: SparkSession) -> int:
@@ -54,16 +67,6 @@ def _workers(spark: SparkSession) -> list[Any]:
     found = spark.sparkContext._jsc.sc().statusStore().executorList(True)
     every = [found.apply(i) for i in range(found.size())]
     return [e for e in every if e.id() != "driver"] or every  # in local mode the driver runs tasks
-
-
-def _rate(spark: SparkSession, hosts: int) -> float:
-    given = spark.conf.get(RATE, None)
-    if given is not None:
-        return parse_rate(given)
-    application = spark.sparkContext.applicationId
-    if application not in _measured:
-        _measured[application] = _probe(spark, hosts)
-    return _measured[application]
 
 
 def measure_again(spark: SparkSession) -> None:
@@ -86,7 +89,7 @@ def parse_rate(text: str) -> float:
     raise UserError(RATE, expected="a rate such as 100mbit or 1gbit", got=repr(text))
 
 
-def _probe(spark: SparkSession, hosts: int) -> float:
+def _rate(spark: SparkSession, hosts: int) -> float:
     """Have every host send to all others, and see how long they wait."""
 
     def noise(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -105,3 +108,13 @@ def _probe(spark: SparkSession, hosts: int) -> float:
     if not last.remote_bytes or not last.wait_seconds:
         return FASTEST
     return min(FASTEST, last.remote_bytes / last.wait_seconds)
+
+
+def _cores(spark: SparkSession, cores: int) -> float:
+    """How many cores are busy when all that Spark counts have something to do: others may use them, too."""
+    with traffic(spark) as seen:
+        spark.range(0, cores * COUNTED, 1, cores).selectExpr("max(xxhash64(id)) AS h").collect()
+    busiest = max(seen.stages, key=lambda s: s.run_seconds)
+    if not busiest.run_seconds or not busiest.processor_seconds:
+        return cores
+    return cores * min(1.0, busiest.processor_seconds / busiest.run_seconds)

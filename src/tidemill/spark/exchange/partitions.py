@@ -19,6 +19,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemill.spark.settings import ADAPTIVE, setting
 
+LIKELY_WIDTH = 50.0
+"""Bytes of a row of which nothing is known."""
+
 _CATALYST = "org.apache.spark.sql.catalyst"
 
 
@@ -34,6 +37,24 @@ def is_read_twice_alike(df: DataFrame) -> bool:
 def reads_only(df: DataFrame) -> bool:
     """Whether a plan reads and computes row by row, so that reading it twice costs little more."""
     return not _needs_exchange(df)
+
+
+def row_count(df: DataFrame) -> float:
+    """How many rows Spark thinks there are: of cached ones it knows, of files it goes by their size."""
+    stats = df._jdf.queryExecution().optimizedPlan().stats()
+    counted = stats.rowCount()
+    if counted.isDefined():
+        return float(str(counted.get()))
+    leaves = df._jdf.queryExecution().optimizedPlan().collectLeaves()
+    known = [leaves.apply(i).stats().rowCount() for i in range(leaves.size())]
+    if known and all(n.isDefined() for n in known):
+        return max(float(str(n.get())) for n in known)
+    return float(str(stats.sizeInBytes())) / LIKELY_WIDTH
+
+
+def has_bloom_filter(df: DataFrame) -> bool:
+    """Whether Spark's optimizer put a Bloom filter of its own into the plan of a join."""
+    return "might_contain" in str(df._jdf.queryExecution().optimizedPlan().toString())
 
 
 def pinned(df: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.spark.exchange.decision import Decision
-from tidemill.spark.exchange.detect import Detected, Side, locations
+from tidemill.spark.exchange.detect import Detected, Keys, Side
 from tidemill.spark.exchange.group import together
 from tidemill.spark.exchange.keys import checked_keys, hash_of
 from tidemill.spark.exchange.partitions import arranged_by
@@ -51,7 +51,8 @@ class Places:
         assert placed is not None
         sides = [Side.of(self.rows, self._hash, OWNED), Side.of(askers, self._hash)]
         # A bucket is then a part of one of those by which rows were placed, so all owners in it are together.
-        asked = locations(sides, self._slots, slack=math.inf, bits=placed.bits)
+        with Keys(sides, self._slots) as seen:
+            asked = seen.locations(slack=math.inf, bits=placed.bits)
         return replace(self, asked=asked)
 
     def reduce(self, df: DataFrame, aggs: Mapping[str, Aggregate]) -> DataFrame:

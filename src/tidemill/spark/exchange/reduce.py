@@ -17,9 +17,9 @@ from tidemill.local.partials import state_fields
 from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
 from tidemill.spark.aggregates import available, combined, in_jvm, lowered, partial
-from tidemill.spark.exchange.cost import of_partials
+from tidemill.spark.exchange.cost import COMPRESSED, of_partials, partials_at_best
 from tidemill.spark.exchange.decision import Decision, decide, noted
-from tidemill.spark.exchange.detect import Side, duplicates
+from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by, pinned
 from tidemill.spark.exchange.route import fresh_name, routed
@@ -43,7 +43,7 @@ def reduce_by_key(
     keys = checked_keys(step, df, keys)
     states = States(step, df, keys, aggs, time)
     with ansi(df.sparkSession):
-        decision = worth_it(step, df, keys, len(states.names), detect, by)
+        decision = worth_it(step, df, keys, len(states.names), detect)
         if not decision.detects:
             return noted(states.results(states.partials(df, [])), decision)
         partials = where_they_are(pinned(df), states.partials)
@@ -51,13 +51,11 @@ def reduce_by_key(
         return holding(noted(states.results(whole), decision), partials)
 
 
-def worth_it(
-    step: str, df: DataFrame, keys: Sequence[str], fields: int, detect: str, by: str
-) -> Decision:
-    """Whether to detect which partials, of so many fields, must travel."""
-    width = _width(df, keys, fields)
-    model = lambda seen, slots, links: of_partials(seen[0], slots, links, width)
-    return decide(step, [df], keys, _hash(df, keys), detect, by, model)
+def worth_it(step: str, df: DataFrame, keys: Sequence[str], fields: int, detect: str) -> Decision:
+    """Whether to look at which partials, of so many fields, must travel."""
+    width = COMPRESSED * _width(df, keys, fields)
+    best = lambda bytes, rows, links: partials_at_best(width, rows, links)
+    return decide(step, [df], keys, detect, best=best)
 
 
 def where_they_are(
@@ -79,11 +77,15 @@ def brought_together(
     decision: Decision,
     by: str,
 ) -> tuple[DataFrame, Decision]:
-    """One partial of each key: those of keys that one unit has alone are not sent."""
+    """One partial of each key: those of keys that one slot has alone are not sent, if that pays."""
     hash = _hash(partials, keys)
     slots = slots_of([partials], by)
     width = _width(partials, keys, len(partials.columns) - len(keys))
-    found = duplicates(Side.of(partials, hash, width, unique=True), slots)
+    with Keys([Side.of(partials, hash, width, unique=True)], slots, sample=decision.sample) as seen:
+        decision = decision.judged(seen.seen, slots, of_partials)
+        if not decision.detects:
+            return partials.groupBy(*map(named, keys)).agg(*combined), decision
+        found = seen.duplicates()
     target = fresh_name("target", partials.columns)
     together = routed(partials, hash, target, slots, 0, found, again=True)
     whole = together.groupBy(named(target), *(named(k) for k in keys)).agg(*combined)

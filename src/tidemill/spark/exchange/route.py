@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
 from tidemill.kernels.targets import Cells, cell_bits
 from tidemill.spark.exchange import partitions
@@ -36,7 +37,7 @@ def routed(
         return partitions.in_slots(
             df.select("*", own.alias(target)), target, slots.of_side[side], slots.hosts
         )
-    rows, goes = _looked_up(df, hash, target, found, side)
+    rows, goes = _looked_up(df, hash, target, slots, side, found)
     told = [c for c in rows.columns if c not in df.columns]
     if not again:
         sent = rows.withColumn(target, F.coalesce(goes, own)).drop(*told)
@@ -48,7 +49,7 @@ def routed(
 
 
 def _looked_up(
-    df: DataFrame, hash: Column, target: str, found: Detected, side: int
+    df: DataFrame, hash: Column, target: str, slots: Slots, side: int, found: Detected
 ) -> tuple[DataFrame, Column]:
     """Rows with the cells of their buckets beside them; the slot that a row goes to, null if it stays.
 
@@ -59,29 +60,36 @@ def _looked_up(
     cell, low, lows, to = (fresh_name(n, taken) for n in ("cell", "low", "lows", "to"))
     bits = found.bits
     high = cell_bits(found.leaving[side], bits)
-
+    narrow = _fitting(bits - high), _fitting(slots.count.bit_length())
     batches = []
     for answer in found.answers[side]:
         listed = read_answer(answer)
         own = Cells.of(listed.buckets, listed.numbers, bits=bits, high=high)
         columns = [
             pa.array(np.arange(1 << high, dtype=np.int32)),
-            pa.ListArray.from_arrays(own.starts, own.lows),
-            pa.ListArray.from_arrays(own.starts, own.targets),
+            pa.ListArray.from_arrays(own.starts, pa.array(own.lows, narrow[0])),
+            pa.ListArray.from_arrays(own.starts, pa.array(own.targets, narrow[1])),
         ]
         batches.append(pa.RecordBatch.from_arrays(columns, [cell, lows, to]))
     cells = partitions.one_each(df.sparkSession, batches)
-    # Rows without a hash look in some cell, and find nothing there.
-    bucket = F.shiftrightunsigned(hash, 64 - bits)
+    inside = from_arrow_type(narrow[0])
+    bucket, mask = F.shiftrightunsigned(hash, 64 - bits), F.lit((1 << (bits - high)) - 1).cast("long")
     rows = df.select(
         "*",
+        # Rows without a hash look in some cell, and find nothing there.
         F.coalesce(F.shiftrightunsigned(hash, 64 - high), F.lit(0)).cast("int").alias(cell),
-        bucket.bitwiseAND(F.lit((1 << (bits - high)) - 1).cast("long")).alias(low),
+        bucket.bitwiseAND(mask).cast(inside).alias(low),
     )
     beside = partitions.arranged_by(cells, cell).hint("shuffle_hash")
     both = partitions.arranged_by(rows, cell).join(beside, cell)
     at = F.array_position(named(lows), named(low)).cast("int")
-    return both, F.when(at > 0, F.get(named(to), at - 1))
+    return both, F.when(at > 0, F.get(named(to), at - 1).cast("int"))
+
+
+def _fitting(bits: int) -> pa.DataType:
+    """The narrowest integers of Spark's for numbers of so many bits: these arrays travel."""
+    kinds = ((8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64()))
+    return next(kind for width, kind in kinds if bits < width)
 
 
 def _own_slot(slots: Sequence[int]) -> Column:
