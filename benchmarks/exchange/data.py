@@ -162,9 +162,9 @@ FOR_EACH_KEY = 128
 def pairs(count: int) -> Path:
     """Algorithm 3: 128 pairs for each key, following each other.
 
-    Values are random. The paper counts them up, and Spark, unlike Thrill, would compress that away.
+    Values are random: the paper counts them up, and Spark, unlike Thrill, would compress that away.
     """
-    return kept(f"pairs-{count}", lambda folder: _pairs(folder, count))
+    return kept(f"pairs62-{count}", lambda folder: _pairs(folder, count))
 
 
 def _pairs(folder: Path, count: int) -> None:
@@ -172,7 +172,7 @@ def _pairs(folder: Path, count: int) -> None:
     for part in range(PARTS):
         rng = np.random.default_rng([SEED, 4, part])
         key = (part * share + np.arange(share)) // FOR_EACH_KEY
-        _write(folder, part, pa.table({"k": key, "v": rng.integers(0, 1 << 31, share)}))
+        _write(folder, part, pa.table({"k": key, "v": rng.integers(0, 1 << 62, share)}))
 
 
 def tpch(scale: float) -> Path:

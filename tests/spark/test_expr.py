@@ -46,7 +46,7 @@ from tidemill.expr.typing import resolve
 from tidemill.spark import expr as spark_expr
 from tidemill.spark.expr import SPARK_FUNCTIONS, SparkExpressions, named, output
 from tidemill.spark.regex import to_java
-from tidemill.spark.settings import ansi
+from tidemill.spark.settings import ANSI, ansi
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 
@@ -257,23 +257,23 @@ def test_overflow_fails(spark: Any) -> None:
 
 
 def test_ansi_holds_where_the_plan_was_built(spark: Any) -> None:
-    before = spark.conf.get(spark_expr.ANSI)
-    spark.conf.set(spark_expr.ANSI, "false")
+    before = spark.conf.get(ANSI)
+    spark.conf.set(ANSI, "false")
     try:
         for expression in (
             col.i + 1, col.i * 2, -(-col.i - 1), abs(-col.i - 1), (-col.i - 1) // col.j,
             col.f.cast("int64"), col.s.cast("int64"),
         ):  # fmt: skip
             later = query(spark, expression, [row(i=INT_MAX, j=-1, f=1e19, s="x")])
-            assert spark.conf.get(spark_expr.ANSI) == "false"
+            assert spark.conf.get(ANSI) == "false"
             with pytest.raises(Exception, match=r"overflow|cast"):
                 later.collect()
         with pytest.raises(RuntimeError), ansi(spark):
-            assert spark.conf.get(spark_expr.ANSI) == "true"
+            assert spark.conf.get(ANSI) == "true"
             raise RuntimeError
-        assert spark.conf.get(spark_expr.ANSI) == "false"
+        assert spark.conf.get(ANSI) == "false"
     finally:
-        spark.conf.set(spark_expr.ANSI, before)
+        spark.conf.set(ANSI, before)
 
 
 def test_sums_and_products_of_constants_are_not_regrouped(spark: Any) -> None:

@@ -56,7 +56,7 @@ once = (np.arange(40_000), anywhere, 200.0)
 def test_rows_that_are_near_each_other_stay() -> None:
     found = of_rows(seen(near), ONE, SLOW)
     assert found.sent_bytes < 0.1 * found.plain_bytes and found.pays
-    assert at_best(ROWS * 100, ROWS, SLOW).pays
+    assert at_best(ROWS * 100, ROWS, SLOW).may_pay
 
 
 def test_rows_that_are_everywhere_travel() -> None:
@@ -71,11 +71,11 @@ def test_slots_on_one_host_send_each_other_nothing() -> None:
 
 
 def test_what_is_not_worth_a_look() -> None:
-    assert not at_best(1e6, 1e4, SLOW).pays
+    assert not at_best(1e6, 1e4, SLOW).may_pay
     fast = replace(SLOW, bytes_per_second=12.5e9)
-    assert not at_best(ROWS * 8, ROWS, fast, combined=True).pays
-    assert not partials_at_best(14.0, ROWS, fast).pays
-    assert partials_at_best(200.0, ROWS, SLOW).pays
+    assert not at_best(ROWS * 8, ROWS, fast, combined=True).may_pay
+    assert not partials_at_best(14.0, ROWS, fast).may_pay
+    assert partials_at_best(200.0, ROWS, SLOW).may_pay
 
 
 def test_partials_of_keys_that_one_slot_has_stay() -> None:

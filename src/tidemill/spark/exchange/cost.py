@@ -49,6 +49,8 @@ KEEP = Work(0.3e-6, 10e-9)
 JOBS = 0.5
 MARGIN = 1.1
 """Detection must be better by so much, since estimates are rough."""
+LOOK_MARGIN = 1.3
+"""And by so much, if nothing had to leave, for keys to be counted."""
 TOLD = 12
 """Bytes that a partition is told of each key that leaves it: cell, low bits and slot, for two stages."""
 COMPRESSED = 0.5
@@ -71,6 +73,11 @@ class Estimate:
     @property
     def pays(self) -> bool:
         return bool(self.detect_seconds * MARGIN < self.plain_seconds)
+
+    @property
+    def may_pay(self) -> bool:
+        """Of an estimate without a look, which takes time."""
+        return bool(self.detect_seconds * LOOK_MARGIN < self.plain_seconds)
 
     def __str__(self) -> str:
         return (

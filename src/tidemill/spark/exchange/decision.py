@@ -131,7 +131,7 @@ def decide(
     bytes = sum(COMPRESSED * n * row_bytes(df) for n, df in zip(rows, frames))
     estimate = best(bytes, sum(rows), links)
     found = replace(plain, links=links, estimate=estimate)
-    if not estimate.pays:
+    if not estimate.may_pay:
         return replace(found, why="auto: it would not pay if nothing had to travel")
     sample = max(0, int(math.log2(max(1.0, sum(rows) / SAMPLE))))
     return replace(found, detects=True, why="auto: it may pay", sample=sample)
