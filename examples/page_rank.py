@@ -13,6 +13,7 @@ from typing import Any
 import tidemill as tm
 from tidemill import col
 from tidemill.spark.exchange import place
+from tidemill.spark.keeping import holding
 
 
 def page_rank(
@@ -36,7 +37,7 @@ def page_rank(
         summed = placed.reduce(pushed, {"pushed": tm.sum(col.share)})
         ranks = summed.select(*(c for c in summed.columns if c != "pushed"), rank)
     assert ranks is not None, "at least one step"
-    return ranks.select("page", "rank")
+    return holding(ranks.select("page", "rank"), placed.rows)
 
 
 def five_nodes() -> list[tuple[int, list[int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,17 +10,35 @@ from pyspark.sql import SparkSession
 
 ANSI = "spark.sql.ansi.enabled"
 ADAPTIVE = "spark.sql.adaptive.enabled"
+LEAVES = "spark.sql.leafNodeDefaultParallelism"
 
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """The session with another value of a setting; afterwards it is as it was."""
-    before = spark.conf.get(name)
-    spark.conf.set(name, value)
+    """The session with another value of a setting; afterwards it is as it was.
+
+    A session is shared: where blocks overlap, of several threads or one in the other, the first sees what
+    there was before, and the last brings it back. They want the same value.
+    """
+    key = str(spark._jsparkSession.sessionUUID()), name
+    with _lock:
+        if key not in _before:
+            _before[key] = spark.conf.get(name, None)
+        _inside[key] = _inside.get(key, 0) + 1
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(name, str(before))
+        with _lock:
+            _inside[key] -= 1
+            if not _inside[key]:
+                before = _before.pop(key)
+                spark.conf.unset(name) if before is None else spark.conf.set(name, before)
+
+
+_lock = threading.Lock()
+_before: dict[tuple[str, str], str | None] = {}
+_inside: dict[tuple[str, str], int] = {}
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from tidemill.spark.exchange import (
     group_by_key,
     join,
     partitions,
+    place,
     reduce_by_key,
     report,
     traffic,
@@ -198,6 +199,67 @@ def test_colocated_rows_of_a_key_are_in_one_partition(left: DataFrame) -> None:
     assert bag(made) == bag(left)
     where = made.select("s", F.spark_partition_id().alias("p")).distinct()
     assert where.count() == left.select("s").distinct().count()
+
+
+def test_names_that_are_ours_too(spark: Any, left: DataFrame) -> None:
+    """Columns may have any name, also those that rows get on their way."""
+    names = ["target", "cell", "to.low", "partition", "Hash"]
+    df = left.select("k", "s", "v", "x", "ts").toDF(*names).cache()
+    most = F.max("cell").alias("TARGET")
+    made = group_by_key(df, ["partition"], most, detect="on")
+    assert made.columns == ["partition", "TARGET"]
+    assert bag(made) == bag(df.groupBy("partition").agg(most))
+    other = df.select("target", "cell", F.lit(1).alias("found")).where("target > 20")
+    for how in ("inner", "full", "anti"):
+        made = join(df, other, ["target", "cell"], how, detect="on")
+        assert bag(made) == bag(df.join(other, ["target", "cell"], how))
+
+
+def test_what_comes_out_of_a_limit_is_read_once(spark: Any, left: DataFrame) -> None:
+    """Read again, it might be other rows."""
+    some = left.orderBy(F.col("k") % 3).limit(100)
+    assert not partitions.reads_only(some) and not partitions.reads_only(left.limit(5))
+    made = group_by_key(some, ["k"], F.count("*").alias("n"), detect="on")
+    assert sum(r.n for r in made.collect()) == 100
+    now = left.withColumn("k", F.unix_timestamp(F.current_timestamp()))
+    assert "might give other rows" in decision_of(group_by_key(now, ["k"], F.sum("v"), detect="on")).why
+
+
+def test_files_and_frames_of_nothing(spark: Any, left: DataFrame, tmp_path: Any) -> None:
+    left.write.parquet(str(tmp_path / "rows"))
+    files = spark.read.parquet(str(tmp_path / "rows"))
+    none = spark.createDataFrame([], files.schema)
+    for one, two in ((files, files), (files, none), (none, files), (none, none)):
+        two = two.select("k", F.col("v").alias("w"))
+        for how in ("inner", "full"):
+            assert bag(join(one, two, ["k"], how, detect="on")) == bag(one.join(two, ["k"], how))
+    assert reduce_by_key(none, ["k"], {"n": tm.count()}, detect="on").collect() == []
+
+
+def test_nothing_stays_behind(spark: Any, left: DataFrame, right: DataFrame) -> None:
+    """Neither what was kept while it was found out where rows go, nor settings."""
+    kept = lambda: spark.sparkContext._jsc.sc().getPersistentRDDs().size()
+    names = ("spark.sql.adaptive.enabled", "spark.sql.leafNodeDefaultParallelism")
+    before = kept(), [spark.conf.get(n, None) for n in names]
+    assert join(left, right, ["k"], detect="on").count()
+    with pytest.raises(UserError, match="inputs whose partitions are on hosts that Spark knows"):
+        join(spark.range(5).toDF("k"), spark.range(9).toDF("k"), ["k"], detect="on", by="host")
+    assert (kept(), [spark.conf.get(n, None) for n in names]) == before
+
+
+def test_places_say_what_is_wrong(spark: Any) -> None:
+    pages = [(i, [(i * 7) % 20, (i + 1) % 20]) for i in range(20)]
+    links = spark.createDataFrame(pages, "p int, o array<int>")
+    placed = place(links.repartitionById(4, F.col("p") % 4), ["p"], detect="on")
+    pushed = placed.rows.select(F.explode("o").alias("p"))
+    with pytest.raises(UserError, match="known_to"):
+        placed.reduce(pushed, {"n": tm.count()})
+    with pytest.raises(UserError, match="a frame made from places"):
+        placed.known_to(pushed.repartition(3))
+    made = placed.known_to(pushed).reduce(pushed, {"n": tm.count()})
+    assert bag(made.select("p", "n")) == bag(pushed.groupBy("p").agg(F.count("*").alias("n")))
+    assert placed.join(made).count() == made.count()
+    placed.release()
 
 
 def test_zeros_and_nans_are_one_key(spark: Any) -> None:

@@ -20,14 +20,17 @@ from pyspark.sql import functions as F
 from tidemill.spark.exchange import group_by_key, join, partitions, reduce_by_key
 from tidemill.spark.exchange.join import LEAVES
 
-pytestmark = pytest.mark.soak
-
 # Few keys, so that they meet; one that half of all rows have; some that are null.
 keys = st.one_of(st.none(), st.just(7), st.integers(0, 12), st.integers(-(2**63), 2**63 - 1))
 tables = st.tuples(
     st.integers(1, 5), st.lists(st.tuples(keys, st.sampled_from("ab"), st.integers(0, 4)), max_size=60)
 )
-some = settings(max_examples=12, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=4, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+joins = given(
+    left=tables, right=tables, how=st.sampled_from(list(LEAVES)), on=st.sampled_from([["k"], ["k", "s"]])
+)
+groups = given(table=tables, on=st.sampled_from([["k"], ["s"], ["s", "k"]]))
 
 
 def frame(spark: Any, table: tuple[int, list[tuple[Any, str, int]]], value: str) -> DataFrame:
@@ -48,7 +51,7 @@ def bag(df: DataFrame) -> list[str]:
     return sorted(map(repr, df.collect()))
 
 
-@pytest.fixture(params=[1, 2, 3])
+@pytest.fixture(params=[2, pytest.param(1, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak)])
 def hosts(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of how many hosts Spark says that they have the partitions; of one it says nothing."""
     count = int(request.param)
@@ -59,20 +62,42 @@ def hosts(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     return count
 
 
-@some
-@given(left=tables, right=tables, how=st.sampled_from(list(LEAVES)), on=st.sampled_from([["k"], ["k", "s"]]))
-def test_joins(spark: Any, hosts: int, left: Any, right: Any, how: str, on: list[str]) -> None:
+def joined(spark: Any, left: Any, right: Any, how: str, on: list[str]) -> None:
     one, two = frame(spark, left, "v"), frame(spark, right, "w")
     two = two if "s" in on else two.drop("s")
     assert bag(join(one, two, on, how, detect="on")) == bag(one.join(two, on, how))
 
 
-@some
-@given(table=tables, on=st.sampled_from([["k"], ["s"], ["s", "k"]]))
-def test_groups(spark: Any, hosts: int, table: Any, on: list[str]) -> None:
+def grouped(spark: Any, table: Any, on: list[str]) -> None:
     df = frame(spark, table, "v")
     values = F.sort_array(F.collect_list("v")).alias("vs")
     assert bag(group_by_key(df, on, values, detect="on")) == bag(df.groupBy(*on).agg(values))
     sums = {"n": tm.count(), "t": tm.sum(col.v), "most": tm.max(col.v)}
     plain = df.groupBy(*on).agg(F.count("*").alias("n"), F.sum("v").alias("t"), F.max("v").alias("most"))
     assert bag(reduce_by_key(df, on, sums, detect="on")) == bag(plain)
+
+
+@few
+@joins
+def test_joins(spark: Any, hosts: int, left: Any, right: Any, how: str, on: list[str]) -> None:
+    joined(spark, left, right, how, on)
+
+
+@few
+@groups
+def test_groups(spark: Any, hosts: int, table: Any, on: list[str]) -> None:
+    grouped(spark, table, on)
+
+
+@pytest.mark.soak
+@many
+@joins
+def test_many_joins(spark: Any, hosts: int, left: Any, right: Any, how: str, on: list[str]) -> None:
+    joined(spark, left, right, how, on)
+
+
+@pytest.mark.soak
+@many
+@groups
+def test_many_groups(spark: Any, hosts: int, table: Any, on: list[str]) -> None:
+    grouped(spark, table, on)

@@ -65,7 +65,7 @@ class Decision:
         if self.links is not None:
             rate = self.links.bytes_per_second * 8 / 1e6
             found.append(
-                ("links", f"{self.links.hosts} hosts, {self.links.cores:.1f} cores, {rate:,.0f} Mbit/s")
+                ("links", f"{self.links.hosts} hosts, {self.links.cores} cores, {rate:,.0f} Mbit/s")
             )
         if self.estimate is not None:
             found.append(("estimate", str(self.estimate)))

@@ -44,7 +44,11 @@ FIRST_ASKED = 4
 """A side of an inner join that has so many times fewer keys is asked first: the other one need not speak
 of keys that this one has not."""
 SLACK = 1.5
-"""How much more than its fair share of rows a unit may get because it holds them."""
+"""How much more than its fair share of rows a slot may get because it holds them."""
+OWNED = 1e15
+"""What an owner's row weighs."""
+LONGEST = 30
+"""Bits of the distance between the buckets of a source, up to which codes are short."""
 
 _KEYS = pa.schema([
     ("source", pa.int32()), ("rows", pa.int64()), ("keys", pa.int64()), ("registers", pa.binary()),
@@ -66,18 +70,22 @@ class Side:
     """One input of an exchange: the hashes in each partition, how many rows have each, and their width."""
 
     hashes: DataFrame
-    width: float = 1.0
+    width: float
+    owns: bool
+    """Whether its rows stay, however many others there are of their key."""
 
     @staticmethod
-    def of(df: DataFrame, hash: Column, width: float = 1.0, *, unique: bool = False) -> Side:
+    def of(
+        df: DataFrame, hash: Column, width: float = 1.0, *, unique: bool = False, owns: bool = False
+    ) -> Side:
         """Rows whose hash is null have no key. `unique` says that a partition has a key once."""
         hashes = df.select(F.spark_partition_id().alias("partition"), hash.alias("hash"))
         hashes = hashes.filter("hash IS NOT NULL")
         if unique:
-            return Side(hashes.select("*", F.lit(1).cast("long").alias("rows")), width)
+            return Side(hashes.select("*", F.lit(1).cast("long").alias("rows")), width, owns)
         # There are fewer of them, often by far, and Python takes longer for each than Spark.
         own = partitions.arranged_by(hashes, "partition").groupBy("partition", "hash")
-        return Side(own.agg(F.count("*").alias("rows")), width)
+        return Side(own.agg(F.count("*").alias("rows")), width, owns)
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,7 @@ def bucket_bits(distinct: float, partners: float, bytes: float, entries: float) 
     sure = 1 / (64 * partners)
     if math.log2(rate / sure) / 8 * entries <= SURE * bytes:
         rate = min(rate, sure)
-    return min(62, max(6, math.ceil(math.log2(distinct / rate))))
+    return min(61, max(6, math.ceil(math.log2(distinct / rate))))
 
 
 class Keys:
@@ -140,9 +148,13 @@ class Keys:
         self._spark = sides[0].hashes.sparkSession
         began = time.monotonic()
         self._keys = _keys(sides, slots, sample).persist()
-        with self._planned():
-            said = self._keys.select("source", "rows", "keys", "registers", "sample").toArrow()
-        self.seen = Seen(sides, slots, said, 1.0 if sample is None else 0.5**sample)
+        try:
+            with self._planned():
+                said = self._keys.select("source", "rows", "keys", "registers", "sample").toArrow()
+        except BaseException:
+            self._keys.unpersist()
+            raise
+        self.seen = Seen(sides, slots, said)
         self.seconds = time.monotonic() - began
 
     def __enter__(self) -> Keys:
@@ -175,7 +187,7 @@ class Keys:
         facts = _Facts(
             bits, min(len(seen.side_of), core_count(self._spark)),
             tuple(s for own in slots.of_side for s in own), seen.side_of, slots.host_of,
-            tuple(s.width for s in self._sides), counts, partners, slack,
+            tuple(OWNED if s.owns else s.width for s in self._sides), counts, partners, slack,
         )  # fmt: skip
         with self._planned():
             first = seen.first_asked() if inner else None
@@ -216,7 +228,7 @@ def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
 class Seen:
     """What the sources said of their keys."""
 
-    def __init__(self, sides: Sequence[Side], slots: Slots, said: pa.Table, share: float) -> None:
+    def __init__(self, sides: Sequence[Side], slots: Slots, said: pa.Table) -> None:
         self.side_of = tuple(i for i, own in enumerate(slots.of_side) for _ in own)
         self.widths = tuple(s.width for s in sides)
         self.rows_of, self.entries = [0] * len(sides), 0
@@ -236,8 +248,6 @@ class Seen:
         self.distinct = estimate(reduce(np.maximum, merged))
         self.sample = tuple(map(np.concatenate, zip(*sampled)))
         """Hashes, the source of each, and how many rows it has there."""
-        self.share = share
-        """How many of all keys are in the sample."""
 
     @property
     def bytes_of(self) -> list[float]:
@@ -249,7 +259,8 @@ class Seen:
         partners = min(self.keys) if inner else self.distinct
         asked = inner and self.first_asked() is not None
         entries = 3 * partners if asked else self.entries
-        return bucket_bits(self.distinct, partners, sum(self.bytes_of), entries)
+        bits = bucket_bits(self.distinct, partners, sum(self.bytes_of), entries)
+        return min(bits, LONGEST + int(math.log2(max(1.0, entries / len(self.side_of)))))
 
     def first_asked(self) -> int | None:
         """The side that has by far fewer keys."""

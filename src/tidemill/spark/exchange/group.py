@@ -16,7 +16,7 @@ from tidemill.spark.exchange.cost import at_best, of_rows
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import pinned, reads_only
+from tidemill.spark.exchange.partitions import pinned, steady
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr import named
@@ -38,8 +38,11 @@ def group_by_key(
     columns = [fn] if isinstance(fn, Column) else fn
     if callable(columns) and schema is None:
         raise UserError(step, expected="schema= of what the function returns", got="none")
-    rows, target, decision = together(step, df, keys, detect, by, combined=not callable(columns))
     by_key = [named(k) for k in keys]
+    made_names = [] if callable(columns) else df.groupBy(*by_key).agg(*columns).columns
+    rows, target, decision = together(
+        step, df, keys, detect, by, combined=not callable(columns), taken=made_names
+    )
     if target is None:
         grouped = rows.groupBy(*by_key)
     else:
@@ -66,25 +69,28 @@ def colocate(
 
 
 def together(
-    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str, *, combined: bool = False
-) -> tuple[DataFrame, str | None, Decision]:
+    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str, *, combined: bool = False,
+    taken: Sequence[str] = (),
+) -> tuple[DataFrame, str | None, Decision]:  # fmt: skip
     """Rows by key with the column that says where they are; as they were, if nothing is detected.
 
-    `combined` says that Spark would otherwise put rows together before it sends them.
+    `combined` says that Spark would otherwise put rows together before it sends them; the column has none of
+    the names that are `taken`.
     """
     hash = hash_of(keys, [df.schema[k].dataType for k in keys])
     decision = decide(step, [df], keys, detect, best=partial(at_best, combined=combined))
     if not decision.detects:
         return df, None, decision
-    frame = pinned(df)
-    slots = slots_of([frame], by)
-    with Keys([Side.of(frame, hash, row_bytes(df))], slots, sample=decision.sample) as seen:
-        decision = decision.judged(seen.seen, slots, partial(of_rows, combined=combined))
-        if not decision.detects:
-            return df, None, decision
-        found = seen.locations()
-    target = fresh_name("target", df.columns)
-    rows = routed(frame, hash, target, slots, 0, found, again=reads_only(df))
+    with steady(df.sparkSession):
+        frame = pinned(df)
+        slots = slots_of([frame], by)
+        with Keys([Side.of(frame, hash, row_bytes(df))], slots, sample=decision.sample) as seen:
+            decision = decision.judged(seen.seen, slots, partial(of_rows, combined=combined))
+            if not decision.detects:
+                return df, None, decision
+            found = seen.locations()
+        target = fresh_name("target", [*df.columns, *taken])
+        rows = routed(frame, hash, target, slots, 0, found)
     return rows, target, decision.with_detected(found, slots)
 
 
@@ -92,7 +98,7 @@ def _without(fn: Callable[..., pa.Table], target: str | None) -> Callable[..., p
     """The user's function, which does not see where rows are."""
     if target is None:
         return fn
-    if len(inspect.signature(fn).parameters) == 1:
+    if len(inspect.getfullargspec(fn).args) == 1:  # as PySpark counts
         return lambda table: fn(table.drop_columns([target]))
 
     def with_key(key: tuple[Any, ...], table: pa.Table) -> pa.Table:

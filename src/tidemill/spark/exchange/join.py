@@ -12,7 +12,7 @@ from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import decide, noted
 from tidemill.spark.exchange.detect import Detected, Keys, Side
 from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import has_bloom_filter, pinned, reads_only
+from tidemill.spark.exchange.partitions import has_bloom_filter, pinned, steady
 from tidemill.spark.exchange.route import fresh_name, null_where, routed
 from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr import named
@@ -49,40 +49,40 @@ def join(
     decision = decide(step, [left, right], keys, detect, why_not=filters)
     if not decision.detects:
         return noted(plain, decision)
-    frames = [pinned(left), pinned(right)]
-    slots = slots_of(frames, by)
-    sides = [Side.of(df, hash, row_bytes(df)) for df in frames]
-    with Keys(sides, slots, sample=decision.sample) as seen:
-        decision = decision.judged(seen.seen, slots, of_rows)
-        if not decision.detects:
-            return noted(plain, decision)
-        found = seen.locations(partners=True, inner=all(LEAVES[how]))
-    target = fresh_name("target", [*left.columns, *right.columns])
-    together = [
-        routed(df, hash, target, slots, side, found, again=reads_only(before))
-        for side, (df, before) in enumerate(zip(frames, (left, right)))
-    ]
-    hinted = _hinted(together, found)
-    joined = _joined(hinted[0], hinted[1], [*keys, target], how).drop(target)
+    with steady(left.sparkSession):
+        frames = [pinned(left), pinned(right)]
+        slots = slots_of(frames, by)
+        sides = [Side.of(df, hash, row_bytes(df)) for df in frames]
+        with Keys(sides, slots, sample=decision.sample) as seen:
+            decision = decision.judged(seen.seen, slots, of_rows)
+            if not decision.detects:
+                return noted(plain, decision)
+            found = seen.locations(partners=True, inner=all(LEAVES[how]))
+        target = fresh_name("target", [*left.columns, *right.columns])
+        together = [
+            routed(df, hash, target, slots, side, found) for side, df in enumerate(frames)
+        ]
+    joined = _joined(together[0], together[1], [*keys, target], how, found).drop(target)
     return noted(joined, decision.with_detected(found, slots))
 
 
-def _hinted(sides: list[DataFrame], found: Detected) -> list[DataFrame]:
-    """Rows are together: a broadcast would send them again. Where one side is small, it is not worth sorting
-    the other one for it."""
+def _build_side(found: Detected) -> int | None:
+    """The side that is so small that it is not worth sorting the other one for it."""
     small = min((0, 1), key=lambda i: found.bytes[i])
     share = max(found.numbers["largest share"], 1 / len(found.answers[small]))
-    if found.bytes[small] * share > HASHED or FEWER * found.bytes[small] > found.bytes[1 - small]:
-        return [sides[0].hint("merge"), sides[1]]
-    return [df.hint("shuffle_hash") if i == small else df for i, df in enumerate(sides)]
+    fits = found.bytes[small] * share <= HASHED and FEWER * found.bytes[small] <= found.bytes[1 - small]
+    return small if fits else None
 
 
-def _joined(left: DataFrame, right: DataFrame, keys: list[str], how: str) -> DataFrame:
+def _joined(left: DataFrame, right: DataFrame, keys: list[str], how: str, found: Detected) -> DataFrame:
+    """Rows that are together, joined where they are: a broadcast would send them again."""
+    small = _build_side(found)
+    left = left.hint("merge") if small is None else left.hint("shuffle_hash") if small == 0 else left
     if how not in ("semi", "anti"):
-        return left.join(right, keys, how)
+        return left.join(right.hint("shuffle_hash") if small == 1 else right, keys, how)
     # Spark moves semi and anti joins to where rows have not been sent yet; these it leaves.
-    found = fresh_name("found", left.columns)
-    partners = right.groupBy(*(named(k) for k in keys)).agg(F.lit(True).alias(found))
-    if how == "semi":
-        return left.join(partners, keys, "inner").drop(found)
-    return left.join(partners, keys, "left").filter(named(found).isNull()).drop(found)
+    mark = fresh_name("found", left.columns)
+    partners = right.groupBy(*(named(k) for k in keys)).agg(F.lit(True).alias(mark))
+    partners = partners.hint("shuffle_hash") if small == 1 else partners
+    both = left.join(partners, keys, "inner" if how == "semi" else "left")
+    return (both if how == "semi" else both.filter(named(mark).isNull())).drop(mark)

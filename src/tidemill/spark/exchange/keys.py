@@ -40,7 +40,7 @@ def why_no_hash(df: DataFrame, keys: Sequence[str]) -> str | None:
         nested = isinstance(kind, (T.ArrayType, T.StructType))
         if nested and _holds(kind, (T.FloatType, T.DoubleType)):
             return f"key {key!r} holds floats inside, of which 0.0 and -0.0 are equal"
-        if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation():
+        if _is_collated(kind):
             return f"key {key!r} is compared by a collation"
     return None
 
@@ -50,7 +50,7 @@ def common_types(step: str, left: DataFrame, right: DataFrame, keys: Sequence[st
     found = []
     for key in keys:
         a, b = left.schema[key].dataType, right.schema[key].dataType
-        if a == b:
+        if a.simpleString() == b.simpleString():  # what may be null inside makes no difference
             found.append(a)
         elif isinstance(a, T.NumericType) and isinstance(b, T.NumericType):
             found.append(left.select(named(key)).union(right.select(named(key))).schema[0].dataType)
@@ -91,6 +91,14 @@ def any_null(keys: Sequence[str]) -> Column:
     for key in keys[1:]:
         found = found | named(key).isNull()
     return found
+
+
+def _is_collated(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StringType):
+        return not kind.isUTF8BinaryCollation()
+    if isinstance(kind, T.ArrayType):
+        return _is_collated(kind.elementType)
+    return isinstance(kind, T.StructType) and any(_is_collated(f.dataType) for f in kind.fields)
 
 
 def _holds(kind: T.DataType, kinds: tuple[type[T.DataType], ...]) -> bool:

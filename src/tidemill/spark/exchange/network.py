@@ -20,14 +20,8 @@ PROBE = 2 << 20
 FASTEST = 1.25e9
 """Bytes a second that are assumed where a probe took no time that could be told."""
 
-COUNTED = 10_000_000
-"""Rows that each core counts to find out how many cores there are."""
-LEAST = 0.25
-"""The part of a core that Spark has at least."""
-
 _UNITS = {"kbit": 125.0, "mbit": 125e3, "gbit": 125e6}
-_measured: dict[str, dict[str, float]] = {}
-"""The rate of links and the cores that there are in fact, of each application."""
+_measured: dict[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -35,8 +29,7 @@ class Links:
     """The hosts of a cluster."""
 
     hosts: int
-    cores: float
-    """That are at work when Spark has all of them work."""
+    cores: int
     bytes_per_second: float
     """Of each host."""
 
@@ -46,13 +39,13 @@ def links(spark: SparkSession) -> Links:
     hosts, cores = host_count(spark), core_count(spark)
     if hosts < 2:
         return Links(hosts, cores, FASTEST)
-    known = _measured.setdefault(spark.sparkContext.applicationId, {})
-    if "cores" not in known:
-        known["cores"] = _cores(spark, cores)
     given = spark.conf.get(RATE, None)
-    if given is None and "rate" not in known:
-        known["rate"] = _rate(spark, hosts)
-    return Links(hosts, known["cores"], known["rate"] if given is None else parse_rate(given))
+    if given is not None:
+        return Links(hosts, cores, parse_rate(given))
+    application = spark.sparkContext.applicationId
+    if application not in _measured:
+        _measured[application] = _rate(spark, hosts)
+    return Links(hosts, cores, _measured[application])
 
 
 def host_count(spark: SparkSession) -> int:
@@ -73,7 +66,7 @@ def _workers(spark: SparkSession) -> list[Any]:
 
 def measure_again(spark: SparkSession) -> None:
     """Forget what was measured of links, which are others now."""
-    _measured.get(spark.sparkContext.applicationId, {}).pop("rate", None)
+    _measured.pop(spark.sparkContext.applicationId, None)
 
 
 def parse_rate(text: str) -> float:
@@ -97,7 +90,7 @@ def _rate(spark: SparkSession, hosts: int) -> float:
     def noise(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             for target in range(hosts):
-                data = [os.urandom(1 << 16) for _ in range(PROBE // hosts // (1 << 16))]
+                data = [os.urandom(1 << 16) for _ in range(max(1, PROBE // hosts // (1 << 16)))]
                 yield pa.record_batch(
                     {"to": pa.array([target] * len(data), pa.int32()), "data": data}
                 )
@@ -110,14 +103,3 @@ def _rate(spark: SparkSession, hosts: int) -> float:
     if not last.remote_bytes or not last.wait_seconds:
         return FASTEST
     return min(FASTEST, last.remote_bytes / last.wait_seconds)
-
-
-def _cores(spark: SparkSession, cores: int) -> float:
-    """How many cores are busy when all that Spark counts have something to do: others may use them, too."""
-    shares = []
-    for _ in range(2):  # the first time, tasks also wait for code to be compiled
-        with traffic(spark) as seen:
-            spark.range(0, cores * COUNTED, 1, cores).selectExpr("max(xxhash64(id)) AS h").collect()
-        busiest = max(seen.stages, key=lambda s: s.run_seconds)
-        shares.append(busiest.processor_seconds / max(1e-3, busiest.run_seconds))
-    return cores * min(1.0, max(LEAST, *shares))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import reduce
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +18,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tidemill.spark.settings import ADAPTIVE, setting
+from tidemill.core.errors import UserError
+from tidemill.spark.settings import ADAPTIVE, LEAVES, setting
 
 LIKELY_WIDTH = 50.0
 """Bytes of a row of which nothing is known."""
@@ -31,7 +33,10 @@ def count(df: DataFrame) -> int:
 
 def is_read_twice_alike(df: DataFrame) -> bool:
     """Whether every run of a plan gives each partition the same rows."""
-    return bool(df._jdf.queryExecution().optimizedPlan().deterministic())
+    execution = df._jdf.queryExecution()
+    if _NOW.search(str(execution.analyzed().toString())):
+        return False
+    return bool(execution.optimizedPlan().deterministic())
 
 
 def reads_only(df: DataFrame) -> bool:
@@ -58,10 +63,18 @@ def has_bloom_filter(df: DataFrame) -> bool:
 
 
 def pinned(df: DataFrame) -> DataFrame:
-    """The same rows in partitions that stay. Shuffles below run now, and are not run again."""
-    if reads_only(df):
-        return df if count(df) else df.repartition(1)  # of a frame of nothing there is one, too
-    return fixed(df)
+    """The same rows in partitions that stay, whenever they are read.
+
+    What shuffles, sorts or limits is run now, and its rows are kept: run again, it could give other ones.
+    """
+    if not reads_only(df):
+        return df.localCheckpoint()
+    return df if count(df) else df.repartition(1)  # of a frame of nothing there is one, too
+
+
+def steady(spark: SparkSession) -> AbstractContextManager[None]:
+    """Have files and ranges cut as they are now, though executors come and go while they are read."""
+    return setting(spark, LEAVES, str(spark.sparkContext.defaultParallelism))
 
 
 def fixed(df: DataFrame) -> DataFrame:
@@ -140,6 +153,11 @@ def _claimed(df: DataFrame, rdd: Any, column: str) -> DataFrame:
 
 def _reordered(session: SparkSession, rdd: Any, slots: Sequence[int], count: int) -> Any:
     """The partitions of an RDD in other places, with empty ones between them."""
+    if rdd.getNumPartitions() != len(slots):
+        raise UserError(
+            "exchange", expected=f"an input of {len(slots)} partitions, as when its keys were read",
+            got=str(rdd.getNumPartitions()), hint="files have changed meanwhile: cache the input first",
+        )  # fmt: skip
     if tuple(slots) == tuple(range(count)):
         return rdd
     context, jvm = session.sparkContext, _jvm(session)
@@ -259,16 +277,11 @@ def _operators(plan: str) -> list[str]:
 
 
 _EXCHANGING = (
-    "Aggregate",
-    "Join",
-    "Exchange",
-    "Window",
-    "Sort",
-    "Limit",
-    "Python",
-    "InArrow",
-    "InPandas",
-)
+    "Aggregate", "Join", "Exchange", "Window", "Sort", "Limit", "TakeOrdered", "Cartesian", "Python",
+    "InArrow", "InPandas",
+)  # fmt: skip
+_NOW = re.compile(r"current_(timestamp|date|time)\(|localtimestamp\(|\bnow\(", re.IGNORECASE)
+"""What is another moment in each plan."""
 
 
 def _class(jvm: Any, name: str) -> Any:

@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.core.errors import UserError
+from tidemill.spark.exchange import partitions
 from tidemill.spark.exchange.decision import Decision
 from tidemill.spark.exchange.detect import Detected, Keys, Side
 from tidemill.spark.exchange.group import together
@@ -19,22 +21,21 @@ from tidemill.spark.exchange.reduce import States
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.expr import named
+from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
-
-OWNED = 1e6
-"""How much more the row of an owner weighs than one that is sent to it: it never moves."""
 
 
 @dataclass(frozen=True)
 class Places:
     """Rows of a frame in their places, and what others must know to send to them.
 
-    `reduce` and `join` give the answers of plain Spark. Rows that belong to no key of the frame are
-    reduced too, somewhere.
+    `reduce` and `join` give the answers of plain Spark, and `column` beside them. Rows that belong to no key
+    of the frame are reduced too, somewhere.
     """
 
     rows: DataFrame
-    """Those of the frame, cached; with `column`, which says where each is, if places were detected."""
+    """Those of the frame, kept as long as somebody has them; with `column`, which says where each is, if
+    places were detected."""
     keys: tuple[str, ...]
     column: str | None
     decision: Decision
@@ -47,9 +48,10 @@ class Places:
         """
         if self.column is None:
             return self
+        self._checked("places.known_to", askers)
         placed = self.decision.detected
         assert placed is not None
-        sides = [Side.of(self.rows, self._hash, OWNED), Side.of(askers, self._hash)]
+        sides = [Side.of(self.rows, self._hash, owns=True), Side.of(askers, self._hash)]
         # A bucket is then a part of one of those by which rows were placed, so all owners in it are together.
         with Keys(sides, self._slots) as seen:
             asked = seen.locations(slack=math.inf, bits=placed.bits)
@@ -57,11 +59,14 @@ class Places:
 
     def reduce(self, df: DataFrame, aggs: Mapping[str, Aggregate]) -> DataFrame:
         """Aggregates by key, each in the place of its key. Partitions of `df` are those that were told."""
+        if self.asked is None and self.column is not None:
+            raise UserError("places.reduce", expected="places.known_to(...) before", got="nothing told")
+        self._checked("places.reduce", df)
         states = States("reduce", df, self.keys, aggs, None)
         with ansi(df.sparkSession):
             if self.column is None:
                 return states.results(states.partials(df, []))
-            assert self.asked is not None, "known_to comes first"
+            assert self.asked is not None
             local = fresh_name("partition", [*df.columns, *states.names])
             here = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
             partials = states.partials(here, [local]).drop(local)
@@ -73,8 +78,16 @@ class Places:
 
     def join(self, df: DataFrame) -> DataFrame:
         """Rows with those of `df`, which `reduce` returned: they are together already."""
-        by = [*([self.column] if self.column is not None else []), *self.keys]
-        return self.rows.join(df, by)
+        by = [*self.keys, *([self.column] if self.column is not None else [])]
+        return self.rows.hint("merge").join(df, by)
+
+    def _checked(self, step: str, df: DataFrame) -> None:
+        expected, got = partitions.count(self.rows), partitions.count(df)
+        if self.column is not None and got != expected:
+            raise UserError(
+                step, expected=f"a frame made from places.rows, with its {expected} partitions",
+                got=f"one of {got} partitions",
+            )  # fmt: skip
 
     def release(self) -> None:
         """Rows need not be kept any longer."""
@@ -100,6 +113,6 @@ def place(df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str =
     if target is None:
         parts = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         rows = df.repartition(parts, *map(named, keys))
-    rows = rows.cache()
+    rows = kept(rows)
     rows.count()  # now, so that all of them are there before anybody sends
     return Places(rows, tuple(keys), target, decision)

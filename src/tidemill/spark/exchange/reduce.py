@@ -21,7 +21,7 @@ from tidemill.spark.exchange.cost import COMPRESSED, of_partials, partials_at_be
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import arranged_by, pinned
+from tidemill.spark.exchange.partitions import arranged_by, pinned, steady
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr import SparkExpressions, named
@@ -42,11 +42,11 @@ def reduce_by_key(
     step = "reduce_by_key"
     keys = checked_keys(step, df, keys)
     states = States(step, df, keys, aggs, time)
-    with ansi(df.sparkSession):
+    with ansi(df.sparkSession), steady(df.sparkSession):
         decision = worth_it(step, df, keys, len(states.names), detect)
         if not decision.detects:
             return noted(states.results(states.partials(df, [])), decision)
-        partials = where_they_are(pinned(df), states.partials)
+        partials = where_they_are(df, states.partials)
         whole, decision = brought_together(partials, keys, states.combined(), decision, by)
         return holding(noted(states.results(whole), decision), partials)
 
@@ -65,6 +65,7 @@ def where_they_are(
 
     They are kept, as they are read twice.
     """
+    df = pinned(df)
     local = fresh_name("partition", df.columns)
     rows = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
     return kept(aggregate(rows, [local]).drop(local))
@@ -87,7 +88,7 @@ def brought_together(
             return partials.groupBy(*map(named, keys)).agg(*combined), decision
         found = seen.duplicates()
     target = fresh_name("target", partials.columns)
-    together = routed(partials, hash, target, slots, 0, found, again=True)
+    together = routed(partials, hash, target, slots, 0, found)
     whole = together.groupBy(named(target), *(named(k) for k in keys)).agg(*combined)
     return whole.drop(target), decision.with_detected(found, slots)
 

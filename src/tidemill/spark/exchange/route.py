@@ -18,25 +18,18 @@ from tidemill.spark.expr import named
 
 
 def routed(
-    df: DataFrame,
-    hash: Column,
-    target: str,
-    slots: Slots,
-    side: int,
-    found: Detected,
-    *,
-    again: bool,
-) -> DataFrame:
+    df: DataFrame, hash: Column, target: str, slots: Slots, side: int, found: Detected, *,
+    again: bool = True,
+) -> DataFrame:  # fmt: skip
     """Rows in the slots that they belong to, with a new column `target` that says which.
 
     `again` says that reading `df` twice costs little: then only rows that leave are shuffled. Rows whose
     hash is null stay.
     """
-    own = _own_slot(slots.of_side[side])
+    seats = slots.of_side[side]
+    own = _own_slot(seats)
     if not found.leaving[side]:
-        return partitions.in_slots(
-            df.select("*", own.alias(target)), target, slots.of_side[side], slots.hosts
-        )
+        return partitions.in_slots(df.select("*", own.alias(target)), target, seats, slots.hosts)
     rows, goes = _looked_up(df, hash, target, slots, side, found)
     told = [c for c in rows.columns if c not in df.columns]
     if not again:
@@ -45,7 +38,7 @@ def routed(
     stay = rows.filter(goes.isNull()).withColumn(target, own).drop(*told)
     sent = rows.withColumn(target, goes).drop(*told).filter(named(target).isNotNull())
     sent = sent.repartitionById(slots.count, named(target))
-    return partitions.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
+    return partitions.in_slots(stay, target, seats, slots.hosts, sent)
 
 
 def _looked_up(
@@ -57,7 +50,8 @@ def _looked_up(
     is in a dense range of numbers in an array.
     """
     taken = [*df.columns, target]
-    cell, low, lows, to = (fresh_name(n, taken) for n in ("cell", "low", "lows", "to"))
+    names = ("partition", "cell", "low", "lows", "to")
+    partition, cell, low, lows, to = (fresh_name(n, taken) for n in names)
     bits = found.bits
     high = cell_bits(found.leaving[side], bits)
     narrow = _fitting(bits - high), _fitting(slots.count.bit_length())
@@ -71,17 +65,19 @@ def _looked_up(
             pa.ListArray.from_arrays(own.starts, pa.array(own.targets, narrow[1])),
         ]
         batches.append(pa.RecordBatch.from_arrays(columns, [cell, lows, to]))
-    cells = partitions.one_each(df.sparkSession, batches)
+    here = F.spark_partition_id().alias(partition)
+    cells = partitions.one_each(df.sparkSession, batches).select("*", here)
     inside = from_arrow_type(narrow[0])
     bucket, mask = F.shiftrightunsigned(hash, 64 - bits), F.lit((1 << (bits - high)) - 1).cast("long")
     rows = df.select(
         "*",
+        here,
         # Rows without a hash look in some cell, and find nothing there.
         F.coalesce(F.shiftrightunsigned(hash, 64 - high), F.lit(0)).cast("int").alias(cell),
         bucket.bitwiseAND(mask).cast(inside).alias(low),
     )
-    beside = partitions.arranged_by(cells, cell).hint("shuffle_hash")
-    both = partitions.arranged_by(rows, cell).join(beside, cell)
+    beside = partitions.arranged_by(cells, partition).hint("shuffle_hash")
+    both = partitions.arranged_by(rows, partition).join(beside, [partition, cell])
     at = F.array_position(named(lows), named(low)).cast("int")
     return both, F.when(at > 0, F.get(named(to), at - 1).cast("int"))
 

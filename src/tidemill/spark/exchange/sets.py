@@ -11,7 +11,6 @@ import numpy.typing as npt
 from tidemill.kernels.golomb import decode, encode, parameter
 
 Ints = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.int64]
 
 _HEAD = struct.Struct("<qqqqqq")
 
@@ -26,7 +25,7 @@ class BucketSet:
     """
 
     buckets: Ints
-    numbers: Numbers
+    numbers: Ints
 
     def __len__(self) -> int:
         return len(self.buckets)
@@ -65,17 +64,17 @@ class BucketSet:
         return int(_HEAD.unpack_from(data)[4])
 
 
-def _packed(numbers: Numbers, width: int) -> bytes:
+def _packed(numbers: Ints, width: int) -> bytes:
     if width == 8:
         return numbers.astype(np.uint8).tobytes()
     bits = (numbers[:, None] >> np.arange(width)) & 1
     return np.packbits(bits.astype(np.uint8)).tobytes()
 
 
-def _unpacked(data: bytes, n: int, width: int) -> Numbers:
+def _unpacked(data: bytes, n: int, width: int) -> Ints:
     raw = np.frombuffer(data, dtype=np.uint8)
     if width == 8:
         return raw[:n].astype(np.int64)
     bits = np.unpackbits(raw, count=n * width).reshape(n, width).astype(np.int64)
-    values: Numbers = (bits << np.arange(width)).sum(axis=1)
+    values: Ints = (bits << np.arange(width)).sum(axis=1)
     return values

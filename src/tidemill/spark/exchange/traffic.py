@@ -37,10 +37,6 @@ class Stage:
     """Sent to the driver as results of tasks."""
     wait_seconds: float = 0.0
     """That tasks waited for shuffles, all together."""
-    run_seconds: float = 0.0
-    """That tasks ran, all together."""
-    processor_seconds: float = 0.0
-    """Of a core, in the JVM, all together: less than tasks ran where cores are shared with others."""
 
     def __repr__(self) -> str:
         return (
@@ -150,8 +146,6 @@ def _stage(id: int, attempts: list[Any]) -> Stage:
         records=total(lambda a: a.shuffleWriteRecords()),
         result_bytes=total(lambda a: a.resultSize()),
         wait_seconds=total(lambda a: a.shuffleFetchWaitTime()) / 1000,
-        run_seconds=total(lambda a: a.executorRunTime()) / 1e3,
-        processor_seconds=total(lambda a: a.executorCpuTime()) / 1e9,
     )
 
 
