@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.machine import ROOT
+from examples.medians import FOR_EACH_KEY
 
 KEPT = ROOT / "out" / "exchange"
 PARTS = 8
@@ -155,9 +156,6 @@ def _random_graph(folder: Path, vertices: int, degree: int) -> None:
 
 
 # --- pairs and orders -----------------------------------------------------------------------------
-
-FOR_EACH_KEY = 128
-
 
 def pairs(count: int) -> Path:
     """Algorithm 3: 128 pairs for each key, following each other.

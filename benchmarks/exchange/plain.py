@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+from examples.orders import LATE, QUARTER
+
 Frame = Any
 Tables = Mapping[str, Frame]
 Answer = dict[str, Any]
@@ -29,8 +31,6 @@ BLOOM = {
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "0",
 }
 """For joins with a filter. In PageRank it would fire too, drop nothing, and cost a pass for each step."""
-QUARTER = "o_orderdate >= DATE'1993-07-01' AND o_orderdate < DATE'1993-10-01'"
-LATE = "l_commitdate < l_receiptdate"
 DAMPING = 0.85
 
 

@@ -94,7 +94,7 @@ def located(
     """For each entry, the slot that its bucket goes to, or `STAYS`.
 
     That is the slot which holds most of it on the host which holds most of it; ties go to who has less to
-    do. A slot gets at most `slack` times its fair share; what goes beyond is spread over all. With
+    do. A slot keeps at most `slack` times its fair share; what goes beyond is spread over all. With
     `partners`, buckets that one side has alone stay where they are, however many slots have them.
 
     >>> located(np.array([4, 7, 7]), np.array([0, 0, 1]), np.ones(3), np.array([0, 1]), np.zeros(2, int),

@@ -153,9 +153,14 @@ def watched(into: list[Decision]) -> Iterator[None]:
 def noted(df: DataFrame, decision: Decision) -> DataFrame:
     """A result that `explain` and `report` can say something of."""
     df._tidemill_decision = decision  # type: ignore[attr-defined]
+    tell(decision)
+    return df
+
+
+def tell(decision: Decision) -> None:
+    """Have a decision in the reports of the blocks that it is made in."""
     for into in _watchers.get():
         into.append(decision)
-    return df
 
 
 def decision_of(df: DataFrame) -> Decision:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.spark.exchange import partitions
-from tidemill.spark.exchange.decision import Decision
+from tidemill.spark.exchange.decision import Decision, noted, tell
 from tidemill.spark.exchange.detect import Detected, Keys, Side
 from tidemill.spark.exchange.group import together
 from tidemill.spark.exchange.keys import checked_keys, hash_of
@@ -55,6 +55,7 @@ class Places:
         # A bucket is then a part of one of those by which rows were placed, so all owners in it are together.
         with Keys(sides, self._slots) as seen:
             asked = seen.locations(slack=math.inf, bits=placed.bits)
+        tell(replace(self.decision, step="known_to").with_detected(asked, self._slots))
         return replace(self, asked=asked)
 
     def reduce(self, df: DataFrame, aggs: Mapping[str, Aggregate]) -> DataFrame:
@@ -115,4 +116,4 @@ def place(df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str =
         rows = df.repartition(parts, *map(named, keys))
     rows = kept(rows)
     rows.count()  # now, so that all of them are there before anybody sends
-    return Places(rows, tuple(keys), target, decision)
+    return Places(noted(rows, decision), tuple(keys), target, decision)
