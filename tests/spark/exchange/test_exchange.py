@@ -210,7 +210,7 @@ def test_names_that_are_ours_too(spark: Any, left: DataFrame) -> None:
     assert made.columns == ["partition", "TARGET"]
     assert bag(made) == bag(df.groupBy("partition").agg(most))
     other = df.select("target", "cell", F.lit(1).alias("found")).where("target > 20")
-    for how in ("inner", "full", "anti"):
+    for how in ("inner", "full_outer", "leftanti"):
         made = join(df, other, ["target", "cell"], how, detect="on")
         assert bag(made) == bag(df.join(other, ["target", "cell"], how))
 
@@ -223,6 +223,20 @@ def test_what_comes_out_of_a_limit_is_read_once(spark: Any, left: DataFrame) -> 
     assert sum(r.n for r in made.collect()) == 100
     now = left.withColumn("k", F.unix_timestamp(F.current_timestamp()))
     assert "might give other rows" in decision_of(group_by_key(now, ["k"], F.sum("v"), detect="on")).why
+
+
+def test_partitions_that_were_put_together_are_read_once(spark: Any) -> None:
+    """Spark puts them together by where they are, which a cache changes when it is filled."""
+    rows = spark.range(0, 4000, 1, 16).selectExpr("id div 300 AS k", "id v").cache()
+    made = group_by_key(rows.coalesce(3), ["k"], F.count("*").alias("n"), detect="on")
+    assert made.count() == 14 and not partitions.reads_only(rows.coalesce(3))
+    rows.unpersist()
+
+
+def test_a_star_is_the_columns_of_the_user(left: DataFrame) -> None:
+    first = F.min(F.struct("*")).alias("least")
+    made = group_by_key(left, ["k"], first, detect="on")
+    assert made.schema == left.groupBy("k").agg(first).schema and "'*'" in decision_of(made).why
 
 
 def test_files_and_frames_of_nothing(spark: Any, left: DataFrame, tmp_path: Any) -> None:
@@ -298,7 +312,10 @@ def test_what_is_refused(spark: Any, left: DataFrame, right: DataFrame) -> None:
         (lambda: reduce_by_key(left, ["k"], {"n": tm.count()}, detect="yes"), "detect= one of auto, on, off"),
         (lambda: reduce_by_key(left, ["k"], {"n": tm.count()}, detect="on", by="rack"), "by= one of"),
         (lambda: group_by_key(left, ["k"], lambda t: t), "schema= of what the function returns"),
-        (lambda: join(left, right, ["k"], "outer"), "how= one of inner, left"),
+        (lambda: join(left, right, ["k"], "cross"), "how= one of inner, left"),
+        (lambda: join(left, right, left["k"] == right["k"]), "the names of key columns, which both sides"),
+        (lambda: group_by_key(left, ["k"], tm.count()), "aggregates of Spark's, such as F.median"),
+        (lambda: group_by_key(left, ["k"], "count"), "aggregates of Spark's, such as F.median"),
         (lambda: join(left, right.select(F.col("s").alias("k")), ["k"]), "keys 'k' of one type on both"),
     ):  # fmt: skip
         with pytest.raises(UserError) as refused:
@@ -328,7 +345,7 @@ def test_a_report_has_what_travelled_and_why(spark: Any, left: DataFrame, right:
     for part in (
         "join inner",
         "bits a key",
-        "of buckets are taken",
+        "buckets are taken",
         "would have travelled",
         "hashes",
     ):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemill.core.errors import UserError
 from tidemill.spark.dia import actions, reading, sources, writing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import describe
@@ -338,7 +339,11 @@ class DIA:
         return actions.to_arrow(self._node)
 
 
-def _nodes(first: DIA, others: tuple[DIA, ...]) -> list[Node]:
+def _nodes(first: DIA, others: tuple[Any, ...]) -> list[Node]:
+    for other in others:
+        if not isinstance(other, DIA):
+            hint = "several are written one after the other: a.zip(b, c)"
+            raise UserError("DIA", expected="other DIAs", got=repr(other)[:80], hint=hint)
     return [first._node, *(other._node for other in others)]
 
 

@@ -153,7 +153,7 @@ def checked_index(df: DataFrame, n: int, *, step: str) -> DataFrame:
     """Rows whose index `k0` is in [0, n): another one is an error that says which."""
     k = F.col("k0")
     shown = F.coalesce(k.cast("string"), F.lit("null"))
-    hint = f" — the index function must stay below n={n}"
+    hint = f" — the index function must give 0 to n - 1, n={n}"
     text = F.concat(F.lit(f"{MARK}{step}: expected an index in [0, {n}), got "), shown, F.lit(hint))
     inside = (k >= 0) & (k < n)
     return df.withColumn("k0", F.when(inside, k).otherwise(F.raise_error(text).cast("bigint")))

@@ -76,7 +76,7 @@ class Decision:
                 ("rows, keys", f"{n['rows']:,.0f} rows, about {n['distinct']:,.0f} keys"),
                 ("filter", f"{n['buckets']:,.0f} buckets, {n.get('code bits', 0) / entries:.2f} bits a key,"
                  f" {n.get('filter bytes', 0):,.0f} bytes, answers {n.get('answer bytes', 0):,.0f} bytes"),
-                ("false positives", f"{n.get('filled', 0) / n['buckets']:.1%} of buckets are taken"),
+                ("false positives", f"{n.get('filled', 0) / n['buckets']:.2%}: so many buckets are taken"),
                 ("leave", f"{n['leaving']:,.0f} of {n['entries']:,.0f} keys of a partition,"
                  f" {n['leaving bytes'] / max(1.0, n['weight']):.1%} of the bytes"),
                 ("slots", f"{self.slots}; the largest gets {n['largest share'] * self.slots.count:.2f}"

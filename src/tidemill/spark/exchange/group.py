@@ -9,6 +9,7 @@ from typing import Any, Union
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
@@ -38,8 +39,19 @@ def group_by_key(
     columns = [fn] if isinstance(fn, Column) else fn
     if callable(columns) and schema is None:
         raise UserError(step, expected="schema= of what the function returns", got="none")
+    if not callable(columns) and not _are_columns(columns):
+        raise UserError(
+            step, expected="aggregates of Spark's, such as F.median('v'), or a function", got=repr(fn),
+            hint="Tidemill's own aggregates go to reduce_by_key",
+        )  # fmt: skip
     by_key = [named(k) for k in keys]
-    made_names = [] if callable(columns) else df.groupBy(*by_key).agg(*columns).columns
+    made_names: list[str] = []
+    if not callable(columns):
+        plain = df.groupBy(*by_key).agg(*columns)
+        beside = df.withColumn(fresh_name("target", df.columns), F.lit(0)).groupBy(*by_key).agg(*columns)
+        if beside.schema != plain.schema:
+            return noted(plain, Decision(step, keys, False, "an aggregate takes all columns, as '*'"))
+        made_names = plain.columns
     rows, target, decision = together(
         step, df, keys, detect, by, combined=not callable(columns), taken=made_names
     )
@@ -92,6 +104,10 @@ def together(
         target = fresh_name("target", [*df.columns, *taken])
         rows = routed(frame, hash, target, slots, 0, found)
     return rows, target, decision.with_detected(found, slots)
+
+
+def _are_columns(columns: object) -> bool:
+    return isinstance(columns, Sequence) and all(isinstance(c, Column) for c in columns)
 
 
 def _without(fn: Callable[..., pa.Table], target: str | None) -> Callable[..., pa.Table]:

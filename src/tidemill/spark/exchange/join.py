@@ -27,6 +27,11 @@ LEAVES = {
     "semi": (True, True), "anti": (False, True),
 }  # fmt: skip
 """Whether a row of the left, the right side leaves the join if the other side does not have its key."""
+ALSO = {
+    "outer": "full", "fullouter": "full", "leftouter": "left", "rightouter": "right", "leftsemi": "semi",
+    "leftanti": "anti",
+}  # fmt: skip
+"""Spark's other words."""
 
 
 def join(
@@ -37,6 +42,7 @@ def join(
 
     Example: join(orders, lines, ["order"], "left", detect="on")
     """
+    how = ALSO.get(how.replace("_", ""), how)
     step = f"join {how}"
     if how not in LEAVES:
         raise UserError("join", expected=f"how= one of {', '.join(LEAVES)}", got=repr(how))

@@ -16,6 +16,10 @@ def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ..
     """The names of key columns, each of which there is and Spark can hash."""
     if isinstance(keys, str):
         keys = (keys,)
+    given: object = keys
+    if isinstance(given, Column) or not all(isinstance(k, str) for k in keys):
+        what = "the names of key columns, which both sides of a join have"
+        raise UserError(step, expected=what, got=str(given))
     if not keys:
         raise UserError(step, expected="the names of key columns", got="none")
     for key in keys:

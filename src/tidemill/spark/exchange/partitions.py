@@ -40,7 +40,8 @@ def is_read_twice_alike(df: DataFrame) -> bool:
 
 
 def reads_only(df: DataFrame) -> bool:
-    """Whether a plan reads and computes row by row, so that reading it twice costs little more."""
+    """Whether a plan reads and computes row by row: reading it twice costs little more, and partitions are as
+    they were. (A `coalesce` puts them together by where they are, which may change.)"""
     return not _needs_exchange(df)
 
 
@@ -277,8 +278,8 @@ def _operators(plan: str) -> list[str]:
 
 
 _EXCHANGING = (
-    "Aggregate", "Join", "Exchange", "Window", "Sort", "Limit", "TakeOrdered", "Cartesian", "Python",
-    "InArrow", "InPandas",
+    "Aggregate", "Join", "Exchange", "Window", "Sort", "Limit", "TakeOrdered", "Cartesian", "Coalesce",
+    "Python", "InArrow", "InPandas",
 )  # fmt: skip
 _NOW = re.compile(r"current_(timestamp|date|time)\(|localtimestamp\(|\bnow\(", re.IGNORECASE)
 """What is another moment in each plan."""

@@ -63,10 +63,8 @@ class Report:
             found += [(f"  {name}", text) for name, text in decision.facts()]
         found += [
             ("would have travelled", f"{size(self.would_have_travelled)}, about"),
-            (
-                "did travel",
-                f"{size(self.travelled)} (of it filters and answers {size(self.filter_bytes)})",
-            ),
+            ("did travel", size(self.travelled)),
+            ("filters and answers", f"{size(self.filter_bytes)}, between hosts or on them"),
             ("read on the same host", size(self.traffic.local_bytes)),
             ("seconds", f"{self.seconds:.2f} on {self.hosts} hosts"),
         ]
