@@ -243,10 +243,11 @@ def test_files_and_frames_of_nothing(spark: Any, left: DataFrame, tmp_path: Any)
     left.write.parquet(str(tmp_path / "rows"))
     files = spark.read.parquet(str(tmp_path / "rows"))
     none = spark.createDataFrame([], files.schema)
-    for one, two in ((files, files), (files, none), (none, files), (none, none)):
+    for one, two, how in (
+        (files, files, "inner"), (files, none, "full"), (none, files, "right"), (none, none, "full"),
+    ):  # fmt: skip
         two = two.select("k", F.col("v").alias("w"))
-        for how in ("inner", "full"):
-            assert bag(join(one, two, ["k"], how, detect="on")) == bag(one.join(two, ["k"], how))
+        assert bag(join(one, two, ["k"], how, detect="on")) == bag(one.join(two, ["k"], how))
     assert reduce_by_key(none, ["k"], {"n": tm.count()}, detect="on").collect() == []
 
 
