@@ -44,9 +44,11 @@ from tidemill.expr.functions import FUNCTIONS
 from tidemill.expr.nodes import Call, Node
 from tidemill.expr.typing import resolve
 from tidemill.spark import expr as spark_expr
-from tidemill.spark.expr import SPARK_FUNCTIONS, SparkExpressions, named, output
+from tidemill.spark.expr import SparkExpressions
+from tidemill.spark.functions import SPARK_FUNCTIONS
 from tidemill.spark.regex import to_java
 from tidemill.spark.settings import ANSI, ansi
+from tidemill.spark.values import named, output
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 

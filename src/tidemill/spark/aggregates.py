@@ -17,8 +17,9 @@ from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.expr.nodes import Node
-from tidemill.spark.expr import SparkExpressions, output, spark_type
+from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.sql import number
+from tidemill.spark.values import output, spark_type
 
 NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
 """Aggregates of one field, which Spark has null where it has seen no value."""

@@ -6,7 +6,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
-from tidemill.spark.expr import spark_type
+from tidemill.spark.values import spark_type
 
 
 def user_schema(schema: Schema) -> T.StructType:

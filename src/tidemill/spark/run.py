@@ -10,9 +10,10 @@ from tidemill.core.errors import UnsupportedError
 from tidemill.expr.nodes import Column
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.stages import stage_of
-from tidemill.spark.expr import SparkExpressions, named, output
+from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_type
 from tidemill.spark.keeping import holding
+from tidemill.spark.values import named, output
 from tidemill.spark.windows import window_aggregate
 
 

@@ -28,11 +28,12 @@ from tidemill.spark.blocks import PLACES, Blocks
 from tidemill.spark.exchange.decision import noted
 from tidemill.spark.exchange.group import colocate
 from tidemill.spark.exchange.reduce import brought_together, where_they_are, worth_it
-from tidemill.spark.expr import SparkExpressions, output
+from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_schema
 from tidemill.spark.keeping import holding
 from tidemill.spark.sql import number, string
 from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
+from tidemill.spark.values import output
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
 PLACE, TICK = "place", "tick"

@@ -17,9 +17,9 @@ from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import fixed
 from tidemill.spark.dia.node import NOWHERE, Node
 from tidemill.spark.dia.tracing import INSIDE, Function, Opaque
-from tidemill.spark.expr import named
 from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
+from tidemill.spark.values import named
 
 
 def execute(node: Node) -> Node:

@@ -15,8 +15,9 @@ from tidemill.expr.nodes import Column
 from tidemill.expr.typing import type_of
 from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.tracing import INSIDE, Fields, Out, Traced, parts_of, reachable
-from tidemill.spark.expr import SparkExpressions, literal, named, output
+from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_type
+from tidemill.spark.values import literal, named, output
 
 
 class ElementColumns(SparkExpressions):

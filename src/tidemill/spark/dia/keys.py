@@ -41,8 +41,8 @@ from tidemill.spark.dia.tracing import (
     repeated,
     trace,
 )
-from tidemill.spark.expr import named
 from tidemill.spark.frames import user_schema
+from tidemill.spark.values import named
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from tidemill.spark.dia.local import same_kind
 from tidemill.spark.dia.node import ARROW, NOWHERE, Node, all_settled, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
 from tidemill.spark.exchange import partitions
-from tidemill.spark.expr import named
+from tidemill.spark.values import named
 
 _FROM = "dia from"
 

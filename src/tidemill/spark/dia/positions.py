@@ -23,7 +23,7 @@ from tidemill.spark.dia.node import Node, described
 from tidemill.spark.dia.rows import RowFunction
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.exchange import partitions
-from tidemill.spark.expr import named
+from tidemill.spark.values import named
 
 HOWS = ("error", "cut", "pad")
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.node import Node
-from tidemill.spark.expr import named
+from tidemill.spark.values import named
 
 _DRAW = "dia draw"
 

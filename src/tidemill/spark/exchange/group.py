@@ -20,7 +20,7 @@ from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import pinned, steady
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.slots import slots_of
-from tidemill.spark.expr import named
+from tidemill.spark.values import named
 
 Groups = Union[Callable[..., pa.Table], Column, Sequence[Column]]
 

@@ -15,7 +15,7 @@ from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, h
 from tidemill.spark.exchange.partitions import has_bloom_filter, pinned, steady
 from tidemill.spark.exchange.route import fresh_name, null_where, routed
 from tidemill.spark.exchange.slots import slots_of
-from tidemill.spark.expr import named
+from tidemill.spark.values import named
 
 OWN_FILTER = "Spark has a Bloom filter of its own here, against rows without a partner"
 HASHED = 16e6

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
-from tidemill.spark.expr import named
+from tidemill.spark.values import named
 
 
 def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ...]:

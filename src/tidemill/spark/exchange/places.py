@@ -20,9 +20,9 @@ from tidemill.spark.exchange.partitions import arranged_by
 from tidemill.spark.exchange.reduce import States
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.slots import Slots
-from tidemill.spark.expr import named
 from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
+from tidemill.spark.values import named
 
 
 @dataclass(frozen=True)

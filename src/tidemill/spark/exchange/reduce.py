@@ -24,9 +24,10 @@ from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by, pinned, steady
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.slots import slots_of
-from tidemill.spark.expr import SparkExpressions, named
+from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.keeping import holding, kept
 from tidemill.spark.settings import ansi
+from tidemill.spark.values import named
 
 
 def reduce_by_key(

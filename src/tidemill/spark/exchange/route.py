@@ -14,7 +14,7 @@ from tidemill.kernels.targets import Cells, cell_bits
 from tidemill.spark.exchange import partitions
 from tidemill.spark.exchange.detect import Detected, read_answer
 from tidemill.spark.exchange.slots import Slots
-from tidemill.spark.expr import named
+from tidemill.spark.values import named
 
 
 def routed(
