@@ -43,6 +43,8 @@ class Case:
     rehearse: Callable[[Any], None] | None = None
     """Compares answers row by row on less data, where `check` sees only sums of the full answer."""
     repeats: int | None = None
+    enough: float = 0.0
+    """With `repeats`: seconds of timed runs of a system before which it goes on."""
     fresh: bool = False
     """Every run starts from nothing, as in a new process, so that the first one counts too."""
 
@@ -181,7 +183,8 @@ def _goes_on(name: str, system: _Runs, case: Case, effort: Effort, repeats: int)
         return False
     if done < repeats:
         return True
-    return case.repeats is None and done < effort.at_most and sum(system.times) < effort.enough
+    enough = effort.enough if case.repeats is None else case.enough
+    return done < effort.at_most and sum(system.times) < enough
 
 
 @contextmanager

@@ -16,10 +16,7 @@ def medians(pairs: Any, detect: str = "auto") -> Any:
     """The median of `v` for each `k`. Values meet on the host that has most of their key."""
     from pyspark.sql import functions as F
 
-    values = F.sort_array(F.collect_list("v")).alias("vs")
-    ordered = group_by_key(pairs, ["k"], values, detect=detect)
-    middle = "(vs[(size(vs) - 1) div 2] + vs[size(vs) div 2]) / 2 AS median"
-    return ordered.selectExpr("k", middle)
+    return group_by_key(pairs, ["k"], F.median("v").alias("median"), detect=detect)
 
 
 def some_pairs(spark: Any, count: int) -> Any:

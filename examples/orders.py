@@ -34,14 +34,19 @@ def priorities(orders: Any, lines: Any, detect: str = "auto") -> Any:
     return found.groupBy("o_orderpriority").count().orderBy("o_orderpriority")
 
 
-def tables(spark: Any, folder: Path, scale: float = 0.01) -> tuple[Any, Any]:
-    """`orders` and `lineitem` as `tpchgen-cli` makes them."""
+def generate(folder: Path, scale: float, parts: int) -> None:
+    """Write `orders` and `lineitem` as `tpchgen-cli` makes them; part i of both is about the same orders."""
     tool = Path(sys.executable).with_name("tpchgen-cli")
     command = [
-        str(tool), "parquet", "--quiet", "--scale-factor", str(scale), "--tables", "orders,lineitem",
-        "--parts", "2", "--output-dir", str(folder),
+        str(tool if tool.exists() else tool.name), "parquet", "--quiet", "--scale-factor", str(scale),
+        "--tables", "orders,lineitem", "--parts", str(parts), "--output-dir", str(folder),
     ]  # fmt: skip
     subprocess.run(command, check=True)
+
+
+def tables(spark: Any, folder: Path, scale: float = 0.01) -> tuple[Any, Any]:
+    """Both tables, generated into a folder."""
+    generate(folder, scale, parts=2)
     return spark.read.parquet(str(folder / "orders")), spark.read.parquet(str(folder / "lineitem"))
 
 

@@ -38,7 +38,7 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def _case(name: str, program: Program, hosts: int, rate: str, quick: bool) -> Case:
-    """The best of two runs, once the first tables of a kind have been run on at full speed."""
+    """The best of three runs, more if they are short, once all systems have run on new tables."""
     warm = None if quick else partial(_warm_up, program, rate)
     return Case(
         f"{name}/{hosts} hosts, {rate}",
@@ -47,7 +47,8 @@ def _case(name: str, program: Program, hosts: int, rate: str, quick: bool) -> Ca
         same_numbers(),
         lambda: place(hosts, rate, program.folders()),
         warm,
-        repeats=1 if quick else 2,
+        repeats=1 if quick else 3,
+        enough=0.0 if quick else 8.0,
         fresh=True,
     )
 

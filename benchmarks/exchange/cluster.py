@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.exchange.network import Network
 from benchmarks.machine import ROOT
 from tidemill.demo import start_spark
+from tidemill.spark.exchange.network import hosts_of
 
 MASTER, PAGE = 7077, 8080
 """Ports of the master. Its address is its own, so no other run can have them."""
@@ -78,9 +79,7 @@ def cluster(hosts: int, rate: str, *, cores: int = 1, memory: str = "2g") -> Ite
             **_common(hosts * cores),
         )
         stack.callback(spark.stop)
-        _until(lambda: len(_executors(spark)) == hosts, f"{hosts} executors", network)
-        found = tuple(sorted(_executors(spark)))
-        assert found == tuple(sorted(network.hosts)), found
+        _until(lambda: hosts_of(spark) == set(network.hosts), f"executors on {network.hosts}", network)
         yield Cluster(spark, network.hosts, network)
 
 
@@ -154,18 +153,8 @@ def _is_alive(network: Network) -> bool:
     try:
         with opener.open(f"http://{network.address}:{PAGE}/json/", timeout=5) as page:
             return bool(json.load(page)["status"] == "ALIVE")
-    except (
-        OSError,
-        ValueError,
-    ):  # while it comes up, other pages may answer than the one asked for
+    except (OSError, ValueError):  # while it comes up, other pages may answer than the one asked for
         return False
-
-
-def _executors(spark: Any) -> list[str]:
-    """Hosts of the executors that have come up."""
-    found = spark.sparkContext._jsc.sc().statusStore().executorList(True)
-    every = (found.apply(i) for i in range(found.size()))
-    return [e.hostPort().rsplit(":", 1)[0] for e in every if e.id() != "driver"]
 
 
 def _until(holds: Callable[[], bool], what: str, network: Network) -> None:

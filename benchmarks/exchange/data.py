@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +18,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.machine import ROOT
 from examples.medians import FOR_EACH_KEY
+from examples.orders import generate
 
 KEPT = ROOT / "out" / "exchange"
 PARTS = 8
@@ -179,12 +178,7 @@ def tpch(scale: float) -> Path:
 
 
 def _tpch(folder: Path, scale: float) -> None:
-    tool = Path(sys.executable).with_name("tpchgen-cli")
-    command = [
-        str(tool if tool.exists() else tool.name), "parquet", "--quiet", "--scale-factor", str(scale),
-        "--tables", "orders,lineitem", "--parts", str(PARTS), "--output-dir", str(folder),
-    ]  # fmt: skip
-    subprocess.run(command, check=True)
+    generate(folder, scale, PARTS)
     for table in ("orders", "lineitem"):
         for part in range(PARTS):
             (folder / table / f"{table}.{part + 1}.parquet").rename(

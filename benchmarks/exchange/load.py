@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.exchange.cluster import Cluster
+from tidemill.spark.exchange import partitions
 
 
 def load(cluster: Cluster, folder: Path) -> Any:
@@ -33,52 +34,15 @@ def load(cluster: Cluster, folder: Path) -> Any:
 
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    df = _at_hosts(cluster, [str(p) for p in paths]).mapInArrow(read, from_arrow_schema(schema))
-    df = df.cache()
+    known = [None] if cluster.is_local else cluster.hosts
+    wanted = [known[i % len(known)] for i in range(len(paths))]
+    parts = partitions.texts_at(cluster.spark, [str(p) for p in paths], wanted)
+    df = parts.mapInArrow(read, from_arrow_schema(schema)).cache()
     df.count()
     if not cluster.is_local:
-        expected = [cluster.hosts[i % len(cluster.hosts)] for i in range(len(paths))]
-        found = where(df)
-        assert found == expected, f"parts are on {found}, not on {expected}"
+        found = partitions.hosts(df)
+        assert found == wanted, f"parts are on {found}, not on {wanted}"
     return df
-
-
-def where(df: Any) -> list[str]:
-    """The host that holds each partition of a cached DataFrame."""
-    spark = df.sparkSession
-    sc = spark.sparkContext._jsc.sc()
-    manager = spark._jsparkSession.sharedState().cacheManager()
-    cached = manager.lookupCachedData(df._jdf)
-    assert cached.isDefined(), "not a cached DataFrame"
-    rdd = cached.get().cachedRepresentation().cacheBuilder().cachedColumnBuffers()
-    hosts = []
-    for i in range(rdd.getNumPartitions()):
-        found = sc.getPreferredLocs(rdd, i)
-        assert found.size() == 1, f"partition {i} is on {found.size()} hosts"
-        hosts.append(found.apply(0).host())
-    return hosts
-
-
-def _at_hosts(cluster: Cluster, values: list[str]) -> Any:
-    """A DataFrame with one value in each partition, which wants to be on its host."""
-    from pyspark.sql import DataFrame
-
-    spark = cluster.spark
-    jvm = spark.sparkContext._jvm
-    pairs = jvm.java.util.ArrayList()
-    for i, value in enumerate(values):
-        hosts = jvm.java.util.ArrayList()
-        if not cluster.is_local:
-            hosts.add(cluster.hosts[i % len(cluster.hosts)])
-        pairs.add(jvm.scala.Tuple2(value, _seq(jvm, hosts)))
-    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
-    rdd = spark.sparkContext._jsc.sc().makeRDD(_seq(jvm, pairs), tag)
-    strings = spark._jsparkSession.createDataset(rdd, jvm.org.apache.spark.sql.Encoders.STRING())
-    return DataFrame(strings.toDF(), spark)
-
-
-def _seq(jvm: Any, found: Any) -> Any:
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toList()
 
 
 def _schema(found: pa.Schema) -> pa.Schema:

@@ -9,6 +9,7 @@ from examples.orders import orders_with_lines as joined
 from examples.page_rank import page_rank as ranks_of
 from examples.triangles import triangles as triangles_of
 from examples.word_count import word_count as counts_of
+from tidemill.spark.exchange import group_by_key
 
 DETECT = {"tidemill": "auto", "on": "on", "off": "off"}
 """Systems by name: what Tidemill does by itself, and what it is told to do."""
@@ -35,6 +36,11 @@ def orders_with_lines(tables: Tables, detect: str, *, filtered: bool) -> Answer:
 @with_options(OPTIONS)
 def medians(tables: Tables, detect: str) -> Answer:
     return plain.of_medians(medians_of(tables["pairs"], detect))
+
+
+@with_options(OPTIONS)
+def medians_by_lists(tables: Tables, detect: str) -> Answer:
+    return plain.of_lists(group_by_key(tables["pairs"], ["k"], plain.sorted_values(), detect=detect))
 
 
 @with_options(OPTIONS)

@@ -43,7 +43,7 @@ from tidemill.expr.fluent import Expr, col, greatest, lit, udf, when
 from tidemill.expr.functions import FUNCTIONS
 from tidemill.expr.nodes import Call, Node
 from tidemill.expr.typing import resolve
-from tidemill.spark import expr as spark_expr
+from tidemill.spark import values as spark_values
 from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.functions import SPARK_FUNCTIONS
 from tidemill.spark.regex import to_java
@@ -517,7 +517,7 @@ def test_lists_and_structs_of_instants(spark: Any) -> None:
 def test_older_sparks_read_timestamps_without_zone_the_same(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_expr, "_UNIX_MICROS_READS_NTZ", False)
+    monkeypatch.setattr(spark_values, "_UNIX_MICROS_READS_NTZ", False)
     values(spark, [col.t_ntz, col.s.cast("timestamp", strict=False)], make_rows(11, 60))
 
 

@@ -21,11 +21,21 @@ from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.sql import number
 from tidemill.spark.values import output, spark_type
 
-NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
+_NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
 """Aggregates of one field, which Spark has null where it has seen no value."""
 
 Args = list[str]
 Types = tuple[DataType, ...]
+
+
+def counts_at_home(layout: Layout) -> dict[int, str | None]:
+    """Counts that need not travel: the state that is null where one is 0, if it can be 0 at all."""
+    witness = {
+        p.part.args: p.columns.names[0]
+        for p in layout.parts if available(p) and p.part.algebra.name in _NULL_OF_NONE
+    }  # fmt: skip
+    args = {i: layout.parts[i].part.args for i in layout.presence_only}
+    return {i: witness.get(a) for i, a in args.items() if not a or a in witness}
 
 
 def available(part: StatePart) -> bool:
@@ -82,10 +92,18 @@ def _fields(part: StatePart, args: Args) -> list[str]:
     return _PARTIALS[algebra.name](present, part.types)
 
 
+def or_identity(part: StatePart, field: SparkColumn) -> SparkColumn:
+    """The one field of a part of which Spark has null for no rows, with the identity for that."""
+    assert isinstance(part.form, Form)
+    (identity,) = part.form.identity
+    return field if identity.value is None else F.coalesce(field, F.expr(number(identity.value)))
+
+
 def combined(part: StatePart, names: list[str]) -> list[SparkColumn]:
     """One aggregate column for each field of a part of which there are several partials, by Spark.
 
-    `names` are those of its fields, which are never null: `partial` gave them with their identity.
+    `names` are those of its fields. They are null only where Spark's function passes nulls over; otherwise
+    `partial` gave them with their identity.
     """
     name = part.part.algebra.name
     if name == "product":

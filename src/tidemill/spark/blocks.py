@@ -22,7 +22,7 @@ from tidemill.aggregates.layout import StatePart
 from tidemill.core.types import INT64, to_arrow
 from tidemill.local.partials import PANE, partial_schema, state_fields
 from tidemill.plan.nodes import WindowAggregate
-from tidemill.spark.aggregates import NULL_OF_NONE, available, is_simple
+from tidemill.spark.aggregates import counts_at_home, is_simple
 from tidemill.windows.spec import GridWindow
 
 ABREAST = (16, 8)
@@ -70,13 +70,7 @@ class Blocks:
     @cached_property
     def at_home(self) -> dict[int, str | None]:
         """Counts that do not travel: the column that is null where one is 0, if it can be 0 at all."""
-        layout = self.plan.layout
-        witness = {
-            p.part.args: p.columns.names[0]
-            for p in layout.parts if available(p) and p.part.algebra.name in NULL_OF_NONE
-        }  # fmt: skip
-        args = {i: layout.parts[i].part.args for i in layout.presence_only}
-        return {i: witness.get(a) for i, a in args.items() if not a or a in witness}
+        return counts_at_home(self.plan.layout)
 
     @cached_property
     def sent(self) -> list[tuple[int, StatePart]]:

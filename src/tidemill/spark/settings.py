@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -39,6 +39,11 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 _lock = threading.Lock()
 _before: dict[tuple[str, str], str | None] = {}
 _inside: dict[tuple[str, str], int] = {}
+
+
+def planned(spark: SparkSession) -> AbstractContextManager[None]:
+    """Plan all at once: otherwise Spark runs shuffles, and looks at what they gave, while it plans."""
+    return setting(spark, ADAPTIVE, "false")
 
 
 @contextmanager

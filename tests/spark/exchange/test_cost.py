@@ -74,8 +74,8 @@ def test_what_is_not_worth_a_look() -> None:
     assert not at_best(1e6, 1e4, SLOW).may_pay
     fast = replace(SLOW, bytes_per_second=12.5e9)
     assert not at_best(ROWS * 8, ROWS, fast, combined=True).may_pay
-    assert not partials_at_best(14.0, ROWS, fast).may_pay
-    assert partials_at_best(200.0, ROWS, SLOW).may_pay
+    assert not partials_at_best(14.0 * ROWS, ROWS, fast).may_pay
+    assert partials_at_best(200.0 * ROWS, ROWS, SLOW).may_pay
 
 
 def test_partials_of_keys_that_one_slot_has_stay() -> None:

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from examples import medians, orders, page_rank, triangles, word_count
+from tidemill.spark.exchange.traffic import traffic
 
 
 def test_word_count(spark: Any) -> None:
@@ -40,6 +41,18 @@ def test_page_rank_of_a_graph(spark: Any) -> None:
     for detect in ("on", "off"):
         ranks = page_rank.page_rank(df, 60, 3, detect=detect)
         assert {r.page: r.rank for r in ranks.collect()} == pytest.approx(expected)
+
+
+def test_steps_are_not_run_while_they_are_planned(spark: Any) -> None:
+    links = page_rank.five_nodes()
+    df = spark.createDataFrame(links, "page long, outs array<long>").repartition(2, "page").cache()
+    assert df.count() == 5
+    for detect in ("on", "off"):
+        with traffic(spark) as placing:
+            page_rank.page_rank(df, 5, 1, detect=detect)
+        with traffic(spark) as seen:
+            page_rank.page_rank(df, 5, 4, detect=detect)
+        assert len(seen.stages) == len(placing.stages) > 0
 
 
 def test_medians(spark: Any) -> None:

@@ -92,51 +92,56 @@ def at_best(bytes: float, rows: float, links: Links, *, combined: bool = False) 
 
     `combined` says that Spark puts rows of a key together before it shuffles them.
     """
-    away, rate = (links.hosts - 1) / links.hosts, links.hosts * links.bytes_per_second
-    plain = bytes * away / rate + SHUFFLE.of(0.0 if combined else rows, bytes) / links.cores
-    detected = JOBS + (KEY * rows + COPY.of(rows, bytes)) / links.cores
-    return Estimate(bytes * away, 0.0, 0.0, 0.0, plain, detected)
+    shuffling = SHUFFLE.of(0.0 if combined else rows, bytes)
+    return _estimate(links, bytes, shuffling, KEY * rows + COPY.of(rows, bytes))
 
 
-def partials_at_best(width: float, partials: float, links: Links) -> Estimate:
-    """The same of a reduction, which has at most so many partials of so many bytes."""
-    bytes = partials * width
-    away, rate = (links.hosts - 1) / links.hosts, links.hosts * links.bytes_per_second
-    plain = bytes * away / rate + SHUFFLE.of(partials, bytes) / links.cores
-    working = KEEP.of(partials, bytes) + ENTRY * partials + COPY.of(partials, bytes)
-    return Estimate(bytes * away, 0.0, 0.0, 0.0, plain, JOBS + working / links.cores)
+def partials_at_best(bytes: float, partials: float, links: Links) -> Estimate:
+    """The same of a reduction, which has at most so many partials. They are kept before a look at them."""
+    detecting = KEEP.of(partials, bytes) + ENTRY * partials + COPY.of(partials, bytes)
+    return _estimate(links, bytes, SHUFFLE.of(partials, bytes), detecting)
 
 
 def of_rows(seen: Seen, slots: Slots, links: Links, *, combined: bool = False) -> Estimate:
     """A group, or a join of two inputs: rows go to the slot that has most of their key."""
     sample = _Sample(seen, slots, partners=len(slots.of_side) == 2)
-    rows = sum(seen.rows_of)
-    shuffled = seen.entries if combined else rows
-    return _compared(sample, rows, shuffled, links, before=KEY * rows)
+    shuffled = seen.entries if combined else sample.rows
+    return _of_sample(sample, shuffled, links, before=KEY * sample.rows)
 
 
 def of_partials(seen: Seen, slots: Slots, links: Links) -> Estimate:
     """A reduction: partials stay if no other slot has their key. They have been kept by now."""
-    rows = sum(seen.rows_of)
-    return _compared(_Sample(seen, slots, partners=False), rows, rows, links, before=0.0)
+    sample = _Sample(seen, slots, partners=False)
+    return _of_sample(sample, sample.rows, links, before=0.0)
 
 
-def _compared(
-    sample: _Sample, rows: float, shuffled: float, links: Links, *, before: float
-) -> Estimate:
-    away = (links.hosts - 1) / links.hosts
-    rate = links.hosts * links.bytes_per_second
-    total = sample.bytes
-    plain = total * away
-    filters = sample.filter_bytes * away + TOLD * sample.leaving_entries
-    sent = sample.remote + filters
-    working = before + ENTRY * sample.entries + COPY.of(rows, total)
+def _of_sample(sample: _Sample, shuffled: float, links: Links, *, before: float) -> Estimate:
+    filters = sample.filter_bytes * _away(links) + TOLD * sample.leaving_entries
+    detecting = before + ENTRY * sample.entries + COPY.of(sample.rows, sample.bytes)
     if sample.leaving_entries:
-        working += LOOK.of(rows, total) + SHUFFLE.of(sample.leaving_rows, sample.leaving)
-    return Estimate(
-        plain, sent, filters, sample.distinct, plain / rate + SHUFFLE.of(shuffled, total) / links.cores,
-        JOBS + sent / rate + working / links.cores,
+        detecting += LOOK.of(sample.rows, sample.bytes) + SHUFFLE.of(sample.leaving_rows, sample.leaving)
+    return _estimate(
+        links, sample.bytes, SHUFFLE.of(shuffled, sample.bytes), detecting, remote=sample.remote,
+        filters=filters, distinct=sample.distinct,
     )  # fmt: skip
+
+
+def _estimate(
+    links: Links, bytes: float, shuffling: float, detecting: float, *, remote: float = 0.0,
+    filters: float = 0.0, distinct: float = 0.0,
+) -> Estimate:  # fmt: skip
+    """Seconds from processor seconds, of a shuffle by hash and of detection, and from what each sends."""
+    rate = links.hosts * links.bytes_per_second
+    plain, sent = bytes * _away(links), remote + filters
+    return Estimate(
+        plain, sent, filters, distinct, plain / rate + shuffling / links.cores,
+        JOBS + sent / rate + detecting / links.cores,
+    )  # fmt: skip
+
+
+def _away(links: Links) -> float:
+    """The part of all bytes that a shuffle by hash sends to other hosts."""
+    return (links.hosts - 1) / links.hosts
 
 
 class _Sample:
@@ -156,11 +161,11 @@ class _Sample:
         away = host_of[goes] != host_of[slot_of[source]]
         # Counts of rows stop at 255, so shares are better than sums.
         whole = max(1e-9, float(weights.sum()))
-        self.bytes = COMPRESSED * sum(seen.bytes_of)
+        self.rows, self.bytes = sum(seen.rows_of), COMPRESSED * sum(seen.bytes_of)
         self.entries, self.distinct = seen.entries, seen.distinct
         self.leaving_entries = seen.entries * leaves.sum() / max(1, len(leaves))
         self.leaving = self.bytes * float(weights[leaves].sum()) / whole
-        self.leaving_rows = sum(seen.rows_of) * float(rows[leaves].sum()) / max(1.0, float(rows.sum()))
+        self.leaving_rows = self.rows * float(rows[leaves].sum()) / max(1.0, float(rows.sum()))
         self.remote = self.bytes * float(weights[away].sum()) / whole
         # Sets to the ranges, with counts of rows.
         each = max(1.0, self.entries / len(side_of))

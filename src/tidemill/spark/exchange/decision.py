@@ -97,13 +97,15 @@ AtBest = Callable[[float, float, Links], Estimate]
 
 
 def decide(
-    step: str, frames: Sequence[DataFrame], keys: Sequence[str], detect: str, *, best: AtBest = at_best,
+    step: str, frames: Sequence[DataFrame], keys: Sequence[str], detect: str, *,
+    width: Callable[[DataFrame], float] = row_bytes, best: AtBest = at_best,
     why_not: Callable[[], str | None] = lambda: None,
 ) -> Decision:  # fmt: skip
     """Whether to detect: as the user says, unless equal keys could part; otherwise if it might pay.
 
-    That is known for sure when keys have been seen: `judged`. `best` says what detection would take of so
-    many bytes and rows if nothing had to travel; `why_not` may know why it does not pay whatever they are.
+    That is known for sure when keys have been seen: `judged`. `width` says how many bytes would be sent for a
+    row, `best` what detection would take of so many bytes and rows if nothing had to be; `why_not` may know
+    why it does not pay whatever they are.
     """
     if detect not in DETECT:
         raise UserError(step, expected=f"detect= one of {', '.join(DETECT)}", got=repr(detect))
@@ -128,7 +130,7 @@ def decide(
         return replace(plain, why=reason)
     links = links_of(spark)
     rows = [row_count(df) for df in frames]
-    bytes = sum(COMPRESSED * n * row_bytes(df) for n, df in zip(rows, frames))
+    bytes = sum(COMPRESSED * n * width(df) for n, df in zip(rows, frames))
     estimate = best(bytes, sum(rows), links)
     found = replace(plain, links=links, estimate=estimate)
     if not estimate.may_pay:

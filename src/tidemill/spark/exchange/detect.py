@@ -13,7 +13,6 @@ import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby, pairwise
@@ -33,7 +32,7 @@ from tidemill.spark.exchange import partitions
 from tidemill.spark.exchange.network import core_count
 from tidemill.spark.exchange.sets import BucketSet
 from tidemill.spark.exchange.slots import Slots
-from tidemill.spark.settings import ADAPTIVE, setting
+from tidemill.spark.settings import planned
 from tidemill.spark.workers import settled
 
 FALSE_POSITIVES = 1 / 8
@@ -149,7 +148,7 @@ class Keys:
         began = time.monotonic()
         self._keys = _keys(sides, slots, sample).persist()
         try:
-            with self._planned():
+            with planned(self._spark):
                 said = self._keys.select("source", "rows", "keys", "registers", "sample").toArrow()
         except BaseException:
             self._keys.unpersist()
@@ -189,7 +188,7 @@ class Keys:
             tuple(s for own in slots.of_side for s in own), seen.side_of, slots.host_of,
             tuple(OWNED if s.owns else s.width for s in self._sides), counts, partners, slack,
         )  # fmt: skip
-        with self._planned():
+        with planned(self._spark):
             first = seen.first_asked() if inner else None
             known = None if first is None else _known(self._keys, facts, first)
             sets = self._keys.mapInArrow(_sets(facts, first, known), _ddl(_SETS))
@@ -204,10 +203,6 @@ class Keys:
             numbers["filter bytes"] += len(known) * len(set(facts.host_of))
         seconds = {"hashes": self.seconds, "filter": time.monotonic() - began}
         return Detected(bits, *_by_side(slots, found), tuple(seen.bytes_of), numbers, seconds)
-
-    def _planned(self) -> AbstractContextManager[None]:
-        """Otherwise Spark runs a job more to see how large the keys are."""
-        return setting(self._spark, ADAPTIVE, "false")
 
 
 def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:

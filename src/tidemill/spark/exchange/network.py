@@ -50,7 +50,12 @@ def links(spark: SparkSession) -> Links:
 
 def host_count(spark: SparkSession) -> int:
     """How many hosts run tasks."""
-    return len({str(e.hostPort()).rsplit(":", 1)[0] for e in _workers(spark)})
+    return len(hosts_of(spark))
+
+
+def hosts_of(spark: SparkSession) -> set[str]:
+    """The hosts that run tasks."""
+    return {str(e.hostPort()).rsplit(":", 1)[0] for e in _workers(spark)}
 
 
 def core_count(spark: SparkSession) -> int:
@@ -91,9 +96,7 @@ def _rate(spark: SparkSession, hosts: int) -> float:
         for _ in batches:
             for target in range(hosts):
                 data = [os.urandom(1 << 16) for _ in range(max(1, PROBE // hosts // (1 << 16)))]
-                yield pa.record_batch(
-                    {"to": pa.array([target] * len(data), pa.int32()), "data": data}
-                )
+                yield pa.record_batch({"to": pa.array([target] * len(data), pa.int32()), "data": data})
 
     rows = spark.range(0, hosts, 1, hosts).mapInArrow(noise, "to int, data binary")
     sent = rows.repartitionById(hosts, "to")

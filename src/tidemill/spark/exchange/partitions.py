@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemill.core.errors import UserError
-from tidemill.spark.settings import ADAPTIVE, LEAVES, setting
+from tidemill.spark.settings import LEAVES, planned, setting
 
 LIKELY_WIDTH = 50.0
 """Bytes of a row of which nothing is known."""
@@ -80,9 +80,7 @@ def steady(spark: SparkSession) -> AbstractContextManager[None]:
 
 def fixed(df: DataFrame) -> DataFrame:
     """The same rows in partitions that no plan changes. Shuffles below are run."""
-    session = df.sparkSession
-    again = _jvm_session(session).internalCreateDataFrame(_rdd(df), df._jdf.schema(), False)
-    return DataFrame(again, session)
+    return _frame_of(df.sparkSession, _rdd(df), df._jdf.schema())
 
 
 def hosts(df: DataFrame) -> list[str | None]:
@@ -111,8 +109,7 @@ def in_slots(
     count = len(at)
     rows = _reordered(df.sparkSession, _rdd(df), slots, count)
     if sent is not None:
-        # Otherwise Spark would run shuffles while it plans.
-        with setting(df.sparkSession, ADAPTIVE, "false"):
+        with planned(df.sparkSession):
             more = _rdd(sent)
         rows = _zipped(df.sparkSession, [rows, _nothing(df.sparkSession, at), more], count)
     return _claimed(df, rows, column)
@@ -126,10 +123,26 @@ def one_each(spark: SparkSession, batches: Sequence[pa.RecordBatch]) -> DataFram
         data.add(batch.serialize().to_pybytes())
     schema = from_arrow_schema(batches[0].schema).json()
     each = jvm.scala.jdk.javaapi.CollectionConverters.asScala(data.iterator())
-    with setting(
-        spark, "spark.sql.execution.arrow.localRelationThreshold", "0"
-    ):  # no local relation
+    # As rows of the driver's own, which it would otherwise make of so little, all would go to every task.
+    with setting(spark, "spark.sql.execution.arrow.localRelationThreshold", "0"):
         return DataFrame(jvm.PythonSQLUtils.toDataFrame(each, schema, _jvm_session(spark)), spark)
+
+
+def kept_at(df: DataFrame, at: Sequence[str | None]) -> DataFrame:
+    """The same rows, kept on hosts for as long as somebody has them: no task brings them any more."""
+    session = df.sparkSession
+    there = _zipped(session, [_rdd(df), _nothing(session, at)], len(at))
+    return _frame_of(session, there, df._jdf.schema()).localCheckpoint()
+
+
+def texts_at(session: SparkSession, texts: Sequence[str], at: Sequence[str | None]) -> DataFrame:
+    """A frame with one text, `value`, in each partition, which wants to be on a host."""
+    jvm = _jvm(session)
+    wanted = [jvm.scala.Tuple2(t, _seq(jvm, [h] if h else []).toList()) for t, h in zip(texts, at)]
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
+    near = session.sparkContext._jsc.sc().makeRDD(_seq(jvm, wanted).toList(), tag)
+    made = _jvm_session(session).createDataset(near, jvm.org.apache.spark.sql.Encoders.STRING())
+    return DataFrame(made.toDF(), session)
 
 
 def _claimed(df: DataFrame, rdd: Any, column: str) -> DataFrame:
@@ -173,9 +186,7 @@ def _reordered(session: SparkSession, rdd: Any, slots: Sequence[int], count: int
         else:
             # A set of Scala's is a function, and says which partitions are in it.
             chosen = _seq(jvm, [jvm.java.lang.Integer(p) for p in run]).toSet()
-            parts.append(
-                _class(jvm, "org.apache.spark.rdd.PartitionPruningRDD").create(rdd, chosen)
-            )
+            parts.append(_class(jvm, "org.apache.spark.rdd.PartitionPruningRDD").create(rdd, chosen))
     return _class(jvm, "org.apache.spark.rdd.UnionRDD")(
         context._jsc.sc(), _seq(jvm, parts), rdd.elementClassTag()
     )
@@ -203,13 +214,8 @@ def _nothing(session: SparkSession, at: Sequence[str | None]) -> Any:
     Where a task has two kinds of data, Spark asks both where to run and counts votes: without these, a few
     rows that were sent could have all others read from another host.
     """
-    context, jvm = session.sparkContext, _jvm(session)
-    wanted = [jvm.scala.Tuple2("", _seq(jvm, [h] if h else []).toList()) for h in at]
-    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
-    near = context._jsc.sc().makeRDD(_seq(jvm, wanted).toList(), tag)
-    made = _jvm_session(session).createDataset(near, jvm.org.apache.spark.sql.Encoders.STRING())
     # No optimizer knows that there are none.
-    return _rdd(DataFrame(made.toDF(), session).filter("length(value) > 0"))
+    return _rdd(texts_at(session, [""] * len(at), at).filter("length(value) > 0"))
 
 
 def _zipped(session: SparkSession, rdds: Sequence[Any], count: int) -> Any:
@@ -238,6 +244,10 @@ def _host(place: str) -> str:
 
 def _rdd(df: DataFrame) -> Any:
     return df._jdf.queryExecution().toRdd()
+
+
+def _frame_of(session: SparkSession, rdd: Any, schema: Any) -> DataFrame:
+    return DataFrame(_jvm_session(session).internalCreateDataFrame(rdd, schema, False), session)
 
 
 def _jvm(session: SparkSession) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,15 +14,16 @@ from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.spark.exchange import partitions
 from tidemill.spark.exchange.decision import Decision, noted, tell
-from tidemill.spark.exchange.detect import Detected, Keys, Side
+from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.group import together
-from tidemill.spark.exchange.keys import checked_keys, hash_of
+from tidemill.spark.exchange.join import HASHED
+from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by
 from tidemill.spark.exchange.reduce import States
-from tidemill.spark.exchange.route import fresh_name, routed
+from tidemill.spark.exchange.route import Told, fresh_name, shuffled, told
 from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.keeping import kept
-from tidemill.spark.settings import ansi
+from tidemill.spark.settings import ansi, planned
 from tidemill.spark.values import named
 
 
@@ -36,10 +38,14 @@ class Places:
     rows: DataFrame
     """Those of the frame, kept as long as somebody has them; with `column`, which says where each is, if
     places were detected."""
+    count: int
     keys: tuple[str, ...]
     column: str | None
     decision: Decision
-    asked: Detected | None = None
+    asked: bool = False
+    """Whether others know where keys are;"""
+    told: Told | None = None
+    """and what they know, unless all have their keys at home."""
 
     def known_to(self, askers: DataFrame) -> Places:
         """Tell partitions of rows that are made from `rows`, one from one, where the keys in them are.
@@ -56,35 +62,38 @@ class Places:
         with Keys(sides, self._slots) as seen:
             asked = seen.locations(slack=math.inf, bits=placed.bits)
         tell(replace(self.decision, step="known_to").with_detected(asked, self._slots))
-        return replace(self, asked=asked)
+        known = told(self.rows.sparkSession, self._slots, 1, asked, kept=True)
+        return replace(self, asked=True, told=known)
 
     def reduce(self, df: DataFrame, aggs: Mapping[str, Aggregate]) -> DataFrame:
         """Aggregates by key, each in the place of its key. Partitions of `df` are those that were told."""
-        if self.asked is None and self.column is not None:
+        if self.column is not None and not self.asked:
             raise UserError("places.reduce", expected="places.known_to(...) before", got="nothing told")
-        self._checked("places.reduce", df)
         states = States("reduce", df, self.keys, aggs, None)
-        with ansi(df.sparkSession):
-            if self.column is None:
+        if self.column is None:
+            with ansi(df.sparkSession):
                 return states.results(states.partials(df, []))
-            assert self.asked is not None
+        with ansi(df.sparkSession), planned(df.sparkSession):
             local = fresh_name("partition", [*df.columns, *states.names])
             here = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
+            self._checked("places.reduce", here)
             partials = states.partials(here, [local]).drop(local)
-            sent = routed(
-                partials, self._hash, self.column, self._slots, 1, self.asked, again=False
-            )
+            sent = shuffled(partials, self._hash, self.column, self._slots, 1, self.told)
             whole = sent.groupBy(named(self.column), *map(named, self.keys)).agg(*states.combined())
             return states.results(whole, [self.column])
 
     def join(self, df: DataFrame) -> DataFrame:
         """Rows with those of `df`, which `reduce` returned: they are together already."""
         by = [*self.keys, *([self.column] if self.column is not None else [])]
-        return self.rows.hint("merge").join(df, by)
+        # There is one for each key: if they can be hashed, those of the frame need not be sorted.
+        each = self.count * row_bytes(df) / partitions.count(self.rows)
+        small = each <= HASHED
+        return self.rows.join(df.hint("shuffle_hash"), by) if small else self.rows.hint("merge").join(df, by)
 
     def _checked(self, step: str, df: DataFrame) -> None:
-        expected, got = partitions.count(self.rows), partitions.count(df)
-        if self.column is not None and got != expected:
+        with planned(df.sparkSession):
+            got, expected = partitions.count(df), self._slots.count
+        if got != expected:
             raise UserError(
                 step, expected=f"a frame made from places.rows, with its {expected} partitions",
                 got=f"one of {got} partitions",
@@ -94,14 +103,14 @@ class Places:
         """Rows need not be kept any longer."""
         self.rows.unpersist()
 
-    @property
+    @cached_property
     def _slots(self) -> Slots:
         """Partitions of the rows are slots, and so are those of who asks."""
         slots = self.decision.slots
         assert slots is not None
         return replace(slots, of_side=(tuple(range(slots.count)),) * 2)
 
-    @property
+    @cached_property
     def _hash(self) -> Column:
         return hash_of(self.keys, [self.rows.schema[k].dataType for k in self.keys])
 
@@ -115,5 +124,5 @@ def place(df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str =
         parts = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         rows = df.repartition(parts, *map(named, keys))
     rows = kept(rows)
-    rows.count()  # now, so that all of them are there before anybody sends
-    return Places(noted(rows, decision), tuple(keys), target, decision)
+    count = rows.count()  # now, so that all of them are there before anybody sends
+    return Places(noted(rows, decision), count, tuple(keys), target, decision)

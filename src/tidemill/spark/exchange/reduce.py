@@ -1,4 +1,4 @@
-"""Reduce by key: rows are aggregated where they are, and only keys that two hosts have travel."""
+"""Reduce by key: rows are aggregated where they are, and only keys that several slots have travel."""
 
 from __future__ import annotations
 
@@ -16,8 +16,16 @@ from tidemill.expr.nodes import columns_of
 from tidemill.local.partials import state_fields
 from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
-from tidemill.spark.aggregates import available, combined, in_jvm, lowered, partial
-from tidemill.spark.exchange.cost import COMPRESSED, of_partials, partials_at_best
+from tidemill.spark.aggregates import (
+    available,
+    combined,
+    counts_at_home,
+    in_jvm,
+    lowered,
+    or_identity,
+    partial,
+)
+from tidemill.spark.exchange.cost import of_partials, partials_at_best
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
@@ -54,14 +62,11 @@ def reduce_by_key(
 
 def worth_it(step: str, df: DataFrame, keys: Sequence[str], fields: int, detect: str) -> Decision:
     """Whether to look at which partials, of so many fields, must travel."""
-    width = COMPRESSED * _width(df, keys, fields)
-    best = lambda bytes, rows, links: partials_at_best(width, rows, links)
-    return decide(step, [df], keys, detect, best=best)
+    width = lambda df: _width(df, keys, fields)
+    return decide(step, [df], keys, detect, width=width, best=partials_at_best)
 
 
-def where_they_are(
-    df: DataFrame, aggregate: Callable[[DataFrame, list[str]], DataFrame]
-) -> DataFrame:
+def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], DataFrame]) -> DataFrame:
     """Partials of the rows of each partition, which stay there: `aggregate` groups by a column more.
 
     They are kept, as they are read twice.
@@ -73,11 +78,7 @@ def where_they_are(
 
 
 def brought_together(
-    partials: DataFrame,
-    keys: Sequence[str],
-    combined: Sequence[Column],
-    decision: Decision,
-    by: str,
+    partials: DataFrame, keys: Sequence[str], combined: Sequence[Column], decision: Decision, by: str
 ) -> tuple[DataFrame, Decision]:
     """One partial of each key: those of keys that one slot has alone are not sent, if that pays."""
     hash = _hash(partials, keys)
@@ -106,50 +107,57 @@ class States:
     """The columns that aggregates keep, and how Spark makes, combines and lowers them."""
 
     def __init__(
-        self,
-        step: str,
-        df: DataFrame,
-        keys: Sequence[str],
-        aggs: Mapping[str, Aggregate],
-        time: str | None,
+        self, step: str, df: DataFrame, keys: Sequence[str], aggs: Mapping[str, Aggregate], time: str | None
     ) -> None:
         if not aggs:
-            raise UserError(
-                step, expected="at least one aggregate", got="none", hint="{'n': tm.count()}"
-            )
+            raise UserError(step, expected="at least one aggregate", got="none", hint="{'n': tm.count()}")
         self._keys = [named(k) for k in keys]
         self._layout, self._expressions = _laid_out(step, df, aggs, time)
-        self._fields = [[n for n, _ in state_fields(p)] for p in self._layout.parts]
+        self._at_home = counts_at_home(self._layout)
+        self._sent = [
+            (p, [n for n, _ in state_fields(p)])
+            for i, p in enumerate(self._layout.parts) if i not in self._at_home
+        ]  # fmt: skip
         for name in aggs:
             if name in keys:
-                raise UserError(
-                    step, expected=f"a name not taken by the keys {list(keys)}", got=repr(name)
-                )
+                what = f"a name not taken by the keys {list(keys)}"
+                raise UserError(step, expected=what, got=repr(name))
 
     @property
     def names(self) -> list[str]:
         """Of the columns of partials, keys aside."""
-        return [n for own in self._fields for n in own]
+        return [n for _, fields in self._sent for n in fields]
 
     def partials(self, df: DataFrame, beside: list[str]) -> DataFrame:
         """Partials by key, and by other columns."""
-        args = dict.fromkeys(a for p in self._layout.parts for a in p.part.args)
+        args = dict.fromkeys(a for p, _ in self._sent for a in p.part.args)
         names = {a: fresh_name(f"a{i}", df.columns) for i, a in enumerate(args)}
         rows = df.select("*", *(self._expressions.column(a).alias(n) for a, n in names.items()))
         columns = []
-        for part, fields in zip(self._layout.parts, self._fields):
-            columns += partial(part, [names[a] for a in part.part.args], fields, identity=True)
+        for part, fields in self._sent:
+            own = [names[a] for a in part.part.args]
+            columns += partial(part, own, fields, identity=fields[0] not in self._at_home.values())
         return rows.groupBy(*map(named, beside), *self._keys).agg(*columns)
 
     def combined(self) -> list[Column]:
         """How partials of a key become one."""
-        return [
-            c for p, fields in zip(self._layout.parts, self._fields) for c in combined(p, fields)
-        ]
+        return [c for part, fields in self._sent for c in combined(part, fields)]
 
     def results(self, whole: DataFrame, beside: Sequence[str] = ()) -> DataFrame:
         """Complete partials as users see them."""
+        whole = whole.withColumns(self._brought_back())
         return whole.select(*map(named, beside), *self._keys, *lowered(self._layout))
+
+    def _brought_back(self) -> dict[str, Column]:
+        """Counts that were not sent, right in whether they are 0; what told of them gets its identity."""
+        found = {}
+        for i, witness in self._at_home.items():
+            there = F.lit(True) if witness is None else F.col(witness).isNotNull()
+            found[self._layout.parts[i].columns.names[0]] = there.cast("bigint")
+        for part, (name, *_) in self._sent:
+            if name in self._at_home.values():
+                found[name] = or_identity(part, F.col(name))
+        return found
 
 
 def _laid_out(
@@ -169,9 +177,8 @@ def _laid_out(
     for name in read:
         if name not in df.columns:
             raise UserError(step, expected=f"a column of {df.columns}", got=repr(name))
-    fields = [f for f in df.schema.fields if f.name in read] or [
-        T.StructField("none", T.LongType())
-    ]
+    none = [T.StructField("none", T.LongType())]
+    fields = [f for f in df.schema.fields if f.name in read] or none
     schema = read_schema(T.StructType(fields), step=step)
     source = Source("rows", schema, time or schema.names[0])
     bound = tuple((n, bind(source, n, a)) for n, a in aggs.items())
@@ -179,7 +186,5 @@ def _laid_out(
     foreign = [str(p.part) for p in found.parts if not available(p)]
     if foreign or not in_jvm(found):
         what = ", ".join(foreign or [str(a) for a in aggs.values()])
-        raise UnsupportedError(
-            "exchange", what, instead="use group_by_key, which has all rows of a key"
-        )
+        raise UnsupportedError("exchange", what, instead="use group_by_key, which has all rows of a key")
     return found, SparkExpressions(schema, {f.name: f.dataType for f in fields})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql import types as T
 
 from tidemill.kernels.targets import Cells, cell_bits
 from tidemill.spark.exchange import partitions
@@ -17,69 +18,101 @@ from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.values import named
 
 
-def routed(
-    df: DataFrame, hash: Column, target: str, slots: Slots, side: int, found: Detected, *,
-    again: bool = True,
-) -> DataFrame:  # fmt: skip
-    """Rows in the slots that they belong to, with a new column `target` that says which.
+@dataclass(frozen=True)
+class Told:
+    """What the partitions of an input know of the buckets that leave them: a row for each of their cells."""
 
-    `again` says that reading `df` twice costs little: then only rows that leave are shuffled. Rows whose
-    hash is null stay.
+    cells: DataFrame
+    """Each partition has its own, and knows that."""
+    bits: int
+    high: int
+    """Of the bits of a bucket, how many name its cell."""
+
+
+# Columns that are beside those of users for a moment, under names that nobody else has.
+_PARTITION, _HASH, _CELL, _LOW, _LOWS, _TO = _BESIDE = [
+    f"__tidemill_{name}" for name in ("partition", "hash", "cell", "low", "lows", "to")
+]
+
+
+def told(
+    spark: SparkSession, slots: Slots, side: int, found: Detected, *, kept: bool = False
+) -> Told | None:
+    """The cells of a side, from which tasks look up where rows go; none if no row leaves.
+
+    Tasks bring them along, unless they are `kept` on the hosts of their slots to be read often.
     """
-    seats = slots.of_side[side]
-    own = _own_slot(seats)
     if not found.leaving[side]:
-        return partitions.in_slots(df.select("*", own.alias(target)), target, seats, slots.hosts)
-    rows, goes = _looked_up(df, hash, target, slots, side, found)
-    told = [c for c in rows.columns if c not in df.columns]
-    if not again:
-        sent = rows.withColumn(target, F.coalesce(goes, own)).drop(*told)
-        return sent.repartitionById(slots.count, named(target))
-    stay = rows.filter(goes.isNull()).withColumn(target, own).drop(*told)
-    sent = rows.withColumn(target, goes).drop(*told).filter(named(target).isNotNull())
-    sent = sent.repartitionById(slots.count, named(target))
-    return partitions.in_slots(stay, target, seats, slots.hosts, sent)
-
-
-def _looked_up(
-    df: DataFrame, hash: Column, target: str, slots: Slots, side: int, found: Detected
-) -> tuple[DataFrame, Column]:
-    """Rows with the cells of their buckets beside them; the slot that a row goes to, null if it stays.
-
-    The cells of a partition come to the task that has its rows, as a table of their own. Spark looks up what
-    is in a dense range of numbers in an array.
-    """
-    taken = [*df.columns, target]
-    names = ("partition", "cell", "low", "lows", "to")
-    partition, cell, low, lows, to = (fresh_name(n, taken) for n in names)
-    bits = found.bits
-    high = cell_bits(found.leaving[side], bits)
-    narrow = _fitting(bits - high), _fitting(slots.count.bit_length())
+        return None
+    high = cell_bits(found.leaving[side], found.bits)
+    narrow = _fitting(found.bits - high), _fitting(slots.count.bit_length())
     batches = []
     for answer in found.answers[side]:
         listed = read_answer(answer)
-        own = Cells.of(listed.buckets, listed.numbers, bits=bits, high=high)
+        own = Cells.of(listed.buckets, listed.numbers, bits=found.bits, high=high)
         columns = [
             pa.array(np.arange(1 << high, dtype=np.int32)),
             pa.ListArray.from_arrays(own.starts, pa.array(own.lows, narrow[0])),
             pa.ListArray.from_arrays(own.starts, pa.array(own.targets, narrow[1])),
         ]
-        batches.append(pa.RecordBatch.from_arrays(columns, [cell, lows, to]))
-    here = F.spark_partition_id().alias(partition)
-    cells = partitions.one_each(df.sparkSession, batches).select("*", here)
-    inside = from_arrow_type(narrow[0])
-    bucket, mask = F.shiftrightunsigned(hash, 64 - bits), F.lit((1 << (bits - high)) - 1).cast("long")
-    rows = df.select(
+        batches.append(pa.RecordBatch.from_arrays(columns, [_CELL, _LOWS, _TO]))
+    cells = partitions.one_each(spark, batches)
+    if kept:
+        cells = partitions.kept_at(cells, [slots.hosts[s] for s in slots.of_side[side]])
+    cells = partitions.arranged_by(cells.select("*", _here()), _PARTITION)
+    return Told(cells.hint("shuffle_hash"), found.bits, high)
+
+
+def routed(df: DataFrame, hash: Column, target: str, slots: Slots, side: int, found: Detected) -> DataFrame:
+    """Rows in the slots that they belong to, with a new column `target` that says which.
+
+    Only those that leave are shuffled; reading `df` twice costs little. Rows whose hash is null stay.
+    """
+    known = told(df.sparkSession, slots, side, found)
+    if known is None:
+        return _all_stay(df, target, slots, side)
+    rows, goes = _looked_up(df, hash, known)
+    stay = rows.filter(goes.isNull()).withColumn(target, _own_slot(slots, side)).drop(*_BESIDE)
+    sent = rows.withColumn(target, goes).drop(*_BESIDE).filter(named(target).isNotNull())
+    sent = sent.repartitionById(slots.count, named(target))
+    return partitions.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
+
+
+def shuffled(
+    df: DataFrame, hash: Column, target: str, slots: Slots, side: int, known: Told | None
+) -> DataFrame:
+    """The same of rows that are costly to read: all of them go through one shuffle, on their host or not."""
+    if known is None:
+        return _all_stay(df, target, slots, side)
+    rows, goes = _looked_up(df, hash, known)
+    sent = rows.withColumn(target, F.coalesce(goes, _own_slot(slots, side))).drop(*_BESIDE)
+    return sent.repartitionById(slots.count, named(target))
+
+
+def _looked_up(df: DataFrame, hash: Column, known: Told) -> tuple[DataFrame, Column]:
+    """Rows with the cells of their buckets beside them; the slot that a row goes to, null if it stays.
+
+    The cells of a partition come to the task that has its rows, as a table of their own. Spark looks up what
+    is in a dense range of numbers in an array.
+    """
+    bits, high = known.bits, known.high
+    lows = known.cells.schema[_LOWS].dataType
+    assert isinstance(lows, T.ArrayType)
+    mask = (1 << (bits - high)) - 1
+    rows = df.select("*", _here(), hash.alias(_HASH)).selectExpr(
         "*",
-        here,
         # Rows without a hash look in some cell, and find nothing there.
-        F.coalesce(F.shiftrightunsigned(hash, 64 - high), F.lit(0)).cast("int").alias(cell),
-        bucket.bitwiseAND(mask).cast(inside).alias(low),
+        f"CAST(coalesce(shiftrightunsigned({_HASH}, {64 - high}), 0) AS int) AS {_CELL}",
+        f"CAST(shiftrightunsigned({_HASH}, {64 - bits}) & {mask}L AS {lows.elementType.simpleString()})"
+        f" AS {_LOW}",
     )
-    beside = partitions.arranged_by(cells, partition).hint("shuffle_hash")
-    both = partitions.arranged_by(rows, partition).join(beside, [partition, cell])
-    at = F.array_position(named(lows), named(low)).cast("int")
-    return both, F.when(at > 0, F.get(named(to), at - 1).cast("int"))
+    both = partitions.arranged_by(rows, _PARTITION).join(known.cells, [_PARTITION, _CELL])
+    at = f"CAST(array_position({_LOWS}, {_LOW}) AS int)"
+    return both, F.expr(f"CASE WHEN {at} > 0 THEN CAST(get({_TO}, {at} - 1) AS int) END")
+
+
+def _here() -> Column:
+    return F.expr(f"spark_partition_id() AS {_PARTITION}")
 
 
 def _fitting(bits: int) -> pa.DataType:
@@ -88,10 +121,17 @@ def _fitting(bits: int) -> pa.DataType:
     return next(kind for width, kind in kinds if bits < width)
 
 
-def _own_slot(slots: Sequence[int]) -> Column:
-    if tuple(slots) == tuple(range(len(slots))):
+def _all_stay(df: DataFrame, target: str, slots: Slots, side: int) -> DataFrame:
+    rows = df.select("*", _own_slot(slots, side).alias(target))
+    return partitions.in_slots(rows, target, slots.of_side[side], slots.hosts)
+
+
+def _own_slot(slots: Slots, side: int) -> Column:
+    """The slot of the partition that a row is in."""
+    seats = slots.of_side[side]
+    if seats == tuple(range(len(seats))):
         return F.spark_partition_id()
-    return F.get(F.array(*map(F.lit, slots)), F.spark_partition_id())
+    return F.get(F.array(*map(F.lit, seats)), F.spark_partition_id())
 
 
 def fresh_name(name: str, taken: Sequence[str]) -> str:
