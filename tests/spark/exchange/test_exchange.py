@@ -27,6 +27,7 @@ from tidemill.spark.exchange import (
     place,
     reduce_by_key,
     report,
+    route,
     traffic,
 )  # fmt: skip
 from tidemill.spark.exchange.decision import decision_of
@@ -77,10 +78,12 @@ def right(spark: Any) -> DataFrame:
 
 @pytest.fixture(params=["partitions", "hosts"])
 def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Units are partitions, as on one machine; or hosts, of which Spark says that there are two."""
+    """Units are partitions, as on one machine; or hosts, of which Spark says that there are two, and rows
+    are looked up as if many left."""
     if request.param == "hosts":
         known = lambda df: [f"host{i % 2}" for i in range(partitions.count(df))]
         monkeypatch.setattr(partitions, "hosts", known)
+        monkeypatch.setattr(route, "FEW", 0)
     return str(request.param)
 
 
@@ -88,6 +91,8 @@ def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_joins(
     left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if how in ("inner", "full", "anti"):
+        monkeypatch.setattr(route, "FEW", 0)
     if how in ("inner", "left", "anti"):
         known = lambda df: [f"host{i % 2}" for i in range(partitions.count(df))]
         monkeypatch.setattr(partitions, "hosts", known)

@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill.spark.exchange import group_by_key, join, partitions, reduce_by_key
+from tidemill.spark.exchange import group_by_key, join, partitions, reduce_by_key, route
 from tidemill.spark.exchange.join import LEAVES
 
 # Few keys, so that they meet; one that half of all rows have; some that are null.
@@ -56,6 +56,7 @@ def hosts(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of how many hosts Spark says that they have the partitions; of one it says nothing."""
     count = int(request.param)
     if count > 1:
+        monkeypatch.setattr(route, "FEW", 5)  # so that some are looked up
         monkeypatch.setattr(
             partitions, "hosts", lambda df: [f"host{i * i % count}" for i in range(partitions.count(df))]
         )

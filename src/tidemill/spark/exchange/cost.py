@@ -10,8 +10,8 @@ The model, for `h` hosts whose links carry `r` bytes a second each and that have
 - with detection, the sample says which rows leave their slot, and which of those their host: `located`
   decides for it as ranges do for all keys. Only those are shuffled and sent;
 - detection reads all keys (`KEY` a row), has them sorted, sent and decided upon (`ENTRY` for each key of a
-  partition), copies rows that stay (`COPY`), looks rows up if some leave (`LOOK`), sends the filter, and
-  waits for two more jobs, `JOBS`.
+  partition), copies rows that stay (`COPY`), looks rows up if more than a `FEW` keys leave (`LOOK`), sends
+  the filter, and waits for two more jobs, `JOBS`.
 
 What both do is in neither sum.
 """
@@ -27,6 +27,7 @@ import numpy as np
 from tidemill.kernels.holders import STAYS, located
 from tidemill.spark.exchange.detect import SLACK, Seen, bucket_bits
 from tidemill.spark.exchange.network import Links
+from tidemill.spark.exchange.route import FEW
 from tidemill.spark.exchange.slots import Slots
 
 
@@ -40,7 +41,7 @@ class Work(NamedTuple):
         return self.row * rows + self.byte * bytes
 
 
-SHUFFLE = Work(0.3e-6, 7e-9)
+SHUFFLE = Work(0.2e-6, 4.5e-9)
 COPY = Work(0.0, 4e-9)
 LOOK = Work(0.1e-6, 12e-9)
 KEY, ENTRY = 0.12e-6, 0.8e-6
@@ -49,7 +50,7 @@ KEEP = Work(0.3e-6, 10e-9)
 JOBS = 0.5
 MARGIN = 1.1
 """Detection must be better by so much, since estimates are rough."""
-LOOK_MARGIN = 1.3
+LOOK_MARGIN = 1.4
 """And by so much, if nothing had to leave, for keys to be counted."""
 TOLD = 12
 """Bytes that a partition is told of each key that leaves it: cell, low bits and slot, for two stages."""
@@ -118,7 +119,7 @@ def of_partials(seen: Seen, slots: Slots, links: Links) -> Estimate:
 def _of_sample(sample: _Sample, shuffled: float, links: Links, *, before: float) -> Estimate:
     filters = sample.filter_bytes * _away(links) + TOLD * sample.leaving_entries
     detecting = before + ENTRY * sample.entries + COPY.of(sample.rows, sample.bytes)
-    if sample.leaving_entries:
+    if sample.leaving_entries > FEW:
         detecting += LOOK.of(sample.rows, sample.bytes) + SHUFFLE.of(sample.leaving_rows, sample.leaving)
     return _estimate(
         links, sample.bytes, SHUFFLE.of(shuffled, sample.bytes), detecting, remote=sample.remote,

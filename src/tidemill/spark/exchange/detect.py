@@ -94,8 +94,8 @@ class Detected:
     bits: int
     """Of a bucket: the high ones of a hash."""
     answers: tuple[tuple[bytes, ...], ...]
-    leaving: tuple[int, ...]
-    """For each side, how many buckets leave the partition that most of them leave."""
+    listed: tuple[tuple[int, ...], ...]
+    """For each side, how many buckets leave each partition."""
     bytes: tuple[float, ...]
     """Of the rows of each side, about."""
     numbers: dict[str, float] = field(default_factory=dict)
@@ -421,22 +421,22 @@ def _numbers(found: pa.Table) -> dict[str, float]:
 
 def _by_side(
     slots: Slots, found: pa.Table
-) -> tuple[tuple[tuple[bytes, ...], ...], tuple[int, ...]]:
-    """What each source is told, its answers in the order of ranges; how much the longest of a side lists."""
+) -> tuple[tuple[tuple[bytes, ...], ...], tuple[tuple[int, ...], ...]]:
+    """What each source is told, its answers in the order of ranges, and how many buckets they list."""
     told: dict[int, list[tuple[int, int, bytes]]] = {}
     for row in found.to_pylist():
         told.setdefault(row["source"], []).append((row["range"], row["listed"], row["answer"]))
-    answers, most, source = [], [], 0
+    answers, lengths, source = [], [], 0
     for side in slots.of_side:
-        own, listed = [], [0]
+        own, listed = [], []
         for _ in side:
             parts = sorted(told.get(source, []))
             own.append(b"".join(_sized(data) for _, _, data in parts))
             listed.append(sum(n for _, n, _ in parts))
             source += 1
         answers.append(tuple(own))
-        most.append(max(listed))
-    return tuple(answers), tuple(most)
+        lengths.append(tuple(listed))
+    return tuple(answers), tuple(lengths)
 
 
 def _sized(part: bytes) -> bytes:

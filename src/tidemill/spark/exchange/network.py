@@ -44,6 +44,7 @@ def links(spark: SparkSession) -> Links:
         return Links(hosts, cores, parse_rate(given))
     application = spark.sparkContext.applicationId
     if application not in _measured:
+        _rate(spark, hosts)  # executors that have just started wait for themselves, not for links
         _measured[application] = _rate(spark, hosts)
     return Links(hosts, cores, _measured[application])
 

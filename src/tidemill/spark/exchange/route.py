@@ -17,6 +17,9 @@ from tidemill.spark.exchange.detect import Detected, read_answer
 from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.values import named
 
+FEW = 200
+"""Buckets of a side that leave, up to which rows are compared with each of them instead of being joined."""
+
 
 @dataclass(frozen=True)
 class Told:
@@ -42,9 +45,9 @@ def told(
 
     Tasks bring them along, unless they are `kept` on the hosts of their slots to be read often.
     """
-    if not found.leaving[side]:
+    if not any(found.listed[side]):
         return None
-    high = cell_bits(found.leaving[side], found.bits)
+    high = cell_bits(max(found.listed[side]), found.bits)
     narrow = _fitting(found.bits - high), _fitting(slots.count.bit_length())
     batches = []
     for answer in found.answers[side]:
@@ -68,10 +71,14 @@ def routed(df: DataFrame, hash: Column, target: str, slots: Slots, side: int, fo
 
     Only those that leave are shuffled; reading `df` twice costs little. Rows whose hash is null stay.
     """
-    known = told(df.sparkSession, slots, side, found)
-    if known is None:
+    if not any(found.listed[side]):
         return _all_stay(df, target, slots, side)
-    rows, goes = _looked_up(df, hash, known)
+    if sum(found.listed[side]) <= FEW:
+        rows, goes = _spelled_out(df, hash, side, found)
+    else:
+        known = told(df.sparkSession, slots, side, found)
+        assert known is not None
+        rows, goes = _looked_up(df, hash, known)
     stay = rows.filter(goes.isNull()).withColumn(target, _own_slot(slots, side)).drop(*_BESIDE)
     sent = rows.withColumn(target, goes).drop(*_BESIDE).filter(named(target).isNotNull())
     sent = sent.repartitionById(slots.count, named(target))
@@ -87,6 +94,27 @@ def shuffled(
     rows, goes = _looked_up(df, hash, known)
     sent = rows.withColumn(target, F.coalesce(goes, _own_slot(slots, side))).drop(*_BESIDE)
     return sent.repartitionById(slots.count, named(target))
+
+
+def _spelled_out(df: DataFrame, hash: Column, side: int, found: Detected) -> tuple[DataFrame, Column]:
+    """Rows, and the slot that a row goes to, if so few buckets leave that the plan can name them all."""
+    bucket = f"shiftrightunsigned({_HASH}, {64 - found.bits})"
+    leaving, of_partition = [], ""
+    for partition, answer in enumerate(found.answers[side]):
+        to: dict[int, list[int]] = {}
+        own = read_answer(answer)
+        for number, slot in zip(own.buckets.tolist(), own.numbers.tolist()):
+            to.setdefault(slot, []).append(number)
+        leaving += own.buckets.tolist()
+        if to:
+            cases = " ".join(f"WHEN {_is_in(bucket, own)} THEN {slot}" for slot, own in to.items())
+            of_partition += f" WHEN {partition} THEN CASE {cases} END"
+    goes = f"CASE WHEN {_is_in(bucket, leaving)} THEN CASE {_PARTITION}{of_partition} END END"
+    return df.select("*", _here(), hash.alias(_HASH)), F.expr(goes)
+
+
+def _is_in(number: str, numbers: Sequence[int]) -> str:
+    return f"{number} IN ({', '.join(f'{n}L' for n in numbers)})"
 
 
 def _looked_up(df: DataFrame, hash: Column, known: Told) -> tuple[DataFrame, Column]:
