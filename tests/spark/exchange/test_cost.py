@@ -15,7 +15,14 @@ from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.spark.exchange import decision, group_by_key, join, partitions
-from tidemill.spark.exchange.cost import at_best, of_partials, of_rows, partials_at_best
+from tidemill.spark.exchange.cost import (
+    Combined,
+    grouped_at_best,
+    joined_at_best,
+    of_partials,
+    of_rows,
+    partials_at_best,
+)
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.network import Links, links, parse_rate
 from tidemill.spark.exchange.slots import Slots, slots_of
@@ -56,7 +63,7 @@ once = (np.arange(40_000), anywhere, 200.0)
 def test_rows_that_are_near_each_other_stay() -> None:
     found = of_rows(seen(near), ONE, SLOW)
     assert found.sent_bytes < 0.1 * found.plain_bytes and found.pays
-    assert at_best(ROWS * 100, ROWS, SLOW).may_pay
+    assert grouped_at_best(ROWS * 100, ROWS, SLOW).may_pay
 
 
 def test_rows_that_are_everywhere_travel() -> None:
@@ -71,9 +78,10 @@ def test_slots_on_one_host_send_each_other_nothing() -> None:
 
 
 def test_what_is_not_worth_a_look() -> None:
-    assert not at_best(1e6, 1e4, SLOW).may_pay
+    assert not joined_at_best(1e6, 1e4, SLOW).may_pay
     fast = replace(SLOW, bytes_per_second=12.5e9)
-    assert not at_best(ROWS * 8, ROWS, fast, combined=True).may_pay
+    assert not grouped_at_best(ROWS * 8, ROWS, fast, by=Combined(before=True)).may_pay
+    assert grouped_at_best(ROWS * 800, 100 * ROWS, fast, by=Combined(True, merged=True)).may_pay
     assert not partials_at_best(14.0 * ROWS, ROWS, fast).may_pay
     assert partials_at_best(200.0 * ROWS, ROWS, SLOW).may_pay
 
@@ -122,6 +130,12 @@ def test_auto_detects_where_that_pays(spark: Any, monkeypatch: pytest.MonkeyPatc
     grouped = group_by_key(far, ["k"], F.sum("v").alias("n"))
     assert {r.n for r in grouped.collect()} == {4}
     assert "it does not pay" in decision.decision_of(grouped).why
+
+
+def test_aggregates_that_are_maps(spark: Any) -> None:
+    rows = spark.range(10).withColumn("k", F.col("id") % 2).groupBy("k")
+    assert partitions.merges_maps(rows.agg(F.median("id"))) and partitions.merges_maps(rows.agg(F.mode("id")))
+    assert not partitions.merges_maps(rows.agg(F.sum("id"), F.collect_list("id")))
 
 
 def test_links(spark: Any) -> None:

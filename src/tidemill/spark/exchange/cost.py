@@ -1,7 +1,7 @@
 """Whether detection pays: seconds with it and without it.
 
-It is asked twice: before anything is looked at, by how many bytes there are (`at_best`); and when the keys of
-all partitions are known, by those of a sample (`of_rows`, `of_partials`).
+It is asked twice: before anything is looked at, by how many bytes there are (`joined_at_best` and its like);
+and when the keys of all partitions are known, by those of a sample (`of_rows`, `of_partials`).
 
 The model, for `h` hosts whose links carry `r` bytes a second each and that have `c` cores in all:
 
@@ -41,12 +41,16 @@ class Work(NamedTuple):
         return self.row * rows + self.byte * bytes
 
 
-SHUFFLE = Work(0.2e-6, 4.5e-9)
+SHUFFLE = Work(0.1e-6, 7e-9)
 COPY = Work(0.0, 4e-9)
 LOOK = Work(0.1e-6, 12e-9)
 KEY, ENTRY = 0.12e-6, 0.8e-6
 KEEP = Work(0.3e-6, 10e-9)
 """Partials of a reduction are kept until it is known where they go."""
+MERGE = 0.4e-6
+"""A row of an aggregate that Spark keeps in a map, such as `median`: maps are sent, and merged again."""
+JOINED = 0.25
+"""Keys of a partition, for each row of a join, at least: one side has each key about once."""
 JOBS = 0.5
 MARGIN = 1.1
 """Detection must be better by so much, since estimates are rough."""
@@ -88,13 +92,32 @@ class Estimate:
         )
 
 
-def at_best(bytes: float, rows: float, links: Links, *, combined: bool = False) -> Estimate:
-    """What detection would take if nothing had to leave: all that can be said without a look.
+@dataclass(frozen=True)
+class Combined:
+    """What Spark does with the rows of a key before it shuffles them, and after."""
 
-    `combined` says that Spark puts rows of a key together before it shuffles them.
-    """
-    shuffling = SHUFFLE.of(0.0 if combined else rows, bytes)
-    return _estimate(links, bytes, shuffling, KEY * rows + COPY.of(rows, bytes))
+    before: bool = False
+    """Whether it puts them together."""
+    merged: bool = False
+    """Whether it does so in maps, which are merged again."""
+
+    def shuffling(self, rows: float, keys: float, bytes: float) -> float:
+        """Processor seconds of a shuffle by hash."""
+        return SHUFFLE.of(keys if self.before else rows, bytes) + (MERGE * rows if self.merged else 0.0)
+
+
+NOT_COMBINED = Combined()
+
+
+def joined_at_best(bytes: float, rows: float, links: Links) -> Estimate:
+    """What a join with detection would take if nothing had to leave: all that can be said without a look."""
+    detecting = KEY * rows + ENTRY * JOINED * rows + COPY.of(rows, bytes)
+    return _estimate(links, bytes, SHUFFLE.of(rows, bytes), detecting)
+
+
+def grouped_at_best(bytes: float, rows: float, links: Links, *, by: Combined = NOT_COMBINED) -> Estimate:
+    """The same of groups, of which there may be few."""
+    return _estimate(links, bytes, by.shuffling(rows, 0.0, bytes), KEY * rows + COPY.of(rows, bytes))
 
 
 def partials_at_best(bytes: float, partials: float, links: Links) -> Estimate:
@@ -103,27 +126,27 @@ def partials_at_best(bytes: float, partials: float, links: Links) -> Estimate:
     return _estimate(links, bytes, SHUFFLE.of(partials, bytes), detecting)
 
 
-def of_rows(seen: Seen, slots: Slots, links: Links, *, combined: bool = False) -> Estimate:
+def of_rows(seen: Seen, slots: Slots, links: Links, *, by: Combined = NOT_COMBINED) -> Estimate:
     """A group, or a join of two inputs: rows go to the slot that has most of their key."""
     sample = _Sample(seen, slots, partners=len(slots.of_side) == 2)
-    shuffled = seen.entries if combined else sample.rows
-    return _of_sample(sample, shuffled, links, before=KEY * sample.rows)
+    shuffling = by.shuffling(sample.rows, sample.entries, sample.bytes)
+    return _of_sample(sample, shuffling, links, before=KEY * sample.rows)
 
 
 def of_partials(seen: Seen, slots: Slots, links: Links) -> Estimate:
     """A reduction: partials stay if no other slot has their key. They have been kept by now."""
     sample = _Sample(seen, slots, partners=False)
-    return _of_sample(sample, sample.rows, links, before=0.0)
+    return _of_sample(sample, SHUFFLE.of(sample.rows, sample.bytes), links, before=0.0)
 
 
-def _of_sample(sample: _Sample, shuffled: float, links: Links, *, before: float) -> Estimate:
+def _of_sample(sample: _Sample, shuffling: float, links: Links, *, before: float) -> Estimate:
     filters = sample.filter_bytes * _away(links) + TOLD * sample.leaving_entries
     detecting = before + ENTRY * sample.entries + COPY.of(sample.rows, sample.bytes)
     if sample.leaving_entries > FEW:
         detecting += LOOK.of(sample.rows, sample.bytes) + SHUFFLE.of(sample.leaving_rows, sample.leaving)
     return _estimate(
-        links, sample.bytes, SHUFFLE.of(shuffled, sample.bytes), detecting, remote=sample.remote,
-        filters=filters, distinct=sample.distinct,
+        links, sample.bytes, shuffling, detecting, remote=sample.remote, filters=filters,
+        distinct=sample.distinct,
     )  # fmt: skip
 
 

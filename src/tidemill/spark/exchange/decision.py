@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange.cost import COMPRESSED, Estimate, at_best
+from tidemill.spark.exchange.cost import COMPRESSED, Estimate, joined_at_best
 from tidemill.spark.exchange.detect import Detected, Seen
 from tidemill.spark.exchange.keys import row_bytes, why_no_hash
 from tidemill.spark.exchange.network import Links, host_count
@@ -98,7 +98,7 @@ AtBest = Callable[[float, float, Links], Estimate]
 
 def decide(
     step: str, frames: Sequence[DataFrame], keys: Sequence[str], detect: str, *,
-    width: Callable[[DataFrame], float] = row_bytes, best: AtBest = at_best,
+    width: Callable[[DataFrame], float] = row_bytes, best: AtBest = joined_at_best,
     why_not: Callable[[], str | None] = lambda: None,
 ) -> Decision:  # fmt: skip
     """Whether to detect: as the user says, unless equal keys could part; otherwise if it might pay.

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange.cost import at_best, of_rows
+from tidemill.spark.exchange.cost import NOT_COMBINED, Combined, grouped_at_best, of_rows
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import pinned, steady
+from tidemill.spark.exchange.partitions import merges_maps, pinned, steady
 from tidemill.spark.exchange.route import fresh_name, routed
 from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.values import named
@@ -46,15 +46,14 @@ def group_by_key(
         )  # fmt: skip
     by_key = [named(k) for k in keys]
     made_names: list[str] = []
+    combined = NOT_COMBINED
     if not callable(columns):
         plain = df.groupBy(*by_key).agg(*columns)
         beside = df.withColumn(fresh_name("target", df.columns), F.lit(0)).groupBy(*by_key).agg(*columns)
         if beside.schema != plain.schema:
             return noted(plain, Decision(step, keys, False, "an aggregate takes all columns, as '*'"))
-        made_names = plain.columns
-    rows, target, decision = together(
-        step, df, keys, detect, by, combined=not callable(columns), taken=made_names
-    )
+        made_names, combined = plain.columns, Combined(before=True, merged=merges_maps(plain))
+    rows, target, decision = together(step, df, keys, detect, by, combined=combined, taken=made_names)
     if target is None:
         grouped = rows.groupBy(*by_key)
     else:
@@ -81,23 +80,23 @@ def colocate(
 
 
 def together(
-    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str, *, combined: bool = False,
-    taken: Sequence[str] = (),
+    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str, *,
+    combined: Combined = NOT_COMBINED, taken: Sequence[str] = (),
 ) -> tuple[DataFrame, str | None, Decision]:  # fmt: skip
     """Rows by key with the column that says where they are; as they were, if nothing is detected.
 
-    `combined` says that Spark would otherwise put rows together before it sends them; the column has none of
-    the names that are `taken`.
+    `combined` says what Spark would otherwise do with rows before it sends them; the column has none of the
+    names that are `taken`.
     """
     hash = hash_of(keys, [df.schema[k].dataType for k in keys])
-    decision = decide(step, [df], keys, detect, best=partial(at_best, combined=combined))
+    decision = decide(step, [df], keys, detect, best=partial(grouped_at_best, by=combined))
     if not decision.detects:
         return df, None, decision
     with steady(df.sparkSession):
         frame = pinned(df)
         slots = slots_of([frame], by)
         with Keys([Side.of(frame, hash, row_bytes(df))], slots, sample=decision.sample) as seen:
-            decision = decision.judged(seen.seen, slots, partial(of_rows, combined=combined))
+            decision = decision.judged(seen.seen, slots, partial(of_rows, by=combined))
             if not decision.detects:
                 return df, None, decision
             found = seen.locations()

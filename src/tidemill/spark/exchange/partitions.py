@@ -63,6 +63,11 @@ def has_bloom_filter(df: DataFrame) -> bool:
     return "might_contain" in str(df._jdf.queryExecution().optimizedPlan().toString())
 
 
+def merges_maps(df: DataFrame) -> bool:
+    """Whether a plan has an aggregate that Spark keeps in a map of values and how often they come."""
+    return bool(_MAPS.search(str(df._jdf.queryExecution().optimizedPlan().toString())))
+
+
 def pinned(df: DataFrame) -> DataFrame:
     """The same rows in partitions that stay, whenever they are read.
 
@@ -291,6 +296,7 @@ _EXCHANGING = (
     "Aggregate", "Join", "Exchange", "Window", "Sort", "Limit", "TakeOrdered", "Cartesian", "Coalesce",
     "Python", "InArrow", "InPandas",
 )  # fmt: skip
+_MAPS = re.compile(r"\b(percentile|median|mode|percentile_cont|percentile_disc)\(", re.IGNORECASE)
 _NOW = re.compile(r"current_(timestamp|date|time)\(|localtimestamp\(|\bnow\(", re.IGNORECASE)
 """What is another moment in each plan."""
 
