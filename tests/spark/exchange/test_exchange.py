@@ -32,7 +32,7 @@ from tidemill.spark.exchange import (
 )  # fmt: skip
 from tidemill.spark.exchange.decision import decision_of
 from tidemill.spark.exchange.join import LEAVES
-from tidemill.spark.exchange.slots import _seated
+from tidemill.spark.exchange.slots import Slots, _seated
 
 
 def bag(df: DataFrame) -> list[str]:
@@ -157,6 +157,22 @@ def test_partitions_of_two_inputs_share_slots_on_their_hosts() -> None:
     unknown: list[str | None] = []
     assert _seated([None, None], unknown) == (0, 1)
     assert _seated(["b", None, "a"], unknown) == (0, 2, 1) and unknown == ["b", "a", None]
+
+
+def test_partitions_are_put_together(spark: Any) -> None:
+    one, two = spark.range(0, 5, 1, 5), spark.range(5, 7, 1, 2)
+    made = partitions.put_together([one, two], [[[3, 0], [], [1]], [[], [1], [0]]])
+    where = made.select("id", F.spark_partition_id().alias("at")).collect()
+    assert [(r.id, r.at) for r in where] == [(3, 0), (0, 0), (6, 1), (1, 2), (5, 2)]
+
+
+def test_keys_are_counted_on_their_hosts() -> None:
+    spread = Slots(("a", "b", "c", "a", "b", "c", "a", "b"), (tuple(range(8)),), by_host=True)
+    (dealt,) = spread.dealt(6)
+    assert sorted(p for own in dealt for p in own) == list(range(8))
+    assert len(dealt) == 6 and all(len({spread.hosts[p] for p in own}) == 1 for own in dealt)
+    anywhere = Slots((None,) * 5, (tuple(range(5)), (0, 2)), by_host=False)
+    assert anywhere.dealt(2) == [[[0, 2, 4], [1, 3]], [[0, 1], []]]
 
 
 def test_reduce(left: DataFrame, placed: str) -> None:

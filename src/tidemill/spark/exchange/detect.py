@@ -208,16 +208,15 @@ class Keys:
 def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
     """The keys of every source, a row each; sources are the partitions of all sides, counted through.
 
-    As many tasks as there are cores: each has to begin and end a talk with Python.
+    About as many tasks as there are cores: each has to begin and end a talk with Python.
     """
     found, first = [], 0
     for side, own in zip(sides, slots.of_side):
         source = (F.col("partition") + F.lit(first)).alias("source")
         found.append(side.hashes.select(source, "hash", "rows"))
         first += len(own)
-    every = reduce(DataFrame.union, found)
-    tasks = min(first, core_count(every.sparkSession))
-    return every.coalesce(tasks).mapInArrow(_own_keys(sample), _ddl(_KEYS))
+    tasks = slots.dealt(core_count(found[0].sparkSession))
+    return partitions.put_together(found, tasks).mapInArrow(_own_keys(sample), _ddl(_KEYS))
 
 
 class Seen:

@@ -120,6 +120,21 @@ def in_slots(
     return _claimed(df, rows, column)
 
 
+def put_together(frames: Sequence[DataFrame], groups: Sequence[Sequence[Sequence[int]]]) -> DataFrame:
+    """A frame whose partition i has, of each frame, the partitions `groups[frame][i]`, one after the other.
+
+    Unlike `coalesce`, which takes some from other hosts so that all have as many, and `union`.
+    """
+    session = frames[0].sparkSession
+    layers = []
+    for df, own in zip(frames, groups):
+        rdd = _rdd(df)
+        for k in range(max(map(len, own))):
+            layers.append(_picked(session, rdd, [g[k] if k < len(g) else -1 for g in own]))
+    together = _zipped(session, layers, len(groups[0]))
+    return _frame_of(session, together, frames[0]._jdf.schema())
+
+
 def one_each(spark: SparkSession, batches: Sequence[pa.RecordBatch]) -> DataFrame:
     """A frame with a partition for each batch: it goes to the task that has that partition, and no other."""
     jvm = _jvm(spark)
@@ -177,12 +192,17 @@ def _reordered(session: SparkSession, rdd: Any, slots: Sequence[int], count: int
             "exchange", expected=f"an input of {len(slots)} partitions, as when its keys were read",
             got=str(rdd.getNumPartitions()), hint="files have changed meanwhile: cache the input first",
         )  # fmt: skip
-    if tuple(slots) == tuple(range(count)):
-        return rdd
-    context, jvm = session.sparkContext, _jvm(session)
     wanted = [-1] * count
     for partition, slot in enumerate(slots):
         wanted[slot] = partition
+    return _picked(session, rdd, wanted)
+
+
+def _picked(session: SparkSession, rdd: Any, wanted: Sequence[int]) -> Any:
+    """Some partitions of an RDD in an order, with an empty one for -1."""
+    if list(wanted) == list(range(rdd.getNumPartitions())):
+        return rdd
+    context, jvm = session.sparkContext, _jvm(session)
     parts = []
     for run in _runs(wanted):
         if run[0] < 0:

@@ -36,6 +36,24 @@ class Slots:
         known = {host: i for i, host in enumerate(dict.fromkeys(self.hosts))}
         return tuple(known[host] for host in self.hosts)
 
+    def dealt(self, count: int) -> list[list[list[int]]]:
+        """For each input its partitions in about so many groups, none of which is on two hosts.
+
+        >>> Slots(("a", "a", "b"), ((2, 0), (0, 1, 2)), by_host=True).dealt(2)
+        [[[1], [0]], [[0, 1], [2]]]
+        """
+        on: dict[str | None, list[int]] = {}
+        for slot, host in enumerate(self.hosts):
+            on.setdefault(host, []).append(slot)
+        each = max(1, count // len(on))
+        groups = [own[i::each] for own in on.values() for i in range(min(each, len(own)))]
+        of_slot = {slot: i for i, own in enumerate(groups) for slot in own}
+        dealt: list[list[list[int]]] = [[[] for _ in groups] for _ in self.of_side]
+        for side, own in zip(dealt, self.of_side):
+            for partition, slot in enumerate(own):
+                side[of_slot[slot]].append(partition)
+        return dealt
+
     def __str__(self) -> str:
         if not self.by_host:
             return f"{self.count}, each by itself"
