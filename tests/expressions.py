@@ -219,3 +219,10 @@ def random_value(rng: random.Random, kind: DataType) -> Any:
     if kind == DURATION:
         return rng.randint(-30 * _DAY, 30 * _DAY)
     return rng.random() < 0.5
+
+
+TEXTS = [
+    *EDGES[STRING], "a\n", "\n", "a\r\n", "\x0b", "b\u2028c", "K", "ſ", "aé b", "_x9", "a[b", "a&b",
+    "]", "-", "x{,2}", "\x07\x0c", "ΓΔ", "ǅ", "\u00a0",
+]  # fmt: skip
+"""Where strings and patterns are at their edges."""
