@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks import registry, resources
 from benchmarks.answers import Mismatch
 from benchmarks.docs import write_docs
-from benchmarks.harness import FULL, QUICK, Case, Effort, Result, run_case
+from benchmarks.harness import FULL, Case, Effort, Result, run_case
 from benchmarks.registry import SECONDS, Benchmark, Unit
 from benchmarks.report import WIDTH, by_group, document, line, read_results, table, write_json
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     earlier = read_results(options.json) if options.keep else []
     try:
-        results, failures, left = run(cases, QUICK if options.quick else FULL, console, bench.units)
+        results, failures, left = run(cases, bench.quick if options.quick else FULL, console, bench.units)
     finally:
         resources.close()
     by_name = {r.case: r for r in (*earlier, *results)}
@@ -110,9 +110,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=sorted(registry.MODULES), help="the benchmark to run")
     parser.add_argument(
-        "--quick", action="store_true",
-        help="less data, and no case that would start after 50 s",
-    )  # fmt: skip
+        "--quick", action="store_true", help="less data, and no case that would start too late"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
     parser.add_argument(
         "--case", action="append", default=[], metavar="SUBSTRING",

@@ -68,7 +68,8 @@ def canonical(answer: Any, by: tuple[str, ...] = ()) -> pl.DataFrame:
         elif kind.is_integer():
             column = column.cast(pl.Int64)
         columns.append(column)
-    return frame.select(columns).sort(by or sorted(frame.columns))
+    found: pl.DataFrame = frame.select(columns).sort(by or sorted(frame.columns))
+    return found
 
 
 def _compare(

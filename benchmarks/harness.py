@@ -1,12 +1,13 @@
 """One way to measure everything: the same data for all systems, answers first, then times.
 
 A system's first run gives its answer and warms it up (it compiles, it fills caches); answers are
-compared; only then are systems timed, in turn, and the best run of each counts.
+compared; only then are systems timed, in turn, each in its turn first, and the best run of each counts.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -162,17 +163,18 @@ class _Runs:
 
 
 def _repeat(case: Case, effort: Effort, runs: Mapping[str, _Runs], tell: Told) -> None:
-    """Timed runs, systems in turn."""
+    """Timed runs, systems in turn. Each round begins with another one, as who follows whom may matter."""
     repeats = case.repeats or effort.repeats
     for name, system in runs.items():
         if case.fresh or (name != HOME and system.first > effort.budget):
             system.times.append(system.first)
             system.first = 0.0
-    while True:
+    for turn in itertools.count(1):
         due = [n for n, r in runs.items() if _goes_on(n, r, case, effort, repeats)]
         if not due:
             return
-        for name in due:
+        first = turn % len(due)
+        for name in due[first:] + due[:first]:
             tell(f"{name}: run {len(runs[name].times) + 1}")
             runs[name].again()
 

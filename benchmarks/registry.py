@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from benchmarks.harness import Case, Result
+from benchmarks.harness import QUICK, Case, Effort, Result
 
 Draw = Callable[[Any, Sequence[Result]], bool]
 """Draws results on matplotlib axes; false where there is nothing to draw."""
@@ -38,6 +38,8 @@ class Benchmark:
     """Groups that measure something other than seconds, or show them otherwise."""
     page: str = "benchmarks.md"
     """The page under `docs` that shows it."""
+    quick: Effort = QUICK
+    """How often a quick run runs, and when it ends."""
 
     def unit(self, group: str) -> Unit:
         return self.units.get(group, SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 
 from benchmarks.answers import same_numbers
@@ -11,6 +12,7 @@ from benchmarks.exchange import golomb
 from benchmarks.exchange.network import available
 from benchmarks.exchange.programs import FULL, QUICK, Program, System, programs
 from benchmarks.exchange.running import LOCAL, Placed, place
+from benchmarks.harness import QUICK as QUICK_EFFORT
 from benchmarks.harness import Case, Measured
 from benchmarks.registry import Benchmark, Unit
 from tidemill.spark.exchange.traffic import traffic
@@ -19,6 +21,8 @@ HOSTS = (2, 4)
 RATES = ("100mbit", "1gbit")
 FAST = "1gbit"
 IN_LOCAL_MODE = ", local mode"
+WARM_UPS = 2
+"""Rounds of a program that are not timed: Java compiles what it has seen often."""
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -38,17 +42,19 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def _case(name: str, program: Program, hosts: int, rate: str, quick: bool) -> Case:
-    """The best of three runs, more if they are short, once all systems have run on new tables."""
-    warm = None if quick else partial(_warm_up, program, rate)
+    """The best of three runs, more if they are short, once all systems have run on this cluster.
+
+    A quick run shows what travels: on tables so small, times say little of networks.
+    """
     return Case(
         f"{name}/{hosts} hosts, {rate}",
         {**program.params, "hosts": hosts, "rate": rate},
         {system: partial(_timed, run) for system, run in program.systems.items()},
         same_numbers(),
-        lambda: place(hosts, rate, program.folders()),
-        warm,
-        repeats=1 if quick else 3,
-        enough=0.0 if quick else 8.0,
+        lambda: place(hosts, rate, name, program.folders()),
+        partial(_warm_up, program, rate),
+        repeats=2 if quick else 3,
+        enough=0.0 if quick else 10.0,
         fresh=True,
     )
 
@@ -59,18 +65,19 @@ def _in_local_mode(name: str, program: Program) -> Case:
         program.params,
         {system: partial(_bytes_only, run) for system, run in program.systems.items()},
         same_numbers(),
-        lambda: place(LOCAL, FAST, program.folders()),
+        lambda: place(LOCAL, FAST, name, program.folders()),
         repeats=1,
         fresh=True,
     )
 
 
 def _warm_up(program: Program, rate: str, placed: Placed) -> None:
-    """Java compiles what it has seen often: all systems' first runs go by before anything is timed."""
+    """All systems' first runs go by before anything is timed."""
     if placed.first:
         placed.cluster.limit(FAST)
-        for run in program.systems.values():
-            run(placed.tables)
+        for _ in range(WARM_UPS):
+            for run in program.systems.values():
+                run(placed.tables)
         placed.cluster.limit(rate)
 
 
@@ -106,4 +113,6 @@ BENCHMARK = Benchmark(
     titles=_titles(),
     units={name: Unit("MB shuffled") for name in _titles() if name.endswith(IN_LOCAL_MODE)},
     page="benchmarks-exchange.md",
+    # A cluster takes half a minute to come up, and each system some seconds to run for the first time.
+    quick=replace(QUICK_EFFORT, last_start=300.0),
 )

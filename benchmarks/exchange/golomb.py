@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.answers import Answers
-from benchmarks.harness import Case, Measured
+from benchmarks.harness import Answers, Case, Measured
 
 PARAMETERS = (5, 6, 7, 8, 9)
 FARTHEST = 19

@@ -25,7 +25,7 @@ class Placed:
     cluster: Cluster
     tables: Tables
     first: bool
-    """Whether the tables have just come here, so that nothing has been run on them."""
+    """Whether this program has not been run on this cluster before."""
 
 
 class _Running:
@@ -35,26 +35,28 @@ class _Running:
         self._cluster: Cluster | None = None
         self._folders: Mapping[str, Path] = {}
         self._tables: dict[str, Any] = {}
+        self._run: set[str] = set()
 
-    def place(self, hosts: int, rate: str, folders: Mapping[str, Path]) -> Placed:
+    def place(self, hosts: int, rate: str, program: str, folders: Mapping[str, Path]) -> Placed:
         cluster = self._on(hosts, rate)
         cluster.limit(rate)
         # Links have changed under a session that goes on. They are measured once, not in every run.
         measure_again(cluster.spark)
         links(cluster.spark)
-        first = folders != self._folders
-        if first:
+        if folders != self._folders:
             for df in self._tables.values():
                 df.unpersist(blocking=True)
             self._folders, self._tables = {}, {}
             for name, folder in folders.items():
                 self._tables[name] = load(cluster, folder)
             self._folders = dict(folders)
+        first = program not in self._run
+        self._run.add(program)
         return Placed(cluster, dict(self._tables), first)
 
     def close(self) -> None:
         self._stack.close()
-        self._hosts, self._cluster, self._folders, self._tables = None, None, {}, {}
+        self._hosts, self._cluster, self._folders, self._tables, self._run = None, None, {}, {}, set()
 
     def _on(self, hosts: int, rate: str) -> Cluster:
         if self._cluster is None or hosts != self._hosts:

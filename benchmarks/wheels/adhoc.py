@@ -78,7 +78,13 @@ def _data(days: int) -> dict[str, Any]:
     connection.register("given", events)
     connection.execute("CREATE TABLE rides AS SELECT epoch_us(ts) AS ts, v FROM given")
     query = "SELECT sum(v) FROM rides WHERE ts >= ? AND ts < ?"
-    found["duckdb"] = lambda a, b: int(connection.execute(query, [a, b]).fetchone()[0])
+
+    def by_duckdb(a: int, b: int) -> int:
+        row = connection.execute(query, [a, b]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    found["duckdb"] = by_duckdb
     found["polars"] = by_polars
     return found
 

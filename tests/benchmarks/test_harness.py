@@ -63,7 +63,7 @@ def test_answers_are_compared_before_anything_is_timed() -> None:
     log = []
     systems = {name: lambda _, name=name: log.append(name) for name in ("tidemill", "peer")}
     run_case(Case("c", {}, systems, lambda answers: log.append("check")), TWICE)
-    assert log == ["tidemill", "peer", "check", "tidemill", "peer", "tidemill", "peer"]
+    assert log == ["tidemill", "peer", "check", "peer", "tidemill", "tidemill", "peer"]
 
 
 def test_a_mismatch_stops_the_case_and_shows_the_difference() -> None:
@@ -90,6 +90,15 @@ def test_the_best_run_counts_and_the_first_does_not() -> None:
 def test_the_first_run_counts_in_a_fresh_process() -> None:
     result = run_case(Case("c", {}, {"tidemill": taking(1.0, 2.0)}, agree, fresh=True), TWICE)
     assert result.seconds == {"tidemill": 1.0}
+
+
+def test_each_system_is_the_first_of_a_round_in_its_turn() -> None:
+    ran: list[str] = []
+    systems = {name: lambda _, name=name: ran.append(name) for name in ("tidemill", "a", "b")}
+    run_case(Case("c", {}, systems, agree, repeats=3), TWICE)
+    rounds = [ran[i : i + 3] for i in range(3, len(ran), 3)]  # the first three are for answers
+    assert [r[0] for r in rounds] == ["a", "b", "tidemill"]
+    assert all(sorted(r) == ["a", "b", "tidemill"] for r in rounds)
 
 
 def test_fast_systems_run_more_often() -> None:
