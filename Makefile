@@ -46,8 +46,8 @@ types: $(STAMP) ## mypy, strict on the package
 unit: setup ## pytest with doctests, two processes, one Spark session (ARGS="-k windows")
 	$(JAVA) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-soak: setup ## slow soak, fault and fuzz runs; kernels with their bounds checked
-	$(JAVA) $(BIN)/python -m pytest -n0 -m soak $(ARGS)
+soak: setup ## slow soak, fault and fuzz runs, properties on more examples; kernels with their bounds checked
+	$(JAVA) TIDEMILL_EXAMPLES=10 $(BIN)/python -m pytest -n0 -m "soak or hypothesis" $(ARGS)
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=out/bounds TIDEMILL_CACHE=out/bounds \
 		$(BIN)/python -m pytest -n 2 tests/conformance tests/local tests/kernels -k "not spark"
 

@@ -163,7 +163,9 @@ class _Runs:
 
 
 def _repeat(case: Case, effort: Effort, runs: Mapping[str, _Runs], tell: Told) -> None:
-    """Timed runs, systems in turn. Each round begins with another one, as who follows whom may matter."""
+    """Timed runs, systems in turn. Each round begins with another one, every other round goes backwards:
+    who is first, and who follows whom, must not matter.
+    """
     repeats = case.repeats or effort.repeats
     for name, system in runs.items():
         if case.fresh or (name != HOME and system.first > effort.budget):
@@ -174,7 +176,8 @@ def _repeat(case: Case, effort: Effort, runs: Mapping[str, _Runs], tell: Told) -
         if not due:
             return
         first = turn % len(due)
-        for name in due[first:] + due[:first]:
+        order = due[first:] + due[:first]
+        for name in order[::-1] if len(due) > 2 and turn % 2 else order:
             tell(f"{name}: run {len(runs[name].times) + 1}")
             runs[name].again()
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.wheels import RINGS, check_ranges, pair, play, separately, steps
+from tests.examples import examples
 from tidemill.local.wheel_files import open_wheel
 
 
@@ -20,7 +21,7 @@ from tidemill.local.wheel_files import open_wheel
     rings=st.sampled_from(list(RINGS)), script=steps, more=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False), slots=st.integers(1, 5),
 )  # fmt: skip
-@settings(max_examples=30)
+@examples(10)
 def test_compressed_rings(
     rings: str, keys: str, script: list[Any], more: list[Any], start: int, pick: random.Random, slots: int
 ) -> None:
@@ -44,7 +45,7 @@ def test_compressed_rings(
     scripts=st.lists(steps, min_size=2, max_size=2), pick=st.randoms(use_true_random=False),
     starts=st.lists(st.integers(-30, 30), min_size=2, max_size=2),
 )  # fmt: skip
-@settings(max_examples=10)
+@examples(5)
 def test_compressed_wheels_are_merged(scripts: list[Any], starts: list[int], pick: random.Random) -> None:
     wheels, whole = separately("some kept", "mean and more", "two", scripts, starts, compress=2)
     assert wheels[0].merge(wheels[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tidemill as tm
@@ -32,6 +32,7 @@ from tests.conformance.harness import (
     locally,
     split,
 )  # fmt: skip
+from tests.examples import examples
 from tidemill import col
 
 ORDERS = ("sorted", "jittered", "shuffled")
@@ -48,7 +49,7 @@ def test_every_window_and_family(window: str, family: str) -> None:
     rows=ROWS, order=st.sampled_from(ORDERS), speed=st.sampled_from(list(HASTE)),
     promises=st.booleans(), pick=st.randoms(use_true_random=False),
 )  # fmt: skip
-@settings(max_examples=20)
+@examples(8)
 def test_any_rows_in_any_order_and_split(
     window: str, rows: list[Row], order: str, speed: str, promises: bool, pick: random.Random
 ) -> None:
@@ -61,7 +62,7 @@ def test_any_rows_in_any_order_and_split(
 
 @pytest.mark.parametrize("window", [w for w in WINDOWS if w not in COUNTING_ROWS])
 @given(rows=ROWS, order=st.sampled_from(ORDERS), pick=st.randoms(use_true_random=False))
-@settings(max_examples=12)
+@examples(5)
 def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(
     window: str, rows: list[Row], order: str, pick: random.Random
 ) -> None:
@@ -74,7 +75,7 @@ def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(
 
 @pytest.mark.parametrize("window", ARRIVAL)
 @given(rows=ROWS, speed=st.sampled_from(list(HASTE)), pick=st.randoms(use_true_random=False))
-@settings(max_examples=20)
+@examples(8)
 def test_windows_by_arrival_in_any_split(
     window: str, rows: list[Row], speed: str, pick: random.Random
 ) -> None:
@@ -113,7 +114,7 @@ def test_a_row_is_skipped_where_any_argument_is_null() -> None:
 
 
 @given(rows=ROWS, pick=st.randoms(use_true_random=False))
-@settings(max_examples=15)
+@examples(8)
 def test_several_windows_in_one_query(rows: list[Row], pick: random.Random) -> None:
     query = STREAM.group_by("k").window(
         short=tm.tumbling(4), long=tm.hopping(12, every=4, origin=-2), all=tm.landmark(8, origin=-20),

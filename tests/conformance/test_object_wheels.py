@@ -12,12 +12,13 @@ from typing import Any
 import datasketches
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, ran, same
 from tests.conformance.wheels import SCHEMA, check_ranges, pair, play, separately, steps
+from tests.examples import examples
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
@@ -66,7 +67,7 @@ scripts = steps.map(with_nulls)
     script=scripts, pick=randoms, rings=st.sampled_from(RINGS), start=st.integers(-30, 30),
     below=st.sampled_from([0, 20]),
 )  # fmt: skip
-@settings(max_examples=12)
+@examples(6)
 def test_any_ring_set(
     family: str, script: list[Any], pick: random.Random, rings: str, start: int, below: int
 ) -> None:
@@ -84,7 +85,7 @@ def test_any_ring_set(
     given_=st.lists(scripts, min_size=3, max_size=3), pick=randoms,
     starts=st.lists(st.integers(-30, 30), min_size=3, max_size=3),
 )  # fmt: skip
-@settings(max_examples=5)
+@examples(4)
 def test_merged_wheels_are_one(
     family: str, given_: list[Any], starts: list[int], pick: random.Random
 ) -> None:
@@ -97,7 +98,7 @@ def test_merged_wheels_are_one(
 
 @pytest.mark.parametrize("family", FAMILIES)
 @given(script=scripts, more=scripts, pick=randoms)
-@settings(max_examples=5)
+@examples(4)
 def test_a_saved_wheel_opens_and_goes_on(
     family: str, script: list[Any], more: list[Any], pick: random.Random
 ) -> None:
@@ -114,7 +115,7 @@ def test_a_saved_wheel_opens_and_goes_on(
 
 @pytest.mark.parametrize("window", [tm.hopping(10, every=4), tm.landmark(6)], ids=str)
 @given(script=scripts)
-@settings(max_examples=5)
+@examples(4)
 def test_queries_from_such_wheels(window: Any, script: list[Any]) -> None:
     wheel, reference = pair("kept", FAMILIES["text"], "one", 0)
     play(wheel, reference, script)

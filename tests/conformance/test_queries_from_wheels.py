@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tidemill as tm
 from tests.conformance.harness import Row, assert_same, by_reference, haste, ran
 from tests.conformance.wheels import AGGREGATES, SCHEMA
+from tests.examples import examples
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.local import wheel_answers
@@ -93,7 +94,7 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
      ("rows", "text")],
 )  # fmt: skip
 @given(script=scripts, windows=st.sampled_from(list(WINDOWS)), start=st.integers(-30, 30))
-@settings(max_examples=25)
+@examples(10)
 def test_windows_are_those_of_the_rows(
     held: str, keys: str, script: list[Any], windows: str, start: int
 ) -> None:
@@ -110,7 +111,7 @@ def test_windows_in_many_calls(windows: str) -> None:
 
 
 @given(script=scripts, windows=st.sampled_from(list(WINDOWS)))
-@settings(max_examples=25)
+@examples(10)
 def test_with_prefixes(script: list[Any], windows: str) -> None:
     wheel = new_wheel("sum", "text", prefix=True)
     check(asked("sum", "text", WINDOWS[windows]), wheel, play(wheel, script))

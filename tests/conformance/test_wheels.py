@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tidemill as tm
@@ -24,6 +24,7 @@ from tests.conformance.wheels import (
     play,
     steps,
 )
+from tests.examples import examples
 from tidemill import col
 from tidemill.codegen.wheel_plan import PLAN_ROOM, plan
 from tidemill.core.errors import UserError
@@ -35,7 +36,7 @@ from tidemill.local.wheel import Wheel
     rings=st.sampled_from(list(RINGS)), script=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False),
 )  # fmt: skip
-@settings(max_examples=30)
+@examples(12)
 def test_any_ring_set_and_keys(
     rings: str, keys: str, script: list[Any], start: int, pick: random.Random
 ) -> None:
@@ -46,7 +47,7 @@ def test_any_ring_set_and_keys(
 
 @pytest.mark.parametrize("aggregates", AGGREGATES)
 @given(script=steps, pick=st.randoms(use_true_random=False), rings=st.sampled_from(list(RINGS)))
-@settings(max_examples=15)
+@examples(6)
 def test_any_aggregate(aggregates: str, script: list[Any], pick: random.Random, rings: str) -> None:
     wheel, reference = pair(rings, aggregates, "no keys", 0, write_ahead=8)
     play(wheel, reference, script)
@@ -58,7 +59,7 @@ def test_any_aggregate(aggregates: str, script: list[Any], pick: random.Random, 
     rings=st.sampled_from(list(RINGS)), script=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False),
 )  # fmt: skip
-@settings(max_examples=30)
+@examples(12)
 def test_prefixes(rings: str, keys: str, script: list[Any], start: int, pick: random.Random) -> None:
     wheel, reference = pair(rings, "sum", keys, start, prefix=True)
     play(wheel, reference, script)
@@ -169,7 +170,7 @@ WINDOWS = {
     [(w, a) for w in WINDOWS for a in ("sum", "mean and more") if a == "sum" or w != "tumbling"],
 )
 @given(script=steps, start=st.integers(-30, 30), keyed=st.booleans())
-@settings(max_examples=8)
+@examples(4)
 def test_windows_are_those_of_the_window_engine(
     window: str, aggregates: str, script: list[Any], start: int, keyed: bool
 ) -> None:

@@ -56,27 +56,24 @@ class Expr:
         self.node = node
 
     def __repr__(self) -> str:
-        return str(self.node)
-
-    def __str__(self) -> str:
-        if _RECORDING.get():
+        if _RECORDING.get():  # `str((x, y))` asks for it, too
             raise UserError(
-                "expression", f"{self!r} has no text until it meets a row",
+                "expression", f"{self.node} has no text until it meets a row",
                 hint="write .cast('string'), or wrap the function in tm.udf",
             )  # fmt: skip
-        return repr(self)
+        return str(self.node)
 
     def __bool__(self) -> bool:
         raise UserError(
             "expression",
-            f"{self!r} has no truth value until it meets a row",
+            f"{self.node} has no truth value until it meets a row",
             hint="write & | ~ instead of and/or/not, .is_in() instead of in, when() instead of if",
         )
 
     def __hash__(self) -> int:
         if _RECORDING.get():  # `table.get(x, 0)` and `x in a_set` would find nothing, and say so
             raise UserError(
-                "expression", f"{self!r} has no hash until it meets a row",
+                "expression", f"{self.node} has no hash until it meets a row",
                 hint="write .is_in() instead of in, or wrap the function in tm.udf",
             )  # fmt: skip
         return hash(self.node)
@@ -167,10 +164,10 @@ class Expr:
 
     # comparison
     def __eq__(self, other: Operand) -> Expr:  # type: ignore[override]
-        return call("eq", self, other)
+        return call("eq", self, _value(other))
 
     def __ne__(self, other: Operand) -> Expr:  # type: ignore[override]
-        return call("ne", self, other)
+        return call("ne", self, _value(other))
 
     def __lt__(self, other: Operand) -> Expr:
         return call("lt", self, other)
@@ -382,6 +379,16 @@ def as_expr(value: Operand) -> Expr:
 
 def as_node(value: Operand) -> Node:
     return as_expr(value).node
+
+
+def _value(other: Operand) -> Operand:
+    """What a value may be equal to. In Python `x == None` asks whether x is null; here it is null itself."""
+    if other is None and _RECORDING.get():
+        raise UserError(
+            "expression", "whether a value is None is not known until it meets a row",
+            hint="write .is_null()",
+        )  # fmt: skip
+    return other
 
 
 def call(function: str, *args: Operand) -> Expr:

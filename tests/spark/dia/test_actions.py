@@ -59,3 +59,25 @@ def test_hyperloglog_is_close(spark: Any) -> None:
     assert abs(dia.map(lambda i: (i, i * 0.5)).hyperloglog(lg_k=14) - 5000) < 150
     with pytest.raises(UserError, match="lg_k from 4 to 21"):
         dia.hyperloglog(3)
+
+
+def test_folds_skip_nulls_also_beside_an_initial_value(dia_of: Any) -> None:
+    dia = dia_of([[None], [3, None]])
+    assert (dia.sum(), dia.sum(initial=4), dia.all_reduce(max, initial=1)) == (3, 7, 3)
+    assert dia_of([[None]]).sum() == 0
+    pairs = dia_of([[(1, None)], [(2, 5)]], (int, int))
+    assert pairs.all_reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]), initial=(10, 20)) == (13, 25)
+
+
+def test_our_functions_in_folds_that_python_runs(dia_of: Any) -> None:
+    dia = dia_of(LAYOUT)
+    assert dia.all_reduce(tm.greatest, initial=40) == 40
+    assert dia.map(lambda x: x / 2).prefix_sum(tm.greatest).all_gather()[-1] == 4.5
+    triples = dia.map(lambda x: (x, x, 1))
+    folded = triples.all_reduce(lambda a, b: (a[0], tm.greatest(a[1], b[1]), a[2] * b[2]))
+    assert folded == (3, 9, 1)
+
+
+def test_hyperloglog_sees_where_nulls_are(spark: Any) -> None:
+    both = generate(spark, 3000).flat_map(lambda i: [(i, None), (None, i)], returns=(int, int))
+    assert abs(both.hyperloglog(14) - 6000) < 300

@@ -103,3 +103,33 @@ def test_a_write_that_fails_leaves_nothing(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no arrow")
     with pytest.raises(UserError, match="read_binary: expected Arrow files"):
         read_binary(spark, tmp_path / "text")
+
+
+def test_names_that_look_like_parts_of_an_address(spark: Any, tmp_path: Path) -> None:
+    for name in ("out#1", "a?b", "50%"):
+        generate(spark, 3).write_binary(tmp_path / name)
+        assert read_binary(spark, tmp_path / name).all_gather() == [0, 1, 2]
+
+
+def test_directories_made_for_a_write_that_fails_go_with_it(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UserError, match="got null"):
+        generate(spark, 2).map(lambda i: None, returns=str).write_lines(tmp_path / "mine" / "x" / "y" / "out")
+    assert os.listdir(tmp_path / "mine") == []
+
+
+def test_nothing_is_written_over(spark: Any, tmp_path: Path) -> None:
+    lines = generate(spark, 2).map(lambda i: f"line {i}")
+    (tmp_path / "there").write_text("mine")
+    for one_file in (False, True):
+        with pytest.raises(UserError, match="that is new"):
+            lines.write_lines(tmp_path / "there", one_file=one_file)
+    assert (tmp_path / "there").read_text() == "mine"
+
+
+def test_hidden_files_are_no_lines_of_a_pattern_either(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "_SUCCESS").write_text("")
+    assert read_lines(spark, f"{tmp_path}/*").all_gather() == ["a"]
+    with pytest.raises(UserError, match="are hidden"):
+        read_lines(spark, tmp_path / "_SUCCESS")

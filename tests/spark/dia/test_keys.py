@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from typing import Any
 
@@ -217,3 +218,23 @@ def test_detection_changes_what_travels_and_nothing_else(spark: Any) -> None:
         summed, lambda e: e[0], lambda e: e[0], lambda a, b: (a[1], b[1]), detect=detect
     )
     assert sorted(joined.all_gather()) == [(i, want[i * i % 11]) for i in range(30)]
+
+
+def test_keys_and_groups_whose_types_are_read_off_elements(spark: Any) -> None:
+    words = generate(spark, 6).map(lambda i: "ab" * int(i), returns=str)
+    sizes = words.group_by_key(lambda w: w.len() % 4, len)
+    assert in_any_order(sizes.all_gather()) == [3, 3]
+    named = words.group_by_key(lambda w: w.len(), lambda group, key: (key, len(group)))
+    assert in_any_order(named.all_gather()) == in_any_order([(2 * i, 1) for i in range(6)])
+    parts = generate(spark, 4).group_by_key(lambda i: 10 // i, lambda group, key: (str(key), len(group)))
+    assert in_any_order(parts.all_gather()) == [("10", 1), ("3", 1), ("5", 1), ("None", 1)]
+    joined = words.inner_join(words, lambda w: w.len(), lambda w: w.len(), lambda a, b: f"{a}{b}")
+    assert in_any_order(joined.all_gather()) == in_any_order(["abab" * i for i in range(6)])
+
+
+def test_a_group_function_that_fails_on_the_first_elements_only(spark: Any) -> None:
+    dia = generate(spark, 100)
+    with pytest.raises(UserError, match="say the type with returns="):
+        dia.group_by_key(lambda i: i % 30, statistics.stdev)
+    found = dia.group_by_key(lambda i: i % 30, statistics.stdev, returns=float)
+    assert found.size() == 30

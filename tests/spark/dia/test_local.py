@@ -95,14 +95,14 @@ def test_functions_that_tracing_would_get_wrong_stay_opaque(spark: Any) -> None:
         (lambda x: isinstance(x, int), "isinstance"),
         (lambda x: f"{x!r}", "formats"),
         (lambda x: x if x > 1 else 0, "truth value"),
-        (lambda x: rng.random() if True else x, "two calls of it differ"),
+        (lambda x: rng.random() if True else x, "something else each time"),
         (lambda x: str(x), "no text"),
         (lambda x: len([x]) and [x], "a list"),
     ]:
         made = dia.map(function)
         assert runs(made) == "Arrow batches"
         assert reason in made._node.why
-        if reason != "two calls of it differ":
+        if reason != "something else each time":
             assert made.all_gather() == [function(i) for i in range(4)]
 
 
@@ -239,3 +239,44 @@ def test_frames(spark: Any) -> None:
     assert dia.to_frame().columns == ["n", "s", "d"]
     with pytest.raises(UserError, match="from_frame"):
         from_frame(spark.sql("select cast(1 as decimal(4,2)) as x"))
+
+
+def test_what_is_null_inside_an_element_stays_null(dia_of: Any) -> None:
+    dia = dia_of([[(1, None), (2, (3, 4))]], (int, (int, int)))
+    for same in (dia.map(lambda e: e), dia.zip_with_index().map(lambda e: e[1])):
+        assert same.all_gather() == [(1, None), (2, (3, 4))]
+        assert runs(same) == "JVM"
+
+
+def test_elements_are_the_same_between_steps_in_one_pass_as_if_they_were_kept(spark: Any) -> None:
+    mixed = generate(spark, 3).map(lambda i: i / 2 if i % 2 else int(i))
+    naive = generate(spark, 1).map(lambda i: datetime(2024, 1, 1) if i == 0 else None)
+    for dia in (mixed, naive):
+        assert dia.map(lambda x: str(x)).all_gather() == dia.cache().map(lambda x: str(x)).all_gather()
+    assert mixed.map(lambda x: str(x)).all_gather() == ["0.0", "0.5", "2.0"]
+
+
+def test_a_random_filter_is_drawn_once_for_both_passes(spark: Any) -> None:
+    some = generate(spark, 2000, parts=3).filter(lambda i: random.random() < 0.5)
+    numbered = some.zip_with_index().all_gather()
+    assert [i for i, _ in numbered] == list(range(len(numbered)))
+    assert 0 < len(numbered) < 2000
+
+
+def test_functions_that_catch_what_tracing_raises(spark: Any) -> None:
+    def parse(text: Any) -> int:
+        try:
+            return int(text)
+        except Exception:
+            return -1
+
+    words = generate(spark, 3).map(lambda i: ["7", "x", "9"][i], returns=str)
+    assert words.map(parse).all_gather() == [7, -1, 9]
+
+
+def test_a_sample_is_the_same_in_every_plan(spark: Any) -> None:
+    rows = generate(spark, 3000, lambda i: (i * 7919 % 3001, i), parts=4)
+    some = rows.sort(lambda e: e[0]).bernoulli_sample(0.5, seed=1)
+    size = some.size()
+    assert 1200 < size < 1800
+    assert some.map(lambda e: e[0] + e[1]).to_arrow().num_rows == some.to_arrow().num_rows == size

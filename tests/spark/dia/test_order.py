@@ -8,16 +8,14 @@ from itertools import accumulate
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tidemill.core.errors import UserError
 from tidemill.spark.dia import generate
 
-few = settings(
-    max_examples=3, deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+few = examples(3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 layouts = st.lists(st.lists(st.integers(-9, 9), max_size=5), min_size=1, max_size=4)
 
 
@@ -184,3 +182,34 @@ def test_windows_across_several_partitions(spark: Any, dia_of: Any) -> None:
     assert pairs.window(2, lambda w: w[0].a + w[1].b[0]).all_gather() == [1, 3, 5, 7]
     with pytest.raises(UserError, match="window: expected k of at least 1"):
         dia.window(0, sum)
+
+
+def test_operations_on_nothing(spark: Any) -> None:
+    for nothing in (generate(spark, 0), generate(spark, 5).filter(lambda x: x > 9).sort()):
+        assert nothing.rebalance().all_gather() == []
+        assert nothing.zip_with_index().all_gather() == []
+        assert nothing.zip(nothing).all_gather() == []
+        assert nothing.prefix_sum().all_gather() == []
+        assert nothing.window(2, lambda w: w[0] + w[1]).all_gather() == []
+        assert nothing.sort().merge(nothing).all_gather() == []
+        assert nothing.concat(generate(spark, 2)).all_gather() == [0, 1]
+
+
+def test_rebalanced_partitions_differ_by_one_at_most(spark: Any) -> None:
+    even = generate(spark, 9).rebalance(8)
+    sizes = [len(part) for part in even.to_frame().rdd.glom().collect()]
+    assert (sum(sizes), len(sizes), min(sizes), max(sizes)) == (9, 8, 1, 2)
+
+
+def test_merge_by_a_comparison(dia_of: Any) -> None:
+    one = dia_of([[(9, "a"), (5, "a")], [(1, "a")]], (int, str))
+    two = dia_of([[(8, "b"), (5, "b")]], (int, str))
+    want = [(9, "a"), (8, "b"), (5, "a"), (5, "b"), (1, "a")]
+    assert one.merge(two, by=lambda x, y: x[0] > y[0]).all_gather() == want
+    opaque = one.merge(two, by=lambda x, y: bool(x[0] > y[0]))
+    assert (opaque.all_gather(), opaque._node.op) == (want, "merge")
+
+
+def test_windows_look_at_the_function_of_the_user(dia_of: Any) -> None:
+    dia = dia_of([[None, 2], [3]])
+    assert dia.window(2, lambda w: -1 if w[0] is None else w[0]).all_gather() == [-1, 2]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import tidemill as tm
+from tests.examples import examples
 from tidemill import col
 
 pytest.importorskip("pyspark")
@@ -25,12 +26,7 @@ keys = st.one_of(st.none(), st.just(7), st.integers(0, 12), st.integers(-(2**63)
 tables = st.tuples(
     st.integers(1, 5), st.lists(st.tuples(keys, st.sampled_from("ab"), st.integers(0, 4)), max_size=60)
 )
-few = settings(max_examples=4, suppress_health_check=list(HealthCheck))
-many = settings(max_examples=40, suppress_health_check=list(HealthCheck))
-joins = given(
-    left=tables, right=tables, how=st.sampled_from(list(LEAVES)), on=st.sampled_from([["k"], ["k", "s"]])
-)
-groups = given(table=tables, on=st.sampled_from([["k"], ["s"], ["s", "k"]]))
+some = examples(4, suppress_health_check=list(HealthCheck))
 
 
 def frame(spark: Any, table: tuple[int, list[tuple[Any, str, int]]], value: str) -> DataFrame:
@@ -63,13 +59,6 @@ def hosts(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     return count
 
 
-def joined(spark: Any, left: Any, right: Any, how: str, on: list[str]) -> tuple[DataFrame, DataFrame]:
-    """A join that detects, and Spark's own."""
-    one, two = frame(spark, left, "v"), frame(spark, right, "w")
-    two = two if "s" in on else two.drop("s")
-    return join(one, two, on, how, detect="on"), one.join(two, on, how)
-
-
 def grouped(df: DataFrame, on: list[str]) -> tuple[DataFrame, DataFrame]:
     """Groups that detect, and Spark's own."""
     values = F.sort_array(F.collect_list("v")).alias("vs")
@@ -83,33 +72,19 @@ def reduced(df: DataFrame, on: list[str]) -> tuple[DataFrame, DataFrame]:
     return reduce_by_key(df, on, sums, detect="on"), plain
 
 
-@few
-@joins
+@some
+@given(
+    left=tables, right=tables, how=st.sampled_from(list(LEAVES)), on=st.sampled_from([["k"], ["k", "s"]])
+)
 def test_joins(spark: Any, hosts: int, left: Any, right: Any, how: str, on: list[str]) -> None:
-    ours, plain = joined(spark, left, right, how, on)
-    assert bag(ours) == bag(plain)
+    one, two = frame(spark, left, "v"), frame(spark, right, "w")
+    two = two if "s" in on else two.drop("s")
+    assert bag(join(one, two, on, how, detect="on")) == bag(one.join(two, on, how))
 
 
-@few
-@groups
+@some
+@given(table=tables, on=st.sampled_from([["k"], ["s"], ["s", "k"]]))
 def test_groups(spark: Any, hosts: int, table: Any, on: list[str]) -> None:
-    df = frame(spark, table, "v")
-    for ours, plain in (grouped(df, on), reduced(df, on)):
-        assert bag(ours) == bag(plain)
-
-
-@pytest.mark.soak
-@many
-@joins
-def test_many_joins(spark: Any, hosts: int, left: Any, right: Any, how: str, on: list[str]) -> None:
-    ours, plain = joined(spark, left, right, how, on)
-    assert bag(ours) == bag(plain)
-
-
-@pytest.mark.soak
-@many
-@groups
-def test_many_groups(spark: Any, hosts: int, table: Any, on: list[str]) -> None:
     df = frame(spark, table, "v")
     for ours, plain in (grouped(df, on), reduced(df, on)):
         assert bag(ours) == bag(plain)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
@@ -13,10 +14,10 @@ from tidemill.spark.dia.batches import Batches, in_arrow
 from tidemill.spark.dia.elements import VALUE, columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.folds import Aggregated, combined, recognised
-from tidemill.spark.dia.jvm import ElementColumns
+from tidemill.spark.dia.jvm import ElementColumns, constant
 from tidemill.spark.dia.layout import fixed
 from tidemill.spark.dia.node import NOWHERE, Node
-from tidemill.spark.dia.tracing import INSIDE, Function, Opaque
+from tidemill.spark.dia.tracing import INSIDE, Function, Opaque, reachable
 from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
 from tidemill.spark.values import named
@@ -60,23 +61,23 @@ def all_reduce(
     """All elements folded into one, in order: the function need not be commutative."""
     if initial is not None:
         initial = decode(encode([initial], node.kind, step=f"{step} initial"), node.kind)[0]
+    first = () if initial is None else (initial,)
     how = recognised(reduce, node.kind, ())
-    found = (
-        _folded(node, reduce, step) if isinstance(how, Opaque) else _aggregated(node, how[1], step)
-    )
+    if isinstance(how, Opaque):
+        found = [*first, *_folded(node, reduce, step)]
+    else:
+        found = _aggregated(node, how[1], first, step)
     if not found:
-        if initial is None:
-            raise UserError(step, "no elements", hint="initial= is what a fold of nothing gives")
-        return initial
-    result = found[0] if initial is None else combined(reduce, initial, found[0], step=step)
+        raise UserError(step, "no elements", hint="initial= is what a fold of nothing gives")
+    result = found[0]
     for partial in found[1:]:
         result = combined(reduce, result, partial, step=step)
     # Once there and back: a result that does not fit the type is an error here too.
     return decode(encode([result], node.kind, step=step), node.kind)[0]
 
 
-def _aggregated(node: Node, how: Aggregated, step: str) -> list[Any]:
-    """By Spark's own aggregates: one element, or none where there is nothing to fold."""
+def _aggregated(node: Node, how: Aggregated, first: tuple[Any, ...], step: str) -> list[Any]:
+    """By Spark's own aggregates, which skip nulls: one element, or none where there is nothing to fold."""
     calls = {"sum": F.sum, "min": F.min, "max": F.max}
     flat = ElementColumns.of(node.kind)
     ways = dict(how.leaves)
@@ -89,9 +90,10 @@ def _aggregated(node: Node, how: Aggregated, step: str) -> list[Any]:
 
     names = columns_of(node.kind).names
     with told(step), ansi(node.session):
-        df = node.frame.agg(
-            F.count(F.lit(1)).alias("dia count"), *(rebuilt(n).alias(n) for n in names)
-        )
+        rows = node.frame
+        for element in first:
+            rows = rows.union(node.session.range(1).select(*constant(element, node.kind)))
+        df = rows.agg(F.count(F.lit(1)).alias("dia count"), *(rebuilt(n).alias(n) for n in names))
         table = df.toArrow()
     return decode(table, node.kind) if table.column("dia count")[0].as_py() else []
 
@@ -143,10 +145,15 @@ def hyperloglog(node: Node, lg_k: int = 12) -> int:
     """About how many different elements there are, by a sketch of 2**lg_k counters."""
     if not 4 <= lg_k <= 21:
         raise UserError("hyperloglog", expected="lg_k from 4 to 21", got=repr(lg_k))
-    columns = [named(n) for n in columns_of(node.kind).names]
     # The sketch takes numbers and text; of anything else, a hash of 64 bits.
-    direct = node.kind.kind in ("int64", "string", "binary")
-    value = columns[0] if direct else F.xxhash64(*columns)
+    value = named(VALUE) if node.kind.kind in ("int64", "string", "binary") else _hashed(node)
     estimate = F.hll_sketch_estimate(F.hll_sketch_agg(value, lg_k))
     with told("hyperloglog"):
         return int(node.frame.agg(estimate).collect()[0][0] or 0)
+
+
+def _hashed(node: Node) -> SparkColumn:
+    """A hash of elements. Spark's passes over nulls, so it has to be told of each where it is."""
+    flat = ElementColumns.of(node.kind)
+    nulls = [flat.reference(path).isNull() for path in reachable(node.kind).names]
+    return F.xxhash64(*(named(n) for n in columns_of(node.kind).names), *nulls)

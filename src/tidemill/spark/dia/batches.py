@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
-from tidemill.spark.dia.elements import columns_of, decode, dressing, encode
+from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.tracing import named
 from tidemill.spark.frames import user_schema
 
@@ -63,31 +63,20 @@ def encoded(elements: Sequence[Any], kind: DataType, *, step: str) -> Iterator[p
 # --- functions on lists of elements ---------------------------------------------------------------
 
 
-def mapping(function: Callable[..., Any], result: DataType, *, step: str) -> Rows:
+def mapping(function: Callable[..., Any], *, step: str) -> Rows:
     """`map` on a list; the element on which the function fails is in the error."""
-    dress = dressing(result)
-
-    def run(elements: list[Any]) -> list[Any]:
-        made = called(function, elements, step=step)
-        return made if dress is None else list(map(dress, made))
-
-    return run
+    return lambda elements: called(function, elements, step=step)
 
 
-def flat_mapping(function: Callable[..., Any], result: DataType, *, step: str) -> Rows:
+def flat_mapping(function: Callable[..., Any], *, step: str) -> Rows:
     """`flat_map` on a list."""
-    dress = dressing(result)
 
     def listed(element: Any) -> list[Any]:
         return list(function(element))
 
     listed.__name__ = getattr(function, "__name__", type(function).__name__)
 
-    def run(elements: list[Any]) -> list[Any]:
-        made = [item for items in called(listed, elements, step=step) for item in items]
-        return made if dress is None else list(map(dress, made))
-
-    return run
+    return lambda elements: [x for items in called(listed, elements, step=step) for x in items]
 
 
 def filtering(function: Callable[..., Any], *, step: str) -> Rows:

@@ -6,9 +6,10 @@ have changed. Traced functions read them at once; so must the others.
 
 from __future__ import annotations
 
-from types import CellType, CodeType, FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
+from tidemill.spark.dia.asking import names_of
 from tidemill.spark.dia.tracing import Function
 
 
@@ -30,7 +31,7 @@ def _captured(value: Any, seen: dict[int, Any]) -> Any:
         return value
     if id(value) in seen:  # it calls itself
         return seen[id(value)]
-    used = _names(value.__code__)
+    used = names_of(value.__code__)
     world = {n: v for n, v in value.__globals__.items() if n in used or n.startswith("__")}
     cells = tuple(CellType() for _ in value.__closure__ or ())
     copy = FunctionType(value.__code__, world, value.__name__, value.__defaults__, cells or None)
@@ -49,9 +50,3 @@ def _captured(value: Any, seen: dict[int, Any]) -> Any:
 
 def _is_local(function: FunctionType) -> bool:
     return "<" in function.__qualname__ or function.__module__ == "__main__"
-
-
-def _names(code: CodeType) -> set[str]:
-    """The names that a function, or one inside it, may look up in its module."""
-    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return set(code.co_names).union(*map(_names, inner))

@@ -142,7 +142,10 @@ _CLASSES: dict[type, DataType] = {
 }  # fmt: skip
 
 
-def infer(values: Sequence[Any], *, step: str) -> DataType:
+_SAY = "say it with returns=, such as returns=int or returns=(str, float)"
+
+
+def infer(values: Sequence[Any], *, step: str, say: str = _SAY) -> DataType:
     """The type of elements, read off some of them.
 
     >>> infer([("a", 1), ("b", 2.5)], step="map")
@@ -152,15 +155,12 @@ def infer(values: Sequence[Any], *, step: str) -> DataType:
         kind = common(map(_type_of_value, values))
     except TypeMismatch as unknown:
         raise UserError(
-            step, expected="elements of one type that Tidemill has", got=str(unknown), hint=_SAY
+            step, expected="elements of one type that Tidemill has", got=str(unknown), hint=say
         ) from None
     if _holds_null(kind):
         shown = f"only {list(values[:3])!r}" if values else "no element to look at"
-        raise UserError(step, expected="to read the type off elements", got=shown, hint=_SAY)
+        raise UserError(step, expected="to read the type off elements", got=shown, hint=say)
     return kind
-
-
-_SAY = "say it with returns=, such as returns=int or returns=(str, float)"
 
 
 def common(kinds: Iterable[DataType]) -> DataType:
@@ -283,6 +283,32 @@ def encode(elements: Sequence[Any], kind: DataType, *, step: str) -> pa.RecordBa
                     hint="say another type with returns=, or convert it in the function",
                 ) from misfit  # fmt: skip
         raise UserError(step, f"elements do not fit {spelled(kind)}: {failed}") from failed
+
+
+def conformed(elements: list[Any], kind: DataType, *, step: str) -> list[Any]:
+    """Elements as if they had been put into columns and taken out again: 1 is 1.0 among floats.
+
+    >>> conformed([1, 2.5, None], FLOAT64, step="map")
+    [1.0, 2.5, None]
+    """
+    if _is_exact(elements, kind):
+        return elements
+    return decode(encode(elements, kind, step=step), kind)
+
+
+_EXACT = {"int64": int, "float64": float, "string": str, "bool": bool, "binary": bytes}
+
+
+def _is_exact(values: Sequence[Any], kind: DataType) -> bool:
+    """Whether all are None or of the one class that comes out of columns of this type."""
+    classes = set(map(type, values))
+    if kind.kind in _EXACT:
+        return classes <= {_EXACT[kind.kind], type(None)}
+    if not is_tuple(kind) or not classes <= {tuple}:
+        return not values
+    if set(map(len, values)) - {len(kind.of)}:
+        return False
+    return all(_is_exact(column, t) for column, t in zip(zip(*values), kind.of))
 
 
 _MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError, AttributeError)

@@ -15,9 +15,12 @@ import pyarrow as pa
 
 from tidemill.aggregates import basic
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
-from tidemill.expr.fluent import col
+from tidemill.expr.evaluate import evaluate
+from tidemill.expr.fluent import Expr, col
 from tidemill.expr.nodes import Call, Column
+from tidemill.expr.typing import resolve
 from tidemill.spark.dia.batches import BATCH, Batches, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode
@@ -130,9 +133,23 @@ def canonical(key: Any) -> Any:
 def combined(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
     """r(a, b), with an error that shows both where it fails."""
     try:
-        return reduce(a, b)
+        return _valued(reduce(a, b))
     except Exception as failed:
         raise raised(reduce, failed, (a, b), step=step) from failed
+
+
+def _valued(result: Any) -> Any:
+    """What a function made with ours: `tm.greatest(1, 2)` is an expression, of which this is the value."""
+    if isinstance(result, Expr):
+        return evaluate(resolve(result.node, _NO_COLUMNS, step="fold"), {}, _NO_COLUMNS)
+    if isinstance(result, tuple) and any(isinstance(part, (Expr, tuple)) for part in result):
+        return tuple(map(_valued, result))
+    if isinstance(result, dict) and any(isinstance(part, (Expr, tuple, dict)) for part in result.values()):
+        return type(result)((name, _valued(part)) for name, part in result.items())
+    return result
+
+
+_NO_COLUMNS = Schema(())
 
 
 def fold_here(reduce: Function, keys: DataType, kind: DataType, *, step: str) -> Any:
@@ -141,7 +158,7 @@ def fold_here(reduce: Function, keys: DataType, kind: DataType, *, step: str) ->
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         held: dict[Any, tuple[Any, Any]] = {}
         for batch in batches:
-            for key, element in zip(_keys(batch, keys), _elements(batch, kind)):
+            for key, element in keyed_elements(batch, keys, kind):
                 same = canonical(key)
                 before = held.get(same)
                 if before is not None:
@@ -171,7 +188,7 @@ def runs(batches: Batches, keys: DataType, kind: DataType) -> Iterator[tuple[Any
     current: Any = None
     held: list[Any] = []
     for batch in batches:
-        for key, element in zip(_keys(batch, keys), _elements(batch, kind)):
+        for key, element in keyed_elements(batch, keys, kind):
             if held and canonical(key) != canonical(current):
                 yield current, held
                 held = []
@@ -199,15 +216,14 @@ def group_task(
     return task
 
 
-def _keys(batch: pa.RecordBatch, keys: DataType) -> list[Any]:
-    return _read(batch, keys, "k")
+def keyed_elements(
+    batch: pa.RecordBatch | pa.Table, keys: DataType, kind: DataType
+) -> Iterator[tuple[Any, Any]]:
+    """The rows of a batch that has keys before the elements."""
+    return zip(_read(batch, keys, "k"), _read(batch, kind, "c"))
 
 
-def _elements(batch: pa.RecordBatch, kind: DataType) -> list[Any]:
-    return _read(batch, kind, "c")
-
-
-def _read(batch: pa.RecordBatch, kind: DataType, letter: str) -> list[Any]:
+def _read(batch: pa.RecordBatch | pa.Table, kind: DataType, letter: str) -> list[Any]:
     names = columns_of(kind).names
-    arrays = [batch.column(batch.schema.get_field_index(f"{letter}{i}")) for i in range(len(names))]
-    return decode(pa.RecordBatch.from_arrays(arrays, list(names)), kind)
+    columns = batch.select([f"{letter}{i}" for i in range(len(names))])
+    return decode(columns.rename_columns(list(names)), kind)

@@ -15,7 +15,8 @@ from tidemill.spark import exchange
 from tidemill.spark.dia.batches import mapped, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import infer, parse_element
-from tidemill.spark.dia.folds import canonical, group_task
+from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.folds import canonical, group_task, keyed_elements
 from tidemill.spark.dia.indexes import filled
 from tidemill.spark.dia.keys import (
     Key,
@@ -26,9 +27,10 @@ from tidemill.spark.dia.keys import (
     restored,
     with_key,
 )
-from tidemill.spark.dia.node import ARROW, Node
+from tidemill.spark.dia.node import ARROW, HEAD, Node
 from tidemill.spark.dia.tracing import Function, named
 from tidemill.spark.frames import user_schema
+from tidemill.spark.settings import ansi
 
 Group = Callable[[Any, list[Any]], Any]
 
@@ -41,7 +43,7 @@ def group_by_key(
     step = "group_by_key"
     found = key_of(parent, key, key_returns, step=step)
     group = grouping(function, step=step)
-    kind = _result(parent, key, group, returns, step)
+    kind = _result(parent, found, group, returns, step)
     build = lambda: _grouped(parent, found, group, kind, None, detect, step).select(*restored(kind))
     return Node(
         step, (parent,), kind, parent.session, build, ordered=False, settled=False,
@@ -57,7 +59,7 @@ def group_to_index(
     step = "group_to_index"
     found = index_of(parent, index, n, step=step)
     group = grouping(function, step=step)
-    kind = _result(parent, index, group, returns, step)
+    kind = _result(parent, found, group, returns, step)
     build = lambda: filled(
         parent, _grouped(parent, found, group, kind, n, detect, step), kind, n, neutral, step
     )
@@ -93,14 +95,23 @@ def takes_two(function: Function) -> bool:
     return len(needed) == 2
 
 
-def _result(parent: Node, key: Function, group: Group, returns: Any, step: str) -> DataType:
+def _result(parent: Node, key: Key, group: Group, returns: Any, step: str) -> DataType:
+    """The type that is said, or that of groups of the first elements."""
     if returns is not None:
         return parse_element(returns, step=step)
     groups: dict[Any, tuple[Any, list[Any]]] = {}
-    for element in parent.head:
-        k = key(element)
+    with told(step), ansi(parent.session):
+        some = with_key(parent, key, step=step).limit(HEAD).toArrow()
+    for k, element in keyed_elements(some, key.type, parent.kind):
         groups.setdefault(canonical(k), (k, []))[1].append(element)
-    return infer([group(k, elements) for k, elements in groups.values()], step=step)
+    try:
+        made = [group(k, elements) for k, elements in groups.values()]
+    except UserError as failed:
+        raise UserError(
+            f"{step}, on groups of the first {HEAD} elements, to read a type off its results", str(failed),
+            hint="if it would not fail on whole groups, say the type with returns=",
+        ) from failed  # fmt: skip
+    return infer(made, step=step)
 
 
 def _said(key: Key, function: Function) -> dict[str, Any]:

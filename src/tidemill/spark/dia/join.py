@@ -55,8 +55,12 @@ def _pairs(left: Node, right: Node, key1: Function, key2: Function) -> Callable[
     """Some pairs as a join makes them, to read a type from; equal keys where the heads have some."""
 
     def pairs() -> list[Any]:
-        theirs = [(canonical(key2(b)), b) for b in right.head]
-        found = [(a, b) for a in left.head for k, b in theirs if k == canonical(key1(a))]
-        return found or list(zip(left.head, right.head))
+        any_pairs = list(zip(left.head, right.head))
+        try:
+            theirs = [(canonical(key2(b)), b) for b in right.head]
+            ours = [(canonical(key1(a)), a) for a in left.head]
+        except Exception:  # a key that was traced need not have an answer to values: `w.len()` has none
+            return any_pairs
+        return [(a, b) for k, a in ours for other, b in theirs if k == other] or any_pairs
 
     return pairs

@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.expr.fluent import lit
-from tidemill.expr.nodes import Column
 from tidemill.expr.typing import type_of
 from tidemill.spark.dia.elements import columns_of
-from tidemill.spark.dia.tracing import INSIDE, Fields, Out, Traced, parts_of, reachable
+from tidemill.spark.dia.tracing import INSIDE, Fields, Out, Traced, parts_of, reachable, repeated
 from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_type
 from tidemill.spark.values import literal, named, output
@@ -41,10 +40,11 @@ class ElementColumns(SparkExpressions):
 
     def user(self, out: Out) -> SparkColumn:
         """A part of a traced function as a column that users see."""
+        whole = repeated(out, self.schema)
+        if whole is not None:  # already as users see it; one that is null stays null
+            return self.reference(whole)
         if isinstance(out, Fields):
             return F.struct(*(self.user(p).alias(n) for n, p in zip(out.names, out.parts)))
-        if isinstance(out, Column):  # already as users see it
-            return self.reference(out.name)
         return output(self.column(out), type_of(out, self.schema))
 
     def element(self, traced: Traced, prefix: str = "") -> list[SparkColumn]:

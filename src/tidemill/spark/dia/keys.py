@@ -75,11 +75,14 @@ def key_of(
         over = reachable(parent.kind)
         paths = tuple(repeated(p, over) for p in parts_of(traced.out))
         return Key(traced, traced.type, carried(traced.type, "k"), paths)
-    kind = declared or infer(called(function, parent.head, step=step), step=f"{step} key")
+    kind = declared or infer(called(function, parent.head, step=step), step=f"{step} key", say=_SAY)
     if hashed:
         _check_hashable(kind, step)
     columns = carried(kind, "k")
     return Key(Opaque(captured(function), traced.why), kind, columns, (None,) * len(columns))
+
+
+_SAY = "say it with key_returns=, where it is taken, or write a key that can be traced"
 
 
 def _check_hashable(kind: DataType, step: str) -> None:

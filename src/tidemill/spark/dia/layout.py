@@ -63,8 +63,8 @@ def offsets(counts: Sequence[int]) -> list[int]:
 
 def by_part(values: Mapping[int, int] | Sequence[int]) -> SparkColumn:
     """The number that belongs to the partition of a row of a pinned frame."""
-    if len(values) == 1:
-        return F.lit(values[0]).cast("bigint")
+    if len(values) < 2:
+        return F.lit(values[0] if values else None).cast("bigint")
     listed = ",".join(str(values[p]) for p in range(len(values)))
     # One text, which Spark folds into one constant: a literal for each would be told call by call.
     array = F.split(F.lit(listed), ",").cast("array<bigint>")
@@ -86,13 +86,12 @@ def every_index(session: SparkSession, total: int) -> DataFrame:
 
 
 def in_blocks(df: DataFrame, total: int, blocks: int) -> DataFrame:
-    """Rows with an index in equal blocks, one to a partition, each in order of the index."""
+    """Rows with an index in blocks of equal size, give or take one, each a partition and in order."""
     return _sent(df, total, blocks).sortWithinPartitions(BLOCK, INDEX)
 
 
 def _sent(df: DataFrame, total: int, blocks: int) -> DataFrame:
-    size = max(1, -(-total // blocks))
-    block = F.expr(f"int(`{INDEX}` div {size}L)")
+    block = F.expr(f"int(`{INDEX}` * {blocks}L div {max(1, total)}L)")
     return df.withColumn(BLOCK, block).repartitionById(blocks, F.col(BLOCK))
 
 

@@ -22,10 +22,10 @@ from tidemill.spark.dia.batches import (
     mapping,
 )
 from tidemill.spark.dia.capture import captured
-from tidemill.spark.dia.elements import columns_of, infer, parse_element, spelled
+from tidemill.spark.dia.elements import columns_of, conformed, infer, parse_element, spelled
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import fixed, pinned
-from tidemill.spark.dia.node import NOWHERE, Node, all_settled, described
+from tidemill.spark.dia.node import NOWHERE, Node, all_settled, described, is_steady
 from tidemill.spark.dia.tracing import (
     Function,
     Opaque,
@@ -48,7 +48,7 @@ def map_(parent: Node, function: Function, returns: Any = None) -> Node:
             "map", parent, traced.type, traced, lambda df: df.select(*columns.element(traced))
         )
     kind = declared or infer(called(function, parent.head, step="map"), step="map")
-    rows = mapping(captured(function), kind, step="map")
+    rows = mapping(captured(function), step="map")
     return _python("map", parent, kind, traced, rows)
 
 
@@ -63,7 +63,7 @@ def flat_map(parent: Node, function: Function, returns: Any = None) -> Node:
     if declared is None:
         made = called(lambda e: list(function(e)), parent.head, step="flat_map")
         declared = infer([x for items in made for x in items], step="flat_map")
-    rows = flat_mapping(captured(function), declared, step="flat_map")
+    rows = flat_mapping(captured(function), step="flat_map")
     return _python("flat_map", parent, declared, traced, rows)
 
 
@@ -100,8 +100,13 @@ def bernoulli_sample(parent: Node, p: float, seed: int | None = None) -> Node:
     """Each element with probability p."""
     if not 0 <= p <= 1:
         raise UserError("bernoulli_sample", expected="a probability in [0, 1]", got=repr(p))
-    fixed = random.getrandbits(31) if seed is None else seed
-    build = lambda: parent.frame.sample(False, float(p), fixed)
+    drawn = random.getrandbits(31) if seed is None else seed
+
+    def build() -> DataFrame:
+        # Spark draws by partition: where a shuffle made them, every plan must have the same ones.
+        df = pinned(parent, twice=False) if any(n.moves for n in parent.walk()) else parent.frame
+        return df.sample(False, float(p), drawn)
+
     return Node(
         "bernoulli_sample", (parent,), parent.kind, parent.session, build, f"p={p}",
         settled=parent.settled,
@@ -171,30 +176,32 @@ def _jvm(
 def _python(op: str, parent: Node, kind: DataType, opaque: Opaque, rows: Rows) -> Node:
     def build() -> DataFrame:
         base, before = fused(parent)
-        task = element_task(one_after_another((*before, rows)), base.kind, kind, step=op)
+        task = element_task(one_after_another(before, rows), base.kind, kind, step=op)
         return in_arrow(base.frame, task, kind)
 
     return Node(
-        op, (parent,), kind, parent.session, build, settled=parent.settled, python=rows,
+        op, (parent,), kind, parent.session, build, settled=parent.settled and is_steady(opaque), python=rows,
         **described(opaque),
     )  # fmt: skip
 
 
-def fused(node: Node) -> tuple[Node, tuple[Rows, ...]]:
+def fused(node: Node) -> tuple[Node, list[Node]]:
     """Where a chain of opaque operations starts, and its steps: they run in one pass over a batch."""
-    steps: list[Rows] = []
+    steps: list[Node] = []
     while node.python is not None and not node.is_fixed:
-        steps.append(node.python)
+        steps.append(node)
         node = node.parents[0]
-    return node, tuple(reversed(steps))
+    return node, steps[::-1]
 
 
-def one_after_another(steps: Sequence[Rows]) -> Rows:
-    """Functions on lists of elements as one."""
+def one_after_another(before: Sequence[Node], last: Rows) -> Rows:
+    """Functions on lists of elements as one. What is between two of them is as it would be in columns."""
+    steps = [(n.python, n.kind, n.op) for n in before]  # without the nodes, which do not travel
 
     def run(elements: list[Any]) -> list[Any]:
-        for step in steps:
-            elements = step(elements)
-        return elements
+        for rows, kind, op in steps:
+            assert rows is not None
+            elements = conformed(rows(elements), kind, step=op)
+        return last(elements)
 
     return run

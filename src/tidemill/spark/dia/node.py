@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
-from tidemill.spark.dia.elements import decode
+from tidemill.spark.dia.elements import conformed, decode
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.tracing import Opaque, Traced, TracedList
 from tidemill.spark.settings import ansi
@@ -64,7 +64,7 @@ class Node:
         if self.python is not None:
             found = self.python(self.parents[0].head)
             if found:
-                return found[:HEAD]
+                return conformed(found[:HEAD], self.kind, step=self.op)
         return self.first(HEAD)
 
     def first(self, n: int) -> list[Any]:
@@ -115,6 +115,11 @@ def _check_names(kind: DataType, op: str) -> None:
 def all_settled(parents: Sequence[Node]) -> bool:
     """Whether the parents come in the same order each time."""
     return all(p.settled for p in parents)
+
+
+def is_steady(*functions: Traced | TracedList | Opaque) -> bool:
+    """Whether these give the same for the same elements each time."""
+    return all(f.steady for f in functions if isinstance(f, Opaque))
 
 
 def described(*functions: Traced | TracedList | Opaque) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -112,8 +113,11 @@ def _without_prefix(side: Expression) -> tuple[Expression, str] | None:
 
 
 def merge(parents: Sequence[Node], by: Function | None = None, *, descending: bool = False) -> Node:
-    """Sorted DIAs as one; of equal elements, those of earlier DIAs come first."""
+    """Sorted DIAs as one, by a key or a comparison; of equal elements, those of earlier DIAs come first."""
     first = same_kind(parents, step="merge")[0]
+    if by is not None and takes_two(by):
+        # Sorting is stable, so of equal elements it keeps the order of the DIAs.
+        return replace(_sort_by_comparison(concat(parents), by, descending), op="merge")
     keys = [key_of(p, by or _itself, step="merge", hashed=False) for p in parents]
 
     def build() -> DataFrame:
@@ -154,13 +158,13 @@ def concat(parents: Sequence[Node]) -> Node:
 
 
 def rebalance(parent: Node, parts: int | None = None) -> Node:
-    """The same elements in the same order, equally many in each partition."""
+    """The same elements in the same order, equally many in each partition, give or take one."""
     if parts is not None and parts < 1:
         raise UserError("rebalance", expected="at least one partition", got=repr(parts))
 
     def build() -> DataFrame:
         df, total = indexed(parent)
-        blocks = parts or partitions.count(parent.frame)
+        blocks = parts or max(1, partitions.count(parent.frame))
         even = in_blocks(df, total, blocks)
         return even.select(*map(named, columns_of(parent.kind).names))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from typing import Any
-from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
@@ -12,7 +11,7 @@ from tidemill.core.errors import UnsupportedError, UserError
 
 
 def files_of(session: SparkSession, path: str | os.PathLike[str], *, step: str) -> list[str]:
-    """The files that a path names, by name. Hidden ones (`.x`, `_x`) in a directory are left out."""
+    """The files that a path names, by name. Hidden ones (`.x`, `_x`) are left out, as Hadoop does."""
     context: Any = session.sparkContext
     hadoop = context._jvm.org.apache.hadoop.fs.Path
     where = hadoop(str(path))
@@ -26,12 +25,12 @@ def files_of(session: SparkSession, path: str | os.PathLike[str], *, step: str) 
         inside = system.listStatus(each) if status.isDirectory() else [status]
         files += [
             s.getPath().toString() for s in inside
-            if not s.isDirectory() and (s.getPath().getName()[0] not in "._" or s is status)
+            if not s.isDirectory() and s.getPath().getName()[0] not in "._"
         ]  # fmt: skip
     if not files:
         raise UserError(
             step, expected="a file, a directory with files, or a pattern that matches some",
-            got=f"{str(path)!r}, which matches nothing",
+            got=f"{str(path)!r}, which matches nothing", hint="names that begin with . or _ are hidden",
         )  # fmt: skip
     return sorted(files)
 
@@ -39,12 +38,13 @@ def files_of(session: SparkSession, path: str | os.PathLike[str], *, step: str) 
 def local_path(path: str | os.PathLike[str], *, step: str) -> str:
     """A path of this machine, or of a file system that all workers have mounted."""
     text = os.fspath(path)
-    parsed = urlparse(text)
-    if parsed.scheme == "file":
-        return os.path.abspath(parsed.path)
-    if parsed.scheme and "://" in text:
+    # Not read as a URL: Hadoop does not quote `#` and `?`, which names may have.
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme == "file":
+        return os.path.abspath("/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest)
+    if rest.startswith("//"):
         raise UnsupportedError(
-            step, f"{parsed.scheme}: addresses", instead="give a directory that all workers have mounted"
+            step, f"{scheme}: addresses", instead="give a directory that all workers have mounted"
         )  # fmt: skip
     return os.path.abspath(text)
 

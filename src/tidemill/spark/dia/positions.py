@@ -19,7 +19,7 @@ from tidemill.spark.dia.layout import (
     indexed,
     side_by_side,
 )
-from tidemill.spark.dia.node import Node, described
+from tidemill.spark.dia.node import Node, described, is_steady
 from tidemill.spark.dia.rows import RowFunction
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.exchange import partitions
@@ -43,7 +43,7 @@ def zip_with_index(parent: Node, function: Function | None = None, returns: Any 
         return called.on(df.select(named(INDEX).alias(f"i.{VALUE}"), *columns))
 
     return Node(
-        step, (parent,), called.kind, parent.session, build, settled=True,
+        step, (parent,), called.kind, parent.session, build, settled=is_steady(called.function),
         **described(called.function),
     )  # fmt: skip
 
@@ -87,5 +87,5 @@ def zip_(
 
     return Node(
         "zip", tuple(parents), called.kind, parents[0].session, build,
-        moves="elements to their index", **described(called.function),
+        moves="elements to their index", settled=is_steady(called.function), **described(called.function),
     )  # fmt: skip

@@ -44,8 +44,8 @@ def read_lines(session: SparkSession, path: str | os.PathLike[str]) -> Node:
 def read_binary(session: SparkSession, path: str | os.PathLike[str]) -> Node:
     """What `write_binary` wrote: Arrow files. Every worker must reach them by this path."""
     step = "read_binary"
-    where = local_path(path, step=step)
-    files = [local_path(f, step=step) for f in files_of(session, where, step=step)]
+    where = local_path(path, step=step)  # of this machine, whatever Hadoop's file system is by default
+    files = [local_path(f, step=step) for f in files_of(session, f"file:{where}", step=step)]
     kinds = {f: _kind(f) for f in files}
     kind = kinds[files[0]]
     for file, other in kinds.items():

@@ -9,18 +9,18 @@ library), it cannot be traced, and its reason is kept for `explain`.
 from __future__ import annotations
 
 import builtins
-import dis
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType, GeneratorType
+from types import GeneratorType
 from typing import Any, Union
 
 from tidemill.core.schema import Schema
-from tidemill.core.types import NULL, DataType, struct_of
+from tidemill.core.types import FLOAT64, INT64, NULL, DataType, struct_of
 from tidemill.expr.fluent import Expr, greatest, least, lit, recording
-from tidemill.expr.nodes import Cast, Column, Node, udf_name
+from tidemill.expr.nodes import Call, Cast, Column, Node, udf_name
 from tidemill.expr.typing import resolve, type_of
+from tidemill.spark.dia.asking import CHANGES, asks
 from tidemill.spark.dia.elements import NoField, Record, columns_of, is_tuple
 
 Function = Callable[..., Any]
@@ -73,6 +73,11 @@ class Opaque:
 
     function: Function
     why: str
+
+    @property
+    def steady(self) -> bool:
+        """Whether it gives the same for the same element, as far as its code shows."""
+        return self.why != CHANGES
 
     def __str__(self) -> str:
         return named(self.function)
@@ -193,9 +198,9 @@ def _schema(kinds: Sequence[DataType], prefixes: Sequence[str]) -> Schema:
 def _call_twice(
     function: Function, kinds: Sequence[DataType], prefixes: Sequence[str], schema: Schema
 ) -> Any:
-    asks = _asks_for_values(function)
-    if asks:
-        raise _Untraceable(asks)
+    why = asks(function, kinds)
+    if why is not None:
+        raise _Untraceable(why)
     function = spelled_out(function)
     seen = []
     for _ in range(2):
@@ -204,13 +209,14 @@ def _call_twice(
             if isinstance(result, GeneratorType):
                 result = list(result)
         seen.append(_read(result))
-    if seen[0] != seen[1]:  # random numbers, clocks, counters: one call does not stand for all
-        raise _Untraceable("two calls of it differ")
+    if seen[0] != seen[1]:  # a counter, say: one call does not stand for all
+        raise _Untraceable(CHANGES)
     return seen[0]
 
 
 def _either(ours: Function, python: Function) -> Function:
-    return lambda *args: (ours if any(isinstance(a, Expr) for a in args) else python)(*args)
+    """Of several values; of one value, such as the letters of a word, it is Python's."""
+    return lambda *args: (ours if len(args) > 1 and any(isinstance(a, Expr) for a in args) else python)(*args)
 
 
 _SPELLED: tuple[tuple[Any, Function], ...] = (
@@ -225,25 +231,6 @@ def spelled_out(function: Function) -> Function:
         if function is known:
             return ours
     return function
-
-
-_LOOKS = {"isinstance", "issubclass", "type", "id", "hasattr", "getattr", "callable", "repr"}
-
-
-def _asks_for_values(function: Function) -> str | None:
-    """Whether a function asks what an expression answers wrongly: `x is None`, `isinstance(x, …)`."""
-    code: CodeType | None = getattr(function, "__code__", None)
-    if code is None:
-        return None
-    for found in dis.get_instructions(code):
-        if found.opname == "IS_OP" or "NONE" in found.opname.split("_"):
-            return "it asks what a value is"
-        if found.opname in ("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE"):
-            return "it formats a value"
-        if found.opname in ("LOAD_GLOBAL", "LOAD_NAME") and found.argval in _LOOKS:
-            return f"it calls {found.argval}"
-    inner = getattr(function, "__wrapped__", None)
-    return None if inner is None else _asks_for_values(inner)
 
 
 def _read(result: Any) -> Any:
@@ -273,13 +260,32 @@ def _typed(out: Out, schema: Schema, returns: DataType | None) -> Traced:
         parts = [_typed(p, schema, w) for p, w in zip(out.parts, wanted)]
         kind = struct_of({n: p.type for n, p in zip(out.names, parts)})
         return Traced(Fields(out.names, tuple(p.out for p in parts)), kind)
-    if returns is not None and type_of(out, schema) != returns:
-        out = Cast(out, returns)
+    if returns is not None:
+        out = _as(out, type_of(out, schema), returns)
+    if any(_is_power_of_ints(n, schema) for n in out.walk()):
+        raise _Untraceable("** of whole numbers would be a float")
     node = resolve(out, schema, step="expression")
     kind = type_of(node, schema)
     if kind == NULL:
         raise _Untraceable("it returns None")
     return Traced(node, kind)
+
+
+def _as(out: Node, given: DataType, wanted: DataType) -> Node:
+    """An expression as the type that the user says, where every value fits it."""
+    if given == wanted:
+        return out
+    if given == NULL or (given, wanted) == (INT64, FLOAT64):
+        return Cast(out, wanted)
+    raise _Untraceable(f"it gives {given}, and returns= says {wanted}")
+
+
+def _is_power_of_ints(node: Node, schema: Schema) -> bool:
+    return (
+        isinstance(node, Call)
+        and node.function == "pow"
+        and all(type_of(a, schema) == INT64 for a in node.args)
+    )
 
 
 def leaves(out: Out) -> list[Node]:

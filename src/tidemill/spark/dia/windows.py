@@ -25,7 +25,7 @@ from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import PART, offsets, pinned, sizes
 from tidemill.spark.dia.local import exploded
-from tidemill.spark.dia.node import HEAD, Node, described
+from tidemill.spark.dia.node import HEAD, Node, described, is_steady
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
 from tidemill.spark.exchange import partitions
 from tidemill.spark.frames import user_schema
@@ -69,7 +69,7 @@ def window(
     what = f"k={k}{f', every={every}' if every > 1 else ''}"
     said = described(found)
     return Node(
-        step, (parent,), kind, parent.session, build, settled=True,
+        step, (parent,), kind, parent.session, build, settled=is_steady(found),
         **{**said, "function": f"{what}, {said['function']}"},
     )  # fmt: skip
 

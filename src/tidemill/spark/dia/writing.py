@@ -81,11 +81,7 @@ def _write(
     hidden = os.path.join(
         os.path.dirname(target), f".{os.path.basename(target)}-{uuid.uuid4().hex}"
     )
-    try:
-        os.makedirs(hidden)
-    except OSError as failed:
-        raise UserError(step, f"cannot write beside {target}: {failed}") from failed
-    try:
+    with _new_directory(hidden, step):
         with told(step):
             rows = node.frame.select("*", F.spark_partition_id().alias(PART))
             done = mapped(rows, _task(make, hidden, suffix, limit), _REPORT).collect()
@@ -96,19 +92,39 @@ def _write(
         for left_over in set(os.listdir(hidden)) - set(files):
             os.unlink(os.path.join(hidden, left_over))
         return _published(hidden, files, target, one_file, join)
+
+
+@contextlib.contextmanager
+def _new_directory(path: str, step: str) -> Iterator[None]:
+    """A directory for a while. If what is done in it fails, those made above it go, too."""
+    above = os.path.dirname(path)
+    missing = []
+    while not os.path.exists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    done = False
+    try:
+        try:
+            os.makedirs(path)
+        except OSError as failed:
+            raise UserError(step, f"cannot write beside {path}: {failed}") from failed
+        yield
+        done = True
     finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
+        for folder in [] if done else missing:
+            with contextlib.suppress(OSError):  # somebody else has put something there
+                os.rmdir(folder)
 
 
 def _check_free(target: str, one_file: bool, step: str) -> None:
     if one_file and os.path.isdir(target):
         raise UserError(step, expected="the name of a file", got=f"{target}, a directory")
-    taken = os.path.exists(target) and not (os.path.isdir(target) and not os.listdir(target))
-    if not one_file and taken:
-        raise UserError(
-            step, expected="a directory that is new or empty", got=target,
-            hint="remove it, or write somewhere else",
-        )  # fmt: skip
+    if os.path.isdir(target) and not os.listdir(target):
+        return
+    if os.path.exists(target):
+        wanted = "a file that is new" if one_file else "a directory that is new or empty"
+        raise UserError(step, expected=wanted, got=target, hint="remove it, or write somewhere else")
 
 
 def _published(

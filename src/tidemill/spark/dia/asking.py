@@ -1,0 +1,195 @@
+"""What a function asks that an expression answers wrongly: found in its code before it is traced.
+
+Tracing calls a function on expressions. Most of what these do not know (`if x`, `len(x)`, `int(x)`) raises,
+and the function stays opaque. Some has an answer, and a wrong one: `x is None` is false, an exception that
+the function catches becomes its default, a random number is drawn once for all elements. That is looked for
+in the bytecode of the function and of those that it calls.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from tidemill.core.types import DataType
+
+CHANGES = "it may give something else each time"
+FOLLOWED = 100
+"""Functions that a function calls, they and those that they call, up to which it is looked through."""
+
+_LOOKS = {"isinstance", "issubclass", "type", "id", "hasattr", "getattr", "callable", "repr"}
+_CATCHES = {"PUSH_EXC_INFO", "SETUP_FINALLY", "SETUP_WITH"}
+_FORMATS = {"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"}
+_CLOCKS = {"now", "today", "utcnow"}
+_TIME_PARTS = {"year", "month", "day", "hour", "minute", "second", "microsecond"}
+_OURS = "tidemill."
+_AROUND = "tidemill.spark.dia."
+"""Its functions are around those of users, whose code counts; the rest of ours is known to be traceable."""
+_CHANGING = {
+    "random", "time", "uuid", "secrets", "posix", "nt", "socket", "_socket", "threading", "_thread",
+    "platform",
+}  # fmt: skip
+"""Modules whose functions have another answer in another task, or the next time."""
+
+
+def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | None:
+    """Why a function of elements of these types must see values; None where nothing says so.
+
+    >>> asks(lambda x: 0 if x is None else x), asks(lambda x: x + 1)
+    ('it asks what a value is', None)
+    """
+    parts = _TIME_PARTS if any(map(_holds_time, kinds)) else set()
+    parts = parts - {name for kind in kinds for name in _fields(kind)}
+    todo: list[Any] = [function]
+    seen: dict[int, Any] = {}
+    followed = 0
+    while todo:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen[id(each)] = each
+        if _changes(each):
+            return CHANGES
+        if not isinstance(each, FunctionType):
+            todo += _called_by(each)
+        elif (each.__module__ or "").startswith(_AROUND):
+            todo += _held(each)
+        elif not (each.__module__ or "").startswith(_OURS):
+            followed += 1
+            if followed > FOLLOWED:
+                return "it calls more functions than are looked through"
+            read = _Read.of(each.__code__)
+            if read.asks is not None:
+                return read.asks
+            if read.values & parts:
+                return f"it reads .{min(read.values & parts)}, which is a method of expressions"
+            todo += _referred(each, read)
+    return None
+
+
+@dataclass
+class _Read:
+    """What a function's code, and that of functions written inside it, refers to."""
+
+    asks: str | None = None
+    globals: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    values: set[str] = field(default_factory=set)
+    """Attributes that it reads without calling them."""
+
+    @classmethod
+    def of(cls, code: CodeType) -> _Read:
+        read = cls()
+        for found in _instructions(code):
+            name = found.opname
+            if name == "IS_OP" or "NONE" in name.split("_"):
+                read.asks = "it asks what a value is"
+            elif name in _FORMATS:
+                read.asks = "it formats a value"
+            elif name in _CATCHES:
+                read.asks = "it catches exceptions"
+            elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
+                read.globals.add(found.argval)
+                if found.argval in _LOOKS:
+                    read.asks = f"it calls {found.argval}"
+            elif name in ("LOAD_ATTR", "LOAD_METHOD"):
+                read.attributes.add(found.argval)
+                if not _is_call(found):
+                    read.values.add(found.argval)
+            if read.asks is not None:
+                return read
+        return read
+
+
+def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
+    yield from dis.get_instructions(code)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _instructions(inner)
+
+
+def _is_call(found: dis.Instruction) -> bool:
+    """Whether an attribute is loaded as a method that is called next."""
+    if found.opname == "LOAD_METHOD":
+        return True
+    return sys.version_info >= (3, 12) and bool((found.arg or 0) & 1)
+
+
+def _called_by(value: Any) -> list[Any]:
+    """What is called where something other than a Python function is."""
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, MethodType):
+        return [value.__func__]
+    # Looked up without asking the object, which may have an answer to everything, as `tm.col` has.
+    found = [inspect.getattr_static(value, "__wrapped__", None)]  # such as by lru_cache
+    if not isinstance(value, type):
+        found.append(inspect.getattr_static(type(value), "__call__", None))
+    return [f for f in found if isinstance(f, FunctionType)]
+
+
+def _referred(function: FunctionType, read: _Read) -> Iterator[Any]:
+    """What a function's names mean: in its module, around it, and in the modules and classes that it uses."""
+    for value in (*(function.__globals__.get(name) for name in read.globals), *_held(function)):
+        yield value
+        yield from _members(value, read.attributes)
+
+
+def _held(function: FunctionType) -> Iterator[Any]:
+    """What a function has with it: variables around it, defaults, a function that it stands for."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # a variable that has no value yet
+            continue
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    yield function.__dict__.get("__wrapped__")
+
+
+def _members(value: Any, names: set[str], depth: int = 2) -> Iterator[Any]:
+    """What a module or a class has under these names, down to `np.random.rand` and `datetime.date.today`."""
+    if isinstance(value, ModuleType):
+        found = [vars(value)[n] for n in names & set(vars(value))]
+    elif isinstance(value, type):
+        found = [getattr(value, n) for n in names if hasattr(value, n)]
+    else:
+        return
+    for member in found:
+        yield member
+        if depth > 1:
+            yield from _members(member, names, depth - 1)
+
+
+def _changes(value: Any) -> bool:
+    """Whether a function, or an object that has some, is random, a clock, or about where it runs."""
+    if isinstance(value, (BuiltinFunctionType, MethodType)):
+        owner = value.__self__
+        if isinstance(owner, type):
+            return owner.__module__ == "datetime" and value.__name__ in _CLOCKS
+        modules = {value.__module__, type(owner).__module__}
+    else:
+        modules = {value.__module__ if isinstance(value, FunctionType) else type(value).__module__}
+    return any(m.split(".")[0] in _CHANGING or m.startswith("numpy.random") for m in modules if m)
+
+
+def _holds_time(kind: DataType) -> bool:
+    return kind.kind == "timestamp" or any(map(_holds_time, kind.of))
+
+
+def _fields(kind: DataType) -> Iterator[str]:
+    yield from kind.names
+    for inner in kind.of:
+        yield from _fields(inner)
+
+
+def names_of(code: CodeType) -> set[str]:
+    """The names that a function, or one inside it, may look up in its module."""
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return set(code.co_names).union(*map(names_of, inner))
