@@ -144,6 +144,9 @@ VARIANTS = (
 )  # fmt: skip
 """Windows whose loops are those of another, around one more check or with fewer panes."""
 
+WHOLE = ("hopping, many panes", "per_event", "session")
+"""One window of each way to close windows: with every family in every run."""
+
 COMBINATIONS = [
     (window, family)
     for window in WINDOWS
@@ -152,6 +155,13 @@ COMBINATIONS = [
 ]
 """Every window with every family; for variants, which would only compile the same again, `one of
 each` stands for the families."""
+
+LATER = [
+    (window, family)
+    for i, (window, family) in enumerate(COMBINATIONS)
+    if window not in WHOLE and family != "one of each" and i % 3
+]
+"""Two of three others are for the soak: each is compiled by itself, which takes longer than it runs."""
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from tests.conformance.cases import (
     COMBINATIONS,
     COUNTING_ROWS,
     FAMILIES,
+    LATER,
     ROWS,
     STREAM,
     TYPICAL,
@@ -38,7 +39,10 @@ from tidemill import col
 ORDERS = ("sorted", "jittered", "shuffled")
 
 
-@pytest.mark.parametrize(("window", "family"), COMBINATIONS)
+@pytest.mark.parametrize(
+    ("window", "family"),
+    [pytest.param(*case, marks=pytest.mark.soak if case in LATER else ()) for case in COMBINATIONS],
+)
 def test_every_window_and_family(window: str, family: str) -> None:
     query = ask(WINDOWS[window], family)
     assert_same(locally(query, TYPICAL), by_reference(query, TYPICAL), query.schema)

@@ -48,7 +48,8 @@ WAYS = {
 
 SLOW = {
     ("hopping", "ordered"), ("hopping", "sums"), ("session", "sketches"), ("session", "user"),
-    ("tumbling", "extremes"), ("hopping", "extremes"),
+    ("tumbling", "extremes"), ("hopping", "extremes"), ("tumbling", "moments"), ("landmark", "paths"),
+    ("hopping, filled", "paths"),
 }  # fmt: skip
 """Another family takes the same way by the same window: these are for the soak."""
 
