@@ -13,6 +13,7 @@ import random
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 import tidemill as tm
@@ -143,6 +144,9 @@ VARIANTS = (
     "rows", "rows, partitioned",
 )  # fmt: skip
 """Windows whose loops are those of another, around one more check or with fewer panes."""
+
+EVERY = [pytest.param(w, marks=pytest.mark.soak if w in VARIANTS else ()) for w in WINDOWS]
+"""Windows for tests that compile each of them once more: variants are for the soak."""
 
 WHOLE = ("hopping, many panes", "per_event", "session")
 """One window of each way to close windows: with every family in every run."""

@@ -16,16 +16,23 @@ from tests.examples import examples
 from tidemill.local.wheel_files import open_wheel
 
 
-@pytest.mark.parametrize("keys", [pytest.param("no keys", marks=pytest.mark.soak), "two"])
+@pytest.mark.parametrize(
+    ("held", "keys"),
+    [
+        ("sum", "two"),
+        pytest.param("sum", "no keys", marks=pytest.mark.soak),
+        pytest.param("mean and more", "two", marks=pytest.mark.soak),
+    ],
+)
 @given(
     rings=st.sampled_from(list(RINGS)), script=steps, more=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False), slots=st.integers(1, 5),
 )  # fmt: skip
 @examples(10)
 def test_compressed_rings(
-    rings: str, keys: str, script: list[Any], more: list[Any], start: int, pick: random.Random, slots: int
-) -> None:
-    held = "sum" if keys == "no keys" else "mean and more"
+    rings: str, held: str, keys: str, script: list[Any], more: list[Any], start: int, pick: random.Random,
+    slots: int,
+) -> None:  # fmt: skip
     wheel, reference = pair(rings, held, keys, start, write_ahead=4, compress=slots)
     play(wheel, reference, script)
     with tempfile.TemporaryDirectory() as path:

@@ -13,6 +13,7 @@ from tests.conformance.cases import (
     ARRIVAL,
     COMBINATIONS,
     COUNTING_ROWS,
+    EVERY,
     FAMILIES,
     LATER,
     ROWS,
@@ -48,7 +49,7 @@ def test_every_window_and_family(window: str, family: str) -> None:
     assert_same(locally(query, TYPICAL), by_reference(query, TYPICAL), query.schema)
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("window", EVERY)
 @given(
     rows=ROWS, order=st.sampled_from(ORDERS), speed=st.sampled_from(list(HASTE)),
     promises=st.booleans(), pick=st.randoms(use_true_random=False),
@@ -64,7 +65,7 @@ def test_any_rows_in_any_order_and_split(
     assert_same(got, by_reference(query, rows), query.schema)
 
 
-@pytest.mark.parametrize("window", [w for w in WINDOWS if w not in COUNTING_ROWS])
+@pytest.mark.parametrize("window", [w for w in EVERY if w.values[0] not in COUNTING_ROWS])
 @given(rows=ROWS, order=st.sampled_from(ORDERS), pick=st.randoms(use_true_random=False))
 @examples(5)
 def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(

@@ -13,8 +13,16 @@ from tidemill import col
 from tidemill.spark.blocks import Blocks
 from tidemill.spark.windows import strategy
 
+ALIKE = (
+    "tumbling on another column", "hopping, origin", "hopping, range no multiple of slide",
+    "per_event, whole stream", "session, whole stream",
+)  # fmt: skip
+"""Others go the same way on Spark: these are for the soak."""
 
-@pytest.mark.parametrize("window", WINDOWS)
+
+@pytest.mark.parametrize(
+    "window", [pytest.param(w, marks=pytest.mark.soak if w in ALIKE else ()) for w in WINDOWS]
+)
 def test_every_window(spark: Any, window: str) -> None:
     query = ask(WINDOWS[window], "one of each")
     assert_same(on_spark(spark, query, TYPICAL), by_reference(query, TYPICAL), query.schema)

@@ -90,8 +90,8 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("held", "keys"),
-    [*(("mean and more", keys) for keys in KEYS), ("sum", "two"), ("many", "no keys"), ("own", "no keys"),
-     ("rows", "text")],
+    [*(("mean and more", keys) for keys in KEYS), ("sum", "two"), ("own", "no keys"), ("rows", "text"),
+     pytest.param("many", "no keys", marks=pytest.mark.soak)],
 )  # fmt: skip
 @given(script=scripts, windows=st.sampled_from(list(WINDOWS)), start=st.integers(-30, 30))
 @examples(10)

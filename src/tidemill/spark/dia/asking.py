@@ -41,8 +41,9 @@ _CHANGING = {
 def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | None:
     """Why a function of elements of these types must see values; None where nothing says so.
 
-    >>> asks(lambda x: 0 if x is None else x), asks(lambda x: x + 1)
-    ('it asks what a value is', None)
+    >>> import random
+    >>> asks(random.random), asks(abs)
+    ('it may give something else each time', None)
     """
     parts = _TIME_PARTS if any(map(_holds_time, kinds)) else set()
     parts = parts - {name for kind in kinds for name in _fields(kind)}
