@@ -17,6 +17,8 @@ RATE = "spark.tidemill.exchange.rate"
 """A setting of Spark's: what each host sends, such as 100mbit or 1gbit. Otherwise it is measured."""
 PROBE = 2 << 20
 """Bytes that each host sends to find out. A tenth of them may pass at once, however slow a link is."""
+SLOW = 20e6
+"""Bytes a second of a link up to which a probe is sent for long enough; of a faster one more are needed."""
 FASTEST = 1.25e9
 """Bytes a second that are assumed where a probe took no time that could be told."""
 
@@ -44,8 +46,9 @@ def links(spark: SparkSession) -> Links:
         return Links(hosts, cores, parse_rate(given))
     application = spark.sparkContext.applicationId
     if application not in _measured:
-        _rate(spark, hosts)  # executors that have just started wait for themselves, not for links
-        _measured[application] = _rate(spark, hosts)
+        _rate(spark, hosts, PROBE)  # executors that have just started wait for themselves, not for links
+        rate = _rate(spark, hosts, PROBE)
+        _measured[application] = rate if rate < SLOW else max(rate, _rate(spark, hosts, 8 * PROBE))
     return Links(hosts, cores, _measured[application])
 
 
@@ -90,13 +93,13 @@ def parse_rate(text: str) -> float:
     raise UserError(RATE, expected="a rate such as 100mbit or 1gbit", got=repr(text))
 
 
-def _rate(spark: SparkSession, hosts: int) -> float:
-    """Have every host send to all others, and see how long they wait."""
+def _rate(spark: SparkSession, hosts: int, probe: int) -> float:
+    """Have every host send so many bytes to all others, and see how long they wait."""
 
     def noise(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             for target in range(hosts):
-                data = [os.urandom(1 << 16) for _ in range(max(1, PROBE // hosts // (1 << 16)))]
+                data = [os.urandom(1 << 16) for _ in range(max(1, probe // hosts // (1 << 16)))]
                 yield pa.record_batch({"to": pa.array([target] * len(data), pa.int32()), "data": data})
 
     rows = spark.range(0, hosts, 1, hosts).mapInArrow(noise, "to int, data binary")
