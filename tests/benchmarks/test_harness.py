@@ -150,6 +150,8 @@ class TestAnswers:
     def test_order_of_rows_and_last_bits_do_not_matter(self) -> None:
         one, other = table((1, 0.1 + 0.2), (2, 1.0)), table((2, 1.0), (1, 0.3))
         same_rows("k")({"tidemill": one, "peer": other})
+        with pytest.raises(Mismatch):
+            same_rows("k")({"tidemill": one, "peer": table((2, 1.0), (1, 0.3001))})
 
     def test_instants_may_be_with_or_without_a_zone(self) -> None:
         kinds = (pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ns"))
@@ -158,6 +160,9 @@ class TestAnswers:
             for k in kinds
         }
         same_rows("t")(tables)
+        later = pa.table({"t": pa.array([1_000_001], pa.timestamp("us"))})
+        with pytest.raises(Mismatch):
+            same_rows("t")({**tables, "later": later})
 
     def test_rows_of_one_side_are_shown(self) -> None:
         with pytest.raises(Mismatch) as caught:

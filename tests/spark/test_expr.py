@@ -158,11 +158,13 @@ def query(spark: Any, expression: Expr, rows: list[dict[str, Any]]) -> Any:
         return df.select(compiler(df).column(node).alias("x"))
 
 
-def fails(spark: Any, expression: Expr, saying: str, **given: Any) -> None:
+def failure(spark: Any, expression: Expr, **given: Any) -> str:
+    """What Spark says where the definition fails, too."""
     with pytest.raises(UserError):
         evaluate(resolve(expression.node, ROWS_SCHEMA, step="t"), row(**given), ROWS_SCHEMA)
-    with pytest.raises(Exception, match=saying):
+    with pytest.raises(Exception) as caught:
         query(spark, expression, [row(**given)]).collect()
+    return str(caught.value)
 
 
 # --- every function, and random trees -------------------------------------------------------------
@@ -257,7 +259,7 @@ def test_overflow_fails(spark: Any) -> None:
         col.i + 1, col.i * 2, 0 - (-1 - col.i) - (-1), -(-col.i - 1), abs(-col.i - 1),
         (-col.i - 1) // (col.j - 2), col.t + col.d * col.i,
     ):  # fmt: skip
-        fails(spark, expression, "overflow", i=INT_MAX, j=1, t=0, d=2)
+        assert "overflow" in failure(spark, expression, i=INT_MAX, j=1, t=0, d=2)
 
 
 def test_ansi_holds_where_the_plan_was_built(spark: Any) -> None:
@@ -281,9 +283,9 @@ def test_ansi_holds_where_the_plan_was_built(spark: Any) -> None:
 
 
 def test_sums_and_products_of_constants_are_not_regrouped(spark: Any) -> None:
-    fails(spark, (col.i + INT_MAX) + (-INT_MAX), "overflow", i=1)
-    fails(spark, 2 * (col.i * (1 << 40)) * 0, "overflow", i=1 << 40)
-    fails(spark, (col.i + 1) + col.j, "overflow", i=INT_MAX, j=-1)
+    assert "overflow" in failure(spark, (col.i + INT_MAX) + (-INT_MAX), i=1)
+    assert "overflow" in failure(spark, 2 * (col.i * (1 << 40)) * 0, i=1 << 40)
+    assert "overflow" in failure(spark, (col.i + 1) + col.j, i=INT_MAX, j=-1)
     assert not unlike(
         spark,
         [(col.i + (1 << 62)) + (1 << 62), (1 << 40) * (col.j * (1 << 40)), 1 + col.j + (2 + col.j)],
@@ -338,8 +340,8 @@ def test_what_is_not_needed_is_not_evaluated(spark: Any) -> None:
         when(col.b).then(col.s.cast("int64")).otherwise(0), (col.i.is_null()) & (col.i * 2 > 0),
     ):  # fmt: skip
         assert not unlike(spark, [expression], [row(i=INT_MAX, s="x", b=None)])
-    fails(spark, col.b & overflow, "overflow", b=None, i=INT_MAX)
-    fails(spark, col.b | bad, "cast", b=None, s="x")
+    assert "overflow" in failure(spark, col.b & overflow, b=None, i=INT_MAX)
+    assert "cast" in failure(spark, col.b | bad, b=None, s="x")
 
 
 # --- casts ----------------------------------------------------------------------------------------
@@ -356,10 +358,10 @@ def test_casts_follow_the_grammar(spark: Any) -> None:
 
 
 def test_a_strict_cast_names_the_value(spark: Any) -> None:
-    fails(spark, col.s.cast("int64"), "expected a string that fits int64, got 'abc'", s="abc")
-    fails(spark, col.s.cast("timestamp"), "fits timestamp, got '2023-02-30'", s="2023-02-30")
-    fails(spark, col.f.cast("int64"), "expected a float64 that fits int64", f=float(1 << 63))
-    fails(spark, col.f.cast("int64"), "fits int64, got 'NaN'", f=math.nan)
+    assert "expected a string that fits int64, got 'abc'" in failure(spark, col.s.cast("int64"), s="abc")
+    assert "fits timestamp, got '2023-02-30'" in failure(spark, col.s.cast("timestamp"), s="2023-02-30")
+    assert "expected a float64 that fits int64" in failure(spark, col.f.cast("int64"), f=float(1 << 63))
+    assert "fits int64, got 'NaN'" in failure(spark, col.f.cast("int64"), f=math.nan)
 
 
 # --- strings --------------------------------------------------------------------------------------
@@ -418,7 +420,7 @@ def test_a_udf_is_not_called_in_a_branch_that_is_not_taken(spark: Any) -> None:
          when(col.i > 5).then(constant()).otherwise(col.i)],
         rows,
     )  # fmt: skip
-    fails(spark, divide(col.i), "udf inverse: raised ZeroDivisionError", i=0)
+    assert "udf inverse: raised ZeroDivisionError" in failure(spark, divide(col.i), i=0)
 
 
 # --- leaves, outputs, pushdown --------------------------------------------------------------------
