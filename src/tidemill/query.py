@@ -45,8 +45,9 @@ class Query:
         directory, a glob). Files are streamed, not loaded. A wheel (`tm.Wheel`) answers windows that
         lie between its slots, as of the rows below its watermark; `explain(clicks=wheel)` says how.
 
-        Rows that lie before the origin of a window are in none of them; how many there were is in the
-        result's metadata, `table.schema.metadata[b"tidemill.before_origin"]`, if there were any.
+        Rows before the `start=` of all windows are in none of them; how many there were is in the
+        result's metadata, `table.schema.metadata[b"tidemill.before_start"]`, if there were any, and
+        `left_out` has them.
         """
         import pyarrow as pa
 

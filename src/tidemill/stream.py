@@ -44,6 +44,20 @@ class Stream(Query):
         plan, names = build.grouped(self.plan, keys, computed)
         return Grouped(plan, names)
 
+    def left_out(self) -> Stream:
+        """The rows that the windows of this query leave out, because they lie before their `start=`.
+
+        It is a query itself, so they can be read, counted and replayed on every engine.
+
+        >>> s = stream("s", time="t", schema={"t": "int64"})
+        >>> from tidemill.aggregates.basic import count
+        >>> from tidemill.windows.spec import tumbling
+        >>> tens = s.window(tumbling(10, start=20)).agg(n=count())
+        >>> tens.left_out().run(s=[{"t": 3}, {"t": 25}]).to_pylist()
+        [{'t': 3}]
+        """
+        return Stream(build.left_out(self.plan))
+
     def window(self, *windows: Window, **named: Window) -> Windowed:
         """Cut the stream into windows; see `tm.hopping` and its neighbours.
 
@@ -103,11 +117,17 @@ RESERVED = ("self", "path", "progress")
 """Names that `run` and its neighbours need for themselves."""
 
 
-def stream(name: str, *, time: str, schema: Any, ordered: bool = False) -> Stream:
+def stream(
+    name: str, *, time: str, schema: Any, ordered: bool = False, unit: Any = None, tz: Any = None
+) -> Stream:
     """Declare a stream: its name, its time column, the names and types of its columns.
 
     The schema is a dict, a `pyarrow.Schema` or a Spark `StructType`. A timestamp column is clock
     time; an integer column is logical time.
+
+    Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
+    what they count; without it they are refused. It is the unit of the time column, or a dict with one
+    for each column. Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
 
     Rows may come in any order. `ordered=True` promises that none comes with an earlier time than the
     row before it, and a row that does is an error: windows over files and iterators of any length
@@ -121,7 +141,7 @@ def stream(name: str, *, time: str, schema: Any, ordered: bool = False) -> Strea
             "stream", expected=f"a name that can be an argument of run(), other than {RESERVED}",
             got=repr(name),
         )  # fmt: skip
-    return Stream(build.source(name, time, schema, ordered=ordered))
+    return Stream(build.source(name, time, schema, ordered=ordered, unit=unit, tz=tz))
 
 
 __all__ = ["Grouped", "Schema", "Stream", "Windowed", "stream"]

@@ -39,7 +39,7 @@ WINDOWS: dict[str, Window] = {
     "hopping, origin": tm.hopping(6, every=4, origin=-5),
     "hopping, sampling": tm.hopping(4, every=6),
     "hopping, filled": tm.hopping(4, every=2, fill_empty=True),
-    "landmark": tm.landmark(6, origin=-6),
+    "landmark": tm.landmark(6, start=-6),
     "rows": tm.rows(6, every=2, order_by="n"),
     "rows, partitioned": tm.rows(6, every=2, partition_by="k", order_by="n"),
     "per_event": tm.per_event(6),

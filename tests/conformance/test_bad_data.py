@@ -93,8 +93,8 @@ def test_a_null_that_is_filtered_out_first_does_not_matter() -> None:
     ]  # fmt: skip
 
 
-def test_rows_before_an_origin_are_in_no_window() -> None:
-    query = ask(tm.tumbling(4, origin=0), tm.count())
+def test_rows_before_a_start_are_in_no_window() -> None:
+    query = ask(tm.tumbling(4, start=0), tm.count())
     given = [row for t in (-9, -1, 0, 5) for row in rows(1, t=t)]
     assert [row["r"] for row in locally(query, given)] == [1, 1]
 

@@ -45,7 +45,7 @@ WINDOWS: dict[str, tm.Window] = {
     "tumbling": tm.tumbling("30m"),
     "hopping": tm.hopping("1h", every="10m"),
     "hopping, origin": tm.hopping("1h", every="15m", origin="1969-12-31T22:07:00Z"),
-    "landmark": tm.landmark("1h", origin="1960-01-01T00:00Z"),
+    "landmark": tm.landmark("1h", start="1960-01-01T00:00Z"),
     "per_event": tm.per_event("20 minutes"),
     "session": tm.session("4m"),
     "on another column": tm.tumbling("45m", on="seen"),
@@ -71,7 +71,7 @@ def test_locally(window: str, when: str) -> None:
 
 
 def test_landmark_locally() -> None:
-    query = CLICKS.group_by("ad").window(tm.landmark("1h", origin="1969-12-31T20:00Z")).agg(n=tm.count())
+    query = CLICKS.group_by("ad").window(tm.landmark("1h", start="1969-12-31T20:00Z")).agg(n=tm.count())
     given = rows(WHEN["around the epoch"], seed=4)
     assert_same(locally(query, given), by_reference(query, given), query.schema)
 

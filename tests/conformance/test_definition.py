@@ -122,7 +122,7 @@ def test_a_row_is_skipped_where_any_argument_is_null() -> None:
 @examples(8)
 def test_several_windows_in_one_query(rows: list[Row], pick: random.Random) -> None:
     query = STREAM.group_by("k").window(
-        short=tm.tumbling(4), long=tm.hopping(12, every=4, origin=-2), all=tm.landmark(8, origin=-20),
+        short=tm.tumbling(4), long=tm.hopping(12, every=4, origin=-2), all=tm.landmark(8, start=-20),
         sampled=tm.hopping(2, every=6),
     ).agg(n=tm.count(), total=tm.sum(col.v), last=tm.last(col.x))  # fmt: skip
     expected = by_reference(query, rows)
@@ -158,7 +158,7 @@ def test_grids_with_and_without_an_origin(
         tm.rows(4, every=6, partition_by="k", fill_empty=True),
         tm.rows(4, every=6, partition_by=["k", "b"]),
         tm.rows(4, every=2, partition_by="b"),
-        tm.landmark(6, origin=-30, fill_empty=True),
+        tm.landmark(6, start=-30, fill_empty=True),
         tm.tumbling(4, on="u", fill_empty=True),
         tm.session(3, partition_by="b"),
         tm.session(3, on="u"),

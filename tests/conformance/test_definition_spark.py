@@ -85,7 +85,7 @@ def test_next_to_nothing(spark: Any, window: str, rows: list[Row]) -> None:
 
 def test_several_windows_in_one_query(spark: Any) -> None:
     query = STREAM.group_by("k").window(
-        short=tm.tumbling(4), long=tm.hopping(12, every=4, origin=-2), all=tm.landmark(8, origin=-20),
+        short=tm.tumbling(4), long=tm.hopping(12, every=4, origin=-2), all=tm.landmark(8, start=-20),
         sampled=tm.hopping(2, every=6),
     ).agg(n=tm.count(), total=tm.sum(col.v), last=tm.last(col.x))  # fmt: skip
     assert_same(on_spark(spark, query, TYPICAL), by_reference(query, TYPICAL), query.schema)

@@ -30,7 +30,7 @@ QUERIES: dict[str, Stream] = {
     "filter that drops the last rows": STREAM.where(col.t < 3)
     .group_by("k").window(tm.hopping(6, every=2, fill_empty=True)).agg(n=tm.count()),
     "filter that drops the last rows of a landmark": STREAM.where(col.t < 3)
-    .group_by("k").window(tm.landmark(4, origin=-20)).agg(n=tm.count()),
+    .group_by("k").window(tm.landmark(4, start=-20)).agg(n=tm.count()),
     "computed arguments": STREAM.with_columns(w=col.v * 2 + 1)
     .group_by("k").window(tm.tumbling(8)).agg(total=tm.sum(col.w * col.v), big=tm.count_if(col.w > 3)),
     "computed keys": STREAM.group_by(odd=col.v % 2, initial=col.s.substring(0, 1))
@@ -47,7 +47,7 @@ QUERIES: dict[str, Stream] = {
     .group_by("k").window(tm.tumbling(10)).agg(sessions=tm.count(), longest=tm.max(col.n)),
     "nested twice": STREAM.group_by("k").window(tm.tumbling(2)).agg(n=tm.count())
     .group_by("k").window(tm.tumbling(8)).agg(n=tm.sum(col.n)).window(tm.tumbling(24)).agg(n=tm.sum(col.n)),
-    "nested after a landmark": STREAM.group_by("k").window(tm.landmark(6, origin=-24)).agg(n=tm.count())
+    "nested after a landmark": STREAM.group_by("k").window(tm.landmark(6, start=-24)).agg(n=tm.count())
     .group_by("k").window(tm.tumbling(12)).agg(n=tm.max(col.n), ends=tm.count()),
 }  # fmt: skip
 

@@ -52,10 +52,10 @@ def asked(window: tm.Window, *keys: str) -> Stream:
 
 
 QUERIES: dict[str, Stream] = {
-    "Q1": asked(tm.hopping("300 seconds", every="60 seconds", origin=START), "seg"),
-    "Q2": asked(tm.rows(10, every=2, order_by="reading"), "seg"),
+    "Q1": asked(tm.hopping("300 seconds", every="60 seconds", origin=START, start=START), "seg"),
+    "Q2": asked(tm.rows(10, every=2, partition_by=[], order_by="reading"), "seg"),
     "Q3": asked(tm.per_event("300 seconds")),
-    "Q4": asked(tm.rows(10, every=2, partition_by="seg", order_by="reading")),
+    "Q4": asked(tm.rows(10, every=2, order_by="reading"), "seg"),
     "Q5": asked(tm.per_event("300 seconds", every=10, by="rank")),
 }
 

@@ -33,7 +33,7 @@ WINDOWS: dict[str, list[Any]] = {
     "sampling": [tm.hopping(2, every=6)],
     "sampling, from an origin": [tm.hopping(4, every=10, origin=-2)],
     "as a slot": [tm.tumbling(2, origin=4)],
-    "landmark": [tm.landmark(6, origin=-4)],
+    "landmark": [tm.landmark(6, start=-4)],
     "several": [tm.tumbling(6), tm.hopping(8, every=2, origin=2), tm.landmark(24)],
 }
 values = st.tuples(

@@ -222,7 +222,7 @@ def test_nulls_in_choices() -> None:
     assert value(coalesce(col.a, col.b, 3), b=2) == 2
     assert value(least(col.a, col.b), a=5) == 5
     assert value(greatest(col.a, col.b)) is None
-    assert value(col.a == None) is None  # noqa: E711
+    assert value(col.a == lit(None)) is None
     assert value(col.a.is_null()) is True
     assert value(col.a.is_in([1, 2])) is None
     assert value(col.a.is_in([]), a=1) is False

@@ -44,7 +44,7 @@ def defined(kid: np.ndarray, pane: np.ndarray, spec: Window) -> set[tuple[int, i
 def test_grid(pairs: list[tuple[int, int]], length: int, slide: int) -> None:
     kid, pane = arrays(pairs)
     limits = {"after": np.asarray([-FAR]), "until": np.asarray([FAR])}
-    result = ranges.grid(kid, pane, length=length, slide=slide, shift=0, bounded=False, **limits)
+    result = ranges.grid(kid, pane, length=length, slide=slide, shift=0, since=-FAR, **limits)
     assert found(result, pane) == defined(kid, pane, hopping(length, every=slide))
     assert len(found(result, pane)) == len(result)
 
@@ -54,7 +54,7 @@ def test_grid_in_two_goes_gives_every_window_once(
     pairs: list[tuple[int, int]], length: int, slide: int, until: int
 ) -> None:
     kid, pane = arrays(pairs)
-    grid = {"length": length, "slide": slide, "shift": 0, "bounded": False}
+    grid = {"length": length, "slide": slide, "shift": 0, "since": -FAR}
     low, middle, high = (np.asarray([v]) for v in (-FAR, until, FAR))
     first = found(ranges.grid(kid, pane, **grid, after=low, until=middle), pane)  # type: ignore[arg-type]
     rest = found(ranges.grid(kid, pane, **grid, after=middle, until=high), pane)  # type: ignore[arg-type]
@@ -85,15 +85,15 @@ def test_a_session_that_can_grow_is_not_given(pairs: list[tuple[int, int]], gap:
     assert found(result, time) == closed
 
 
-@given(elements, st.integers(1, 9), st.integers(1, 9), st.booleans())
+@given(elements, st.integers(1, 9), st.integers(1, 9), st.sampled_from([-FAR, 0, 3]))
 def test_every_window_from_the_first_on_is_there_empty_or_not(
-    pairs: list[tuple[int, int]], length: int, slide: int, bounded: bool
+    pairs: list[tuple[int, int]], length: int, slide: int, since: int
 ) -> None:
     kid, pane = arrays(pairs)
-    spec = hopping(length, every=slide, origin=0 if bounded else None)
+    spec = hopping(length, every=slide, start=None if since == -FAR else since)
     first, last = -4, 6
     result = ranges.every(
-        kid, pane, length=length, slide=slide, shift=0, bounded=bounded, first=np.full(3, first),
+        kid, pane, length=length, slide=slide, shift=0, since=since, first=np.full(3, first),
         after=np.asarray([-FAR]), until=np.asarray([last]),
     )  # fmt: skip
     ids = list(zip(result.kid.tolist(), result.wid.tolist()))

@@ -167,11 +167,12 @@ def test_an_ordered_stream_that_goes_back_is_an_error(batches: list[tuple[int, .
     assert plain.run(s=[batch(*times) for times in batches]).num_rows == 1
 
 
-def test_rows_before_the_origin_are_counted() -> None:
-    query = STREAM.window(tm.tumbling(10, origin=20)).agg(n=tm.count())
+def test_rows_before_the_start_are_counted_and_can_be_read() -> None:
+    query = STREAM.window(tm.tumbling(10, start=20)).agg(n=tm.count())
     table = query.run(s=[batch(3, 12, 27)])
     assert table.num_rows == 1
-    assert table.schema.metadata == {b"tidemill.before_origin": b"2"}
+    assert table.schema.metadata == {b"tidemill.before_start": b"2"}
+    assert query.left_out().run(s=[batch(3, 12, 27)])["t"].to_pylist() == [3, 12]
     assert query.run(s=[batch(27)]).schema.metadata is None
 
 

@@ -43,7 +43,7 @@ WINDOWS: dict[str, Window] = {
     "hopping": tm.hopping(12, every=4),
     "with gaps": tm.hopping(3, every=2),
     "per_event": tm.per_event(9),
-    "landmark": tm.landmark(5, origin=-40),
+    "landmark": tm.landmark(5, start=-40),
 }
 
 

@@ -107,7 +107,7 @@ aggregate n=count() by k over tumbling(10)
 
 @pytest.mark.parametrize(
     "window",
-    [tm.landmark(10), tm.tumbling(10, fill_empty=True), tm.rows(4, every=2)],
+    [tm.landmark(10), tm.tumbling(10, fill_empty=True), tm.rows(4, every=2, partition_by=[])],
     ids=str,
 )
 def test_push_filters_stays_above_windows_that_other_keys_have_a_say_in(window: tm.Window) -> None:

@@ -162,7 +162,7 @@ TYPED = tm.stream("c", time="ts", schema={"ts": "timestamp", "k": "string", "x":
         (tm.sum(col.k), "agg z sum.*expected a number, got col.k, which is string"),
         (tm.mean(col.k), "agg z mean.*expected a number"),
         (tm.median(col.k), "expected a number, got col.k"),
-        (tm.sum("x"), "a column is written col.x"),
+        (tm.sum("k"), "expected a number, got col.k"),
         (tm.sum(col.ts), "expected a number, got col.ts, which is timestamp"),
         (tm.mean_by(col.k, col.b), "expected a number, got col.k"),
         (tm.sum_by(col.b, col.k), "expected a number, got col.b"),

@@ -14,7 +14,7 @@ from tidemill.windows.spec import Window, hopping, landmark, per_event, rows, tu
 
 START = "2005-06-14T12:00:00Z"
 SECOND, MINUTE = 1_000_000, 60_000_000
-Q1 = hopping("300 seconds", every="60 seconds", origin=START)
+Q1 = hopping("300 seconds", every="60 seconds", origin=START, start=START)
 Q2 = rows(10, every=2)  # 1000 and 10 in the paper
 Q3 = per_event("300 seconds", on="ts")
 Q4 = rows(10, every=2, partition_by="seg")
@@ -69,14 +69,14 @@ def test_q1_without_a_start_has_no_partial_windows() -> None:
 
 def test_section_3_3_tumbling_is_sliding_with_slide_equal_to_range() -> None:
     T = at("12:00:00") + SECOND * np.arange(0, 600, 7)
-    S = tumbling("60 seconds", origin=START)
-    assert hopping("60 seconds", every="60 seconds", origin=START) == S
+    S = tumbling("60 seconds", origin=START, start=START)
+    assert hopping("60 seconds", every="60 seconds", origin=START, start=START) == S
     assert all(len(wids(t, T, S)) == 1 for t in range(len(T)))
 
 
 def test_section_3_3_landmark_windows_start_at_the_beginning() -> None:
     T = at("12:00:00") + SECOND * np.arange(0, 300)
-    S = landmark("60 seconds", origin=START)
+    S = landmark("60 seconds", start=START)
     assert [len(extent(w, T, S)) for w in windows(T, S)] == [60, 120, 180, 240, 300]
 
 

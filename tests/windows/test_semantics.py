@@ -54,11 +54,14 @@ RANK = st.just("rank")
 KINDS: dict[str, tuple[st.SearchStrategy[Any], str]] = {
     "tumbling": (of(tumbling, LENGTH), "CF"),
     "tumbling, origin": (of(tumbling, LENGTH, origin=ORIGIN), "CF"),
+    "tumbling, start": (of(tumbling, LENGTH, origin=ORIGIN, start=ORIGIN), "CF"),
     "hopping": (of(hopping, LENGTH, LENGTH), "CF"),
     "hopping, origin": (of(hopping, LENGTH, LENGTH, origin=ORIGIN), "CF"),
+    "hopping, start": (of(hopping, LENGTH, LENGTH, start=ORIGIN), "CF"),
+    "hopping, origin and start": (of(hopping, LENGTH, LENGTH, origin=ORIGIN, start=ORIGIN), "CF"),
     "slide > range": (sampling(), "CF"),
     "slide > range, origin": (sampling(origin=ORIGIN), "CF"),
-    "landmark": (of(landmark, LENGTH, origin=ORIGIN), "CF"),
+    "landmark": (of(landmark, LENGTH, start=ORIGIN), "CF"),
     "rows": (of(rows, LENGTH, LENGTH), "CF"),
     "rows, ordered": (of(rows, LENGTH, LENGTH, order_by=st.just("ts")), "CF"),
     "rows, partitioned": (of(rows, LENGTH, LENGTH, partition_by=COLUMNS), "FCF"),
@@ -136,7 +139,7 @@ def definition(T: dict[str, list[Any]], S: Any) -> list[tuple[int, Any]]:
 def grid(held: list[int], x: dict[int, int], S: Any) -> Any:
     for w in range(-200, 200):
         end = S.origin + (w + 1) * S.slide
-        start = max(S.origin, end - S.length) if S.bounded else end - S.length
+        start = end - S.length if S.start is None else max(S.start, end - S.length)
         yield w, lambda v, start=start, end=end: start <= v < end
 
 
@@ -243,16 +246,15 @@ def test_wids_of_hopping_is_the_formula_of_section_3_4(
     kind: str, data: st.DataObject, x: int
 ) -> None:
     S = data.draw(KINDS[kind][0])
-    # With a known start of the stream, ids are 0, 1, 2, …; without one they have no first.
-    W = range(0 if S.bounded else -200, 200)
+    W = range(-200, 200)
     above = Fraction(x - S.origin, S.slide) - 1
     to = Fraction(x + S.length - S.origin, S.slide) - 1
-    formula = [w for w in W if above < w <= to] if x >= S.origin or not S.bounded else []
+    formula = [w for w in W if above < w <= to] if S.start is None or x >= S.start else []
     assert wids(0, [x], _unnamed(S)).tolist() == formula
 
 
 def _unnamed(S: Sliding) -> Sliding:
-    return Sliding(S.range, S.every, origin=S.origin, bounded=S.bounded)
+    return Sliding(S.range, S.every, origin=S.origin, start=S.start)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "ordered" in kind])

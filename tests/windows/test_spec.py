@@ -46,22 +46,23 @@ def test_durations_have_several_spellings(size: Any) -> None:
 )
 def test_origins_have_several_spellings(origin: Any) -> None:
     assert tumbling("1h", origin=origin).origin == 1_767_225_600_000_000
-    assert tumbling("1h", origin=origin).bounded
+    assert tumbling("1h", origin=origin).start is None
+    assert tumbling("1h", start=origin).start == 1_767_225_600_000_000
 
 
 def test_grid_windows_in_ticks() -> None:
     S = hopping("1h", every="25m")
-    assert (S.length, S.slide, S.pane, S.origin, S.bounded) == (
+    assert (S.length, S.slide, S.pane, S.origin, S.start) == (
         HOUR,
         25 * MINUTE,
         5 * MINUTE,
         0,
-        False,
+        None,
     )
     assert (tumbling(7).length, tumbling(7).slide, tumbling(7).pane) == (7, 7, 7)
-    assert (landmark(7).length, landmark(7).pane, landmark(7).bounded) == (None, 7, True)
+    assert (landmark(7).length, landmark(7).pane, landmark(7).start) == (None, 7, 0)
     assert (rows(10, 4).length, rows(10, 4).slide, rows(10, 4).pane) == (10, 4, 2)
-    assert rows(10, 4).bounded and rows(10, 4).origin == 0
+    assert rows(10, 4).start == 0 and rows(10, 4).origin == 0
 
 
 def test_kinds_of_time() -> None:
@@ -105,8 +106,8 @@ def test_specifications_are_values() -> None:
             tumbling("1h", origin="2026-01-01", on="at", fill_empty=True),
             "tumbling(1h, origin=2026-01-01T00:00:00+00:00, on='at', fill_empty=True)",
         ),
-        (landmark(5), "landmark(5, origin=0)"),
-        (landmark("1d"), "landmark(1d, origin=1970-01-01T00:00:00+00:00)"),
+        (landmark(5), "landmark(5, start=0)"),
+        (landmark("1d"), "landmark(1d, start=1970-01-01T00:00:00+00:00)"),
         (rows(10, 2), "rows(10, every=2)"),
         (
             rows(10, 2, partition_by="k", order_by="seq"),
@@ -206,14 +207,14 @@ def test_clock_and_logical_time_never_mix(make: Any) -> None:
     assert "1h in clock time" in str(caught.value) and "10 in logical time" in str(caught.value)
 
 
-@pytest.mark.parametrize("make", [tumbling, landmark], ids=lambda m: m.__name__)
-@pytest.mark.parametrize("origin", ["2026-01-01", datetime(2026, 1, 1)])
-def test_origin_is_of_the_same_kind_of_time(make: Any, origin: Any) -> None:
+@pytest.mark.parametrize(("make", "option"), [(tumbling, "origin"), (tumbling, "start"), (landmark, "start")])
+@pytest.mark.parametrize("when", ["2026-01-01", datetime(2026, 1, 1)])
+def test_origin_and_start_are_of_the_same_kind_of_time(make: Any, option: str, when: Any) -> None:
     with pytest.raises(
-        UserError, match=f"{make.__name__}: expected origin as an int, on logical time"
+        UserError, match=f"{make.__name__}: expected {option} as an int, on logical time"
     ):
-        make(10, origin=origin)
-    make("1h", origin=0)  # ticks fit both
+        make(10, **{option: when})
+    make("1h", **{option: 0})  # ticks fit both
 
 
 @pytest.mark.parametrize(

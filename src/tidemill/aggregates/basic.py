@@ -7,8 +7,10 @@ from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
 from tidemill.core.types import FLOAT64, DataType
-from tidemill.expr.fluent import Operand, as_node, greatest, least, when
+from tidemill.expr.fluent import Expr, Operand, argument, greatest, least, when
+from tidemill.expr.fluent import condition as a_condition
 from tidemill.expr.functions import INT_MAX, INT_MIN
+from tidemill.expr.nodes import Column, Node
 
 Types = tuple[DataType, ...]
 
@@ -87,22 +89,27 @@ ALL = Algebra(
 
 
 def _one(algebra: Algebra, x: Operand, name: str | None = None, empty: Any = None) -> Aggregate:
-    node = as_node(x)
+    node = argument(x)
     part = Part(algebra, (node,))
     return Aggregate(name or algebra.name, (node,), (part,), lambda s: s[0], empty)
 
 
 def count(x: Operand | None = None) -> Aggregate:
     """How many rows; with an argument, in how many it is not null. 0 over nothing."""
-    args = () if x is None else (as_node(x),)
+    args = () if x is None else (argument(x),)
     return Aggregate("count", args, (Part(COUNT, args),), lambda n: n[0], 0)
 
 
 def count_if(condition: Operand) -> Aggregate:
     """In how many rows a condition is true. 0 over nothing."""
-    node = when(condition).then(True).node
-    part = Part(COUNT, (node,))
-    return Aggregate("count_if", (as_node(condition),), (part,), lambda n: n[0], 0)
+    given = _condition("count_if", condition)
+    node = when(Expr(given)).then(True).node
+    return Aggregate("count_if", (given,), (Part(COUNT, (node,)),), lambda n: n[0], 0)
+
+
+def _condition(step: str, given: Operand) -> Node:
+    """A string names a column, here too."""
+    return Column(given) if isinstance(given, str) else a_condition(given, step=step)
 
 
 def sum(x: Operand) -> Aggregate:
@@ -127,12 +134,12 @@ def max(x: Operand) -> Aggregate:
 
 def any(x: Operand) -> Aggregate:
     """Whether a condition is true in some row."""
-    return _one(ANY, x)
+    return _one(ANY, Expr(_condition("any", x)))
 
 
 def all(x: Operand) -> Aggregate:
     """Whether a condition is true in every row."""
-    return _one(ALL, x)
+    return _one(ALL, Expr(_condition("all", x)))
 
 
 def mean(x: Operand) -> Aggregate:
@@ -142,5 +149,5 @@ def mean(x: Operand) -> Aggregate:
     >>> mean(col.price).parts == sum(col.price).parts + count(col.price).parts
     True
     """
-    args = (as_node(x),)
+    args = (argument(x),)
     return Aggregate("mean", args, (Part(SUM, args), Part(COUNT, args)), lambda s, n: s[0] / n[0])

@@ -16,7 +16,7 @@ from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Multiset, NamedLo
 from tidemill.aggregates.sketches import approximate_distinct, approximate_quantile
 from tidemill.core.errors import UserError
 from tidemill.core.types import FLOAT64, INT64, DataType, list_of, struct_of
-from tidemill.expr.fluent import Operand, as_node
+from tidemill.expr.fluent import Operand, argument
 from tidemill.expr.functions import checked, order_key
 from tidemill.expr.nodes import Cast, Node
 
@@ -115,7 +115,7 @@ def quantile(x: Operand, q: float, *, method: str = "exact", size: int = 200) ->
     """The q-quantile: exact with linear interpolation, or by a KLL sketch of the given size."""
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise UserError("quantile", expected="q between 0 and 1", got=repr(q))
-    value = Cast(as_node(x), FLOAT64)
+    value = Cast(argument(x), FLOAT64)
     if _method("quantile", method, "kll"):
         return approximate_quantile(value, float(q), size)
     return _holistic("quantile", (value,), float(q), shown=(("q", q),))
@@ -129,60 +129,60 @@ def median(x: Operand, *, method: str = "exact", size: int = 200) -> Aggregate:
 def distinct_count(x: Operand, *, method: str = "exact", size: int = 12) -> Aggregate:
     """How many different values: exact, or estimated by an HLL sketch of 2**size registers."""
     if _method("distinct_count", method, "hll"):
-        return approximate_distinct(as_node(x), size)
-    return _holistic("distinct_count", (as_node(x),), bag=SET, empty=0)
+        return approximate_distinct(argument(x), size)
+    return _holistic("distinct_count", (argument(x),), bag=SET, empty=0)
 
 
 def top_k(x: Operand, k: int) -> Aggregate:
     """The k greatest values, greatest first."""
-    return _holistic("top_k", (as_node(x),), _positive("top_k", k), empty=(), shown=(("k", k),))
+    return _holistic("top_k", (argument(x),), _positive("top_k", k), empty=(), shown=(("k", k),))
 
 
 def bottom_k(x: Operand, k: int) -> Aggregate:
     """The k smallest values, smallest first."""
-    return _holistic("bottom_k", (as_node(x),), _positive("bottom_k", k), empty=(), shown=(("k", k),))
+    return _holistic("bottom_k", (argument(x),), _positive("bottom_k", k), empty=(), shown=(("k", k),))
 
 
 def collect(x: Operand) -> Aggregate:
     """All values in order of time; ties by value."""
-    return _holistic("collect", (EVENT_TIME, as_node(x)), empty=())
+    return _holistic("collect", (EVENT_TIME, argument(x)), empty=())
 
 
 def entropy(x: Operand) -> Aggregate:
     """Shannon entropy of the values, in bits."""
-    return _holistic("entropy", (as_node(x),))
+    return _holistic("entropy", (argument(x),))
 
 
 def count_by(category: Operand) -> Aggregate:
     """A histogram: how many rows in each category, as a list of (key, value) by key."""
-    return _holistic("count_by", (as_node(category),), empty=())
+    return _holistic("count_by", (argument(category),), empty=())
 
 
 def sum_by(x: Operand, category: Operand) -> Aggregate:
     """The sum in each category, as a list of (key, value) by key."""
-    return _holistic("sum_by", (as_node(category), as_node(x)), empty=())
+    return _holistic("sum_by", (argument(category), argument(x)), empty=())
 
 
 def mean_by(x: Operand, category: Operand) -> Aggregate:
     """The mean in each category, as a list of (key, value) by key."""
-    return _holistic("mean_by", (as_node(category), as_node(x)), empty=())
+    return _holistic("mean_by", (argument(category), argument(x)), empty=())
 
 
 def min_by(x: Operand, category: Operand) -> Aggregate:
     """The smallest value in each category, as a list of (key, value) by key."""
-    return _holistic("min_by", (as_node(category), as_node(x)), empty=())
+    return _holistic("min_by", (argument(category), argument(x)), empty=())
 
 
 def max_by(x: Operand, category: Operand) -> Aggregate:
     """The greatest value in each category, as a list of (key, value) by key."""
-    return _holistic("max_by", (as_node(category), as_node(x)), empty=())
+    return _holistic("max_by", (argument(category), argument(x)), empty=())
 
 
 def top_keys(category: Operand, n: int) -> Aggregate:
     """The n most frequent categories with their counts; ties go to the greater key."""
     params = (("n", n),)
     return _holistic(
-        "top_keys", (as_node(category),), _positive("top_keys", n), empty=(), shown=params
+        "top_keys", (argument(category),), _positive("top_keys", n), empty=(), shown=params
     )
 
 

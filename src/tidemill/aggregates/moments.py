@@ -10,7 +10,7 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
 from tidemill.core.errors import UserError
 from tidemill.core.types import FLOAT64
-from tidemill.expr.fluent import Expr, Operand, as_node, coalesce, when
+from tidemill.expr.fluent import Expr, Operand, argument, coalesce, when
 from tidemill.expr.nodes import Cast, Node
 
 
@@ -63,7 +63,7 @@ COMOMENTS = Algebra(
 
 
 def _float(x: Operand) -> Node:
-    return Cast(as_node(x), FLOAT64)
+    return Cast(argument(x), FLOAT64)
 
 
 def _ddof(step: str, ddof: int) -> float:

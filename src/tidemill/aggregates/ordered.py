@@ -14,7 +14,7 @@ from tidemill.aggregates.basic import highest, lowest
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration
 from tidemill.core.types import FLOAT64, INT64
-from tidemill.expr.fluent import Operand, as_node, greatest, least, when
+from tidemill.expr.fluent import Operand, argument, greatest, least, when
 from tidemill.expr.nodes import Cast, Node
 
 
@@ -52,22 +52,22 @@ def _arg(name: str, algebra: Algebra, value: Node, by: Node, shown: tuple[Node, 
 
 def arg_max(value: Operand, by: Operand) -> Aggregate:
     """The value in the row where `by` is greatest."""
-    return _arg("arg_max", ARG_MAX, as_node(value), as_node(by), (as_node(value), as_node(by)))
+    return _arg("arg_max", ARG_MAX, argument(value), argument(by), (argument(value), argument(by)))
 
 
 def arg_min(value: Operand, by: Operand) -> Aggregate:
     """The value in the row where `by` is smallest."""
-    return _arg("arg_min", ARG_MIN, as_node(value), as_node(by), (as_node(value), as_node(by)))
+    return _arg("arg_min", ARG_MIN, argument(value), argument(by), (argument(value), argument(by)))
 
 
 def last(x: Operand) -> Aggregate:
     """The value of the latest row in which it is not null."""
-    return _arg("last", ARG_MAX, as_node(x), EVENT_TIME, (as_node(x), EVENT_TIME))
+    return _arg("last", ARG_MAX, argument(x), EVENT_TIME, (argument(x), EVENT_TIME))
 
 
 def first(x: Operand) -> Aggregate:
     """The value of the earliest row in which it is not null."""
-    return _arg("first", ARG_MIN, as_node(x), EVENT_TIME, (as_node(x), EVENT_TIME))
+    return _arg("first", ARG_MIN, argument(x), EVENT_TIME, (argument(x), EVENT_TIME))
 
 
 @functools.cache
@@ -96,7 +96,7 @@ def ewma(x: Operand, *, half_life: DurationLike) -> Aggregate:
     life = duration(half_life, step="ewma")
     if life.ticks <= 0:
         raise UserError("ewma", expected="a positive half_life", got=repr(half_life))
-    value = Cast(as_node(x), FLOAT64)
+    value = Cast(argument(x), FLOAT64)
     part = Part(_ewma(life.ticks), (Cast(EVENT_TIME, INT64), value))
     return Aggregate(
         "ewma", (value, EVENT_TIME), (part,), lambda s: s[1] / s[2],
@@ -123,7 +123,7 @@ def drawdown(x: Operand) -> Aggregate:
 
     Rows go in the order of the windowing attribute: time, the column of `on=`, or the row number.
     """
-    args = (Cast(as_node(x), FLOAT64),)
+    args = (Cast(argument(x), FLOAT64),)
     return Aggregate("drawdown", (*args, EVENT_TIME), (Part(DRAWDOWN, args),), lambda s: s[2])
 
 

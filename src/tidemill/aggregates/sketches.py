@@ -12,7 +12,7 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate, NamedLower, Part, Sketch
 from tidemill.core.errors import UserError
 from tidemill.core.types import BINARY, FLOAT64, INT64, DataType
-from tidemill.expr.fluent import Operand, as_node
+from tidemill.expr.fluent import Operand, argument
 from tidemill.expr.nodes import Cast, Node
 
 RESULT: dict[str, DataType] = {
@@ -30,12 +30,12 @@ def approximate_quantile(value: Node, q: float, size: int) -> Aggregate:
 
 def distinct_sketch(x: Operand, *, size: int = 12) -> Aggregate:
     """An HLL sketch in its compact binary form; Spark's `hll_sketch_estimate` reads it."""
-    return _sketched("distinct_sketch", as_node(x), _hll(size), NamedLower("hll_bytes"))
+    return _sketched("distinct_sketch", argument(x), _hll(size), NamedLower("hll_bytes"))
 
 
 def quantile_sketch(x: Operand, *, size: int = 200) -> Aggregate:
     """A KLL sketch of doubles in its binary form; Spark's `kll_sketch_*_double` read it."""
-    value = Cast(as_node(x), FLOAT64)
+    value = Cast(argument(x), FLOAT64)
     return _sketched("quantile_sketch", value, _kll(size), NamedLower("kll_bytes"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part
 from tidemill.core.errors import UserError
 from tidemill.core.types import parse_type
-from tidemill.expr.fluent import Operand, as_node
+from tidemill.expr.fluent import Operand, argument
 
 
 def aggregate(
@@ -68,7 +68,7 @@ def aggregate(
     lowered = (lambda s: lower(s[0])) if bare else lower  # once, so that equal aggregates are equal
 
     def of(*args: Operand) -> Aggregate:
-        nodes = tuple(as_node(a) for a in args)
+        nodes = tuple(argument(a) for a in args)
         return Aggregate(name, nodes, (Part(algebra, nodes),), lowered, empty, returns=kind)
 
     return of

@@ -31,13 +31,13 @@ CHOSEN = 1024
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(rows, *columns, kid, shift, origin, pane, places, needed, spill, count, rank, *kept, filled)`.
+    """`run(rows, *columns, kid, shift, *grid, places, needed, spill, count, rank, *kept, filled)`.
 
-    `rows` are the rows to take; `kid >> shift` is where their key is in `places`: in each of a power of
-    two of planes, or in the list of newest records. Panes below `needed` may be forgotten. `kept` are
-    the buffers of the parts that keep rows (kid, pane, one for each argument); `filled` holds how many
-    rows each has. Returns
-    `(count, first_pane, last_pane, before_origin, err)`.
+    `rows` are the rows to take; `grid` is the start of all windows, and origin and size of the panes;
+    `kid >> shift` is where their key is in `places`: in each of a power of two of planes, or in the
+    list of newest records. Panes below `needed` may be forgotten. `kept` are the buffers of the parts
+    that keep rows (kid, pane, one for each argument); `filled` holds how many rows each has. Returns
+    `(count, first_pane, last_pane, before_start, err)`.
     """
 
     run: Callable[..., tuple[int, int, int, int, int]]
@@ -73,7 +73,7 @@ def accumulate_kernel(
         buffers += [f"k{index}", f"p{index}"]
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
-        ["rows", *columns.parameters, "kid", "shift", "origin", "pane", "places", "needed", "spill",
+        ["rows", *columns.parameters, "kid", "shift", "start", "origin", "pane", "places", "needed", "spill",
          "count", "rank", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
@@ -118,11 +118,11 @@ def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: 
         e.line(f"if {time.null}:")
         e.line("    err |= NULL_TIME")
         e.line("    continue")
-    e.line(f"t = {time.code} - origin")
     if bounded:
-        e.line("if t < 0:")
+        e.line(f"if {time.code} < start:")
         e.line("    before += 1")
         e.line("    continue")
+    e.line(f"t = {time.code} - origin")
     if unit_pane:
         e.line("p = t")
         # It stands for no pane at all, and is too far away: say that it came, and no more.

@@ -8,14 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.core.reading import PLAIN, Reading, floored
 from tidemill.core.schema import Schema
-from tidemill.core.types import FLOAT64, INT64, NULL, DataType, from_arrow, to_arrow
+from tidemill.core.types import FLOAT64, INT64, NULL, TIMESTAMP, DataType, from_arrow, to_arrow
 
 _INT32_MAX = (1 << 31) - 1
 
 
-def conform(batch: Any, schema: Schema, *, step: str) -> pa.RecordBatch:
+def conform(batch: Any, schema: Schema, reading: Reading = PLAIN, *, step: str) -> pa.RecordBatch:
     """The columns of `schema`, of its types, from a record batch; extra columns are left out.
+
+    `reading` says what ints and naive times mean where instants are wanted.
 
     >>> b = pa.record_batch({"x": pa.array([1, 2], pa.int8()), "y": [0, 0]})
     >>> conform(b, Schema((("x", INT64),)), step="run").schema
@@ -30,32 +33,38 @@ def conform(batch: Any, schema: Schema, *, step: str) -> pa.RecordBatch:
                 got=f"columns {batch.schema.names}",
                 hint="every batch must have the columns that the stream declares",
             )  # fmt: skip
-        arrays.append(_as(batch.column(position), kind, step, name))
+        arrays.append(_as(batch.column(position), kind, reading, step, name))
     return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())
 
 
-def check_schema(found: pa.Schema, schema: Schema, *, step: str) -> None:
+def check_schema(found: pa.Schema, schema: Schema, reading: Reading = PLAIN, *, step: str) -> None:
     """Refuse a source before its first row is read."""
     # Columns that are not needed may be of any type, also of one that Tidemill does not read.
     fields = [f if f.name in schema else pa.field(f.name, pa.null()) for f in found]
     nothing = [pa.nulls(0, f.type) for f in fields]
-    conform(pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields)), schema, step=step)
+    empty = pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields))
+    conform(empty, schema, reading, step=step)
 
 
-def _as(array: pa.Array, kind: DataType, step: str, name: str) -> pa.Array:
+def _as(array: pa.Array, kind: DataType, reading: Reading, step: str, name: str) -> pa.Array:
     want = to_arrow(kind)
     if array.type == want:
         return array
     have = from_arrow(array.type, step=step, column=name)
-    if have not in (kind, NULL) and not (have == INT64 and kind == FLOAT64):
+    ints = have == INT64 and kind == TIMESTAMP
+    if have not in (kind, NULL) and not (have == INT64 and kind == FLOAT64) and not ints:
         raise UserError(
             step, expected=f"column {name!r} of type {kind!r}", got=str(array.type),
             hint="fix the schema of the stream, or cast the column",
         )  # fmt: skip
     if pa.types.is_dictionary(array.type):
         array = _decoded(array)
+    if ints:
+        return reading.from_ints(array, name, step=step)
+    if kind == TIMESTAMP and have == TIMESTAMP and getattr(array.type, "tz", None) is None:
+        return reading.from_naive(array, name, step=step)
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        array = _floor_to_micros(array)
+        array = floored(array.cast(pa.int64())).cast(pa.timestamp("us"))
     try:
         return _compact(array).cast(want)
     except pa.ArrowInvalid as unfit:
@@ -83,16 +92,6 @@ def _compact(array: pa.Array) -> pa.Array:
         if last > _INT32_MAX:
             return pa.concat_arrays([array.slice(0, 0), array])
     return array
-
-
-def _floor_to_micros(array: pa.Array) -> pa.Array:
-    # Arrow's own cast truncates toward zero, which would move instants before 1970 forward.
-    import pyarrow.compute as pc
-
-    ticks = array.cast(pa.int64())
-    micros = pc.divide(ticks, 1000)
-    short = pc.less(ticks, pc.multiply(micros, 1000))
-    return pc.subtract(micros, short.cast(pa.int64())).cast(pa.timestamp("us"))
 
 
 def to_rows(batches: Iterable[pa.RecordBatch], schema: Schema) -> list[dict[str, Any]]:

@@ -197,16 +197,16 @@ class Expr:
 
     # logic
     def __and__(self, other: Operand) -> Expr:
-        return call("and", self, other)
+        return Expr(Call("and", (self.node, condition(other, step="&"))))
 
     def __rand__(self, other: Operand) -> Expr:
-        return call("and", other, self)
+        return Expr(Call("and", (condition(other, step="&"), self.node)))
 
     def __or__(self, other: Operand) -> Expr:
-        return call("or", self, other)
+        return Expr(Call("or", (self.node, condition(other, step="|"))))
 
     def __ror__(self, other: Operand) -> Expr:
-        return call("or", other, self)
+        return Expr(Call("or", (condition(other, step="|"), self.node)))
 
     def __invert__(self) -> Expr:
         return call("not", self)
@@ -381,12 +381,57 @@ def as_node(value: Operand) -> Node:
     return as_expr(value).node
 
 
+def argument(value: Operand) -> Node:
+    """What an aggregate is over: a string names a column. Text that is meant is `tm.lit("v")`.
+
+    >>> print(argument("price"), argument(lit("price")), argument(lambda e: e.price * 2))
+    col.price 'price' (col.price * 2)
+    """
+    if isinstance(value, str):
+        return Column(value)
+    if type(value).__name__ in _BOOLS:
+        raise _one_for_all_rows(value, step="aggregate", expected="a column or an expression")
+    return as_node(value)
+
+
+def condition(value: Any, *, step: str) -> Node:
+    """The node of a condition: an expression, or a lambda that gives one.
+
+    A plain Python value is the same for every row, so whoever wrote it meant something else:
+    `col.t.hour == 13` compares a method with 13, `e.v is not None` asks about the expression.
+    """
+    if callable(value) and not isinstance(value, (type, Expr)):
+        node, plain = _called(value, step=step)
+        if node is None:
+            raise _one_for_all_rows(plain, step=step)
+        return node
+    if not isinstance(value, Expr):
+        raise _one_for_all_rows(value, step=step)
+    return value.node
+
+
+_BOOLS = ("bool", "bool_")
+"""Python's and NumPy's."""
+
+
+def _one_for_all_rows(value: Any, *, step: str, expected: str = "a condition on each row") -> UserError:
+    if isinstance(value, str) and value.isidentifier():
+        hint = f"write col.{value} for the column of that name"
+    else:
+        hint = (
+            "write the parentheses of methods, col.t.hour() == 13, and col.v.is_not_null() in place of "
+            f"'is not None'; a constant that is meant is tm.lit({value!r})"
+        )
+    got = f"{value!r} ({type(value).__name__}), which is the same for every row"
+    return UserError(step, expected=expected, got=got, hint=hint)
+
+
 def _value(other: Operand) -> Operand:
-    """What a value may be equal to. In Python `x == None` asks whether x is null; here it is null itself."""
-    if other is None and _RECORDING.get():
+    """What a value may be equal to. `x == None` asks whether x is null in Python, and is null in SQL."""
+    if other is None:
         raise UserError(
-            "expression", "whether a value is None is not known until it meets a row",
-            hint="write .is_null()",
+            "expression", "comparing with None is null for every row",
+            hint="write .is_null() or .is_not_null()",
         )  # fmt: skip
     return other
 
@@ -422,8 +467,8 @@ class When:
     if_else((col.a > 1), 'big', 'small')
     """
 
-    def __init__(self, branches: tuple[tuple[Node, Node], ...], condition: Operand) -> None:
-        self._branches, self._condition = branches, as_node(condition)
+    def __init__(self, branches: tuple[tuple[Node, Node], ...], given: Operand) -> None:
+        self._branches, self._condition = branches, condition(given, step="when")
 
     def then(self, value: Operand) -> Then:
         return Then((*self._branches, (self._condition, as_node(value))))
@@ -478,15 +523,23 @@ def traced(value: Any, *, step: str) -> Node:
     if isinstance(value, Expr):
         return value.node
     if callable(value) and not isinstance(value, type):
-        try:
-            with recording():
-                value = value(col)
-        except (TypeError, AttributeError, LookupError, ValueError) as wrong:
-            raise UserError(
-                step, f"the lambda failed while it was traced: {wrong}",
-                hint="a lambda takes one row: lambda e: e.price > 1; wrap other Python in tm.udf",
-            ) from wrong  # fmt: skip
-    return value.node if isinstance(value, Expr) else lit(value).node
+        node, value = _called(value, step=step)
+        if node is not None:
+            return node
+    return lit(value).node
+
+
+def _called(function: Callable[..., Any], *, step: str) -> tuple[Node | None, Any]:
+    """What a lambda over a row proxy gives: the node of an expression, or else a plain value."""
+    try:
+        with recording():
+            value = function(col)
+    except (TypeError, AttributeError, LookupError, ValueError) as wrong:
+        raise UserError(
+            step, f"the lambda failed while it was traced: {wrong}",
+            hint="a lambda takes one row: lambda e: e.price > 1; wrap other Python in tm.udf",
+        ) from wrong  # fmt: skip
+    return (value.node, None) if isinstance(value, Expr) else (None, value)
 
 
 def _non_empty(text: str, step: str) -> str:

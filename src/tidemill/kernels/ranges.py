@@ -60,7 +60,7 @@ def _most(kid: Ints, each: int, after: Ints, until: Ints) -> int:
 
 @kernel
 def _grid(
-    kid: Ints, pane: Ints, length: int, slide: int, shift: int, bounded: bool, after: Ints,
+    kid: Ints, pane: Ints, length: int, slide: int, shift: int, since: int, after: Ints,
     until: Ints, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -72,11 +72,9 @@ def _grid(
         while b < n and kid[b] == k:
             b += 1
         lo = a
-        hi = a
-        if bounded:
-            while lo < b and pane[lo] < shift:
-                lo += 1
-            hi = lo
+        while lo < b and pane[lo] < since:
+            lo += 1
+        hi = lo
         if lo < b:
             w = max(after[k if after.size > 1 else 0] + 1, (pane[lo] - shift) // slide)
             last = until[k if until.size > 1 else 0]
@@ -103,20 +101,20 @@ def _grid(
 
 
 def grid(
-    kid: Ints, pane: Ints, *, length: int, slide: int, shift: int, bounded: bool, after: Ints,
+    kid: Ints, pane: Ints, *, length: int, slide: int, shift: int, since: int, after: Ints,
     until: Ints,
 ) -> Ranges:  # fmt: skip
     """Tumbling and hopping windows: ids above `after`, up to `until`. All lengths in panes.
 
-    The limits are by key, or one for all.
+    The limits are by key, or one for all. Panes below `since` are in no window.
     """
     most = _most(kid, max(1, -(-length // slide)), after, until)
-    return _filled(_grid, most, kid, pane, length, slide, shift, bounded, after, until)
+    return _filled(_grid, most, kid, pane, length, slide, shift, since, after, until)
 
 
 @kernel
 def _every(
-    kid: Ints, pane: Ints, length: int, slide: int, shift: int, bounded: bool, after: Ints,
+    kid: Ints, pane: Ints, length: int, slide: int, shift: int, since: int, after: Ints,
     until: Ints, first: Ints, keys: int, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -129,7 +127,7 @@ def _every(
         while b < n and kid[b] == k:
             b += 1
         lo = a
-        while bounded and lo < b and pane[lo] < shift:
+        while lo < b and pane[lo] < since:
             lo += 1
         hi = lo
         begin = after[k if after.size > 1 else 0] + 1
@@ -151,14 +149,14 @@ def _every(
 
 
 def every(
-    kid: Ints, pane: Ints, *, length: int | None, slide: int, shift: int, bounded: bool,
+    kid: Ints, pane: Ints, *, length: int | None, slide: int, shift: int, since: int,
     after: Ints, until: Ints, first: Ints,
 ) -> Ranges:  # fmt: skip
     """Every window of every key from its `first` on, empty or not: landmark and filled windows."""
     long = -1 if length is None else length
     most = int(np.maximum(until - np.maximum(after + 1, first) + 1, 0).sum())
     return _filled(
-        _every, most, kid, pane, long, slide, shift, bounded, after, until, first, len(first)
+        _every, most, kid, pane, long, slide, shift, since, after, until, first, len(first)
     )  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     least = pa.repeat(pc.min_max(column)["min"], 1)
     one = pa.RecordBatch.from_arrays([least], names=[source.time])
     only_time = source.schema.select((source.time,))
-    found = conform(one, only_time, step=step_of(source, place)).column(0).cast(pa.int64())
+    found = conform(one, only_time, source.reading, step=step_of(source, place)).column(0).cast(pa.int64())
     return FOREVER if found.null_count else int(found[0].as_py())
 
 
@@ -129,7 +129,7 @@ def _sized(pieces: Iterable[Piece], source: Source, most: int) -> Iterator[Chunk
         rows = piece.batch.num_rows
         if rows == 0:
             continue
-        batch = conform(piece.batch, source.schema, step=step_of(source, piece.place))
+        batch = conform(piece.batch, source.schema, source.reading, step=step_of(source, piece.place))
         parts = [batch.slice(start, most) for start in range(0, rows, most)]
         if len(parts) == 1 or piece.complete_below == BEGINNING:
             bounds = [piece.complete_below] * len(parts)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidemill.core.batch import conform
 from tidemill.core.errors import UserError
+from tidemill.core.reading import Reading
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
 from tidemill.local.chunks import BATCH_ROWS, Piece, step_of
@@ -25,7 +27,8 @@ _UNFIT = (
 def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
     """One dict for each row, with every column that is read; other keys are left alone.
 
-    Instants are datetimes (UTC unless they say otherwise), dates or ticks. `None` is null.
+    Instants are datetimes or dates, in UTC or the zone of the stream unless they say otherwise, or
+    ints where the stream has a unit for them. `None` is null.
     """
     iterator, first_row = iter(rows), 1
     while block := list(itertools.islice(iterator, BATCH_ROWS)):
@@ -59,29 +62,37 @@ def _column(
     values: list[Any], name: str, kind: DataType, source: Source, first_row: int
 ) -> pa.Array:
     try:
-        return _array(values, name, kind)
+        return _array(values, name, kind, source.reading)
     except (*_UNFIT, UserError) as unfit:
         # Together they did not fit; the first that does not fit alone is the one to name.
         for number, value in enumerate(values, first_row):
             try:
-                _array([value], name, kind)
-            except (*_UNFIT, UserError):
+                _array([value], name, kind, source.reading)
+            except (*_UNFIT, UserError) as alone:
                 raise UserError(
                     step_of(source, f"row {number}"), expected=f"column {name!r} of {kind!r}",
-                    got=f"{value!r:.60} ({_type(value)})",
+                    got=f"{value!r:.60} ({_type(value)})", hint=getattr(alone, "hint", ""),
                 ) from unfit  # fmt: skip
         raise UserError(
             step_of(source), expected=f"column {name!r} of {kind!r}", got=str(unfit)
         ) from unfit
 
 
-def _array(values: list[Any], name: str, kind: DataType) -> pa.Array:
+def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
     found = set(map(type, values))
     if any(f.__name__ == "NaTType" for f in found):  # pandas has one null for instants
         values = [None if type(v).__name__ == "NaTType" else v for v in values]
         found = set(map(type, values))
     if bool in found and kind != BOOL:  # Arrow would take it for a number among floats
         raise pa.ArrowTypeError("a bool")
+    if kind == TIMESTAMP and any(issubclass(f, (int, np.integer)) for f in found):
+        return _apart(values, _is_int, name, kind, reading)
+    if kind == TIMESTAMP and reading.zoned and not _all_zoned(values):
+        return _apart(values, _is_naive, name, kind, reading)
+    if kind == DURATION and any(issubclass(f, (int, np.integer)) for f in found):
+        raise UserError(
+            name, expected="durations", got="ints, which have no unit", hint="give timedeltas"
+        )  # fmt: skip
     if kind in (TIMESTAMP, DURATION):
         if date in found:  # Arrow would drop the time of day of datetimes among dates
             values = [_midnight(v) if type(v) is date else v for v in values]
@@ -93,6 +104,36 @@ def _array(values: list[Any], name: str, kind: DataType) -> pa.Array:
     if kind.of:
         return pa.array(values, to_arrow(kind))
     return _conformed(values, name, kind)
+
+
+def _apart(
+    values: list[Any], own: Callable[[Any], bool], name: str, kind: DataType, reading: Reading
+) -> pa.Array:
+    """Ints, or naive times, are read by themselves, because Arrow would take them for UTC microseconds."""
+    import pyarrow.compute as pc  # slow to import, seldom needed
+
+    mine = [v if own(v) else None for v in values]
+    if own is _is_int:
+        read = reading.from_ints(pa.array(mine, pa.int64()), name, step=name)
+    else:
+        plain = [_midnight(v) if type(v) is date else v for v in mine]
+        read = reading.from_naive(pa.array(plain, pa.timestamp("us")), name, step=name)
+    rest = [None if own(v) else v for v in values]
+    return pc.coalesce(read, _array(rest, name, kind, reading))
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, np.integer))
+
+
+def _is_naive(value: Any) -> bool:
+    if isinstance(value, datetime):
+        return value.tzinfo is None
+    return isinstance(value, (date, np.datetime64))
+
+
+def _all_zoned(values: list[Any]) -> bool:
+    return not any(map(_is_naive, values))
 
 
 def _conformed(values: list[Any], name: str, kind: DataType) -> pa.Array:

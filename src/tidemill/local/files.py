@@ -89,7 +89,7 @@ def _check_ipc(files: Sequence[Path], source: Source) -> None:
         place = f"file {path}"
         with readable(source, place), pa.memory_map(str(path)) as mapped:
             found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
-            check_schema(found, source.schema, step=step_of(source, place))
+            check_schema(found, source.schema, source.reading, step=step_of(source, place))
 
 
 def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:

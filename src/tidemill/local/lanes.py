@@ -81,8 +81,8 @@ class Lane:
         self._arrow = plan.schema.to_arrow()
         self._numbers = np.empty(0, dtype=np.uint32)
         self._retained = 0
-        self.before_origin = 0
-        """Rows that belong to no window, because they lie before the origin."""
+        self.before_start = 0
+        """Rows that belong to no window, because they lie before the start of all."""
 
     def add(
         self, kernel: Callable[[bool], AccumulateKernel], n: int, keys: int, args: list[Any],
@@ -91,8 +91,9 @@ class Lane:
         """Accumulate the rows of a batch that are of this share; there are `keys` keys in all."""
         assert self.plan.panes is not None
         rows = self._rows(n, kid)
-        grid = (self.plan.panes.origin, self.plan.panes.size)
-        self.before_origin += self.store.add(
+        start = BEGINNING if self.plan.start is None else self.plan.start
+        grid = (start, self.plan.panes.origin, self.plan.panes.size)
+        self.before_start += self.store.add(
             kernel, rows, self._share.keys(keys), args, kid, self._share.shift, grid, failure
         )
 

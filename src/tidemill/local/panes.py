@@ -125,9 +125,9 @@ class PaneStore:
 
     def add(
         self, kernel: Callable[[bool], AccumulateKernel], rows: npt.NDArray[np.uint32], keys: int,
-        args: list[Any], kid: Ints, shift: int, grid: tuple[int, int], failure: UserError | None = None,
+        args: list[Any], kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
     ) -> int:  # fmt: skip
-        """Run an accumulate kernel over rows of a batch; the number of them before the origin.
+        """Run an accumulate kernel over rows of a batch; the number of them before the start of all windows.
 
         `kernel` gives the one for planes, or for lists of newest records.
         The store counts keys without the low `shift` bits of `kid`. `failure` is what to raise where

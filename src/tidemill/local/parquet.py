@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tidemill.core.batch import check_schema
+from tidemill.core.errors import UserError
+from tidemill.core.reading import NANOS, PLAIN, UNITS, Reading
 from tidemill.core.time import BEGINNING
 from tidemill.local.chunks import BATCH_ROWS, Piece, Reader, promises, readable, step_of
 from tidemill.plan.nodes import Source
@@ -50,14 +54,14 @@ def open_parquet(paths: Sequence[Path], source: Source, about: str) -> Reader:
 
 def open_dataset(dataset: Any, source: Source) -> Reader:
     """A pyarrow Dataset, in the order of its fragments."""
-    check_schema(dataset.schema, source.schema, step=step_of(source))
+    check_schema(dataset.schema, source.schema, source.reading, step=step_of(source))
     files = _plain_parquet(dataset, source)
     if files is not None:
         return _reader(files, source, f"dataset of {len(files)} Parquet files")
     return Reader(source, "dataset", lambda: _scan(dataset, source))
 
 
-def least_times(metadata: Any, time: str) -> list[int]:
+def least_times(metadata: Any, time: str, reading: Reading = PLAIN) -> list[int]:
     """For each row group the least time in ticks by its statistics, `BEGINNING` if unknown."""
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     if time not in paths:
@@ -68,11 +72,27 @@ def least_times(metadata: Any, time: str) -> list[int]:
     for number in range(metadata.num_row_groups):
         statistics = metadata.row_group(number).column(position).statistics
         known = statistics is not None and statistics.has_min_max
-        found.append(_ticks(statistics, logical) if known else BEGINNING)
+        low = _ticks(statistics, logical, reading.unit(time)) if known else BEGINNING
+        found.append(_in_zone(low, time, reading) if _naive(logical) else low)
     return found
 
 
-def _ticks(statistics: Any, logical: dict[str, Any]) -> int:
+def _naive(logical: dict[str, Any]) -> bool:
+    return logical["Type"] == "Date" or logical.get("isAdjustedToUTC") is False
+
+
+def _in_zone(low: int, time: str, reading: Reading) -> int:
+    """A naive time in its zone. Rows of a zone are ordered as their naive times are."""
+    if not reading.zoned or low == BEGINNING:
+        return low
+    try:
+        found = reading.from_naive(pa.array([low], pa.timestamp("us")), time, step="statistics")
+    except UserError:  # the row that has this time will say so
+        return BEGINNING
+    return int(found.cast(pa.int64())[0].as_py())
+
+
+def _ticks(statistics: Any, logical: dict[str, Any], unit: str | None) -> int:
     # `min` would lose what datetime cannot hold; `min_raw` is wrong for unsigned integers only.
     if logical["Type"] == "Timestamp":
         times, per = _TICKS_PER[logical["timeUnit"]]
@@ -80,7 +100,8 @@ def _ticks(statistics: Any, logical: dict[str, Any]) -> int:
     if logical["Type"] == "Date":
         return int(statistics.min_raw * _DAY)
     if statistics.physical_type in ("INT32", "INT64"):
-        return int(statistics.min)
+        least = int(statistics.min)
+        return least // NANOS if unit == "ns" else least * UNITS.get(unit or "us", 1)
     return BEGINNING
 
 
@@ -94,9 +115,9 @@ def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:
     import pyarrow.parquet as pq
 
     with readable(source, file.place), pq.ParquetFile(file.open()) as opened:
-        check_schema(opened.schema_arrow, source.schema, step=step_of(source, file.place))
+        check_schema(opened.schema_arrow, source.schema, source.reading, step=step_of(source, file.place))
         metadata = opened.metadata
-        lows = least_times(metadata, source.time)
+        lows = least_times(metadata, source.time, source.reading)
     for number in range(len(lows)) if file.groups is None else file.groups:
         rows = metadata.row_group(number).num_rows
         if rows:

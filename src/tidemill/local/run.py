@@ -111,7 +111,7 @@ def run(
     pipeline = Pipeline(plan, 1 if few else threads())
     yield from pipeline.run(shown(reader, source.name, reader.total_rows) if progress else reader)
     if counts is not None:
-        counts["before_origin"] = sum(operator.before_origin for operator in pipeline.operators)
+        counts["before_start"] = sum(operator.before_start for operator in pipeline.operators)
 
 
 def check_inputs(source: Source, inputs: Mapping[str, Any], *, step: str = "run") -> None:

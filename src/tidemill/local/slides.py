@@ -88,11 +88,13 @@ class GridSlide(Slide):
         self._slide = spec.slide // self._size
         self._length = None if spec.length is None else spec.length // self._size
         self._shift = (spec.origin - plan.panes.origin) // self._size
+        # Where the start lies within a pane, it is that of all windows, and rows before it never get here.
+        self._since = -_NEVER if spec.start is None else (spec.start - plan.panes.origin) // self._size
         self._everyone = spec.until_end
         self._after = np.full(1, -_NEVER, dtype=np.int64)
         self._first = np.empty(0, dtype=np.int64)
         self._last = -_NEVER
-        self._partitioned = isinstance(spec, Rows) and bool(spec.partition_by)
+        self._partitioned = isinstance(spec, Rows) and bool(plan.partition_of(spec))
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         if self._everyone:
@@ -104,7 +106,7 @@ class GridSlide(Slide):
             self._after = after
         grid: dict[str, Any] = {
             "length": self._length, "slide": self._slide, "shift": self._shift,
-            "bounded": self.spec.bounded, "after": self._after, "until": until,
+            "since": self._since, "after": self._after, "until": until,
         }  # fmt: skip
         if self._everyone:
             found = kernels.every(elements.kid, elements.pane, first=self._first, **grid)
@@ -177,7 +179,7 @@ class GridSlide(Slide):
             self._first = more
         offset = elements.pane - self._shift
         wid = offset // self._slide
-        inside = offset >= 0 if self.spec.bounded else np.ones(len(offset), dtype=np.bool_)
+        inside = elements.pane >= self._since
         if self._length is not None and self._length < self._slide:
             inside &= offset - wid * self._slide >= self._slide - self._length
         np.minimum.at(self._first, elements.kid[inside], wid[inside])

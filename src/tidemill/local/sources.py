@@ -94,7 +94,7 @@ def _table(value: Any, source: Source, place: str = "") -> pa.Table | None:
 def _require(names: Iterable[Any], source: Source, place: str = "") -> None:
     """Refuse a frame that lacks a column, before anything of it is converted."""
     fields = [pa.field(str(name), pa.null()) for name in names]
-    check_schema(pa.schema(fields), source.schema, step=step_of(source, place))
+    check_schema(pa.schema(fields), source.schema, source.reading, step=step_of(source, place))
 
 
 def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
@@ -128,7 +128,7 @@ def _held(
 ) -> Reader:
     """Tables in memory: their least times are looked up first, so that promises are exact."""
     for table, place in tables:
-        check_schema(table.schema, source.schema, step=step_of(source, place))
+        check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
 
     if not promised:
         whole = [
@@ -161,7 +161,8 @@ def _lazy(frame: Any, source: Source) -> Reader:
     needed = frame.select(list(source.schema.names))
     if not hasattr(needed, "collect_batches"):
         return _held([(_from_polars(needed.collect(), source, ""), "")], source, "LazyFrame")
-    check_schema(pa.table(needed.clear().collect()).schema, source.schema, step=step_of(source))
+    found = pa.table(needed.clear().collect()).schema
+    check_schema(found, source.schema, source.reading, step=step_of(source))
 
     def pieces() -> Iterator[Piece]:
         for part in needed.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
@@ -171,7 +172,7 @@ def _lazy(frame: Any, source: Source) -> Reader:
 
 
 def _stream(reader: pa.RecordBatchReader, source: Source, about: str) -> Reader:
-    check_schema(reader.schema, source.schema, step=step_of(source))
+    check_schema(reader.schema, source.schema, source.reading, step=step_of(source))
     return Reader(source, about, lambda: (Piece(b, f"batch {n}") for n, b in enumerate(reader, 1)))
 
 
@@ -198,7 +199,7 @@ def _mixed(items: Iterator[Any], source: Source) -> Iterator[Piece]:
 
 
 def _pieces_checked(table: pa.Table, place: str, source: Source) -> Iterator[Piece]:
-    check_schema(table.schema, source.schema, step=step_of(source, place))
+    check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
     yield from _pieces(table, source, place)
 
 

@@ -66,7 +66,7 @@ class _Answers:
 
     def _ids(self, spec: GridWindow) -> range:
         """The windows that may have rows."""
-        first = max(self._first, spec.origin) if spec.bounded else self._first
+        first = self._first if spec.start is None else max(self._first, spec.start)
         if first >= self._end or len(self._kid) == 0:
             return range(0)
         begin, end = wid_range([first, self._end - 1], spec)

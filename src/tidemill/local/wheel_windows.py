@@ -61,13 +61,16 @@ class ClosingWindows:
             self._windows[label] = self._sessions(spec)
             return
         assert isinstance(spec, Sliding)
-        numbers = (spec.length, spec.slide, spec.origin)
+        numbers = (spec.length, spec.slide, spec.origin, spec.start or 0)
         if spec.domain is not self._domain or any(x % self._grain for x in numbers):
             grid = self._store.rings[0].shown
             raise UserError(
-                "wheel window", expected=f"range, slide and origin on the grid of {grid}", got=str(spec)
-            )
-        sliding = SlidingWindows(self._store, *(x // self._grain for x in numbers), bounded=spec.bounded)
+                "wheel window", expected=f"range, slide, origin and start on the grid of {grid}",
+                got=str(spec),
+            )  # fmt: skip
+        length, slide, origin, first = (x // self._grain for x in numbers)
+        start = None if spec.start is None else first
+        sliding = SlidingWindows(self._store, length, slide, origin, start)
         self._windows[label] = sliding
         keyed = bool(self._plan.group_keys)
         if len(self._windows) == 1 and not keyed and all(has_eight_bytes(r.type) for r in self._shown):

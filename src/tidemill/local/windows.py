@@ -88,9 +88,9 @@ class WindowOperator:
         return lane.store
 
     @property
-    def before_origin(self) -> int:
-        """Rows that belong to no window, because they lie before the origin."""
-        return sum(lane.before_origin for lane in self.lanes)
+    def before_start(self) -> int:
+        """Rows that belong to no window, because they lie before the start of all."""
+        return sum(lane.before_start for lane in self.lanes)
 
     def close(self) -> None:
         """Stop the threads. What they have not begun is left undone."""
@@ -159,8 +159,8 @@ class WindowOperator:
         assert self.plan.panes is not None
         return accumulate_kernel(
             columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
-            self.parts.kept, bool(self.plan.group_keys), self.plan.bounded, self.plan.panes.size == 1,
-            by_plane,
+            self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
+            self.plan.panes.size == 1, by_plane,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:

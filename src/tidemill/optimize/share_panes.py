@@ -1,6 +1,7 @@
 """Give all windows of a query one grid of panes, so that each row is aggregated once.
 
-The pane is the gcd of every range and slide, and of the distances between origins. Windows that
+The pane is the gcd of every range and slide, and of the distances between origins and between starts:
+only a start that all windows share may lie within a pane, since no row before it is aggregated. Windows that
 follow the data (per_event, session) and aggregates that need time order have panes of one tick.
 """
 
@@ -28,5 +29,6 @@ def _panes(node: WindowAggregate) -> Panes:
     origin = grids[0].origin
     if not node.layout.commutative:
         return Panes(origin, 1)
-    size = math.gcd(*(g.pane for g in grids), *(g.origin - origin for g in grids))
+    cuts = [g.origin for g in grids] + [g.start for g in grids if g.start not in (None, node.start)]
+    size = math.gcd(*(g.pane for g in grids), *(c - origin for c in cuts if c is not None))
     return Panes(origin, size)

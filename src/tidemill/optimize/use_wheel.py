@@ -108,7 +108,7 @@ class _Asked:
                 "tumbling, hopping or landmark windows that are not filled up", f"window {spec}"
             )
         grid = self.wheel.rings[0].shown
-        if any(x % self.wheel.grain for x in (spec.length or 0, spec.slide, spec.origin)):
+        if any(x % self.wheel.grain for x in (spec.length or 0, spec.slide, spec.origin, spec.start or 0)):
             raise self._refused(f"windows on the grid of {grid}", f"window {spec}")
 
     def aggregates(self) -> tuple[tuple[str, str], ...]:

@@ -8,11 +8,12 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
+from tidemill.core.reading import reading
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import Domain
 from tidemill.core.types import BOOL, NULL
-from tidemill.expr.fluent import Expr, traced
-from tidemill.expr.nodes import Column, Node, substitute
+from tidemill.expr.fluent import Expr, condition, traced
+from tidemill.expr.nodes import Call, Column, Literal, Node, substitute
 from tidemill.expr.typing import resolve, type_of
 from tidemill.plan.nodes import (
     WINDOW,
@@ -25,10 +26,13 @@ from tidemill.plan.nodes import (
     Source,
     WindowAggregate,
 )  # fmt: skip
+from tidemill.plan.stages import stage_of
 from tidemill.windows.spec import PerEvent, Rows, Window
 
 
-def source(name: str, time: str, declared: Any, *, ordered: bool = False) -> Source:
+def source(
+    name: str, time: str, declared: Any, *, ordered: bool = False, unit: Any = None, tz: Any = None
+) -> Source:
     step = f"stream {name!r}"
     if not isinstance(time, str):
         raise UserError(step, expected="time= to be the name of a column", got=repr(time))
@@ -41,11 +45,12 @@ def source(name: str, time: str, declared: Any, *, ordered: bool = False) -> Sou
             step, expected=f"time column {time!r} of type timestamp (clock) or int64 (logical)",
             got=repr(kind),
         )  # fmt: skip
-    return Source(name, fields, time, ordered=ordered)
+    how = reading(fields, time, unit, tz, step=step)
+    return Source(name, fields, time, ordered=ordered, reading=how)
 
 
 def where(plan: Plan, predicate: Any) -> Filter:
-    node = resolve(traced(predicate, step="where"), plan.schema, step="where")
+    node = resolve(condition(predicate, step="where"), plan.schema, step="where")
     kind = type_of(node, plan.schema)
     if kind not in (BOOL, NULL):
         raise UserError("where", expected="a condition (bool)", got=f"{kind!r} in {node}")
@@ -74,6 +79,18 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
         outputs[name] = Column(value) if isinstance(value, str) else traced(value, step="select")
     resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
     return Project(plan, tuple(resolved.items()))
+
+
+def left_out(plan: Plan) -> Filter:
+    """The rows that the last windows of a plan leave out, because they lie before their start."""
+    windows = stage_of(plan).base
+    if not isinstance(windows, WindowAggregate):
+        raise UserError("left_out", expected="a query with windows", got=str(windows))
+    if windows.start is None or isinstance(windows.windows[0].spec, Rows):
+        return Filter(windows.input, Literal(False, BOOL))
+    kind = windows.input.schema[windows.attribute]
+    bound = Literal(windows.start, kind)
+    return Filter(windows.input, Call("lt", (Column(windows.attribute), bound)))
 
 
 def _flat(names: Sequence[Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
+from tidemill.core.reading import PLAIN, Reading
 from tidemill.core.schema import Schema
 from tidemill.core.time import Domain, to_datetime
 from tidemill.core.tree import Tree
@@ -54,6 +55,8 @@ class Source(Plan):
     """Whether no row has an earlier time than the one before it."""
     step: str = ""
     """What errors in its rows are errors of, where that is not `run` and its name."""
+    reading: Reading = PLAIN
+    """What ints and naive times of its rows mean where instants are declared."""
 
     @property
     def schema(self) -> Schema:
@@ -157,7 +160,7 @@ class WindowAggregate(Plan):
         """The columns that split the stream before this window cuts it."""
         if spec.partition is not None:
             return spec.partition
-        return self.keys if isinstance(spec, (PerEvent, Session)) else ()
+        return self.keys if isinstance(spec, (Rows, PerEvent, Session)) else ()
 
     @property
     def partition(self) -> tuple[str, ...]:
@@ -203,11 +206,11 @@ class WindowAggregate(Plan):
         return frozenset() if by_number else frozenset({self.attribute})
 
     @property
-    def bounded(self) -> bool:
-        """Whether one origin bounds every window, so that rows before it are in none."""
-        specs = [w.spec for w in self.windows]
-        grids = [s for s in specs if isinstance(s, GridWindow) and s.bounded]
-        return len(grids) == len(specs) and len({g.origin for g in grids}) == 1
+    def start(self) -> int | None:
+        """Rows before this are in no window, because every window has a start; `None` where some has none."""
+        starts = [w.spec.start if isinstance(w.spec, GridWindow) else None for w in self.windows]
+        given = [s for s in starts if s is not None]
+        return min(given) if len(given) == len(starts) else None
 
     @property
     def time(self) -> str:

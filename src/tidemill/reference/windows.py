@@ -57,9 +57,11 @@ def _one_nan(value: Any) -> Any:
 
 def _resolved(plan: WindowAggregate, spec: Window) -> Window:
     """The specification with its defaults filled in from the query."""
+    if isinstance(spec, Rows):
+        return replace(spec, partition_by=plan.partition_of(spec))
     if isinstance(spec, (PerEvent, Session)):
         return replace(spec, on=plan.attribute, partition_by=plan.partition_of(spec))
-    return spec if isinstance(spec, Rows) else replace(spec, on=plan.attribute)
+    return replace(spec, on=plan.attribute)
 
 
 def _bounds(w: Any, T: dict[str, list[Any]], plan: WindowAggregate, spec: Window) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from tidemill.spark.explain import describe
 from tidemill.spark.run import frame_of
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheel_windows import wheel_frame, where_answered
+from tidemill.spark.zones import as_declared
 
 
 class SparkQuery:
@@ -38,6 +39,9 @@ class SparkQuery:
             for name, given in inputs.items()
         }  # fmt: skip
         with ansi(self._spark):
+            for source in _sources(self._plan):
+                if not isinstance(inputs[source.name], WheelQueries):
+                    frames[source.name] = as_declared(frames[source.name], source)
             return frame_of(plan, frames, self._detect)
 
     def explain(self, **inputs: DataFrame | WheelQueries) -> str:
@@ -70,12 +74,16 @@ class SparkQuery:
         return f"on Spark:\n{format_plan(self._plan)}"
 
 
+def _sources(plan: Plan) -> list[Source]:
+    return [n for n in plan.walk() if isinstance(n, Source)]
+
+
 def _windows_of(plan: Plan, name: str) -> WheelWindows:
     return next(n for n in plan.walk() if isinstance(n, WheelWindows) and n.stream == name)
 
 
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:
-    sources = [n for n in plan.walk() if isinstance(n, Source)]
+    sources = _sources(plan)
     if set(inputs) != {s.name for s in sources}:
         names = [s.name for s in sources]
         raise UserError(
@@ -99,9 +107,13 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
                     step, expected=f"a column {name!r} of {kind!r}", got=f"columns {df.columns}"
                 )
             have = read_schema(type(df.schema)([found[name]]), step=step)[name]
-            if have != kind and not (have.kind, kind.kind) == ("int64", "float64"):
+            ints = (have.kind, kind.kind) == ("int64", "timestamp")
+            if ints and source.reading.unit(name):
+                continue
+            if have != kind and (have.kind, kind.kind) != ("int64", "float64"):
+                unit = "declare the stream with unit='s' (or 'ms', 'us', 'ns'), or the column as int64"
                 raise UserError(
                     step, expected=f"column {name!r} of type {kind!r}",
                     got=found[name].dataType.simpleString(),
-                    hint="fix the schema of the stream, or cast the column",
+                    hint=unit if ints else "fix the schema of the stream, or cast the column",
                 )  # fmt: skip

@@ -203,10 +203,10 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
         source.output(plan.attribute).alias(TICK),
         *(source.column(a).alias(n) for a, n in args.items()),
     )  # fmt: skip
+    if plan.start is not None:  # rows before belong to no window; a null time is still to be refused
+        inputs = inputs.filter(f"{TICK} IS NULL OR {TICK} >= {number(plan.start)}")
     pane = f"{source.pane(TICK)} AS {PANE}"
-    rows = inputs.selectExpr(*_keys(plan), pane, *args.values())
-    # Rows before an origin that bounds every window belong to none of them.
-    return rows.filter(f"{PANE} >= 0") if plan.bounded else rows, args
+    return inputs.selectExpr(*_keys(plan), pane, *args.values()), args
 
 
 def _keys(plan: WindowAggregate) -> list[str]:
@@ -244,7 +244,8 @@ def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
     near = F.col(PANE).between(-((FARTHEST + size + origin) // size), (FARTHEST - origin) // size)
     far = F.raise_error(F.lit(str(far_time(plan)))).cast("bigint")
     start = F.when(near, F.col(PANE) * F.lit(size) + F.lit(origin)).otherwise(far)
-    bounds = ((WINDOW_START, start), (WINDOW_END, start + F.lit(plan.panes.size)))
+    cut = start if plan.start is None else F.greatest(start, F.lit(plan.start))
+    bounds = ((WINDOW_START, cut), (WINDOW_END, start + F.lit(plan.panes.size)))
     columns += [output(c, plan.bound_type).alias(n) for n, c in bounds]
     columns += lowered(plan.layout)
     return summed.select(*columns)

@@ -57,21 +57,21 @@ class Rows:
 class SlidingWindows:
     """One hopping or tumbling window, in finest slots, from the next slot to close on.
 
-    Where it is `bounded`, slots before the origin are in no window.
+    Slots before its `start` are in no window.
     """
 
     def __init__(
-        self, store: RingStore, range: int, slide: int, origin: int, *, bounded: bool
+        self, store: RingStore, range: int, slide: int, origin: int, start: int | None
     ) -> None:
         self._store, self._slide, self._origin = store, slide, origin
-        self._begin = max(store.now, origin) if bounded else store.now
+        self._begin = store.now if start is None else max(store.now, start)
         short = range % slide
         each, slices = (2, 2 * (range // slide) + 1) if short else (1, range // slide)
         past = (self._begin - origin) % slide
         coming = 1 if short == 0 or past >= slide - short else 2
         self._window = np.array(
             [range, slide, origin, slices, each, 0, coming - slices, 0, store.rings[0].ticks,
-             origin if bounded else BEFORE_ALL], dtype=np.int64,
+             BEFORE_ALL if start is None else start], dtype=np.int64,
         )  # fmt: skip
         self._kernel = slide_kernel(store.layout)
         self._fresh = no_slice(store.slots)

@@ -102,9 +102,8 @@ def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
     offset = values - S.origin
     first = np.floor_divide(offset, S.slide)
     last = first if S.length is None else np.floor_divide(offset + S.length, S.slide) - 1
-    if S.bounded:
-        # Nothing before the origin is in any window; window ids start at 0.
-        last = np.where(offset < 0, first - 1, last)
+    if S.start is not None:
+        last = np.where(values < S.start, first - 1, last)
     return first, last
 
 
@@ -124,9 +123,9 @@ def bounds(ids: npt.ArrayLike, S: Window) -> tuple[Ints, Ints]:
     _check_fit(low - (S.length or 0), high, S)
     end = S.origin + (w + 1) * S.slide
     if S.length is None:
-        return np.full_like(end, S.origin), end
+        return np.full_like(end, S.start), end
     start = end - S.length
-    return (np.maximum(start, S.origin) if S.bounded else start), end
+    return (start if S.start is None else np.maximum(start, S.start)), end
 
 
 def session_runs(ordered: Ints, gap: int) -> tuple[Ints, Ints]:

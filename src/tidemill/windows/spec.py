@@ -4,9 +4,9 @@
 |---|---|---|---|
 | `tumbling(size)` | attribute | attribute | CF |
 | `hopping(range, every=)` | attribute | attribute | CF |
-| `landmark(every)` | from origin | attribute | CF |
-| `rows(range, every)` | row number | row number | CF |
-| `rows(range, every, partition_by=)` | row number in partition | same | FCF |
+| `landmark(every, start=)` | from its start | attribute | CF |
+| `rows(range, every, partition_by=[])` | row number | row number | CF |
+| `rows(range, every)` | row number in partition | same | FCF |
 | `per_event(range)` | attribute | every row | FCB |
 | `per_event(range, every=n)` | attribute | each n-th arrival | FCB |
 | `per_event(range, every=n, by="rank")` | attribute | each n-th in attribute order | FCU |
@@ -86,12 +86,13 @@ class GridWindow(Window):
     """
 
     origin: int = field(default=0, kw_only=True)
-    bounded: bool = field(default=False, kw_only=True)
-    """Whether the origin bounds the stream below: nothing before it belongs to any window."""
+    """Aligns the grid, and nothing else: windows lie on both sides of it."""
+    start: int | None = field(default=None, kw_only=True)
+    """Bounds the stream below: rows before it are in no window, and windows are cut off there."""
 
     @property
     def length(self) -> int | None:
-        """Ticks a window reaches back from its end; `None` when it reaches to the origin."""
+        """Ticks a window reaches back from its end; `None` when it reaches to the start."""
         raise NotImplementedError
 
     @property
@@ -139,7 +140,7 @@ class Sliding(GridWindow):
 
 @dataclass(frozen=True)
 class Landmark(GridWindow):
-    """Every window starts at the origin; a new one ends each slide."""
+    """Every window begins at the start; a new one ends each slide."""
 
     every: Duration
     context: ClassVar[str] = "CF"
@@ -253,17 +254,16 @@ def tumbling(
     size: DurationLike,
     *,
     origin: InstantLike | None = None,
+    start: InstantLike | None = None,
     on: str | None = None,
     fill_empty: bool = False,
 ) -> Sliding:
-    """Windows side by side: `[origin + w*size, origin + (w+1)*size)`.
+    """Windows side by side: `[origin + w*size, origin + (w+1)*size)`; see `hopping`.
 
     >>> print(tumbling("5m"))
     tumbling(5m)
     """
-    length = _positive("tumbling", "size", size)
-    start, bounded = _origin("tumbling", origin, length.domain)
-    return Sliding(length, length, origin=start, bounded=bounded, on=on, fill_empty=fill_empty)
+    return _sliding("tumbling", size, size, origin, start, on=on, fill_empty=fill_empty)
 
 
 def hopping(
@@ -271,35 +271,36 @@ def hopping(
     every: DurationLike,
     *,
     origin: InstantLike | None = None,
+    start: InstantLike | None = None,
     on: str | None = None,
     fill_empty: bool = False,
 ) -> Sliding:
-    """Windows of a length that start every so often; a given origin bounds the stream below.
+    """Windows of a length that end every so often.
+
+    `origin` aligns them (the epoch by default): windows end at multiples of `every` before and after
+    it. `start` bounds the stream: rows before it are in no window, and the first windows are cut off
+    there. `query.left_out()` has these rows.
 
     >>> hopping("1h", every="10m").pane // 60_000_000
     10
     """
-    length, slide = _positive("hopping", "range", range), _positive("hopping", "every", every)
-    if length.domain is not slide.domain:
-        raise UserError(
-            "hopping", expected="range and every in one kind of time",
-            got=f"{length} in {length.domain.value}, {slide} in {slide.domain.value}",
-        )  # fmt: skip
-    start, bounded = _origin("hopping", origin, length.domain)
-    return Sliding(length, slide, origin=start, bounded=bounded, on=on, fill_empty=fill_empty)
+    return _sliding("hopping", range, every, origin, start, on=on, fill_empty=fill_empty)
 
 
 def landmark(
     every: DurationLike,
     *,
-    origin: InstantLike = 0,
+    start: InstantLike = 0,
     on: str | None = None,
     fill_empty: bool = False,
 ) -> Landmark:
-    """Windows that all start at the origin (the epoch by default) and end each `every`."""
+    """Windows that all begin at `start` (the epoch by default) and end each `every` after it.
+
+    Rows before the start are in no window; `query.left_out()` has them.
+    """
     slide = _positive("landmark", "every", every)
-    start, _ = _origin("landmark", origin, slide.domain)
-    return Landmark(slide, origin=start, bounded=True, on=on, fill_empty=fill_empty)
+    first = _instant("landmark", "start", start, slide.domain)
+    return Landmark(slide, origin=first, start=first, on=on, fill_empty=fill_empty)
 
 
 def rows(
@@ -310,18 +311,19 @@ def rows(
     order_by: str | None = None,
     fill_empty: bool = False,
 ) -> Rows:
-    """Windows over row numbers: of the whole stream, or of each partition.
+    """Windows over row numbers: of each key where the query groups, or of each partition.
 
-    With `group_by`, an extent is cut from the whole stream first and grouped after (the paper's
-    Q2); `partition_by` splits the stream first (Q4). Spark needs `order_by`: rows there have no
-    order of arrival. Ties in it are broken by the other columns.
+    `group_by` and `partition_by` split the stream first, and rows are numbered in each part (the
+    paper's Q4); with `partition_by=[]` an extent is cut from the whole stream first and grouped
+    after (Q2). Spark needs `order_by`: rows there have no order of arrival. Ties in it are broken
+    by the other columns.
     """
     return Rows(
         _count("rows", "range", range),
         _count("rows", "every", every),
         _columns("rows", partition_by),
         order_by,
-        bounded=True,
+        start=0,
         fill_empty=fill_empty,
     )
 
@@ -388,31 +390,48 @@ def _columns(step: str, value: PartitionBy) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _origin(step: str, origin: InstantLike | None, domain: Domain) -> tuple[int, bool]:
-    if origin is None:
-        return 0, False
-    if domain is Domain.LOGICAL and instant_domain(origin) is Domain.CLOCK:
+def _sliding(
+    step: str, range: DurationLike, every: DurationLike, origin: InstantLike | None,
+    start: InstantLike | None, *, on: str | None, fill_empty: bool,
+) -> Sliding:  # fmt: skip
+    tumbles = step == "tumbling"
+    length, slide = _positive(step, "size" if tumbles else "range", range), _positive(step, "every", every)
+    if length.domain is not slide.domain:
         raise UserError(
-            step, expected="origin as an int, on logical time", got=repr(origin),
+            step, expected="range and every in one kind of time",
+            got=f"{length} in {length.domain.value}, {slide} in {slide.domain.value}",
+        )  # fmt: skip
+    domain = length.domain
+    aligned = 0 if origin is None else _instant(step, "origin", origin, domain)
+    first = None if start is None else _instant(step, "start", start, domain)
+    return Sliding(length, slide, origin=aligned, start=first, on=on, fill_empty=fill_empty)
+
+
+def _instant(step: str, name: str, value: InstantLike, domain: Domain) -> int:
+    if domain is Domain.LOGICAL and instant_domain(value) is Domain.CLOCK:
+        raise UserError(
+            step, expected=f"{name} as an int, on logical time", got=repr(value),
             hint="logical and clock time never mix",
         )  # fmt: skip
-    start = instant(origin, step=step)
-    if not -FARTHEST <= start <= FARTHEST:
-        raise UserError(step, expected="origin within 2**61 ticks of zero", got=repr(origin))
-    if domain is Domain.CLOCK and not _FIRST <= start <= _LAST:
+    ticks = instant(value, step=step)
+    if not -FARTHEST <= ticks <= FARTHEST:
+        raise UserError(step, expected=f"{name} within 2**61 ticks of zero", got=repr(value))
+    if domain is Domain.CLOCK and not _FIRST <= ticks <= _LAST:
         raise UserError(
-            step, expected="origin in the years 1 to 9999", got=repr(origin),
+            step, expected=f"{name} in the years 1 to 9999", got=repr(value),
             hint="an int is microseconds since the epoch",
         )  # fmt: skip
-    return start, True
+    return ticks
 
 
 def _options(window: Window) -> str:
     shown = []
-    if isinstance(window, GridWindow) and window.bounded and not isinstance(window, Rows):
-        clock = window.domain is Domain.CLOCK
-        where = to_datetime(window.origin).isoformat() if clock else window.origin
-        shown.append(f"origin={where}")
+    if isinstance(window, GridWindow) and not isinstance(window, Rows):
+        aligned = None if isinstance(window, Landmark) else window.origin or None
+        for name, ticks in (("origin", aligned), ("start", window.start)):
+            if ticks is not None:
+                clock = window.domain is Domain.CLOCK
+                shown.append(f"{name}={to_datetime(ticks).isoformat() if clock else ticks}")
     for name in ("partition_by", "order_by", "on"):
         value = getattr(window, name, None)
         if value is not None:
