@@ -192,6 +192,19 @@ def test_a_constant_condition_can_be_spelled_out() -> None:
     assert STREAM.where(lambda e: tm.lit(False)).run(s=ROWS).num_rows == 0
 
 
+def test_a_method_without_its_parentheses_is_named() -> None:
+    with pytest.raises(tm.UserError, match=r"parentheses: col\.t\.hour\(\)"):
+        STREAM.select(h=col.t.hour)
+    with pytest.raises(tm.UserError, match=r"parentheses: col\.v\.is_null\(\)"):
+        STREAM.where(col.v.is_null)
+
+
+@pytest.mark.parametrize("function", [tm.least, tm.greatest, tm.coalesce, tm.concat])
+def test_strings_that_were_meant_as_columns_of_a_function(function: Any) -> None:
+    with pytest.raises(tm.UserError, match=r"write col\.k"):
+        function("k", "other")
+
+
 def test_an_aggregate_of_a_plain_bool_is_refused() -> None:
     with pytest.raises(tm.UserError, match="is_not_null"):
         tm.count(col.v is not None)  # type: ignore[arg-type]

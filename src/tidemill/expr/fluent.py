@@ -415,8 +415,9 @@ _BOOLS = ("bool", "bool_")
 
 
 def _one_for_all_rows(value: Any, *, step: str, expected: str = "a condition on each row") -> UserError:
-    if isinstance(value, str) and value.isidentifier():
-        hint = f"write col.{value} for the column of that name"
+    names = [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, str)]
+    if names and names[0].isidentifier():
+        hint = f"write col.{names[0]} for the column of that name"
     else:
         hint = (
             "write the parentheses of methods, col.t.hour() == 13, and col.v.is_not_null() in place of "
@@ -442,22 +443,29 @@ def call(function: str, *args: Operand) -> Expr:
 
 def least(*values: Operand) -> Expr:
     """The smallest of several values; nulls are skipped."""
-    return call("least", *values)
+    return _of_a_row("least", values)
 
 
 def greatest(*values: Operand) -> Expr:
     """The greatest of several values; nulls are skipped."""
-    return call("greatest", *values)
+    return _of_a_row("greatest", values)
 
 
 def coalesce(*values: Operand) -> Expr:
     """The first value that is not null."""
-    return call("coalesce", *values)
+    return _of_a_row("coalesce", values)
 
 
 def concat(*values: Operand) -> Expr:
     """Strings put together; null if any is null."""
-    return call("concat", *values)
+    return _of_a_row("concat", values)
+
+
+def _of_a_row(function: str, values: tuple[Operand, ...]) -> Expr:
+    """A function of several values. Where none is an expression, whoever wrote it meant columns."""
+    if values and not any(isinstance(v, Expr) or callable(v) for v in values):
+        raise _one_for_all_rows(values, step=function, expected="a column among its arguments")
+    return call(function, *values)
 
 
 class When:
@@ -531,6 +539,12 @@ def traced(value: Any, *, step: str) -> Node:
 
 def _called(function: Callable[..., Any], *, step: str) -> tuple[Node | None, Any]:
     """What a lambda over a row proxy gives: the node of an expression, or else a plain value."""
+    if isinstance(subject := getattr(function, "__self__", None), Expr):
+        called = f"{subject.node}.{function.__name__}()"
+        raise UserError(
+            step, expected="an expression", got=f"the method {function.__name__} of {subject.node}",
+            hint=f"write the parentheses: {called}",
+        )  # fmt: skip
     try:
         with recording():
             value = function(col)
