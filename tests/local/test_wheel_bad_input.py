@@ -112,7 +112,7 @@ def test_rows_that_fit(columns: dict[str, Any], total: list[Any], most: list[Any
         ({"v": [1.5, 2.0]}, ["'v' of type int64", "double"]),
         ({"v": ["1", "2"]}, ["'v' of type int64", "string"]),
         ({"v": pa.array([1 << 63, 2], pa.uint64())}, ["'v' to fit int64"]),
-        ({"ts": [START, START]}, ["'ts' of type timestamp", "int64"]),
+        ({"ts": [START, START]}, ["'ts', or the unit of its ints", "int64"]),
         ({"ts": [A, A]}, ["'ts' of type timestamp", "string"]),
         ({"ts": pa.array([1 << 60] * 2, pa.timestamp("s"))}, ["'ts' to fit timestamp"]),
     ],
@@ -177,7 +177,7 @@ ROWS: dict[str, tuple[Any, list[str]]] = {
     "a dict of columns": (({"ts": [A]},), ["pyarrow.table(...)"]),
     "nothing": ((None,), ["NoneType"]),
     "text for an instant in dicts": (([{"ts": "soon", "k": "a", **ROW}],), ["row 1", "'soon'"]),
-    "a column missing in dicts": (([{"ts": START}],), ["row 1", "'k' of string"]),
+    "a column missing in dicts": (([{"ts": datetime(2023, 10, 1)}],), ["row 1", "'k' of string"]),
 }
 
 

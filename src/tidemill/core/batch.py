@@ -61,11 +61,12 @@ def _as(array: pa.Array, kind: DataType, reading: Reading, step: str, name: str)
         array = _decoded(array)
     if ints:
         return reading.from_ints(array, name, step=step)
-    if kind == TIMESTAMP and have == TIMESTAMP and getattr(array.type, "tz", None) is None:
-        return reading.from_naive(array, name, step=step)
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        array = floored(array.cast(pa.int64())).cast(pa.timestamp("us"))
+        naive = pa.timestamp("us", array.type.tz)
+        array = floored(array.cast(pa.int64())).cast(naive)
     try:
+        if kind == TIMESTAMP and have == TIMESTAMP and getattr(array.type, "tz", None) is None:
+            return reading.from_naive(array, name, step=step)
         return _compact(array).cast(want)
     except pa.ArrowInvalid as unfit:
         raise UserError(

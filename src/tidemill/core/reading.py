@@ -74,8 +74,6 @@ class Reading:
         >>> str(Reading(tz="Europe/Berlin").from_naive(naive, "ts", step="run")[0])
         '2026-07-01 10:00:00+00:00'
         """
-        if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-            array = floored(array.cast(pa.int64())).cast(pa.timestamp("us"))
         naive = array.cast(pa.timestamp("us"))
         if self.zoned:
             import pyarrow.compute as pc  # slow to import, seldom needed

@@ -96,11 +96,12 @@ def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
     if kind in (TIMESTAMP, DURATION):
         if date in found:  # Arrow would drop the time of day of datetimes among dates
             values = [_midnight(v) if type(v) is date else v for v in values]
-        if not any(issubclass(f, float) for f in found):  # Arrow would truncate them
-            try:
-                return pa.array(values, to_arrow(kind))
-            except pa.ArrowNotImplementedError:  # NumPy's finer units, which `conform` floors
-                return _conformed(values, name, kind)
+        if any(issubclass(f, (float, np.floating)) for f in found):  # Arrow would truncate them
+            raise pa.ArrowTypeError("a float")
+        try:
+            return pa.array(values, to_arrow(kind))
+        except pa.ArrowNotImplementedError:  # NumPy's finer units, which `conform` floors
+            return _conformed(values, name, kind)
     if kind.of:
         return pa.array(values, to_arrow(kind))
     return _conformed(values, name, kind)

@@ -36,6 +36,7 @@ from tidemill.local.wheel_kind import (
     MOST_AHEAD,
     block_slots,
     fits,
+    in_ticks,
     named_aggregates,
     named_keys,
     not_numbers,
@@ -215,7 +216,7 @@ class Wheel(WheelQueries):
             arrays = [pa.array([row[n]], type=to_arrow(t)) for n, t in self._schema]
             self._insert(pa.RecordBatch.from_arrays(arrays, schema=self._arrow))
             return
-        for piece in read_rows([row], self._plan.input):  # slower: it looks whether all fits
+        for piece in read_rows([row], in_ticks(self._plan.input)):  # slower: it looks whether all fits
             self._insert(piece.batch)
 
     def _row(self, time: InstantLike, value: Any, key: Any) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import numpy as np
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.reading import Reading
 from tidemill.core.time import Domain
 from tidemill.local.parts import plan_parts
 from tidemill.plan import build as plans
-from tidemill.plan.nodes import NamedWindow, WindowAggregate
+from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
 from tidemill.wheels.rings import Ring
 from tidemill.windows.spec import tumbling
 
@@ -33,6 +34,13 @@ def plan_of(
     plan = plans.window_aggregate(node, group, (NamedWindow(None, tumbling(grain)),), given)
     _check_supported(plan)
     return plan
+
+
+def in_ticks(source: Source) -> Source:
+    """The source with its times as ticks: the time of a single row is an instant that was read already."""
+    if source.domain is Domain.LOGICAL:
+        return source
+    return replace(source, reading=Reading(((source.time, "us"),)))
 
 
 def kind_of(plan: WindowAggregate) -> Any:
