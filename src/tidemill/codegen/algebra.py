@@ -54,6 +54,12 @@ class PartCode:
     def names(self) -> tuple[str, ...]:
         return self.part.columns.names
 
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """The fields that are 0 unless a partial is too large for int64."""
+        found = self.form.carries if isinstance(self.form, Form) else ()
+        return tuple(n for j, n in enumerate(self.names) if j in found)
+
     def identity(self) -> Partial:
         if isinstance(self.form, Form):
             return [literal_value(v).code for v in self.form.identity]
