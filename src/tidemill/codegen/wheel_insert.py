@@ -127,10 +127,6 @@ def _rows_at(columns: Columns, slots: Slots) -> list[str]:
 
 def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
     def step(values: list[Any]) -> None:
-        before = [f"l_{name}" for name in part.names]
-        after = part.accumulate(e, before, values)
-        after = [e.assign(code, kind).code for code, (_, kind) in zip(after, part.part.columns)]
-        for name, code in zip(before, after):
-            e.line(f"{name} = {code}")
+        part.take(e, [f"l_{name}" for name in part.names], values)
 
     with_arguments(e, nodes, step)
