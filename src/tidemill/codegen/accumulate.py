@@ -181,9 +181,7 @@ def with_arguments(
 
 def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
     def step(args: list[Value]) -> None:
-        before = [e.assign(f"r.{name}", kind).code for name, kind in part.part.columns]
-        for name, code in zip(part.names, part.accumulate(e, before, args)):
-            e.line(f"r.{name} = {code}")
+        part.take(e, [f"r.{name}" for name in part.names], args)
 
     with_arguments(e, nodes, step)
 

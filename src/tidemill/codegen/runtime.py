@@ -53,6 +53,31 @@ def wrap_mul(a: int, b: int) -> Any:
 
 
 @kernel
+def carry(a: int, b: int) -> Any:
+    """How often 2**64 is in `a + b - wrap_add(a, b)`: 1, 0 or -1."""
+    low = wrap_add(a, b)
+    return (np.int64(low < 0) * 2 - 1) * np.int64(((a ^ low) & (b ^ low)) < 0)
+
+
+@kernel
+def borrow(a: int, b: int) -> Any:
+    """How often 2**64 is in `a - b - wrap_sub(a, b)`."""
+    low = wrap_sub(a, b)
+    return (np.int64(low < 0) * 2 - 1) * np.int64(((a ^ b) & (a ^ low)) < 0)
+
+
+@kernel
+def magnitude(a: int, b: int) -> Any:
+    """The magnitude of a product, turned negative; 0 beyond -2**63."""
+    size_a = wrap_sub(0, a) if a < 0 else a
+    size_b = wrap_sub(0, b) if b < 0 else b
+    near = abs(float(a) * float(b))
+    if near > 9.2e18 and np.uint64(size_a) > np.uint64(1 << 63) // np.uint64(size_b):
+        return np.int64(0)
+    return wrap_sub(0, wrap_mul(size_a, size_b))
+
+
+@kernel
 def leading_zeros(x: int) -> Any:
     """How many bits of a uint64 are zero above the highest one."""
     return np.int64(_leading_zeros(np.uint64(x)))  # type: ignore[call-arg]  # Numba's own, without a stub

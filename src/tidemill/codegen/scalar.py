@@ -449,6 +449,11 @@ def _truncate(e: Emitter, args: list[Value], kind: DataType) -> Value:
     )  # fmt: skip
 
 
+def _unwrap(e: Emitter, args: list[Value], kind: DataType) -> Value:
+    low, high = args[0].code, args[1].code
+    return e.guarded(kind, args, lambda t: [f"{t} = {low}", f"err |= OVERFLOW * ({high} != 0)"])
+
+
 def _not(e: Emitter, args: list[Value], kind: DataType) -> Value:
     return e.pure(f"not {args[0].code}", BOOL, *args)
 
@@ -479,13 +484,18 @@ _PLAIN: dict[str, Plain] = {
     "hour": _part("{0} // 3600000000 % 24"), "minute": _part("{0} // 60000000 % 60"),
     "second": _part("{0} // 1000000 % 60"), "microsecond": _part("{0} % 1000000"),
     "truncate": _truncate,
+    "wrap_add": _part("wrap_add({0}, {1})"), "wrap_sub": _part("wrap_sub({0}, {1})"),
+    "carry": _part("carry({0}, {1})"), "borrow": _part("borrow({0}, {1})"), "unwrap": _unwrap,
+    "magnitude": _part("magnitude({0}, {1})"),
 }  # fmt: skip
 
 
 # --- functions that look at nulls or branch -------------------------------------------------------
 
 
-_CHECKED_ON_INTS = frozenset(("add", "sub", "mul", "neg", "abs", "floordiv", "truncate"))
+_CHECKED_ON_INTS = frozenset(
+    ("add", "sub", "mul", "neg", "abs", "floordiv", "truncate", "unwrap")
+)
 
 
 def _logic(e: Emitter, node: Call) -> Value:

@@ -36,7 +36,7 @@ from tidemill.expr.nodes import (
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import StringIndex
-from tidemill.kernels.strings import ARROW_FUNCTIONS, cast
+from tidemill.kernels.strings import call, cast
 from tidemill.local.failures import raise_for
 
 
@@ -165,7 +165,7 @@ def _eagerly(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
     ]
     if all(isinstance(a, Literal) for a in node.args):  # Arrow needs one array to know the length
         args[0] = _eagerly(node.args[0], batch, schema)
-    return ARROW_FUNCTIONS[node.function](*args)
+    return call(node.function, *args)
 
 
 def _rows(node: Node, batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
