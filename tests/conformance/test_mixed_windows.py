@@ -23,6 +23,13 @@ MIXED: dict[str, dict[str, tm.Window]] = {
     },
     "hopping, n-th event": {"a": tm.hopping(12, every=4), "b": tm.per_event(5, every=3)},
     "n-th event, hopping": {"a": tm.per_event(5, every=3), "b": tm.hopping(12, every=4)},
+    "filled samples, landmark": {
+        "a": tm.hopping(2, every=10, fill_empty=True), "b": tm.landmark(every=5),
+    },
+    "filled samples, filled": {
+        "a": tm.hopping(2, every=7, fill_empty=True), "b": tm.tumbling(3, fill_empty=True),
+        "c": tm.hopping(1, every=11, fill_empty=True),
+    },
     "short and long": {"a": tm.tumbling(2), "b": tm.hopping(40, every=2), "c": tm.per_event(3)},
 }  # fmt: skip
 
@@ -45,7 +52,13 @@ def test_in_batches(name: str, how: str) -> None:
                 assert_same(got, expected, query.schema, f"seed {seed}")
 
 
-@pytest.mark.parametrize("name", ["session, landmark", "session, filled", "short and long"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "session, landmark", "session, filled", "short and long", "filled samples, landmark",
+        "filled samples, filled",
+    ],
+)  # fmt: skip
 def test_on_spark_in_several_tasks(plain_shuffles: Any, name: str) -> None:
     query = ask(name)
     rows = _in_time(TYPICAL)

@@ -135,17 +135,22 @@ def lowered(layout: Layout) -> list[SparkColumn]:
     return columns
 
 
+def _mean(x: str) -> str:
+    # Spark's mean of equal values may be another one in the last bit, by which partials would vary.
+    return f"CASE WHEN min({x}) = max({x}) THEN min({x}) ELSE avg({x}) END"
+
+
 def _moments(args: Args, types: Types) -> list[str]:
     (x,) = args
     n = f"cast(count({x}) AS double)"
-    return [n, f"avg({x})", f"var_pop({x}) * {n}"]
+    return [n, _mean(x), f"var_pop({x}) * {n}"]
 
 
 def _comoments(args: Args, types: Types) -> list[str]:
     x, y = args
     n = f"cast(count({x}) AS double)"
     return [
-        n, f"avg({x})", f"avg({y})", f"covar_pop({x}, {y}) * {n}", f"var_pop({x}) * {n}",
+        n, _mean(x), _mean(y), f"covar_pop({x}, {y}) * {n}", f"var_pop({x}) * {n}",
         f"var_pop({y}) * {n}",
     ]  # fmt: skip
 
@@ -208,7 +213,7 @@ def _folded(names: Args, means: Args, products: list[tuple[int, int]]) -> list[s
     new = ["a.f0 + b.f0"]
     new += [f"a.f{i + 1} + coalesce({d} * {share}, 0)" for i, d in enumerate(away)]
     for f, (x, y) in zip(fields[1 + len(means) :], products):
-        new.append(f"a.{f} + b.{f} + coalesce({away[x]} * {away[y]} * (a.f0 * ({share})), 0)")
+        new.append(f"a.{f} + b.{f} + coalesce({away[x]} * (a.f0 * ({share})) * {away[y]}, 0)")
     step = ", ".join(f"{n} AS {f}" for n, f in zip(new, fields))
     folded = f"aggregate(collect_list(struct({struct})), struct({zero}), (a, b) -> struct({step}))"
     return [f"{folded}.{f}" for f in fields]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from tidemill.core.schema import Schema
@@ -19,8 +18,11 @@ from tidemill.spark.blocks import Blocks
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-LAST = "last_pane"
-"""A column that holds the last pane of the whole stream, where windows go on until there."""
+
+
+def last_name(window: int) -> str:
+    """The column that holds the last pane of the whole stream which a window has, if it goes on until there."""
+    return f"last_pane{window}"
 
 
 def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
@@ -65,9 +67,12 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            position = batch.schema.get_field_index(LAST)
-            if position >= 0:
-                operator.reach(int(np.asarray(batch.column(position)).max()))
+            for window in range(len(plan.windows)):
+                position = batch.schema.get_field_index(last_name(window))
+                # The same in every row; null where no row of the stream is in such a window.
+                last = None if position < 0 else batch.column(position)[0].as_py()
+                if last is not None:
+                    operator.goes_on_to(window, last)
             for part in (batch,) if blocks is None else blocks.partials(batch):
                 add_partial_batch(operator, part)
             operator.settle()

@@ -32,7 +32,7 @@ from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_schema
 from tidemill.spark.keeping import holding
 from tidemill.spark.sql import number, string
-from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
+from tidemill.spark.tasks import Task, finish, last_name, partials, whole_windows
 from tidemill.spark.values import output
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
@@ -222,9 +222,12 @@ def _partials(source: _Source) -> DataFrame:
 
 
 def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str = "off") -> DataFrame:
-    if any(w.spec.until_end for w in plan.windows):
-        last = summed.filter(_inside(plan)).agg(F.max(PANE).alias(LAST))
-        summed = summed.crossJoin(F.broadcast(last))
+    ends = [
+        F.max(F.when(_inside(plan, w.spec), F.col(PANE))).alias(last_name(i))
+        for i, w in enumerate(plan.windows) if w.spec.until_end
+    ]  # fmt: skip
+    if ends:
+        summed = summed.crossJoin(F.broadcast(summed.agg(*ends)))
     keys = _keys(plan)
     if detect != "off":
         together = colocate(summed, keys, detect=detect)
@@ -270,19 +273,15 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
     return replace(plan, input=Source("rows", plan.input.schema, plan.input.time))
 
 
-def _inside(plan: WindowAggregate) -> SparkColumn:
-    """Panes that are in some window: between sampling windows there are others."""
-    assert plan.panes is not None
-    found = F.lit(False)
-    for window in plan.windows:
-        spec = window.spec
-        assert isinstance(spec, GridWindow)
-        if spec.length is None or spec.length >= spec.slide:
-            return F.lit(True)
-        size = plan.panes.size
+def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
+    """Panes that are in a window: before a bound, and between sampling windows, there are others."""
+    assert plan.panes is not None and isinstance(spec, GridWindow)
+    size = plan.panes.size
+    offset = F.col(PANE) - F.lit((spec.origin - plan.panes.origin) // size)
+    found = offset >= 0 if spec.bounded else F.lit(True)
+    if spec.length is not None and spec.length < spec.slide:
         slide, length = spec.slide // size, spec.length // size
-        shift = (spec.origin - plan.panes.origin) // size
-        found = found | (F.pmod(F.col(PANE) - shift, F.lit(slide)) >= slide - length)
+        found = found & (F.pmod(offset, F.lit(slide)) >= slide - length)
     return found
 
 
