@@ -7,7 +7,7 @@ Spark's Python workers instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -120,17 +120,20 @@ def in_jvm(layout: Layout) -> bool:
     return nodes and all(isinstance(p.part.algebra, Algebra) for p in layout.parts)
 
 
-def lowered(layout: Layout) -> list[SparkColumn]:
-    """The results over columns of states that are complete, in the types users expect."""
+def lowered(layout: Layout, names: Mapping[str, str] | None = None) -> list[SparkColumn]:
+    """The results over columns of states that are complete, in the types users expect.
+
+    `names` says under which names the states go, if not their own.
+    """
     states = Schema(tuple(f for p in layout.parts for f in p.columns))
-    lower = SparkExpressions(states, {n: spark_type(t) for n, t in states})
+    lower = SparkExpressions(states, {n: spark_type(t) for n, t in states}, names)
     columns = []
     for result in layout.results:
         assert isinstance(result.lower, Node)
         value = lower.column(result.lower)
         if result.present is not None:
             count = layout.parts[result.present].columns.names[0]
-            value = F.when(F.col(count) != 0, value)
+            value = F.when(lower.reference(count) != 0, value)
         columns.append(output(value, result.type).alias(result.name))
     return columns
 

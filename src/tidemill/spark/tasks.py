@@ -21,7 +21,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def last_name(window: int) -> str:
-    """The column that holds the last pane of the whole stream which a window has, if it goes on until there."""
+    """The column of the last pane that a window has in the whole stream, if it goes on until there."""
     return f"last_pane{window}"
 
 
@@ -82,6 +82,6 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
 
 
 def _typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Bigints as the instants they stand for: a change of label, not of bytes."""
-    arrays = [batch.column(n).cast(to_arrow(t)) for n, t in schema]
+    """Columns by their places, and bigints as the instants they stand for: new labels, the same bytes."""
+    arrays = [batch.column(i).cast(to_arrow(t)) for i, (_, t) in enumerate(schema)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())

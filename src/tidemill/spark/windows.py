@@ -31,6 +31,7 @@ from tidemill.spark.exchange.reduce import brought_together, where_they_are, wor
 from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_schema
 from tidemill.spark.keeping import holding
+from tidemill.spark.names import apart
 from tidemill.spark.sql import number, string
 from tidemill.spark.tasks import Task, finish, last_name, partials, whole_windows
 from tidemill.spark.values import output
@@ -104,7 +105,9 @@ def partials_by_pane(plan: WindowAggregate, base: DataFrame) -> tuple[DataFrame,
 
 def _source(plan: WindowAggregate, base: DataFrame) -> _Source:
     stage = stage_of(plan.input)
-    expressions = SparkExpressions(stage.base.schema, {f.name: f.dataType for f in base.schema})
+    raw = {f.name: f.dataType for f in base.schema}
+    base, names = apart(base)
+    expressions = SparkExpressions(stage.base.schema, raw, names)
     for predicate in stage.predicates:
         base = base.filter(expressions.column(predicate))
     return _Source(plan, stage, expressions, base)
@@ -257,15 +260,21 @@ def _colocated(source: _Source, detect: str) -> DataFrame:
     plan = source.plan
     rows, schema = _rows(source)
     together = _together(plan)
-    rows = colocate(rows, together, detect=detect) if together else rows.repartition(1)
+    keys = [_column(schema, k) for k in together]
+    rows = colocate(rows, keys, detect=detect) if keys else rows.repartition(1)
     return rows.mapInArrow(whole_windows(_over_rows(plan), schema), user_schema(plan.schema))
 
 
 def _rows(source: _Source) -> tuple[DataFrame, Schema]:
-    """The rows that the window aggregate reads, with instants as bigint."""
+    """The rows that the window aggregate reads, with instants as bigint, and the schema they are of."""
     schema = source.plan.input.schema
-    columns = [source.output(n).alias(n) for n in schema.names]
+    columns = [source.output(n).alias(_column(schema, n)) for n in schema.names]
     return source.df.select(*columns), schema
+
+
+def _column(schema: Schema, name: str) -> str:
+    """A column of rows goes by its place: `mapInArrow` reads names as paths and patterns."""
+    return f"c{schema.names.index(name)}"
 
 
 def _over_rows(plan: WindowAggregate) -> WindowAggregate:
