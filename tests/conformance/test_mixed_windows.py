@@ -23,6 +23,13 @@ MIXED: dict[str, dict[str, tm.Window]] = {
     },
     "hopping, n-th event": {"a": tm.hopping(12, every=4), "b": tm.per_event(5, every=3)},
     "n-th event, hopping": {"a": tm.per_event(5, every=3), "b": tm.hopping(12, every=4)},
+    "filled samples, landmark": {
+        "a": tm.hopping(2, every=10, fill_empty=True), "b": tm.landmark(every=5),
+    },
+    "filled samples, filled": {
+        "a": tm.hopping(2, every=7, fill_empty=True), "b": tm.tumbling(3, fill_empty=True),
+        "c": tm.hopping(1, every=11, fill_empty=True),
+    },
     "short and long": {"a": tm.tumbling(2), "b": tm.hopping(40, every=2), "c": tm.per_event(3)},
 }  # fmt: skip
 
@@ -45,10 +52,23 @@ def test_in_batches(name: str, how: str) -> None:
                 assert_same(got, expected, query.schema, f"seed {seed}")
 
 
-@pytest.mark.parametrize("name", ["session, landmark", "session, filled", "short and long"])
+@pytest.mark.parametrize(
+    "name",
+    ["session, landmark", "session, filled", "short and long", "filled samples, filled"],
+)
 def test_on_spark_in_several_tasks(plain_shuffles: Any, name: str) -> None:
     query = ask(name)
     rows = _in_time(TYPICAL)
+    assert_same(on_spark(plain_shuffles, query, rows), by_reference(query, rows), query.schema)
+
+
+@pytest.mark.parametrize("beside", [tm.landmark(every=5), tm.tumbling(7, fill_empty=True)])
+def test_filled_samples_end_with_their_own_last_one(plain_shuffles: Any, beside: tm.Window) -> None:
+    """The samples [8, 10), [18, 20), … have a row at 9; the rows after it are in the other window only."""
+    windows = {"a": tm.hopping(2, every=10, fill_empty=True), "b": beside}
+    query = STREAM.group_by("k").window(**windows).agg(n=tm.count())
+    given = [{**TYPICAL[0], "t": t, "k": k} for t, k in ((9, 1), (12, 2), (43, 2), (19, 3), (35, 1))]
+    rows = _in_time(given)
     assert_same(on_spark(plain_shuffles, query, rows), by_reference(query, rows), query.schema)
 
 

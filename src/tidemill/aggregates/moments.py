@@ -1,10 +1,15 @@
 """Variance, covariance and correlation by Welford's method, merged by Chan's formula.
 
 Sums of squares would be invertible but lose every digit when the mean is large; these do not.
+
+Values that are all equal have a mean that is exactly their value in any order of merging, so they
+vary by exactly 0. Where a value, or the square of a difference, is no finite number, the result is
+NaN: engines meet infinities in different orders, but they all meet one.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
@@ -20,7 +25,8 @@ def _merged_mean(na: Any, nb: Any, mean_a: Any, delta: Any) -> Expr:
 
 
 def _cross(na: Any, nb: Any, delta_x: Any, delta_y: Any) -> Expr:
-    return coalesce(delta_x * delta_y * (na * (nb / (na + nb))), 0.0)
+    # The weight first: it is 0 where a side is empty, and 0 times a square that overflows is NaN.
+    return coalesce(delta_x * (na * (nb / (na + nb))) * delta_y, 0.0)
 
 
 def _combine_moments(a: Any, b: Any) -> tuple[Any, ...]:
@@ -73,7 +79,12 @@ def _ddof(step: str, ddof: int) -> float:
 
 
 def _over(total: Expr, n: Expr, ddof: float) -> Expr:
-    return when(n > ddof).then(total / (n - ddof)).otherwise(None)
+    return when(n > ddof).then(_finite(total) / (n - ddof)).otherwise(None)
+
+
+def _finite(total: Expr) -> Expr:
+    """NaN in place of an infinity."""
+    return when(total.abs() < math.inf).then(total).otherwise(math.nan)
 
 
 def var(x: Operand, *, ddof: int = 1) -> Aggregate:
@@ -106,5 +117,6 @@ def correlation(x: Operand, y: Operand) -> Aggregate:
     """Pearson's correlation; null when either side does not vary."""
     args = (_float(x), _float(y))
     return Aggregate(
-        "correlation", args, (Part(COMOMENTS, args),), lambda m: m[3] / (m[4].sqrt() * m[5].sqrt())
-    )
+        "correlation", args, (Part(COMOMENTS, args),),
+        lambda m: m[3] / (_finite(m[4]).sqrt() * _finite(m[5]).sqrt()),
+    )  # fmt: skip

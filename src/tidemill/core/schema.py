@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.core.types import DataType, from_arrow, list_of, parse_type, struct_of, to_arrow
+from tidemill.core.types import DURATION, DataType, from_arrow, list_of, parse_type, struct_of, to_arrow
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,14 @@ def schema(value: Any, *, step: str = "schema") -> Schema:
     return Schema(tuple(pairs))
 
 
+_DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
+"""Intervals of Spark's that have one length; months and years do not."""
+
+
 def _from_spark(described: Any, step: str, column: str) -> DataType:
     if isinstance(described, str):
+        if _DAY_TIME.fullmatch(described):
+            return DURATION
         return parse_type(described, step=step, column=column)
     if described["type"] == "array":
         return list_of(_from_spark(described["elementType"], step, column))

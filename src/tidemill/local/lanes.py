@@ -122,6 +122,10 @@ class Lane:
             self.store.elements()
             self._retained = self.store.spilled
 
+    def goes_on_to(self, window: int, pane: int) -> None:
+        """Know of a pane that a window has in the part of the stream that others hold."""
+        self._slides[window].goes_on_to(pane)
+
     @property
     def promise(self) -> int:
         """No row of the result to come has a window that starts below this."""

@@ -30,8 +30,6 @@ class Progress:
 
     below: int
     final: bool
-    reached: int | None
-    """The last pane that some window of the whole stream has, where others hold the rest of it."""
     keys: int
     rows: Ints
     """Rows so far, by partition."""
@@ -58,6 +56,9 @@ class Slide(ABC):
         self, elements: Elements, gone: npt.NDArray[np.bool_], progress: Progress
     ) -> None:
         """Take note of the elements that no window of the query needs any more."""
+
+    def goes_on_to(self, pane: int) -> None:  # noqa: B027  (most windows end with their rows)
+        """Know of a pane that one of these windows has, of the part of the stream that others hold."""
 
     def promise(self) -> int:
         """No window to come starts below this."""
@@ -116,7 +117,8 @@ class GridSlide(Slide):
         return found
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
-        if self._length is None:
+        nothing_closed = not self._partitioned and self._after[0] == -_NEVER
+        if self._length is None or nothing_closed:
             return np.ones(len(elements), dtype=np.bool_)
         after = self._after[elements.kid] if self._partitioned else self._after[0]
         keep: npt.NDArray[np.bool_] = elements.pane >= self._start_after(after)
@@ -160,12 +162,10 @@ class GridSlide(Slide):
             complete = (progress.below - self.spec.origin) // self.spec.slide - 1
             # Whether windows go on past the last row so far, only a row to come can say.
             return np.asarray([min(complete, self._last) if self._everyone else complete])
-        if self._everyone:
-            elsewhere = -_NEVER
-            if progress.reached is not None:
-                elsewhere = int(self._last_window(np.asarray([progress.reached]))[0])
-            return np.asarray([max(self._last, elsewhere)])
-        return np.asarray([_NEVER])
+        return np.asarray([self._last if self._everyone else _NEVER])
+
+    def goes_on_to(self, pane: int) -> None:
+        self._last = max(self._last, int(self._last_window(np.asarray([pane]))[0]))
 
     def _last_window(self, pane: Ints) -> Ints:
         """The last window that a pane belongs to; between sampling windows, the one before."""

@@ -77,7 +77,6 @@ class WindowOperator:
         self._running: deque[list[Future[_Closed]]] = deque()
         self._build_expressions(predicates)
         self._kernels: dict[tuple[Columns, bool], AccumulateKernel] = {}
-        self._reached: int | None = None
         self.promise = BEGINNING
         """No row of the result to come has a window that starts below this."""
 
@@ -179,9 +178,10 @@ class WindowOperator:
         schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
         return layout((*self.plan.aggregates, *extra), schema, self.plan.never_null)
 
-    def reach(self, pane: int) -> None:
-        """Know of a pane of the stream that others hold: windows that fill up go on until there."""
-        self._reached = pane if self._reached is None else max(self._reached, pane)
+    def goes_on_to(self, window: int, pane: int) -> None:
+        """Know of a pane that a window has in what others hold: if it fills up, it goes on until there."""
+        for lane in self.lanes:
+            lane.goes_on_to(window, pane)
 
     # -- windows out
 
@@ -253,7 +253,7 @@ class WindowOperator:
         none = np.zeros(1, dtype=np.int64)
         rows = none if self._partitions is None else self._partitions.rows
         partition = none if self._partitions is None else self._partitions.of_key
-        return Progress(below, final, self._reached, self.keys.count, rows, partition)
+        return Progress(below, final, self.keys.count, rows, partition)
 
     def _divides(self) -> bool:
         """Whether lanes can be on their own: each has all that its windows depend on.

@@ -7,7 +7,7 @@ Spark's Python workers instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -140,32 +140,40 @@ def in_jvm(layout: Layout) -> bool:
     return nodes and all(isinstance(p.part.algebra, Algebra) for p in layout.parts)
 
 
-def lowered(layout: Layout) -> list[SparkColumn]:
-    """The results over columns of states that are complete, in the types users expect."""
+def lowered(layout: Layout, names: Mapping[str, str] | None = None) -> list[SparkColumn]:
+    """The results over columns of states that are complete, in the types users expect.
+
+    `names` says under which names the states go, if not their own.
+    """
     states = Schema(tuple(f for p in layout.parts for f in p.columns))
-    lower = SparkExpressions(states, {n: spark_type(t) for n, t in states})
+    lower = SparkExpressions(states, {n: spark_type(t) for n, t in states}, names)
     columns = []
     for result in layout.results:
         assert isinstance(result.lower, Node)
         value = lower.column(result.lower)
         if result.present is not None:
             count = layout.parts[result.present].columns.names[0]
-            value = F.when(F.col(count) != 0, value)
+            value = F.when(lower.reference(count) != 0, value)
         columns.append(output(value, result.type).alias(result.name))
     return columns
+
+
+def _mean(x: str) -> str:
+    # Spark's mean of equal values may be another one in the last bit, by which partials would vary.
+    return f"CASE WHEN min({x}) = max({x}) THEN min({x}) ELSE avg({x}) END"
 
 
 def _moments(args: Args, types: Types) -> list[str]:
     (x,) = args
     n = f"cast(count({x}) AS double)"
-    return [n, f"avg({x})", f"var_pop({x}) * {n}"]
+    return [n, _mean(x), f"var_pop({x}) * {n}"]
 
 
 def _comoments(args: Args, types: Types) -> list[str]:
     x, y = args
     n = f"cast(count({x}) AS double)"
     return [
-        n, f"avg({x})", f"avg({y})", f"covar_pop({x}, {y}) * {n}", f"var_pop({x}) * {n}",
+        n, _mean(x), _mean(y), f"covar_pop({x}, {y}) * {n}", f"var_pop({x}) * {n}",
         f"var_pop({y}) * {n}",
     ]  # fmt: skip
 
@@ -228,7 +236,7 @@ def _folded(names: Args, means: Args, products: list[tuple[int, int]]) -> list[s
     new = ["a.f0 + b.f0"]
     new += [f"a.f{i + 1} + coalesce({d} * {share}, 0)" for i, d in enumerate(away)]
     for f, (x, y) in zip(fields[1 + len(means) :], products):
-        new.append(f"a.{f} + b.{f} + coalesce({away[x]} * {away[y]} * (a.f0 * ({share})), 0)")
+        new.append(f"a.{f} + b.{f} + coalesce({away[x]} * (a.f0 * ({share})) * {away[y]}, 0)")
     step = ", ".join(f"{n} AS {f}" for n, f in zip(new, fields))
     folded = f"aggregate(collect_list(struct({struct})), struct({zero}), (a, b) -> struct({step}))"
     return [f"{folded}.{f}" for f in fields]

@@ -29,11 +29,15 @@ class SparkExpressions:
     """Compiles resolved expressions over one DataFrame.
 
     `raw` has the Spark type of each column of the DataFrame. Columns that are in the internal form
-    already, as after an earlier step of Tidemill, are bigint and are read as they are.
+    already, as after an earlier step of Tidemill, are bigint and are read as they are. `names` says
+    under which other names columns go there, if they do.
     """
 
-    def __init__(self, schema: Schema, raw: Mapping[str, T.DataType]) -> None:
+    def __init__(
+        self, schema: Schema, raw: Mapping[str, T.DataType], names: Mapping[str, str] | None = None
+    ) -> None:
         self.schema, self.raw = schema, raw
+        self._names = {} if names is None else names
 
     def column(self, node: Node) -> SparkColumn:
         """A resolved expression in the internal form."""
@@ -50,7 +54,7 @@ class SparkExpressions:
 
     def reference(self, name: str) -> SparkColumn:
         """The raw column of a name."""
-        return named(name)
+        return named(self._names.get(name, name))
 
     def _term(self, node: Node, guard: SparkColumn | None) -> Term:
         """`guard` says for which rows an opaque function may run; see `_python`."""

@@ -101,6 +101,9 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
                 hint="for data in this process use query.run(...)",
             )  # fmt: skip
         found = {f.name: f for f in df.schema.fields}
+        twice = sorted({n for n in df.columns if df.columns.count(n) > 1} & set(source.schema.names))
+        if twice:
+            raise UserError(step, expected="each column once", got=f"{twice} more than once")
         for name, kind in source.schema:
             if name not in found:
                 raise UserError(

@@ -13,7 +13,8 @@ from tidemill.plan.stages import stage_of
 from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_type
 from tidemill.spark.keeping import holding
-from tidemill.spark.values import named, output
+from tidemill.spark.names import apart
+from tidemill.spark.values import output
 from tidemill.spark.windows import window_aggregate
 
 
@@ -23,9 +24,10 @@ def frame_of(plan: Plan, inputs: Mapping[str, DataFrame], detect: str = "off") -
     Nothing runs yet, unless `detect` has a look at what must travel.
     """
     stage = stage_of(plan)
-    df = base = _base(stage.base, inputs, detect)
-    raw = {f.name: f.dataType for f in df.schema}
-    expressions = SparkExpressions(stage.base.schema, raw)
+    base = _base(stage.base, inputs, detect)
+    raw = {f.name: f.dataType for f in base.schema}
+    df, names = apart(base)
+    expressions = SparkExpressions(stage.base.schema, raw, names)
     for predicate in stage.predicates:
         df = df.filter(expressions.column(predicate))
     same = stage.outputs == tuple((n, Column(n)) for n in df.columns)
@@ -35,7 +37,7 @@ def frame_of(plan: Plan, inputs: Mapping[str, DataFrame], detect: str = "off") -
     for name, node in stage.outputs:
         kind = plan.schema[name]
         if isinstance(node, Column) and raw[node.name] == user_type(kind):
-            columns.append(named(node.name).alias(name))
+            columns.append(expressions.reference(node.name).alias(name))
         else:
             columns.append(output(expressions.column(node), kind).alias(name))
     return holding(df.select(*columns), base)

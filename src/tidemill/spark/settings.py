@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 ANSI = "spark.sql.ansi.enabled"
 ADAPTIVE = "spark.sql.adaptive.enabled"
+CASE = "spark.sql.caseSensitive"
 LEAVES = "spark.sql.leafNodeDefaultParallelism"
 
 
@@ -39,6 +40,11 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 _lock = threading.Lock()
 _before: dict[tuple[str, str], str | None] = {}
 _inside: dict[tuple[str, str], int] = {}
+
+
+def case_matters(spark: SparkSession) -> bool:
+    """Whether Spark tells columns `a` and `A` apart."""
+    return str(spark.conf.get(CASE)).lower() == "true"
 
 
 def planned(spark: SparkSession) -> AbstractContextManager[None]:

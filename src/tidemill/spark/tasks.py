@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from tidemill.core.schema import Schema
@@ -19,8 +18,11 @@ from tidemill.spark.blocks import Blocks
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-LAST = "last_pane"
-"""A column that holds the last pane of the whole stream, where windows go on until there."""
+
+
+def last_name(window: int) -> str:
+    """The column of the last pane that a window has in the whole stream, if it goes on until there."""
+    return f"last_pane{window}"
 
 
 def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
@@ -65,9 +67,12 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            position = batch.schema.get_field_index(LAST)
-            if position >= 0:
-                operator.reach(int(np.asarray(batch.column(position)).max()))
+            for window in range(len(plan.windows)):
+                position = batch.schema.get_field_index(last_name(window))
+                # The same in every row; null where no row of the stream is in such a window.
+                last = None if position < 0 else batch.column(position)[0].as_py()
+                if last is not None:
+                    operator.goes_on_to(window, last)
             for part in (batch,) if blocks is None else blocks.partials(batch):
                 add_partial_batch(operator, part)
             operator.settle()
@@ -77,6 +82,6 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
 
 
 def _typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Bigints as the instants they stand for: a change of label, not of bytes."""
-    arrays = [batch.column(n).cast(to_arrow(t)) for n, t in schema]
+    """Columns by their places, and bigints as the instants they stand for: new labels, the same bytes."""
+    arrays = [batch.column(i).cast(to_arrow(t)) for i, (_, t) in enumerate(schema)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())

@@ -31,8 +31,9 @@ from tidemill.spark.exchange.reduce import brought_together, where_they_are, wor
 from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.frames import user_schema
 from tidemill.spark.keeping import holding
+from tidemill.spark.names import apart
 from tidemill.spark.sql import number, string
-from tidemill.spark.tasks import LAST, Task, finish, partials, whole_windows
+from tidemill.spark.tasks import Task, finish, last_name, partials, whole_windows
 from tidemill.spark.values import output
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
@@ -104,7 +105,9 @@ def partials_by_pane(plan: WindowAggregate, base: DataFrame) -> tuple[DataFrame,
 
 def _source(plan: WindowAggregate, base: DataFrame) -> _Source:
     stage = stage_of(plan.input)
-    expressions = SparkExpressions(stage.base.schema, {f.name: f.dataType for f in base.schema})
+    raw = {f.name: f.dataType for f in base.schema}
+    base, names = apart(base)
+    expressions = SparkExpressions(stage.base.schema, raw, names)
     for predicate in stage.predicates:
         base = base.filter(expressions.column(predicate))
     return _Source(plan, stage, expressions, base)
@@ -222,9 +225,12 @@ def _partials(source: _Source) -> DataFrame:
 
 
 def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str = "off") -> DataFrame:
-    if any(w.spec.until_end for w in plan.windows):
-        last = summed.filter(_inside(plan)).agg(F.max(PANE).alias(LAST))
-        summed = summed.crossJoin(F.broadcast(last))
+    ends = [
+        F.max(F.when(_inside(plan, w.spec), F.col(PANE))).alias(last_name(i))
+        for i, w in enumerate(plan.windows) if w.spec.until_end
+    ]  # fmt: skip
+    if ends:
+        summed = summed.crossJoin(F.broadcast(summed.agg(*ends)))
     keys = _keys(plan)
     if detect != "off":
         together = colocate(summed, keys, detect=detect)
@@ -255,15 +261,21 @@ def _colocated(source: _Source, detect: str) -> DataFrame:
     plan = source.plan
     rows, schema = _rows(source)
     together = _together(plan)
-    rows = colocate(rows, together, detect=detect) if together else rows.repartition(1)
+    keys = [_column(schema, k) for k in together]
+    rows = colocate(rows, keys, detect=detect) if keys else rows.repartition(1)
     return rows.mapInArrow(whole_windows(_over_rows(plan), schema), user_schema(plan.schema))
 
 
 def _rows(source: _Source) -> tuple[DataFrame, Schema]:
-    """The rows that the window aggregate reads, with instants as bigint."""
+    """The rows that the window aggregate reads, with instants as bigint, and the schema they are of."""
     schema = source.plan.input.schema
-    columns = [source.output(n).alias(n) for n in schema.names]
+    columns = [source.output(n).alias(_column(schema, n)) for n in schema.names]
     return source.df.select(*columns), schema
+
+
+def _column(schema: Schema, name: str) -> str:
+    """A column of rows goes by its place: `mapInArrow` reads names as paths and patterns."""
+    return f"c{schema.names.index(name)}"
 
 
 def _over_rows(plan: WindowAggregate) -> WindowAggregate:
@@ -271,19 +283,15 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
     return replace(plan, input=Source("rows", plan.input.schema, plan.input.time))
 
 
-def _inside(plan: WindowAggregate) -> SparkColumn:
-    """Panes that are in some window: between sampling windows there are others."""
-    assert plan.panes is not None
-    found = F.lit(False)
-    for window in plan.windows:
-        spec = window.spec
-        assert isinstance(spec, GridWindow)
-        if spec.length is None or spec.length >= spec.slide:
-            return F.lit(True)
-        size = plan.panes.size
+def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
+    """Panes that are in a window: before a bound, and between sampling windows, there are others."""
+    assert plan.panes is not None and isinstance(spec, GridWindow)
+    size = plan.panes.size
+    offset = F.col(PANE) - F.lit((spec.origin - plan.panes.origin) // size)
+    found = offset >= 0 if spec.bounded else F.lit(True)
+    if spec.length is not None and spec.length < spec.slide:
         slide, length = spec.slide // size, spec.length // size
-        shift = (spec.origin - plan.panes.origin) // size
-        found = found | (F.pmod(F.col(PANE) - shift, F.lit(slide)) >= slide - length)
+        found = found & (F.pmod(offset, F.lit(slide)) >= slide - length)
     return found
 
 

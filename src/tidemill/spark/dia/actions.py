@@ -16,11 +16,13 @@ from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.folds import Aggregated, combined, recognised
 from tidemill.spark.dia.jvm import ElementColumns, constant
 from tidemill.spark.dia.layout import fixed
-from tidemill.spark.dia.node import NOWHERE, Node
+from tidemill.spark.dia.node import BESIDE, NOWHERE, Node
 from tidemill.spark.dia.tracing import INSIDE, Function, Opaque, reachable
 from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
 from tidemill.spark.values import named
+
+_COUNT = f"{BESIDE}count"
 
 
 def execute(node: Node) -> Node:
@@ -93,9 +95,9 @@ def _aggregated(node: Node, how: Aggregated, first: tuple[Any, ...], step: str) 
         rows = node.frame
         for element in first:
             rows = rows.union(node.session.range(1).select(*constant(element, node.kind)))
-        df = rows.agg(F.count(F.lit(1)).alias("dia count"), *(rebuilt(n).alias(n) for n in names))
+        df = rows.agg(F.count(F.lit(1)).alias(_COUNT), *(rebuilt(n).alias(n) for n in names))
         table = df.toArrow()
-    return decode(table, node.kind) if table.column("dia count")[0].as_py() else []
+    return decode(table, node.kind) if table.column(_COUNT)[0].as_py() else []
 
 
 def _folded(node: Node, reduce: Function, step: str) -> list[Any]:

@@ -15,12 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.node import BESIDE, Node
 from tidemill.spark.exchange import partitions
 from tidemill.spark.keeping import holding, kept
 
-PART, INDEX, BLOCK = "dia part", "dia index", "dia block"
-"""Columns beside those of elements, which have no blanks of ours in their names."""
+PART, INDEX, BLOCK = (f"{BESIDE}{name}" for name in ("part", "index", "block"))
 
 _POSITION = (1 << 33) - 1
 """The low bits of `monotonically_increasing_id` are the position in the partition."""

@@ -13,8 +13,12 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import conformed, decode
 from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.tracing import Opaque, Traced, TracedList
+from tidemill.spark.dia.tracing import INSIDE, Opaque, Traced, TracedList
+from tidemill.spark.names import OURS, alike, folded
 from tidemill.spark.settings import ansi
+
+BESIDE = "__dia_"
+"""Columns of ours that stand beside the fields of elements begin so; no field does."""
 
 HEAD = 20
 """So many first elements are looked at where a type has to be found out."""
@@ -102,12 +106,15 @@ class Node:
 
 
 def _check_names(kind: DataType, op: str) -> None:
-    """Spark does not tell names apart by case, so a record must not either."""
-    lower = [n.lower() for n in kind.names]
-    if len(set(lower)) < len(lower):
+    """Spark does not tell names apart by case, so a record must not either; some are the DIA's own."""
+    if alike(kind.names):
         raise UserError(
             op, expected="fields that differ by more than case", got=f"{list(kind.names)}"
         )
+    for name in kind.names:
+        if INSIDE in name or folded(name).startswith((BESIDE, OURS)):
+            what = f"fields without {INSIDE!r} that do not begin with {BESIDE!r} or {OURS!r}"
+            raise UserError(op, expected=what, got=repr(name))
     for inner in kind.of:
         _check_names(inner, op)
 

@@ -23,12 +23,12 @@ from tidemill.spark.dia.group import takes_two
 from tidemill.spark.dia.keys import Key, key_of, restored, with_key
 from tidemill.spark.dia.layout import INDEX, in_blocks, indexed, pinned
 from tidemill.spark.dia.local import same_kind
-from tidemill.spark.dia.node import ARROW, NOWHERE, Node, all_settled, described
+from tidemill.spark.dia.node import ARROW, BESIDE, NOWHERE, Node, all_settled, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
 from tidemill.spark.exchange import partitions
 from tidemill.spark.values import named
 
-_FROM = "dia from"
+_FROM = f"{BESIDE}from"
 
 
 def sort(

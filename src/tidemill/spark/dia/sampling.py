@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.spark.dia.elements import columns_of
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.node import BESIDE, Node
 from tidemill.spark.values import named
 
-_DRAW = "dia draw"
+_DRAW = f"{BESIDE}draw"
 
 
 def sample(parent: Node, n: int, seed: int | None = None) -> Node:

@@ -18,8 +18,9 @@ from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import merges_maps, pinned, steady
-from tidemill.spark.exchange.route import fresh_name, routed
+from tidemill.spark.exchange.route import routed
 from tidemill.spark.exchange.slots import slots_of
+from tidemill.spark.names import fresh_name
 from tidemill.spark.values import named
 
 Groups = Union[Callable[..., pa.Table], Column, Sequence[Column]]

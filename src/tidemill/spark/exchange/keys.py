@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
+from tidemill.spark.names import alike, check_not_ours, folded
+from tidemill.spark.settings import case_matters
 from tidemill.spark.values import named
 
 
@@ -22,6 +24,14 @@ def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ..
         raise UserError(step, expected=what, got=str(given))
     if not keys:
         raise UserError(step, expected="the names of key columns", got="none")
+    check_not_ours(step, df.columns)
+    if not case_matters(df.sparkSession):
+        for key in set(keys) & set(alike(df.columns)):
+            others = [c for c in df.columns if folded(c) == folded(key)]
+            raise UserError(
+                step, expected=f"one column {key!r}", got=f"columns {others}, which Spark cannot tell apart",
+                hint="rename one of them",
+            )  # fmt: skip
     for key in keys:
         found = [f for f in df.schema.fields if f.name == key]
         if len(found) != 1:

@@ -20,9 +20,10 @@ from tidemill.spark.exchange.join import HASHED
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by
 from tidemill.spark.exchange.reduce import States
-from tidemill.spark.exchange.route import Told, fresh_name, shuffled, told
+from tidemill.spark.exchange.route import Told, shuffled, told
 from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.keeping import kept
+from tidemill.spark.names import fresh_name
 from tidemill.spark.settings import ansi, planned
 from tidemill.spark.values import named
 

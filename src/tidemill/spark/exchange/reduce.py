@@ -30,10 +30,11 @@ from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import arranged_by, pinned, steady
-from tidemill.spark.exchange.route import fresh_name, routed
+from tidemill.spark.exchange.route import routed
 from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.keeping import holding, kept
+from tidemill.spark.names import fresh_name
 from tidemill.spark.settings import ansi
 from tidemill.spark.values import named
 
@@ -113,9 +114,14 @@ class States:
             raise UserError(step, expected="at least one aggregate", got="none", hint="{'n': tm.count()}")
         self._keys = [named(k) for k in keys]
         self._layout, self._expressions = _laid_out(step, df, aggs, time)
-        self._at_home = counts_at_home(self._layout)
+        states = [n for p in self._layout.parts for n, _ in state_fields(p)]
+        self._name = {n: fresh_name(n, keys) for n in states}
+        self._at_home = {
+            i: witness if witness is None else self._name[witness]
+            for i, witness in counts_at_home(self._layout).items()
+        }
         self._sent = [
-            (p, [n for n, _ in state_fields(p)])
+            (p, [self._name[n] for n, _ in state_fields(p)])
             for i, p in enumerate(self._layout.parts) if i not in self._at_home
         ]  # fmt: skip
         for name in aggs:
@@ -131,7 +137,7 @@ class States:
     def partials(self, df: DataFrame, beside: list[str]) -> DataFrame:
         """Partials by key, and by other columns."""
         args = dict.fromkeys(a for p, _ in self._sent for a in p.part.args)
-        names = {a: fresh_name(f"a{i}", df.columns) for i, a in enumerate(args)}
+        names = {a: fresh_name(f"a{i}", [*df.columns, *beside]) for i, a in enumerate(args)}
         rows = df.select("*", *(self._expressions.column(a).alias(n) for a, n in names.items()))
         columns = []
         for part, fields in self._sent:
@@ -146,14 +152,14 @@ class States:
     def results(self, whole: DataFrame, beside: Sequence[str] = ()) -> DataFrame:
         """Complete partials as users see them."""
         whole = whole.withColumns(self._brought_back())
-        return whole.select(*map(named, beside), *self._keys, *lowered(self._layout))
+        return whole.select(*map(named, beside), *self._keys, *lowered(self._layout, self._name))
 
     def _brought_back(self) -> dict[str, Column]:
         """Counts that were not sent, right in whether they are 0; what told of them gets its identity."""
         found = {}
         for i, witness in self._at_home.items():
             there = F.lit(True) if witness is None else F.col(witness).isNotNull()
-            found[self._layout.parts[i].columns.names[0]] = there.cast("bigint")
+            found[self._name[self._layout.parts[i].columns.names[0]]] = there.cast("bigint")
         for part, (name, *_) in self._sent:
             if name in self._at_home.values():
                 found |= or_identity(part)

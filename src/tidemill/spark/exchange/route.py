@@ -15,6 +15,7 @@ from tidemill.kernels.targets import Cells, cell_bits
 from tidemill.spark.exchange import partitions
 from tidemill.spark.exchange.detect import Detected, read_answer
 from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.names import OURS
 from tidemill.spark.values import named
 
 FEW = 200
@@ -32,9 +33,8 @@ class Told:
     """Of the bits of a bucket, how many name its cell."""
 
 
-# Columns that are beside those of users for a moment, under names that nobody else has.
 _PARTITION, _HASH, _CELL, _LOW, _LOWS, _TO = _BESIDE = [
-    f"__tidemill_{name}" for name in ("partition", "hash", "cell", "low", "lows", "to")
+    f"{OURS}{name}" for name in ("partition", "hash", "cell", "low", "lows", "to")
 ]
 
 
@@ -160,14 +160,6 @@ def _own_slot(slots: Slots, side: int) -> Column:
     if seats == tuple(range(len(seats))):
         return F.spark_partition_id()
     return F.get(F.array(*map(F.lit, seats)), F.spark_partition_id())
-
-
-def fresh_name(name: str, taken: Sequence[str]) -> str:
-    """A name that no column has."""
-    low = {t.lower() for t in taken}
-    while name in low:
-        name += "_"
-    return name
 
 
 def null_where(condition: Column, value: Column) -> Column:
