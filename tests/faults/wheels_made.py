@@ -71,6 +71,9 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 }
 
 
+KINDS = list(MAKERS)
+
+
 def answers(path: Path, *, verify: bool, go_on: bool) -> list[Any]:
     """All that a wheel in a directory says; what it says after it went on is not in it."""
     wheel: Any = open_wheel(path, verify=verify)

@@ -46,12 +46,11 @@ from tidemill.local.wheel_kind import (
 from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.local.wheel_windows import FIRST_TIME, LAST_TIME, ClosingWindows
 from tidemill.plan.nodes import Source, WindowAggregate
-from tidemill.wheels.checks import MOST_BYTES
 from tidemill.wheels.files import Mapped
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.shared import Publisher, is_shared
-from tidemill.wheels.store import FEW_ROWS, RingStore
+from tidemill.wheels.store import FEW_ROWS, MOST_BYTES, RingStore
 from tidemill.windows.spec import Session, Window, hopping
 
 LATE_ROWS = 100_000

@@ -6,7 +6,6 @@ it costs what there are rings and blocks, not cells.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,8 +34,6 @@ from tidemill.wheels.cold import Cold
 from tidemill.wheels.rings import Ring, rings_of
 
 Ints = npt.NDArray[np.int64]
-MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-"""What a wheel may take of the memory for what is not in it yet."""
 MOST_KEYS = 1 << 31
 """Numbers of keys are put together in pairs, of 32 bits each."""
 MOST_SLOTS_BEHIND = 1 << 33

@@ -25,11 +25,19 @@ from tidemill.codegen.wheel_plan import (
     TOTAL,
     VERSION,
 )  # fmt: skip
-from tidemill.wheels.checks import MOST_BYTES, MOST_KEYS, check_cold, check_head, require
+from tidemill.wheels.checks import MOST_KEYS, check_cold, check_head, require
 from tidemill.wheels.cold import Cold
 from tidemill.wheels.freezing import freeze, thawed
 from tidemill.wheels.rings import Ring
-from tidemill.wheels.store import FIRST_ROOM, Ints, RingStore, mark, records, unmark
+from tidemill.wheels.store import (
+    FIRST_ROOM,
+    MOST_BYTES,
+    Ints,
+    RingStore,
+    mark,
+    records,
+    unmark,
+)
 
 
 def as_plain(store: RingStore) -> RingStore:
