@@ -74,6 +74,11 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 KINDS = list(MAKERS)
 
 
+def wheel_of(kind: str) -> Wheel:
+    """An empty wheel of a kind, whose sum is of ones."""
+    return {"plain": _wheel("no keys"), "compressed": _wheel("one", compress=4)}[kind]
+
+
 def answers(path: Path, *, verify: bool, go_on: bool) -> list[Any]:
     """All that a wheel in a directory says; what it says after it went on is not in it."""
     wheel: Any = open_wheel(path, verify=verify)
