@@ -284,11 +284,11 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
 
 
 def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
-    """Panes that are in a window: before a bound, and between sampling windows, there are others."""
+    """Panes that are in a window: before its start, and between sampling windows, there are others."""
     assert plan.panes is not None and isinstance(spec, GridWindow)
-    size = plan.panes.size
-    offset = F.col(PANE) - F.lit((spec.origin - plan.panes.origin) // size)
-    found = offset >= 0 if spec.bounded else F.lit(True)
+    size, origin = plan.panes.size, plan.panes.origin
+    offset = F.col(PANE) - F.lit((spec.origin - origin) // size)
+    found = F.lit(True) if spec.start is None else F.col(PANE) >= F.lit((spec.start - origin) // size)
     if spec.length is not None and spec.length < spec.slide:
         slide, length = spec.slide // size, spec.length // size
         found = found & (F.pmod(offset, F.lit(slide)) >= slide - length)

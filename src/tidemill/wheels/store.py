@@ -7,6 +7,7 @@ knows of columns of events or of Arrow; keys are numbers `0, 1, 2, …`.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ from tidemill.codegen.wheel_plan import (
     VERSION,
 )  # fmt: skip
 from tidemill.codegen.wheel_slots import Slots
+from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
 from tidemill.core.types import INT64
 from tidemill.expr.functions import INT_MAX, INT_MIN
@@ -56,6 +58,8 @@ Ints = npt.NDArray[np.int64]
 NOT_ASKED = np.empty(0, dtype=np.bool_)
 FEW_ROWS = 1 << 16
 """So many rows at the most are inserted by address."""
+MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+"""What a wheel may take of the memory for what is not in it yet."""
 FIRST_ROOM = 64
 """Slots a ring that keeps everything has room for at first."""
 
@@ -68,7 +72,7 @@ class RingStore:
 
     def __init__(
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
-        threshold: int = 0, compress: int = 0,
+        threshold: int = 0, compress: int = 0, room: bool = True,
     ) -> None:  # fmt: skip
         self.layout, self.rings, self.slots = layout, tuple(rings), Slots(layout)
         self.prefix, self.threshold, self.compress = prefix, threshold, compress
@@ -76,7 +80,11 @@ class RingStore:
         if compress:
             columns = len(self.slots.stored) + len(self.slots.marks)
             self.cold = Cold.empty(len(rings), compress, columns)
-        self.slots_in_all = offset = self._number_rings(first)
+        offset = self._number_rings(first)
+        if not room:  # there are arrays elsewhere, which take the place of those made here
+            offset = 0
+        self._require_memory(offset, 1)
+        self.slots_in_all = offset
         self.on_change: Callable[[RingStore], None] = lambda store: None
         """Called when there are new arrays, before anybody reads them."""
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
@@ -204,6 +212,7 @@ class RingStore:
 
     def _reshape(self, room: int, capacities: list[int]) -> None:
         """Room for more keys, or more slots; what there is moves."""
+        self._require_memory(sum(capacities), room)
         before, old_room = self.head, int(self.head[ROOM])
         old = (self.columns, self.prefixes, self.marks)
         self.head = before.copy()  # who reads now reads again: see `changed`
@@ -235,6 +244,16 @@ class RingStore:
             self.ahead = np.concatenate((self.ahead, more), axis=1)
             self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
         self.changed()
+
+    def _require_memory(self, slots: int, keys: int) -> None:
+        """Refuse room for so much that there cannot be: a retention may be a mistake, or a file's."""
+        each = sum(np.dtype(numpy_type(kind)).itemsize for _, kind in self.slots.stored)
+        need = slots * keys * each * (2 if self.prefix else 1)
+        if need > MOST_BYTES:
+            raise UserError(
+                "wheel", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
+                got=f"{need / 1e9:.3g} GB for {slots} slots of {keys} keys", hint="keep fewer slots",
+            )  # fmt: skip
 
     def rows(self, r: int, slots: Ints) -> Ints:
         """Where slots of a ring lie."""

@@ -1,0 +1,18 @@
+"""What the machines of this directory share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.wheels_made import MAKERS
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved wheel of every kind."""
+    path: Path = tmp_path_factory.mktemp("made")
+    for kind, make in MAKERS.items():
+        make(path / kind)
+    return path
