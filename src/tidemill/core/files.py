@@ -1,0 +1,136 @@
+"""One way to write a file by rename, and one to open a file that someone else may have made.
+
+A file that is written here has its name when all of it is on disk, or never. A file that is opened here is
+a plain one: a symlink, a pipe, a device or a directory in its place is refused. What the system refuses is
+a `UserError` with the path in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from tidemill.core.errors import UserError
+
+_KINDS = {
+    stat.S_IFLNK: "a symlink", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+_CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""A symlink is not followed, and a pipe does not wait for who writes it."""
+_HINTS = {
+    errno.ENOSPC: "the disk is full: free some room and do it again",
+    errno.EDQUOT: "the quota is used up: free some room and do it again",
+    errno.EFBIG: "files may not get as large as that here: see ulimit -f",
+    errno.EROFS: "the file system can only be read: name another directory",
+    errno.EACCES: "this user may not do that there: see the permissions of the file and its directory",
+}
+
+
+@contextlib.contextmanager
+def our_errors(step: str, path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the system says about a path, as a `UserError` that names it."""
+    try:
+        yield
+    except OSError as failed:
+        where = failed.filename if isinstance(failed.filename, str) else os.fspath(path)
+        said = f"{type(failed).__name__}: {failed.strerror or failed}"
+        shown = os.fspath(path) if where == os.fspath(path) else f"{os.fspath(path)}, at {where}"
+        raise UserError(
+            step, expected=f"{shown} to be read and written as usual", got=said,
+            hint=_HINTS.get(failed.errno or 0, ""),
+        ) from failed  # fmt: skip
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY, *, step: str, mode: int = 0o666) -> int:
+    """A descriptor of a plain file, which the path itself names. Anything else is refused.
+
+    `FileNotFoundError` is left to the caller, who knows what it means.
+    """
+    try:
+        descriptor = os.open(path, flags | _CAREFUL, mode)
+    except FileNotFoundError:
+        raise
+    except OSError as failed:
+        if failed.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise _not_plain(path, _kind_at(path), step) from failed
+        with our_errors(step, path):
+            raise
+    try:
+        found = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if found != stat.S_IFREG:
+            raise _not_plain(path, _KINDS.get(found, "something else"), step)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_plain(path: Path, *, step: str) -> bytes:
+    """All of a plain file; see `open_plain`."""
+    with our_errors(step, path), open(open_plain(path, step=step), "rb") as file:
+        return file.read()
+
+
+def is_plain(path: Path) -> bool:
+    """Whether the path itself names a plain file."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def appearing(path: Path, *, step: str) -> Iterator[BinaryIO]:
+    """A file to write, which takes its name when all of it is on disk, and is gone if that fails.
+
+    Meanwhile it is called `.<name>.<random>.tmp`, in the same directory: `unfinished` finds those that a
+    killed process left.
+    """
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    with our_errors(step, path):
+        try:
+            with open(hidden, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(hidden, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(hidden)
+            raise
+        sync(path.parent)
+
+
+def unfinished(path: Path) -> list[Path]:
+    """What `appearing` left of files by that name; who asks knows that nobody is writing one."""
+    return [p for p in path.parent.glob(f".{path.name}.*.tmp") if is_plain(p)]
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _kind_at(path: Path) -> str:
+    try:
+        return _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "something else")
+    except OSError:
+        return "something else"
+
+
+def _not_plain(path: Path, found: str, step: str) -> UserError:
+    return UserError(
+        step, expected=f"a plain file at {path}", got=found,
+        hint="Tidemill neither follows links nor opens special files there",
+    )  # fmt: skip
