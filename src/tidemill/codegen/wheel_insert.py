@@ -29,7 +29,7 @@ class InsertKernel:
     tick `begin`; `inverse` is 1 / grain. Positions of rows beyond the last open slot go to the front of
     `others`, those of rows before the first one to its back. It stops at the first row that fails.
 
-    Where `logs` is set, each record that changes goes into `records` as it was, its place (slot and key, 32
+    Where `logs` is set, each record that is about to change goes into `records`, its place (slot and key, 32
     bits each) into `places` from 1 on, and how many there are into `places[0]`: also if a function raises.
 
     `run_at(frame, n, grain, logs, ts, *columns)` has all arrays by address: the frame has the head, the open
@@ -74,6 +74,15 @@ def insert_kernel(
         for name in slots.open_type.names or ():
             if name != "rows":
                 e.line(f"l_{name} = r.{name}")
+        with e.block("if logs:"):
+            e.line("w = records[np.uint64(logged)]")
+            e.line("w.rows = r.rows")
+            for name in slots.open_type.names or ():
+                if name != "rows":
+                    e.line(f"w.{name} = l_{name}")
+            e.line("logged += 1")
+            e.line("places[np.uint64(logged)] = (slot << 32) | np.int64(k)")
+            e.line("places[0] = logged")
         e.line("before = i")
         with e.block("while True:"):
             for part, nodes in zip(slots.codes(), args):
@@ -86,11 +95,6 @@ def insert_kernel(
             e.line("    break")
         e.line("if err != 0:")
         e.line("    break")
-        with e.block("if logs:"):
-            e.line("records[logged] = r")
-            e.line("logged += 1")
-            e.line("places[logged] = (slot << 32) | np.int64(k)")
-            e.line("places[0] = logged")
         e.line("r.rows += i - before")
         for name in slots.open_type.names or ():
             if name != "rows":
