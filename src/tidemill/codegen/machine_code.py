@@ -23,7 +23,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 
@@ -139,7 +139,7 @@ class _Place:
 
 
 class _Kept(CompileResultCacheImpl):
-    _locator_classes: ClassVar[list[type[object]]] = [_Place]
+    _locator_classes = [_Place]  # noqa: RUF012  # as Numba has it
 
 
 class _SafeCache(FunctionCache):
