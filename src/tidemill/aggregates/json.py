@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from tidemill.aggregates import basic, holistic, moments, ordered, sketches
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Sketch
@@ -46,17 +46,25 @@ def to_record(aggregate: Aggregate) -> dict[str, Any] | None:
 
 
 def from_record(record: dict[str, Any]) -> Aggregate:
-    """What `to_record` was given."""
-    function = _function(record["name"])
-    assert function is not None
-    made = function(*(Expr(from_json(a)) for a in record["args"]), **record["params"])
+    """What `to_record` was given. A record may come from anyone: it names a built-in aggregate, or none."""
+    name, args, params = (record.get(n) for n in ("name", "args", "params"))
+    function = _function(name) if isinstance(name, str) else None
+    if function is None or not isinstance(args, list) or not isinstance(params, dict):
+        raise UserError("open", expected="a built-in aggregate", got=f"{record!r:.200}")
+    try:
+        inspect.signature(function).bind(*args, **params)
+    except TypeError as wrong:
+        raise UserError("open", expected=f"arguments of {name}", got=str(wrong)) from wrong
+    made = function(*(Expr(from_json(a)) for a in args), **params)
     assert isinstance(made, Aggregate)
     return made
 
 
 def _function(name: str) -> Callable[..., Any] | None:
+    """A function of ours that takes expressions and makes an aggregate."""
     for module in _MODULES:
         found = getattr(module, name, None)
-        if inspect.isfunction(found) and found.__module__ == module.__name__ and name[:1] != "_":
-            return found
+        own = inspect.isfunction(found) and found.__module__ == module.__name__ and name[:1] != "_"
+        if own and found.__annotations__.get("return") == Aggregate.__name__:
+            return cast("Callable[..., Any]", found)
     return None

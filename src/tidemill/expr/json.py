@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.types import DataType, parse_type
+from tidemill.core.types import NULL, DataType, list_of, parse_type, struct_of
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf, udf_name
 
 Json = Any
@@ -21,12 +22,11 @@ def to_json(node: Node) -> Json:
     if isinstance(node, Column):
         return {"column": node.name}
     if isinstance(node, Literal):
-        value = repr(node.value) if isinstance(node.value, float) else node.value
-        return {"literal": value, "type": repr(node.type)}
+        return {"literal": _value_to_json(node.value), "type": type_to_json(node.type)}
     if isinstance(node, Call):
         return {"call": node.function, "args": [to_json(a) for a in node.args]}
     if isinstance(node, Cast):
-        return {"cast": to_json(node.arg), "to": repr(node.to), "strict": node.strict}
+        return {"cast": to_json(node.arg), "to": type_to_json(node.to), "strict": node.strict}
     shown = udf_name(node.function) if isinstance(node, Udf) else repr(node)
     raise UnsupportedError("save", f"the Python function {shown}", instead="give it again on opening")
 
@@ -38,14 +38,71 @@ def from_json(value: Json) -> Node:
     (col.x > col.y)
     """
     if isinstance(value, dict):
-        if "column" in value:
-            return Column(value["column"])
+        if isinstance(name := value.get("column"), str):
+            return Column(name)
         if "literal" in value:
-            kind: DataType = parse_type(value["type"])
-            found = value["literal"]
-            return Literal(float(found) if kind.kind == "float64" and found is not None else found, kind)
-        if "call" in value:
-            return Call(value["call"], tuple(from_json(a) for a in value["args"]))
-        if "cast" in value:
-            return Cast(from_json(value["cast"]), parse_type(value["to"]), value["strict"])
-    raise UserError("open", expected="an expression", got=repr(value))
+            return _literal(value["literal"], type_from_json(value.get("type")))
+        if isinstance(name := value.get("call"), str) and isinstance(value.get("args"), list):
+            return Call(name, tuple(from_json(a) for a in value["args"]))
+        if "cast" in value and isinstance(strict := value.get("strict"), bool):
+            return Cast(from_json(value["cast"]), type_from_json(value.get("to")), strict)
+    raise _not("an expression", value)
+
+
+def type_to_json(kind: DataType) -> Json:
+    """A name, or what a list or a struct is made of.
+
+    >>> type_to_json(list_of(struct_of({"a, b": NULL})))
+    {'list': {'struct': [['a, b', 'null']]}}
+    """
+    if kind.kind == "list":
+        return {"list": type_to_json(kind.of[0])}
+    if kind.kind == "struct":
+        return {"struct": [[n, type_to_json(t)] for n, t in zip(kind.names, kind.of)]}
+    return kind.kind
+
+
+def type_from_json(value: Json) -> DataType:
+    """What `type_to_json` was given."""
+    if value == NULL.kind:
+        return NULL
+    if isinstance(value, dict) and "list" in value:
+        return list_of(type_from_json(value["list"]))
+    fields = value.get("struct") if isinstance(value, dict) else None
+    if isinstance(fields, list) and all(isinstance(f, list) and len(f) == 2 for f in fields):
+        return struct_of({str(name): type_from_json(kind) for name, kind in fields})
+    if isinstance(value, str):
+        return parse_type(value, step="open")
+    raise _not("a type", value)
+
+
+_PLAIN = {"bool": bool, "string": str, "int64": int, "timestamp": int, "duration": int}
+"""Constants that are in JSON what they are in Python."""
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def _value_to_json(value: Any) -> Json:
+    """JSON has no NaN, and no bytes."""
+    if isinstance(value, float):
+        return repr(value)
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _literal(found: Json, kind: DataType) -> Literal:
+    """A constant that is of its type: kernels take it for that."""
+    if found is None:
+        return Literal(None, kind)
+    if type(found) is _PLAIN.get(kind.kind) and (type(found) is not int or found in _INT64):
+        return Literal(found, kind)
+    try:
+        if kind.kind == "float64" and isinstance(found, (str, float)):
+            return Literal(float(found), kind)
+        if kind.kind == "binary" and isinstance(found, str):
+            return Literal(base64.b64decode(found, validate=True), kind)
+    except ValueError as none:
+        raise _not(f"a constant of type {kind!r}", found) from none
+    raise _not(f"a constant of type {kind!r}", found)
+
+
+def _not(expected: str, found: Json) -> UserError:
+    return UserError("open", expected=expected, got=f"{found!r:.200}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,10 @@ class Literal(Node):
 
     value: Any
     type: DataType
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:  # nodes are compared by value, and one NaN is another
+            object.__setattr__(self, "value", math.nan)
 
     def __str__(self) -> str:
         return repr(self.value)

@@ -24,10 +24,15 @@ from tidemill.codegen.wheel_plan import (
     TOTAL,
     TOTALS,
     UNIT,
+    VERSION,
     plan,
 )  # fmt: skip
 from tidemill.core.errors import UserError
+from tidemill.core.types import to_arrow
 from tidemill.local.cells import Cell, CellAlgebra, cells_in, cells_out
+from tidemill.local.partials import state_fields
+from tidemill.wheels.checks import check_head, require
+from tidemill.wheels.files import column
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.store import NOT_ASKED, Ints, RingStore
 
@@ -263,18 +268,43 @@ class ObjectStore(RingStore):
             "present": pa.table({"key": present}),
         }  # fmt: skip
 
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of `tables`."""
+        states = [(n, to_arrow(t)) for p in self.layout.parts for n, t in state_fields(p)]
+        return {
+            "cells": pa.schema([*((n, pa.int64()) for n in PLACE), *states]),
+            "head": pa.schema({"head": pa.int64()}), "present": pa.schema({"key": pa.int64()}),
+        }  # fmt: skip
+
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Have what `tables` gave."""
-        self.head[...] = tables["head"]["head"].to_numpy()
-        cells = tables["cells"]
-        where = zip(*(cells[n].to_pylist() for n in PLACE))
-        self._whole = dict.fromkeys(tables["present"]["key"].to_pylist(), ())
-        for (r, slot, key), cell in zip(where, cells_in(self.layout, cells)):
+        """Have what `tables` gave. They may come from anyone: what cannot be is refused."""
+        head, cells = column(tables["head"], "head"), tables["cells"]
+        check_head(
+            head, self.rings, keys=int(head[KEYS : KEYS + 1].sum()), prefix=False, block=0, cells=False
+        )
+        self.head[...] = head
+        self.head[VERSION] = 0
+        present = column(tables["present"], "key")
+        require(bool(((present >= 0) & (present < self.keys)).all()), f"{self.keys} keys", present)
+        where = [column(cells, n) for n in PLACE]
+        self._check_places(*where)
+        self._whole = dict.fromkeys(present.tolist(), ())
+        for (r, slot, key), cell in zip(zip(*(w.tolist() for w in where)), cells_in(self.layout, cells)):
             if r == TOTALS:
                 self._count_in(key, cell)
             else:
                 ring = self._open if r == OPEN else self._closed[r]
                 ring.setdefault(slot, {})[key] = cell
+
+    def _check_places(self, rings: Ints, slots: Ints, keys: Ints) -> None:
+        """Refuse cells in slots that are not held, or of keys that there are not."""
+        require(bool(((keys >= 0) & (keys < self.keys)).all()), f"cells of {self.keys} keys", keys)
+        there = rings == TOTALS
+        there |= (rings == OPEN) & (slots >= self.now) & (slots < self.now + len(self.ahead))
+        for r in range(len(self.rings)):
+            h = self.ring(r)
+            there |= (rings == r) & (slots >= h[LOW]) & (slots < h[END])
+        require(bool(there.all()), "cells in slots that are held", slots[~there])
 
 
 class _OpenCells:

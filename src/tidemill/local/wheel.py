@@ -48,6 +48,8 @@ from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.local.wheel_undo import UNDER_WAY, Undo
 from tidemill.local.wheel_windows import FIRST_TIME, LAST_TIME, ClosingWindows
 from tidemill.plan.nodes import Source, WindowAggregate
+from tidemill.wheels.checks import MOST_BYTES
+from tidemill.wheels.files import Mapped
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.shared import Publisher, is_shared
@@ -56,8 +58,6 @@ from tidemill.windows.spec import Session, Window, hopping
 
 LATE_ROWS = 100_000
 """So many late rows are kept to be read; all are counted."""
-MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-"""What rings may take after a long step. While they grow, what there was stays a little longer."""
 LONG_STEP = 1 << 20
 """Cells of the finest ring that one step may add without a look at the memory."""
 
@@ -108,6 +108,8 @@ class Wheel(WheelQueries):
         self._merged: dict[str, str] = {}
         self._line, self._opened = "", ""
         """Which of the wheels that go on from one save this is; what was seen when it was opened."""
+        self._unverified: list[Mapped] = []
+        """Files it was opened from that nobody has compared with their checksums."""
         self._write_ahead = write_ahead
         self._windows = self._no_windows()
         self._arrow = self._schema.to_arrow()
@@ -470,6 +472,12 @@ class Wheel(WheelQueries):
         if first < target + len(store.ahead):
             self._bring_in()
         return closed
+
+    def _require_verified(self) -> None:
+        """Compare files it was opened from with their checksums, before others are made from them."""
+        for file in self._unverified:
+            file.verify()
+        self._unverified = []
 
     def _no_windows(self) -> ClosingWindows:
         return ClosingWindows(self._plan, self._store, self._domain, self._keys, self._look_at)

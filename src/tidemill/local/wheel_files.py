@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +15,66 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.json import from_record, to_record
+from tidemill.codegen.algebra import numpy_type
 from tidemill.codegen.wheel_cold import COLUMN, COLUMNS
+from tidemill.codegen.wheel_plan import MARKED
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.time import Domain
+from tidemill.core.files import our_errors
+from tidemill.core.time import FARTHEST, Domain
+from tidemill.core.types import to_arrow
+from tidemill.expr.json import type_from_json, type_to_json
+from tidemill.kernels.arrow import values
 from tidemill.local.object_store import ObjectStore
 from tidemill.local.object_wheel import object_wheel
 from tidemill.local.wheel import Wheel
-from tidemill.local.wheel_kind import not_numbers, plan_of, power_of_two
+from tidemill.local.wheel_kind import MOST_AHEAD, kind_of, not_numbers, plan_of, power_of_two
 from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.buckets import Buckets
+from tidemill.wheels.checks import (
+    MOST_SLOTS_BEHIND,
+    a_bool,
+    a_text,
+    an_int,
+    by_text,
+    check_length,
+    require,
+    rings_from,
+    texts,
+)
 from tidemill.wheels.cold import Cold, Piece, Region
-from tidemill.wheels.files import FilesGone, column, read_save, write_save
+from tidemill.wheels.files import (
+    LAST_SAVE,
+    Fields,
+    FilesGone,
+    Save,
+    column,
+    read_save,
+    require_own_directory,
+    write_save,
+)
 from tidemill.wheels.packing import packed, unpacked
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import PATIENCE, Subscriber, is_shared
 from tidemill.wheels.store import RingStore
 
+MOST_BUCKETS = 10_000
 BUCKETS = "buckets"
 """What the manifest of a wheel in buckets says of them."""
 COLD = "cold"
 """Files of compressed slots are called so, with a number."""
+JOB = "job"
+"""What the manifest of a save says of the build or append that it is part of."""
+MOST_PIECES = 1 << 16
 
 
-def save(wheel: Wheel, path: str | os.PathLike[str], *, forget: bool = True) -> int:
-    """See `Wheel.save`. The number of the save; old ones are removed, unless someone else does so."""
+def save(wheel: Wheel, path: str | os.PathLike[str], *, job: str = "") -> int:
+    """See `Wheel.save`. The number of the save; old ones are removed, unless it is part of a larger `job`,
+    whose it is to do so."""
     if wheel._windows:
         raise UnsupportedError("wheel save", "windows that are open", instead="save without windows")
+    wheel._require_verified()
     directory = Path(path).resolve()
     rows = np.arange(wheel._store.keys)
     keys = wheel._keys.decode(rows) if wheel._keyed else []
@@ -53,10 +85,11 @@ def save(wheel: Wheel, path: str | os.PathLike[str], *, forget: bool = True) -> 
         "early": pa.Table.from_batches(wheel._early.batches(), schema=schema),
         "late": wheel.late(),
     }
+    facts = {**described(wheel), JOB: job} if job else described(wheel)  # as it is in files
     try:
-        saved = write_save(directory, files, described(wheel), forget=forget)
+        saved = write_save(directory, files, facts, forget=not job)
     except FilesGone:  # another process has saved there meanwhile, and removed ours
-        return save(wheel, path, forget=forget)
+        return save(wheel, path, job=job)
     if wheel._store.cold is not None:
         for number, piece in enumerate(wheel._store.cold.pieces):
             piece.file = {**saved.files[f"{COLD}{number}"], "in": str(directory)}
@@ -96,16 +129,27 @@ def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
     return files
 
 
-def _cold_of(facts: Mapping[str, Any], tables: Mapping[str, pa.Table], path: Path) -> Cold | None:
-    if not facts["compressed"]:
+def _cold_of(opened: Save, store: Slots, rings: int) -> Cold | None:
+    said = opened.facts["compressed"]
+    if said is None:
         return None
-    slots, columns = facts["compressed"]["slots"], facts["compressed"]["columns"]
-    regions = [Region(*numbers) for numbers in facts["compressed"]["regions"]]
-    cold = Cold(slots, columns, regions)
-    cold.directory = column(tables["blocks"], "numbers").reshape(-1, COLUMNS + COLUMN * columns).copy()
-    for number in range(facts["compressed"]["pieces"]):
-        words = column(tables[f"{COLD}{number}"], "words")
-        file = {**facts["files"][f"{COLD}{number}"], "in": str(path.resolve())}
+    slots = an_int(said["slots"], "slots to a block", 1, MOST_AHEAD)
+    columns = len(store.stored) + len(store.marks)
+    require(said["columns"] == columns, f"{columns} columns", said["columns"])
+    regions = said["regions"]
+    require(isinstance(regions, list) and len(regions) == rings, f"blocks of {rings} rings", regions)
+    far = FARTHEST
+    cold = Cold(
+        slots, columns,
+        [Region(*(an_int(n, "a number of blocks", -far, far) for n in (b, room, first, count)))
+         for b, room, first, count in regions],
+    )  # fmt: skip
+    numbers = column(opened.table("blocks", pa.schema({"numbers": pa.int64()})), "numbers")
+    cold.directory = numbers.reshape(-1, COLUMNS + COLUMN * columns).copy()
+    for number in range(an_int(said["pieces"], "pieces", 0, MOST_PIECES)):
+        name = f"{COLD}{number}"
+        words = column(opened.table(name, pa.schema({"words": pa.uint64()})), "words")
+        file = {**opened.facts["files"][name], "in": str(opened.path.resolve())}
         cold.pieces.append(Piece(words, len(words), file))
     cold.find_bases()
     return cold
@@ -117,7 +161,7 @@ def described(wheel: Wheel) -> dict[str, Any]:
     cold = wheel._store.cold
     return {
         "aggregates": {n: r or str(wheel._given[n]) for n, r in aggregates.items()},
-        "schema": {n: repr(t) for n, t in wheel._schema}, "time": wheel._time,
+        "schema": {n: type_to_json(t) for n, t in wheel._schema}, "time": wheel._time,
         "keys": list(wheel._plan.group_keys), "domain": wheel._domain.name,
         "rings": [[r.ticks, r.slots, r.shown] for r in wheel._store.rings],
         "write ahead": wheel._write_ahead, "prefix": wheel._store.prefix,
@@ -138,16 +182,19 @@ def open_wheel(
     """A wheel from a directory: saved there, built there by Spark, or shared by another process.
 
     Of a saved one, cells stay in the file, mapped to memory, until something changes; `verify` reads all
-    files once, to compare checksums. A shared one can only be asked; it always answers as of now. One
-    that Spark built can only be asked, too; `wheel()` of it goes on. A user's own `aggregates` are given
-    again: files hold no code.
+    files once, to compare checksums. Without it, a damaged file may give a wrong answer, and nothing worse;
+    checksums are compared before such a wheel is saved again or merged. A shared one can only be asked; it
+    always answers as of now. One that Spark built can only be asked, too; `wheel()` of it goes on. A user's
+    own `aggregates` are given again: files hold no code.
     """
-    if is_shared(Path(path)):
-        return WheelReader(Path(path), aggregates or {})
-    tables, facts = read_save(Path(path), save, verify=verify)
-    if BUCKETS in facts:
-        return WheelStore(Path(path), facts, aggregates or {}, verify=verify)
-    return _opened(Path(path), tables, facts, aggregates or {})
+    where = Path(path)
+    with our_errors("open wheel", where):
+        if is_shared(where):
+            return WheelReader(where, aggregates or {})
+    opened = read_save(where, save, verify=verify)
+    if BUCKETS in opened.facts:
+        return WheelStore(opened, aggregates or {}, verify=verify)
+    return _opened(opened, aggregates or {}, verify=verify)
 
 
 class WheelReader(WheelQueries):
@@ -212,10 +259,20 @@ class WheelReader(WheelQueries):
 def _kind_of(
     facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]
 ) -> tuple[dict[str, Aggregate], Domain, tuple[Ring, ...], WindowAggregate]:
+    """What a wheel is. What is said may come from anyone: it is what a user may give, or refused."""
     given = _aggregates_of(facts["aggregates"], aggregates)
-    domain = Domain[facts["domain"]]
-    rings = tuple(Ring(t, n, shown) for t, n, shown in facts["rings"])
-    plan = plan_of(given, facts["schema"], facts["time"], tuple(facts["keys"]), rings, domain)
+    rings, domain = store_rings(facts), Domain[facts["domain"]]
+    require(isinstance(facts["schema"], dict), "columns by name", facts["schema"])
+    schema = {str(n): type_from_json(t) for n, t in facts["schema"].items()}
+    time, keys = a_text(facts["time"], "the column of time"), tuple(texts(facts["keys"], "keys"))
+    plan = plan_of(given, schema, time, keys, rings, domain)
+    prefix = a_bool(facts["prefix"], "prefix")
+    an_int(facts["write ahead"], "slots ahead", 1, MOST_AHEAD)
+    an_int(facts["one ring below"], "one ring below", 0, FARTHEST)
+    compressed = facts.get("compressed") is not None
+    plain = not (prefix or compressed) if not_numbers(plan) else not (prefix and compressed)
+    plain = plain and (not prefix or Slots(plan.layout).subtracts)
+    require(plain, "aggregates that have running sums, or are compressed", facts["aggregates"])
     return given, domain, rings, plan
 
 
@@ -223,7 +280,7 @@ def open_save(
     path: Path, aggregates: Mapping[str, Aggregate], save: int | None = None, *, verify: bool = True
 ) -> Wheel:
     """A wheel that was saved in a directory."""
-    return _opened(path, *read_save(path, save, verify=verify), aggregates)
+    return _opened(read_save(path, save, verify=verify), aggregates, verify=verify)
 
 
 def empty_wheel(
@@ -249,15 +306,22 @@ class WheelStore(WheelQueries):
 
     _store: Buckets
 
-    def __init__(
-        self, path: Path, facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], *, verify: bool
-    ) -> None:  # fmt: skip
-        _, domain, _, plan = _kind_of(facts, aggregates)
+    def __init__(self, opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> None:
+        facts, path = opened.facts, opened.path
+        with opened.understood():
+            _, domain, rings, plan = _kind_of(facts, aggregates)
+            check_buckets(facts, rings)
         self.path, self.description, self.given = path.resolve(), facts, dict(aggregates)
+        self.verify = verify
+        """Whether buckets are compared with their checksums, here and by who opens them again."""
         self._wheels = [
             open_bucket(path, facts, aggregates, bucket, verify=verify)
             for bucket in facts[BUCKETS]["saves"]
         ] or [empty_wheel(facts, aggregates, facts[BUCKETS]["until"], 0)]  # fmt: skip
+        kind = kind_of(plan)
+        for wheel in self._wheels:
+            alike = kind_of(wheel._plan) == kind and wheel._store.rings == rings
+            require(alike and wheel._store.now == facts[BUCKETS]["until"], f"buckets alike in {path}", wheel)
         nowhere = np.full(1, -1)  # keys are found below
         super().__init__(plan, Buckets([w._store for w in self._wheels], nowhere, nowhere), domain)
         self._store = Buckets([w._store for w in self._wheels], *self._owners())
@@ -299,63 +363,139 @@ def bucket_path(path: Path, bucket: int | str) -> Path:
     return path / f"bucket-{int(bucket):05}"
 
 
+def store_rings(facts: Mapping[str, Any]) -> tuple[Ring, ...]:
+    """The rings of a store, of which the finest has the slots that all is counted in."""
+    require(facts["domain"] in Domain.__members__, "a domain of time", facts["domain"])
+    return rings_from(facts["rings"], Domain[facts["domain"]])
+
+
+def read_store(
+    path: Path, aggregates: Mapping[str, Aggregate], save: int | None = None, *, step: str, hint: str
+) -> Fields:
+    """What the manifest of a store in buckets says."""
+    opened = read_save(path, save)
+    if BUCKETS not in opened.facts:
+        raise UserError(
+            step, expected=f"a wheel that tm.spark.build_wheel made in {path}", got="another one", hint=hint
+        )
+    with opened.understood():
+        _kind_of(opened.facts, aggregates)
+        check_buckets(opened.facts, store_rings(opened.facts))
+    return opened.facts
+
+
+def check_buckets(facts: Mapping[str, Any], rings: Sequence[Ring]) -> None:
+    """Refuse what no store in buckets can say of them."""
+    said = facts[BUCKETS]
+    count = an_int(said["count"], "buckets", 1, MOST_BUCKETS)
+    farthest = FARTHEST // rings[0].ticks + 1
+    an_int(said["until"], "the watermark, in slots", -farthest, farthest)
+    for bucket, number in by_text(said["saves"], "saves of buckets", int).items():
+        known = bucket.isascii() and bucket.isdigit() and bucket == str(int(bucket)) and int(bucket) < count
+        require(known, f"buckets from 0 to {count - 1}", bucket)
+        an_int(number, "a save", 1, LAST_SAVE)
+    an_int(facts["rows"], "rows", 0, 1 << 63)
+    by_text(facts["left out"], "rows that were left out", int)
+    a_text(facts["name"], "a name")
+    slots = facts["compress"]
+    require(isinstance(slots, bool) or type(slots) is int, "slots to a block, true or false", slots)
+    an_int(int(slots), "slots to a block", 0, MOST_AHEAD)
+
+
 def open_bucket(
     path: Path, facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], bucket: int | str, *,
     verify: bool,
 ) -> Wheel:  # fmt: skip
     """One of the wheels of a store, at the watermark of all: those without new rows were not written."""
-    number = facts[BUCKETS]["saves"][str(bucket)]
-    wheel = open_save(bucket_path(path, bucket), aggregates, number, verify=verify)
-    if wheel._store.now < facts[BUCKETS]["until"]:
-        wheel.advance_to(facts[BUCKETS]["until"] * wheel._grain)
+    number, until = facts[BUCKETS]["saves"][str(bucket)], facts[BUCKETS]["until"]
+    own = bucket_path(path, bucket)
+    require_own_directory(own, step="open wheel")
+    opened = read_save(own, number, verify=verify)
+    wheel = _opened(opened, aggregates, verify=verify)
+    with opened.understood():
+        behind = until - wheel._store.now
+        near = 0 <= behind <= MOST_SLOTS_BEHIND
+        require(near, f"a bucket at most {MOST_SLOTS_BEHIND} slots behind", behind)
+        if behind:
+            wheel.advance_to(until * wheel._grain)
     return wheel
 
 
-def _opened(
-    path: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, Any],
-    aggregates: Mapping[str, Aggregate],
-) -> Wheel:  # fmt: skip
+def _opened(opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> Wheel:
+    with opened.understood():
+        wheel = _understood(opened, aggregates)
+    if not verify:
+        wheel._unverified = list(opened.files.values())
+    return wheel
+
+
+def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> Wheel:
+    facts = opened.facts
     given, domain, rings, plan = _kind_of(facts, aggregates)
     ahead = facts["write ahead"]
     if not_numbers(plan):
         held = object_wheel(plan, rings, 0, domain, ahead, facts["one ring below"], given)
-        held._store.restore(tables)
+        held._store.restore({n: opened.table(n, s) for n, s in held._store.schemas().items()})
         wheel: Wheel = held
     else:
-        wheel = Wheel(plan, _opened_store(path, tables, facts, rings, plan), domain, ahead, given)
-    if wheel._keyed:
-        wheel._keys.restore([tables["keys"][k].combine_chunks() for k in plan.group_keys])
-    for rows in tables["early"].to_batches():
-        wheel._early.add(rows)
-    for rows in tables["late"].to_batches():
-        wheel._keep_late(rows)
-    wheel._name, wheel._merged = facts["name"], dict(facts["merged"])
-    wheel._inserted, wheel._left_out = facts["rows"], dict(facts["left out"])
-    wheel._line, wheel._opened = facts["line"], wheel._seen
+        wheel = Wheel(plan, _opened_store(opened, rings, plan), domain, ahead, given)
+    _restore_keys(wheel, opened)
+    schema = wheel._schema.to_arrow()
+    for name, take in (("early", wheel._early.add), ("late", wheel._keep_late)):
+        for rows in opened.table(name, schema).to_batches():
+            times = rows.column(wheel._time)
+            require(times.null_count == 0, f"times in all {name} rows", times.null_count)
+            ticks = values(times)
+            near = bool(((ticks >= -FARTHEST) & (ticks <= FARTHEST)).all())
+            require(near, f"times of {name} rows within {FARTHEST}", "others")
+            take(rows)
+    wheel._name, wheel._merged = a_text(facts["name"], "a name"), by_text(facts["merged"], "merged", str)
+    wheel._inserted = an_int(facts["rows"], "rows", 0, 1 << 63)
+    wheel._left_out |= by_text(facts["left out"], "rows that were left out", int)
+    wheel._line, wheel._opened = a_text(facts["line"], "a line"), wheel._seen
     return wheel
 
 
-def _opened_store(
-    path: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, Any], rings: tuple[Ring, ...],
-    plan: WindowAggregate,
-) -> RingStore:  # fmt: skip
-    ahead = power_of_two(facts["write ahead"])
+def _restore_keys(wheel: Wheel, opened: Save) -> None:
+    """Know the keys. There must be as many as there are cells for."""
+    names = wheel._plan.group_keys
+    table = opened.table("keys", pa.schema([(n, to_arrow(wheel._schema[n])) for n in names]))
+    count = wheel._store.keys
+    if wheel._keyed:
+        require(table.num_rows == count, f"{count} keys", table.num_rows)
+        if count:
+            wheel._keys.restore([table[k].combine_chunks() for k in names])
+            require(wheel._keys.count == count, f"{count} different keys", wheel._keys.count)
+    else:
+        require(count == 1, "one number for no keys", count)
+
+
+def _opened_store(opened: Save, rings: tuple[Ring, ...], plan: WindowAggregate) -> RingStore:
+    facts = opened.facts
     slots = Slots(plan.layout)
+    record = _columns_of(slots.open_type)
+    head = column(opened.table("head", pa.schema({"head": pa.int64()})), "head")
+    check_length(head, rings)
     rest = {
-        "head": column(tables["head"], "head"),
-        "totals": _from_records(tables["totals"], slots.open_type),
-        "ahead": _from_records(tables["open"], slots.open_type),
+        "head": head,
+        "totals": _from_records(opened.table("totals", record), slots.open_type),
+        "ahead": _from_records(opened.table("open", record), slots.open_type),
     }
-    cells = {n: column(tables["cells"], n) for n in tables["cells"].column_names}
+    kinds = "fx" if facts["prefix"] else "f"
+    stored = [(f"{k}_{n}", numpy_type(t)) for k in kinds for n, t in slots.stored]
+    marks = [(f"mark{m}", "?") for m in range(len(slots.marks))] if head[MARKED] else []
+    table = opened.table("cells", _columns_of(np.dtype([*stored, *marks])))
     return unpacked(
-        plan.layout, rings, ahead, cells, rest, prefix=facts["prefix"],
-        threshold=facts["one ring below"], cold=_cold_of(facts, tables, path),
+        plan.layout, rings, power_of_two(facts["write ahead"]),
+        {n: column(table, n) for n in table.column_names}, rest, prefix=facts["prefix"],
+        threshold=facts["one ring below"], cold=_cold_of(opened, slots, len(rings)),
     )  # fmt: skip
 
 
 def _aggregates_of(
     records: Mapping[str, Any], given: Mapping[str, Aggregate]
 ) -> dict[str, Aggregate]:
+    require(isinstance(records, dict), "aggregates by name", records)
     found = {}
     for name, record in records.items():
         if name in given:
@@ -380,8 +520,14 @@ def _records(records: npt.NDArray[Any]) -> pa.Table:
     return pa.table({n: np.ascontiguousarray(records[n]) for n in records.dtype.names or ()})
 
 
-def _from_records(table: pa.Table, kind: Any) -> npt.NDArray[Any]:
+def _columns_of(kind: np.dtype[Any]) -> pa.Schema:
+    """The columns that records of NumPy are written as."""
+    fields: Mapping[str, Any] = kind.fields or {}
+    return pa.schema([(n, pa.from_numpy_dtype(fields[n][0])) for n in kind.names or ()])
+
+
+def _from_records(table: pa.Table, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     found = np.zeros(table.num_rows, dtype=kind)
-    for name in kind.names:
-        found[name] = np.asarray(table[name])
+    for name in kind.names or ():
+        found[name] = column(table, name)
     return found

@@ -20,6 +20,7 @@ def merge(wheel: Wheel, other: Any) -> bool:
         )  # fmt: skip
     for one in (wheel, other):
         one._require_sound("wheel merge")
+        one._require_verified()
     if wheel._windows or other._windows:
         raise UserError("wheel merge", expected="wheels without windows", got="windows")
     if wheel._publisher is not None:

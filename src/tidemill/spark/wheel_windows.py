@@ -26,7 +26,7 @@ def wheel_frame(spark: SparkSession, plan: WheelWindows, wheel: WheelQueries) ->
     """The windows that a plan asks of a wheel."""
     schema = user_schema(plan.schema)
     if isinstance(wheel, WheelStore) and _in_buckets(plan, wheel):
-        task = _answering(str(wheel.path), wheel.description, wheel.given, plan)
+        task = _answering(str(wheel.path), wheel.description, wheel.given, plan, wheel.verify)
         buckets = sorted(map(int, wheel.description[BUCKETS]["saves"]))
         numbers = spark.createDataFrame([(b,) for b in buckets], "bucket int")
         return numbers.repartitionById(max(1, len(buckets)), "bucket").mapInArrow(task, schema)
@@ -42,14 +42,14 @@ def _in_buckets(plan: WheelWindows, wheel: WheelQueries) -> bool:
 
 
 def _answering(
-    path: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate], plan: WheelWindows
+    path: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate], plan: WheelWindows, verify: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Numbers of buckets in, their windows out."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for bucket in batch.column(0).to_pylist():
-                wheel = open_bucket(Path(path), facts, given, bucket, verify=False)
+                wheel = open_bucket(Path(path), facts, given, bucket, verify=verify)
                 yield from (chunk.batch for chunk in read_windows(plan, wheel))
 
     return task

@@ -32,10 +32,12 @@ from tidemill.local.partials import PANE, key_name
 from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_files import (
     BUCKETS,
+    MOST_BUCKETS,
     bucket_path,
     described,
     empty_wheel,
     open_bucket,
+    read_store,
     save,
 )
 from tidemill.local.wheel_kind import (
@@ -53,12 +55,20 @@ from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.blocks import Blocks
 from tidemill.spark.expr import SparkExpressions
 from tidemill.spark.settings import ansi
+from tidemill.spark.wheel_leftovers import forget_buckets
 from tidemill.spark.windows import partials_by_pane
-from tidemill.wheels.files import forget_before, have_directory, read_save, saves_in, write_save
+from tidemill.wheels.files import (
+    CHECKSUM,
+    have_directory,
+    require_own_directory,
+    saves_in,
+    write_save,
+)
+from tidemill.wheels.leftovers import claimed
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 
 BUCKET = "bucket"
-DEFAULT_BUCKETS, MOST_BUCKETS = 16, 10_000
+DEFAULT_BUCKETS = 16
 CELLS_TO_A_BLOCK = 4096
 """About as many are compressed together."""
 
@@ -148,17 +158,14 @@ def append(
 
     Only buckets with new rows are written, and of compressed wheels only the slots that are new. Rows
     below the watermark are late: they are left out and counted, so an append that is repeated adds
-    nothing. The watermark moves to `until`, or else after the last row.
+    nothing. The watermark moves to `until`, or else after the last row. Buckets that are written again
+    are compared with their checksums first.
     """
     where = Path(path).resolve()
-    _, facts = read_save(where, verify=False)
-    if BUCKETS not in facts:
-        raise UserError(
-            "append", expected=f"a wheel that tm.spark.build_wheel made in {where}", got="another one",
-            hint="tm.open_wheel(path).insert(rows) adds to it",
-        )  # fmt: skip
+    hint = "tm.open_wheel(path).insert(rows) adds to it"
+    facts = read_store(where, aggregates or {}, step="append", hint=hint)
     begin = clock.perf_counter()
-    schema = read_schema(facts["schema"], step="append")
+    schema = empty_wheel(facts, aggregates or {}, 0, 0)._schema
     grain = facts["rings"][0][0]
     start = _instant(facts[BUCKETS]["until"] * grain, schema[facts["time"]])
     _check_columns(df, schema)
@@ -259,15 +266,18 @@ def _fill(
     grain = facts["rings"][0][0]
     # The slot of the last row is complete, if nothing else is said.
     until = max(-(-survey.until // grain), facts[BUCKETS]["until"])
-    written = _written(df, where, facts, given, survey, until) if survey.rows else []
-    saves = facts[BUCKETS]["saves"] | {str(r["bucket"]): r["save"] for r in written}
-    facts = {k: v for k, v in facts.items() if k not in ("format", "save", "files")}
-    facts[BUCKETS] = {**facts[BUCKETS], "saves": saves, "until": until}
-    facts["rows"] += survey.rows
-    total = facts["left out"]
-    facts["left out"] = {n: total.get(n, 0) + c for n, c in survey.left_out.items()}
-    saved = write_save(where, {}, facts, after=0 if after is None else after)
-    _forget_saves(where)
+    try:
+        with claimed(where, (after or 0) + 1, "build wheel") as job:
+            written = _written(df, where, facts, given, survey, until, job) if survey.rows else []
+            saves = facts[BUCKETS]["saves"] | {str(r["bucket"]): r["save"] for r in written}
+            facts = {k: v for k, v in facts.items() if k not in ("format", "save", "files", CHECKSUM)}
+            facts[BUCKETS] = {**facts[BUCKETS], "saves": saves, "until": until}
+            facts["rows"] += survey.rows
+            total = facts["left out"]
+            facts["left out"] = {n: total.get(n, 0) + c for n, c in survey.left_out.items()}
+            saved = write_save(where, {}, facts, after=0 if after is None else after)
+    finally:  # also what this one leaves, if it failed
+        forget_buckets(where)
     domain = Domain[facts["domain"]]
     mark = until * grain if domain is Domain.LOGICAL else to_datetime(until * grain)
     return WheelReport(
@@ -276,23 +286,9 @@ def _fill(
     )  # fmt: skip
 
 
-def _forget_saves(where: Path) -> None:
-    """Remove saves of buckets that are older than any that counts.
-
-    A newer one may belong to an append that is not done yet, or has failed; it goes with the next.
-    """
-    oldest: dict[str, int] = {}
-    for version in saves_in(where):
-        _, facts = read_save(where, version, verify=False)
-        for bucket, number in facts[BUCKETS]["saves"].items():
-            oldest[bucket] = min(number, oldest.get(bucket, number))
-    for bucket, number in oldest.items():
-        forget_before(bucket_path(where, bucket), number)
-
-
 def _written(
     df: DataFrame, where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate],
-    survey: _Survey, until: int,
+    survey: _Survey, until: int, job: str,
 ) -> list[Any]:  # fmt: skip
     """Fill the buckets that have rows; which they are, and their saves."""
     prototype = empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
@@ -304,7 +300,7 @@ def _written(
         keys = [(key_name(i), plan.input.schema[k].kind) for i, k in enumerate(plan.group_keys)]
         bucket = bucket_of([canonical(F.col(n), kind) for n, kind in keys], count)
         together = partials.withColumn(BUCKET, bucket).repartitionById(count, BUCKET)
-        task = _filling(where, facts, given, until, blocks)
+        task = _filling(where, facts, given, until, blocks, job)
         return together.mapInArrow(task, "bucket int, save int").collect()
 
 
@@ -322,7 +318,7 @@ def canonical(key: SparkColumn, kind: str) -> SparkColumn:
 
 def _filling(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], until: int,
-    blocks: Blocks | None,
+    blocks: Blocks | None, job: str,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:  # fmt: skip
     """Partials of one bucket in; its number, and that of its new save, out."""
 
@@ -338,7 +334,9 @@ def _filling(
                 partials.add(part)
         partials.close(until)
         # What is not needed any more only the driver knows, when all is done.
-        number = save(wheel, bucket_path(where, bucket), forget=False)
+        own = bucket_path(where, bucket)
+        require_own_directory(own, step="build wheel")
+        number = save(wheel, own, job=job)
         yield pa.RecordBatch.from_pydict(
             {"bucket": pa.array([bucket], pa.int32()), "save": pa.array([number], pa.int32())}
         )
@@ -351,7 +349,7 @@ def _wheel_for(
     held: list[pa.RecordBatch],
 ) -> Wheel:  # fmt: skip
     if str(bucket) in facts[BUCKETS]["saves"]:
-        return open_bucket(where, facts, given, bucket, verify=False)
+        return open_bucket(where, facts, given, bucket, verify=True)
     first = facts[BUCKETS]["until"]
     # Nothing came before: the bucket begins here.
     slots = facts["compress"]

@@ -2,40 +2,48 @@
 
 Every save has files of its own and a manifest `manifest-<save>.json`, which is written last: the newest
 counts. (`manifest.json` is a copy of it, for people.) A save that does not get that far changes nothing;
-the one before it is kept.
+the one before it is kept. `leftovers` says what becomes of files that no manifest names.
+
+Nothing that a file says is believed: a manifest has a checksum, names of files are plain names of the
+directory itself, and what is read is a plain file with the columns that it must have.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
+import mmap
 import os
-import tempfile
-import time
-import uuid
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.core.errors import UserError
+from tidemill.core.errors import TidemillError, UserError
+from tidemill.core.files import appearing, is_plain, open_plain, our_errors, read_plain
+from tidemill.wheels.leftovers import (
+    DATA,
+    LOCK,
+    MANIFEST,
+    claimed,
+    locked,
+    names_in,
+    remove_leftovers,
+)
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-LOCK = "save.lock"
-"""Who has it may number a save, and remove old ones."""
+FORMAT = 2
+NEWEST = "manifest.json"
 KEPT = 2
 """Saves that stay on disk."""
-_UMASK = os.umask(0o022)
-os.umask(_UMASK)  # it can only be read by being set
-ABANDONED = 24 * 3600.0
-"""Seconds after which a file of no save is one of a save that was never finished."""
+LAST_SAVE = 999_999_999
+"""There is no number after it."""
+CHECKSUM = "sha256"
+"""What a manifest says of itself: the checksum of the rest of it, see `checksum`."""
 
 
 class FilesGone(UserError):
@@ -57,7 +65,22 @@ class Fields(dict[str, Any]):
 
 def read_json(file: Path, hint: str = "") -> Any:
     """What a file of JSON says, with fields that are asked for by name."""
-    return json.loads(file.read_text(), object_hook=lambda found: Fields(found, file, hint))
+    try:
+        text = read_plain(file, step="open wheel")
+        return json.loads(text, object_hook=lambda found: Fields(found, file, hint))
+    except FileNotFoundError as gone:
+        raise _corrupt(file, "missing", hint) from gone
+    except (ValueError, RecursionError, MemoryError) as torn:  # also text that is none
+        raise _corrupt(file, f"not JSON: {torn or type(torn).__name__}", hint) from torn
+
+
+def checksum(manifest: Mapping[str, Any]) -> str:
+    """The checksum of all that a manifest says, itself aside."""
+    rest = {name: value for name, value in manifest.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+# --- writing ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -76,51 +99,97 @@ def write_save(
 
     In place of a table there may be what `Saved.files` said of a file that is in the directory already.
     One that goes on from the save `after` is refused if there is a newer one by then. Old saves are
-    removed, unless someone else does so (`forget_before`).
+    removed, unless someone else does so (`forget_saves`). What fails leaves nothing.
     """
     have_directory(path, step="save wheel")
-    # Two writers at once never write the same file.
-    own = f"{max((*saves_in(path), 0)) + 1:06}-{uuid.uuid4().hex[:8]}"
-    described = {}
-    for name, table in files.items():
-        if isinstance(table, dict):
-            described[name] = table
-            continue
-        file = f"{name}-{own}.arrow"
-        with _renamed(path / file) as temporary:
-            sink = pa.OSFile(str(temporary), "wb")
-            with sink, pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table.combine_chunks())
-            described[name] = {"file": file, **_measured(temporary)}
-    with (path / LOCK).open("w") as lock:  # given back when it is closed
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        number = _write_manifest(path, {"format": FORMAT, "files": described, **meta}, after)
-        if forget:
-            _forget(path, number - KEPT + 1)
+    with our_errors("save wheel", path), claimed(path, max((*saves_in(path), 0)) + 1) as claim:
+        described = {}
+        try:
+            for name, table in files.items():
+                described[name] = table if isinstance(table, dict) else _write(path, name, claim, table)
+            with locked(path):
+                number = _write_manifest(path, {"format": FORMAT, "files": described, **meta}, after)
+        except BaseException:
+            _take_back(path, claim)
+            raise
+    if forget:
+        forget_saves(path, lambda save: save > number - KEPT)
     return Saved(number, described)
 
 
 def have_directory(path: Path, *, step: str) -> None:
     """Make a directory, unless there is one."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as taken:
+        with our_errors(step, path):
+            path.mkdir(parents=True, exist_ok=True)
+    except UserError as failed:
+        if not isinstance(failed.__cause__, (FileExistsError, NotADirectoryError)):
+            raise
         raise UserError(
             step, expected=f"a directory at {path}, or nothing yet", got="a file there, or above it",
             hint="name a directory: a wheel is several files",
-        ) from taken  # fmt: skip
+        ) from failed.__cause__  # fmt: skip
 
 
-def forget_before(path: Path, save: int) -> None:
-    """Remove the saves before one."""
-    with (path / LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _forget(path, save)
+def require_own_directory(path: Path, *, step: str) -> None:
+    """Refuse a link or a file in place of a directory; that there is nothing is for others to say."""
+    with our_errors(step, path), contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise UserError(
+                step, expected=f"a directory at {path}", got="a link or a file",
+                hint="what a store has lies in its own directory",
+            )  # fmt: skip
+
+
+def forget_saves(path: Path, counts: Callable[[int], bool]) -> None:
+    """Remove saves that do not count any more, and what killed ones have left."""
+    with our_errors("save wheel", path), locked(path):
+        used: set[str] | None = set()
+        for number in saves_in(path):
+            if not counts(number):
+                _manifest(path, number).unlink(missing_ok=True)
+            elif used is not None:
+                named = _files_of(path, number)
+                used = None if named is None else used | named
+        remove_leftovers(path, used)
 
 
 def saves_in(path: Path) -> list[int]:
     """The numbers of the saves there are."""
-    return sorted(int(f.stem.split("-")[1]) for f in path.glob("manifest-*.json"))
+    found = (MANIFEST.fullmatch(name) for name in names_in(path))
+    numbers = {int(f[1]): f[0] for f in found if f and f[1]}
+    return sorted(n for n, name in numbers.items() if n and name == _manifest(path, n).name)
+
+
+class _Digesting:
+    """A file that knows the checksum of what was written into it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest, self.size, self.closed = file, hashlib.sha256(), 0, False
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        self.size += len(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _write(path: Path, name: str, claim: str, table: pa.Table) -> dict[str, Any]:
+    file = f"{name}-{claim}.arrow"
+    assert DATA.fullmatch(file)
+    with appearing(path / file, step="save wheel") as target:
+        sink = _Digesting(target)
+        with pa.PythonFile(sink, mode="w") as out, pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+    return {"file": file, "bytes": sink.size, "sha256": sink.digest.hexdigest()}
 
 
 def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> int:
@@ -131,135 +200,204 @@ def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> 
             "save wheel", expected=f"save {after} to be the newest in {path}",
             got=f"save {newest}, by another writer", hint="do it again, on what is there now",
         )  # fmt: skip
-    gone = [f["file"] for f in manifest["files"].values() if not (path / f["file"]).exists()]
+    if newest >= LAST_SAVE:
+        raise UserError("save wheel", expected=f"saves up to {LAST_SAVE} in {path}", got=str(newest))
+    gone = [f["file"] for f in manifest["files"].values() if not is_plain(path / f["file"])]
     if gone:
         raise FilesGone("save wheel", expected=f"{path / gone[0]}, saved before", got="no such file")
-    text = json.dumps({"save": newest + 1, **manifest}, indent=1)
-    for name in (f"manifest-{newest + 1:06}.json", MANIFEST):
-        with _renamed(path / name) as temporary:
-            temporary.write_text(text)
+    whole = {"save": newest + 1, **manifest}
+    text = json.dumps({CHECKSUM: checksum(whole), **whole}, indent=1).encode()
+    with (
+        appearing(path / NEWEST, step="save wheel") as copy,
+        appearing(_manifest(path, newest + 1), step="save wheel") as file,
+    ):  # the one that counts gets its name first, when both are written
+        for each in (copy, file):
+            each.write(text)
+            each.flush()
     return newest + 1
 
 
-def read_save(
-    path: Path, save: int | None = None, *, verify: bool = True
-) -> tuple[dict[str, pa.Table], dict[str, Any]]:
-    """The tables and the rest of a save, the newest unless another is named. Nothing is loaded yet."""
-    numbers = saves_in(path)
-    if not numbers:
-        raise UserError("open wheel", expected=f"a wheel in {path}", got="no manifest")
-    number = numbers[-1] if save is None else save
-    file = _manifest(path, number)
-    if not file.exists():
-        raise UserError(
-            "open wheel", expected=f"one of the saves {numbers} in {path}", got=f"save {save}",
-            hint="older ones are removed when newer ones are made",
-        )  # fmt: skip
-    before = _before(path, number)
-    try:
-        manifest = read_json(file, before)
-        described, version = dict(manifest["files"]), int(manifest["format"])
-    except (ValueError, TypeError) as torn:
-        raise _corrupt(file, "not a manifest", before) from torn
-    if version != FORMAT:
-        raise UserError(
-            "open wheel", expected=f"format {FORMAT} in {file}", got=str(version),
-            hint="open it with the version of Tidemill that wrote it",
-        )  # fmt: skip
-    tables = Fields({}, file, before)
-    for name, facts in described.items():
-        where = path / str(facts["file"])
-        if not where.exists():
-            raise _corrupt(where, "missing", before)
-        if where.stat().st_size != facts["bytes"]:
-            raise _corrupt(where, f"{where.stat().st_size} bytes, not {facts['bytes']}", before)
-        if verify and _measured(where)["sha256"] != facts["sha256"]:
-            raise _corrupt(where, "its checksum differs", before)
-        try:
-            tables[name] = pa.ipc.open_file(pa.memory_map(str(where))).read_all()
-        except (pa.ArrowInvalid, OSError) as torn:
-            raise _corrupt(where, f"not an Arrow file: {torn}", before) from torn
-    return tables, manifest
-
-
-def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """A column of numbers where it lies in the file; bools are unpacked."""
-    chunks = table[name].chunks
-    if not chunks:
-        return np.empty(0, dtype=table.schema.field(name).type.to_pandas_dtype())
-    assert len(chunks) == 1
-    found: npt.NDArray[Any] = chunks[0].to_numpy(zero_copy_only=not pa.types.is_boolean(chunks[0].type))
-    return found
-
-
-def _before(path: Path, number: int) -> str:
-    """What to do where a save cannot be read."""
-    others = [s for s in saves_in(path) if s < number]
-    return f"open_wheel(path, save={max(others)}) is the save before" if others else ""
-
-
-def _corrupt(file: Path, why: str, hint: str) -> UserError:
-    return UserError("open wheel", expected=f"{file} as it was written", got=why, hint=hint)
+def _take_back(path: Path, claim: str) -> None:
+    """Remove the files of a save that failed, unless it counts already."""
+    named = [_files_of(path, number) or set() for number in saves_in(path)]
+    for name in names_in(path):
+        data = DATA.fullmatch(name)
+        if data and data[1] == claim and not any(name in files for files in named):
+            (path / name).unlink(missing_ok=True)
 
 
 def _manifest(path: Path, number: int) -> Path:
     return path / f"manifest-{number:06}.json"
 
 
-def _forget(path: Path, first: int) -> None:
-    """Remove the saves before one, and the files of which no save is made any more.
-
-    Files that no manifest names may belong to a save that is being written; they stay for a day.
-    """
-    named = {number: _files_of(path, number) for number in saves_in(path)}
-    used = {file for number, files in named.items() if number >= first for file in files}
-    for number, files in named.items():
-        if number < first:
-            for file in files - used:
-                (path / file).unlink(missing_ok=True)
-            _manifest(path, number).unlink(missing_ok=True)
-    used |= {file for files in named.values() for file in files}
-    for pattern in ("*.arrow", ".*.arrow.*", ".*.json.*"):
-        for left in path.glob(pattern):
-            if left.name not in used and _is_abandoned(left):
-                left.unlink(missing_ok=True)
-
-
-def _is_abandoned(file: Path) -> bool:
+def _files_of(path: Path, number: int) -> set[str] | None:
+    """The files of a save; None if its manifest cannot be read."""
     try:
-        return time.time() - file.stat().st_mtime > ABANDONED
-    except FileNotFoundError:  # it has got its name meanwhile: who writes it does not wait
-        return False
+        manifest = read_json(_manifest(path, number))
+        return {_file_name(facts["file"]) for facts in manifest["files"].values()}
+    except (UserError, AttributeError, TypeError):
+        return None
 
 
-def _files_of(path: Path, number: int) -> set[str]:
-    """The files of a save; none if its manifest is torn."""
+# --- reading ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A file of a save, mapped to memory, and what the manifest says of it."""
+
+    file: Path
+    content: pa.Buffer
+    sha256: str
+    hint: str
+
+    def verify(self) -> None:
+        """Compare all of it with its checksum."""
+        if hashlib.sha256(self.content).hexdigest() != self.sha256:
+            raise _corrupt(self.file, "its checksum differs", self.hint)
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """What is in it: columns of just these types, of which nothing lies outside of the file."""
+        with _as_it_must_be(self.file, self.hint):
+            reader = pa.ipc.open_file(pa.BufferReader(self.content))
+            if not reader.schema.equals(schema):
+                raise _corrupt(self.file, f"columns {_shown(reader.schema)}, not {_shown(schema)}", self.hint)
+            table = reader.read_all()
+            # Offsets are followed by whoever reads text or lists; numbers have none, and may be many.
+            table.validate(full=not all(pa.types.is_primitive(f.type) for f in schema))
+            return table.combine_chunks()
+
+
+@dataclass(frozen=True)
+class Save:
+    """A save that is open: what its manifest says, and its files."""
+
+    path: Path
+    facts: Fields
+    files: dict[str, Mapped]
+    hint: str
+    """What to do where it cannot be read."""
+
+    def table(self, name: str, schema: pa.Schema) -> pa.Table:
+        """See `Mapped.table`."""
+        if name not in self.files:
+            raise _corrupt(_manifest(self.path, self.facts["save"]), f"no file of {name!r}", self.hint)
+        return self.files[name].table(schema)
+
+    @contextlib.contextmanager
+    def understood(self) -> Iterator[None]:
+        """Whatever goes wrong while sense is made of it is said of it."""
+        with _as_it_must_be(self.path, self.hint):
+            yield
+
+
+def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Save:
+    """A save, the newest unless another is named. Files are mapped, and read once to `verify` them."""
+    with our_errors("open wheel", path):
+        numbers = saves_in(path)
+        if not numbers:
+            raise UserError("open wheel", expected=f"a wheel in {path}", got="no manifest")
+        number = numbers[-1] if save is None else save
+        if number not in numbers:
+            raise UserError(
+                "open wheel", expected=f"one of the saves {numbers} in {path}", got=f"save {save}",
+                hint="older ones are removed when newer ones are made",
+            )  # fmt: skip
+        others = [s for s in numbers if s < number]
+        before = f"open_wheel(path, save={max(others)}) is the save before" if others else ""
+        facts = manifest_of(path, number, before)
+        files = {}
+        with _as_it_must_be(_manifest(path, number), before):
+            for name, said in dict(facts["files"]).items():
+                file = path / _file_name(said["file"])
+                files[name] = _map(file, said["sha256"], said["bytes"], before)
+    for mapped in files.values() if verify else ():
+        mapped.verify()
+    return Save(path, facts, files, before)
+
+
+def manifest_of(path: Path, number: int, before: str = "") -> Fields:
+    """What the manifest of a save says, which is as it was written."""
+    file = _manifest(path, number)
+    facts = read_json(file, before)
+    if not isinstance(facts, Fields):
+        raise _corrupt(file, "not a manifest", before)
+    if facts["format"] != FORMAT:
+        raise UserError(
+            "open wheel", expected=f"format {FORMAT} in {file}", got=str(facts["format"]),
+            hint="open it with the version of Tidemill that wrote it",
+        )  # fmt: skip
+    with _as_it_must_be(file, before):
+        right = checksum(facts)
+    if facts[CHECKSUM] != right:
+        raise _corrupt(file, "its checksum differs", before)
+    if facts["save"] != number:
+        raise _corrupt(file, f"it says that it is save {facts['save']!r}", before)
+    return facts
+
+
+def _file_name(said: Any) -> str:
+    """The name of a file of a save: one in its own directory, such as saves have."""
+    if not isinstance(said, str) or not DATA.fullmatch(said):
+        raise UserError(
+            "open wheel", expected="files of the directory itself, such as cells-000001-0123abcd.arrow",
+            got=repr(said),
+        )  # fmt: skip
+    return said
+
+
+def _map(file: Path, sha256: str, size: int, hint: str) -> Mapped:
     try:
-        manifest = json.loads(_manifest(path, number).read_text())
-        return {facts["file"] for facts in manifest["files"].values()}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return set()
+        handle = open_plain(file, step="open wheel")
+    except FileNotFoundError as gone:
+        raise _corrupt(file, "missing", hint) from gone
+    with our_errors("open wheel", file), open(handle, "rb") as opened:
+        found = os.fstat(handle).st_size
+        if found != size or found == 0:
+            raise _corrupt(file, f"{found} bytes, not {size}", hint)
+        content = pa.py_buffer(mmap.mmap(opened.fileno(), found, access=mmap.ACCESS_READ))
+    return Mapped(file, content, sha256, hint)
+
+
+def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    """A column of numbers where it lies in the file; bools are unpacked."""
+    [array] = table[name].chunks or [pa.array([], table.schema.field(name).type)]
+    if array.null_count:
+        raise UserError("open wheel", expected=f"column {name!r} without nulls", got="nulls in it")
+    found: npt.NDArray[Any] = array.to_numpy(zero_copy_only=not pa.types.is_boolean(array.type))
+    return found if found.flags.aligned else found.copy()
 
 
 @contextlib.contextmanager
-def _renamed(path: Path) -> Any:
-    """A file to write, which gets its name when it is complete and on disk."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+def _as_it_must_be(file: Path, hint: str) -> Iterator[None]:
+    """Whatever goes wrong while a file is read is what is wrong with it."""
     try:
-        yield temporary
-        os.chmod(temporary, 0o666 & ~_UMASK)  # for whoever may read what else this user writes
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except UserError as wrong:
+        if str(file) in str(wrong):
+            raise
+        what = f"{file} is not as it must be"
+        if not wrong.expected:
+            raise UserError("open wheel", f"{what}: {wrong}", hint=hint) from wrong
+        raise UserError(
+            "open wheel", what, expected=wrong.expected, got=wrong.got, hint=wrong.hint or hint
+        ) from wrong
+    except TidemillError as wrong:
+        raise UserError("open wheel", f"{file} is not as it must be: {wrong}", hint=hint) from wrong
+    except Exception as wrong:  # of Python, NumPy or Arrow: all that comes of it is the file's fault
+        raise _corrupt(file, f"{type(wrong).__name__}: {wrong}", hint) from wrong
 
 
-def _measured(path: Path) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+def _corrupt(file: Path, why: str, hint: str) -> UserError:
+    return UserError("open wheel", expected=f"{file} as it was written", got=why, hint=hint)
+
+
+def _shown(schema: pa.Schema) -> str:
+    return "{" + ", ".join(f"{f.name}: {f.type}" for f in schema) + "}"
+
+
+__all__ = [
+    "CHECKSUM", "FORMAT", "LOCK", "NEWEST", "Fields", "FilesGone", "Mapped", "Save", "Saved",
+    "checksum", "column", "forget_saves", "have_directory", "manifest_of", "read_json", "read_save",
+    "require_own_directory", "saves_in", "write_save",
+]  # fmt: skip

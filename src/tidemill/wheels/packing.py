@@ -12,15 +12,20 @@ from tidemill.aggregates.layout import Layout
 from tidemill.codegen.wheel_plan import (
     BASE,
     CAPACITY,
+    COLD,
     END,
-    FIRST,
+    HEAD,
     HOT,
+    KEYS,
     LOW,
     MARKED,
     OFFSET,
+    RING,
     ROOM,
     TOTAL,
+    VERSION,
 )  # fmt: skip
+from tidemill.wheels.checks import MOST_BYTES, MOST_KEYS, check_cold, check_head, require
 from tidemill.wheels.cold import Cold
 from tidemill.wheels.freezing import freeze, thawed
 from tidemill.wheels.rings import Ring
@@ -102,15 +107,29 @@ def unpacked(
     layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
     rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int, cold: Cold | None = None,
 ) -> RingStore:  # fmt: skip
-    """A store over packed cells, which it only reads until something is to be changed."""
+    """A store over packed cells, which it only reads until something is to be changed.
+
+    They may come from anyone: what kernels would use is checked, the number of keys aside, which is that
+    of the head.
+    """
     store = RingStore(
-        layout, rings, int(rest["head"][FIRST]), ahead, prefix=prefix, threshold=threshold,
-        compress=0 if cold is None else cold.slots,
+        layout, rings, 0, ahead, prefix=prefix, threshold=threshold,
+        compress=0 if cold is None else cold.slots, room=False,
     )  # fmt: skip
-    store.cold = cold
+    keys, offset = int(rest["head"][KEYS]), 0
+    require(0 <= keys < MOST_KEYS, f"keys from 0 to {MOST_KEYS}", keys)
+    check_head(rest["head"], rings, keys=keys, prefix=prefix, block=store.compress, cells=True)
+    if cold is not None:
+        which = range(len(rings))
+        rooms = [store.hot_room(r) for r in which]
+        check_cold(cold, rest["head"], [store.compresses(r) for r in which], rooms)
+    never = store.head[HEAD + COLD :: RING].copy()
     store.head[...] = rest["head"]
-    keys, offset = store.keys, 0
-    store.head[ROOM] = max(1, keys)
+    store.head[HEAD + COLD :: RING] = never
+    store.head[ROOM], store.head[VERSION] = max(1, keys), 0
+    store.cold = cold
+    if cold is not None:
+        store.note_directory()
     for r in range(len(rings)):
         h = store.ring(r)
         held = int(h[END] - h[HOT])
@@ -118,6 +137,14 @@ def unpacked(
         offset += held
     store.slots_in_all = offset
     names = [n for n, _ in store.slots.stored]
+    for name, values in cells.items():
+        require(len(values) == offset * keys, f"{offset * keys} cells in {name!r}", len(values))
+    require(len(rest["totals"]) == keys, f"totals of {keys} keys", len(rest["totals"]))
+    opened = len(rest["ahead"])
+    require(opened in (0, ahead * keys), f"{ahead} open slots of {keys} keys", opened)
+    need = ahead * max(1, keys) * store.fresh.itemsize
+    need += 0 if keys else offset * store.cell_bytes
+    require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)
     if keys == 0:  # room for the first one, as a fresh store has
         store.columns = [store.column(n, offset) for n in names]
         store.prefixes = [store.column(n, offset if prefix else 0) for n in names]

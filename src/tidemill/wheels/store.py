@@ -70,7 +70,7 @@ class RingStore:
 
     def __init__(
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
-        threshold: int = 0, compress: int = 0,
+        threshold: int = 0, compress: int = 0, room: bool = True,
     ) -> None:  # fmt: skip
         self.layout, self.rings, self.slots = layout, tuple(rings), Slots(layout)
         self.prefix, self.threshold, self.compress = prefix, threshold, compress
@@ -78,7 +78,10 @@ class RingStore:
         if compress:
             columns = len(self.slots.stored) + len(self.slots.marks)
             self.cold = Cold.empty(len(rings), compress, columns)
-        self.slots_in_all = offset = self._number_rings(first)
+        offset = self._number_rings(first)
+        if not room:  # there are arrays elsewhere, which take the place of those made here
+            offset = 0
+        self.slots_in_all = offset
         self.on_change: Callable[[RingStore], None] = lambda store: None
         """Called when there are new arrays, before anybody reads them."""
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)

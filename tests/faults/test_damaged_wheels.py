@@ -1,0 +1,79 @@
+"""Bytes of saved wheels flip, files get shorter, longer, or change places: no crash, no wrong answer."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.counts import SOAK, report, seed_of
+from tests.faults.wheels_damage import files_of
+from tests.faults.wheels_machine import run_cases, wrong
+from tests.faults.wheels_made import MAKERS, answers
+
+KINDS = ["plain", "keyed", "text keys", "prefix", "compressed", "objects", "buckets"]
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved wheel of every kind."""
+    path: Path = tmp_path_factory.mktemp("made")
+    for kind in KINDS:
+        MAKERS[kind](path / kind)
+    return path
+
+
+def rights(made: Path) -> dict[str, list[Any]]:
+    """What each says if nothing happens to it."""
+    whole = {kind: answers(made / kind, verify=True, go_on=False) for kind in KINDS}
+    told: dict[str, list[Any]] = json.loads(json.dumps(whole, default=repr))
+    return told
+
+
+def _damages(made: Path, pick: random.Random, count: int) -> list[dict[str, Any]]:
+    cases = []
+    for number in range(count):
+        kind = KINDS[number % len(KINDS)]
+        listed = files_of(made / kind)
+        case: dict[str, Any] = {
+            "kind": kind, "file": pick.choice(listed), "verify": number % 2 == 0, "go on": number % 3 == 0,
+        }  # fmt: skip
+        size = (made / kind / case["file"]).stat().st_size
+        at = pick.choice([pick.randrange(size), pick.randrange(min(64, size)), -1 - pick.randrange(min(400, size))])
+        case["how"] = pick.choice(["flip", "flip", "flip", "flips", "zeros", "cut", "longer", "swap", "gone"])
+        if case["how"] == "flip":
+            case["flips"] = [(at, pick.choice([1 << pick.randrange(8), pick.randrange(1, 256)]))]
+        elif case["how"] == "flips":
+            case["how"] = "flip"
+            case["flips"] = [(pick.randrange(size), pick.randrange(1, 256)) for _ in range(pick.randrange(1, 20))]
+        elif case["how"] == "swap":
+            case["other"] = pick.choice(listed)
+        elif case["how"] == "gone" and Path(case["file"]).name.startswith("manifest-"):
+            case["how"], case["at"] = "cut", 0  # without it, the save before is the newest
+        case.setdefault("at", at)
+        case.setdefault("count", pick.choice([1, 8, 100]))
+        # Flips under right checksums are the work of someone who wants them to be read.
+        case["sealed"] = case["how"] == "flip" and number % 5 < 2
+        cases.append(case)
+    return cases
+
+
+def _flip(made: Path, work: Path, machine: str, count: int) -> None:
+    pick = random.Random(seed_of(machine))
+    cases, right = _damages(made, pick, count), rights(made)
+    outcomes = run_cases(made, cases, work)
+    faults = [(c, w) for c, o in zip(cases, outcomes) if (w := wrong(c, o, right[c["kind"]]))]
+    report(machine, len(cases), len(faults))
+    assert not faults, faults[:5]
+
+
+def test_damaged_wheels_are_refused_or_answer_right(made: Path, tmp_path: Path) -> None:
+    _flip(made, tmp_path, "damaged wheels", 210)
+
+
+@pytest.mark.soak
+def test_many_damaged_wheels(made: Path, tmp_path: Path) -> None:
+    _flip(made, tmp_path, "damaged wheels", int(22_000 * SOAK))
