@@ -31,7 +31,7 @@ _made: dict[Path, tuple[int, int]] = {}
 def cache_directory() -> Path:
     """Where kernels are kept: `TIDEMILL_CACHE`, or `tidemill/kernels` in the user's cache."""
     global _found
-    if _found is None or not _found.is_dir():  # a parent's is gone when the parent is
+    if _found is None or not os.path.isdir(_found):  # a parent's is gone when the parent is
         _found = _kept() or _temporary()
     return _found
 

@@ -69,6 +69,9 @@ class ObjectStore(RingStore):
     def changed(self) -> None:
         """Nobody keeps arrays of this one."""
 
+    def make_room(self, until: int) -> None:
+        """Slots take room when they have cells."""
+
     # -- what there is
 
     subtracts = False

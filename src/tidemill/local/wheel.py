@@ -19,7 +19,7 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_kernel
-from tidemill.codegen.wheel_plan import BASE, UNIT
+from tidemill.codegen.wheel_plan import BASE, UNIT, VERSION
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST, Domain, DurationLike, InstantLike
@@ -464,6 +464,7 @@ class Wheel(WheelQueries):
             target = min(target, before + min(store.capacity, store.compress or store.capacity))
         if self._publisher is not None:
             self._publish_keys()
+        store.make_room(target)  # where there is none, nothing has happened yet
         with self._stopping("advance_to"):
             err = store.close(target)
         if err:
@@ -529,33 +530,42 @@ class Wheel(WheelQueries):
         """Let other processes read the wheel while it goes on: `tm.open_wheel(path)` there.
 
         The arrays move into files in a directory, which is best one in memory, such as under /dev/shm;
-        what a shared wheel left there goes. A directory has one writer at a time.
+        what a shared wheel left there goes, and a directory with anything else is refused. A directory has
+        one writer at a time. Where there is no room for the files it is an error, and the wheel goes on
+        alone.
         """
         from tidemill.local.wheel_files import described
 
         if self._store.cold is not None:
             raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
-        folder = Path(path)
-        if folder.is_dir() and any(folder.iterdir()) and not is_shared(folder):
-            raise UserError(
-                "share wheel", expected="an empty directory, or one in which a wheel was shared",
-                got=f"{path} with other files", hint="they would be deleted",
-            )  # fmt: skip
-        publisher = Publisher(folder, described(self))  # refused, before anything is given up
-        self._unshare()
-        self._publisher = publisher
-        self._store.on_change = self._publisher.publish
-        self._store.unpack()
-        self._store.changed()
-        self._publish_keys()
+        publisher = Publisher(Path(path), described(self))  # refused, before anything is given up
+        before, store, head = self._publisher, self._store, self._store.head
+        try:
+            self._share_by(publisher)
+            store.unpack()
+            store.changed()
+            self._publish_keys()
+        except BaseException:
+            self._share_by(before)
+            for name, array in store.arrays().items():  # files are gone when nobody has them mapped
+                store.replace(name, array.copy())
+            store.changed()
+            publisher.withdraw()
+            raise
+        if before is not None:
+            before.close()
+            head[VERSION] += head[VERSION] & 1  # who reads there may go on, with what there was
 
-    def _unshare(self) -> None:
-        if self._publisher is not None:
-            self._publisher.close()
-            self._publisher = None
+    def _share_by(self, publisher: Publisher | None) -> None:
+        self._publisher, store = publisher, self._store
+        store.on_change = _nobody if publisher is None else publisher.publish
+        store.on_undo = _nobody if publisher is None else publisher.publish_again
 
     def _publish_keys(self) -> None:
-        if self._publisher is None or not self._keyed or self._publisher.keys == self._store.keys:
+        if self._publisher is None:
+            return
+        self._publisher.require_own()
+        if not self._keyed or self._publisher.keys == self._store.keys:
             return
         columns = self._keys.decode(np.arange(self._publisher.keys, self._store.keys))
         self._publisher.add_keys(pa.table(dict(zip(self._plan.group_keys, columns))))
@@ -604,3 +614,7 @@ class Wheel(WheelQueries):
         """Slots and bytes by ring, and how many rows came, wait or were left out."""
         rows = {"rows": self._inserted, "rows ahead": len(self._early)}
         return {**super().stats(), **rows, "left out": dict(self._left_out)}
+
+
+def _nobody(store: RingStore) -> None:
+    """Nobody else has the arrays."""

@@ -12,8 +12,10 @@ never mixes. Only files by such names are ever removed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
+import math
 import mmap
 import os
 import re
@@ -28,10 +30,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.codegen.wheel_plan import VERSION
 from tidemill.core.errors import UserError
 from tidemill.core.files import is_plain, open_plain, our_errors, read_plain
-from tidemill.wheels.files import Fields, have_directory
-from tidemill.wheels.shared_head import check_head, require
+from tidemill.wheels.checks import require
+from tidemill.wheels.files import Fields, _as_it_must_be, have_directory
+from tidemill.wheels.shared_head import check_arrays
 from tidemill.wheels.store import RingStore
 
 ROOT, LOCK = "root.bin", "writer.lock"
@@ -42,6 +46,9 @@ files of keys there are."""
 WRITES, CLOSED, REPLACED = range(3)
 """States: the writer goes on, or was killed; it has let go; another has taken the directory over."""
 ROOT_NUMBERS = 8
+_HINT = "share the wheel again, in an empty directory"
+SOON = 0.05
+"""Seconds after which a reader that waits looks whether there is a writer at all."""
 PATIENCE = 10.0
 """Seconds after which a reader no longer waits for a writer that lives."""
 HANDOVER = 1.0
@@ -65,6 +72,7 @@ class Publisher:
         have_directory(path, step=_STEP)
         _refuse_others(path)
         self._path, self._maker = path, os.getpid()
+        self._root: npt.NDArray[np.int64] | None = None
         self._lock = open_plain(path / LOCK, os.O_RDWR | os.O_CREAT, step=_STEP)
         try:
             _take(self._lock, path)
@@ -77,12 +85,13 @@ class Publisher:
             self._name = f"{self._id:016x}"
             _write(path / f"{self._name}-wheel.json", json.dumps(dict(described)).encode())
         except BaseException:
-            os.close(self._lock)
+            self.close()
             raise
         self.keys = 0
         """How many keys readers know."""
         self._generation = 0
-        self._root: npt.NDArray[np.int64] | None = None
+        self._head: npt.NDArray[np.int64] | None = None
+        """That of the newest generation."""
         _publishers.add(self)
 
     def require_own(self) -> None:
@@ -113,9 +122,16 @@ class Publisher:
             raise
         for name, array in made.items():
             store.replace(name, array)
+        self._head = made["head"]
         self._root[GENERATION] = generation
         before, self._generation = self._generation, generation
         self._remove(before)
+
+    def publish_again(self, store: RingStore) -> None:
+        """Publish a store that has come back to arrays before, unless readers have these still."""
+        if self._head is not store.head:
+            self.publish(store)
+            store.settle()
 
     def _remove(self, generation: int) -> None:
         for pattern in (f"{self._name}-{generation}.json", f"{self._name}-{generation}-*.bin"):
@@ -196,7 +212,7 @@ class Subscriber:
             found = json.loads(text, object_hook=lambda record: Fields(record, file))
         except ValueError as torn:
             raise self._damaged(file, f"not JSON: {torn}") from torn
-        require(isinstance(found, dict), file, "a description of a wheel")
+        require(isinstance(found, dict), f"a description of a wheel in {file}", found)
         self.described: dict[str, Any] = found
         self._generation = 0
         self._key_files = 0
@@ -207,7 +223,8 @@ class Subscriber:
             root: npt.NDArray[np.int64] = _map(file, np.dtype(np.int64), ROOT_NUMBERS)
         except FileNotFoundError as gone:
             raise self._damaged(file, "no such file") from gone
-        require(root[MARK] == MAGIC and root[WRITER] >= 0, file, "the root of a wheel that is shared")
+        ours = root[MARK] == MAGIC and root[WRITER] >= 0
+        require(bool(ours), f"the root of a wheel that is shared in {file}", root.tobytes())
         return root
 
     def stale(self) -> bool:
@@ -246,13 +263,13 @@ class Subscriber:
                 found = self._arrays(generation, store)
                 break
             except FileNotFoundError as gone:  # the writer went on meanwhile
-                known = generation == int(self._seen[GENERATION])
-                if time.monotonic() - since > (PATIENCE if not known else PATIENCE / 10):
+                same = generation == int(self._seen[GENERATION])
+                if time.monotonic() - since > (SOON if same else PATIENCE):
+                    self.stale()
                     raise self._damaged(Path(str(gone.filename)), "no such file") from gone
                 time.sleep(0)
         for name, array in found.items():
             store.replace(name, array)
-        store.slots_in_all = sum(int(store.ring(r)[2]) for r in range(len(store.rings)))
         self._generation = generation
 
     def _arrays(self, generation: int, store: RingStore) -> dict[str, npt.NDArray[Any]]:
@@ -262,21 +279,47 @@ class Subscriber:
         except ValueError as torn:
             raise self._damaged(file, f"not JSON: {torn}") from torn
         kinds = store.kinds()
-        require(isinstance(shapes, dict) and shapes.keys() == kinds.keys(), file, f"shapes of {list(kinds)}")
+        named = isinstance(shapes, dict) and shapes.keys() == kinds.keys()
+        require(named, f"shapes of {list(kinds)} in {file}", shapes)
         found: dict[str, npt.NDArray[Any]] = {}
         for name, kind in kinds.items():
             shape = shapes[name]
             plain = isinstance(shape, list) and all(type(n) is int and 0 <= n < 1 << 48 for n in shape)
-            require(plain and len(shape) == store.arrays()[name].ndim, file, f"the shape of {name}")
-            size = int(np.prod([1, *map(int, shape)], dtype=object))
+            plain = plain and len(shape) == store.arrays()[name].ndim
+            require(plain, f"the shape of {name} in {file}", shape)
+            size = math.prod(shape)
             array = _map(self.path / f"{self._name}-{generation}-{name}.bin", kind, size)
             found[name] = array.reshape(shape)
-        self._settled(found["head"])
-        check_head(found, store, self.path / f"{self._name}-{generation}-head.bin")
+        with _as_it_must_be(self.path / f"{self._name}-{generation}-head.bin", _HINT):
+            require(found["head"].size > VERSION, "a head", found["head"])
+            check_arrays(self._settled(found["head"], generation), found, store)
         return found
 
-    def _settled(self, head: npt.NDArray[np.int64]) -> None:
-        """Slots may be closing: nothing is to be said about a head then. Whoever reads it waits."""
+    def _settled(self, head: npt.NDArray[np.int64], generation: int) -> npt.NDArray[np.int64]:
+        """The head as it was at one moment. While slots close it says nothing: who reads it waits."""
+        since = time.monotonic()
+        while True:
+            copied = head.copy()
+            if copied[VERSION] == head[VERSION] and not copied[VERSION] & 1:
+                return copied
+            if self._seen[GENERATION] != generation:  # these arrays are done with: to be found again
+                raise FileNotFoundError(errno.ENOENT, "a newer generation", str(self.path))
+            self.require_progress(since)
+            time.sleep(0)
+
+    def require_progress(self, since: float) -> None:
+        """Refuse to wait any more for slots to close, if nobody closes them or it takes too long."""
+        waited = time.monotonic() - since
+        if waited > SOON and not self.writes():
+            raise UserError(
+                "wheel query", expected=f"a writer that goes on in {self.path}", got="one that is gone",
+                hint="it died while slots were closing; open what it saved",
+            )  # fmt: skip
+        if waited > PATIENCE:
+            raise UserError(
+                "wheel query", expected=f"a writer that goes on in {self.path}",
+                got=f"one that stopped {PATIENCE} s ago", hint="slots were closing; open what it saved",
+            )  # fmt: skip
 
     def new_keys(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Keys that were added since this was asked last."""
@@ -288,16 +331,16 @@ class Subscriber:
             except FileNotFoundError as gone:
                 self.stale()  # it says so if another writer has come
                 raise self._damaged(file, "no such file") from gone
-            except (pa.ArrowException, OSError, ValueError) as torn:
+            except (pa.ArrowException, OSError, ValueError, OverflowError) as torn:
                 raise self._damaged(file, str(torn)) from torn
-            require(keys.schema.equals(schema), file, f"keys of {schema}")
+            require(keys.schema.equals(schema), f"keys of {schema} in {file}", keys.schema)
             yield keys
             self._key_files += 1
 
     def _damaged(self, file: Path, why: str) -> UserError:
         return UserError(
             "open wheel", expected=f"{file} as the writer wrote it", got=why,
-            hint="share the wheel again, in an empty directory",
+            hint=_HINT,
         )  # fmt: skip
 
 
@@ -406,7 +449,7 @@ def _map(path: Path, kind: np.dtype[Any], size: int) -> Any:
     with our_errors("open wheel", path):
         try:
             held = os.fstat(descriptor).st_size
-            require(held >= max(8, need), path, f"at least {max(8, need)} bytes", f"{held} bytes")
+            require(held >= max(8, need), f"at least {max(8, need)} bytes in {path}", held)
             memory = mmap.mmap(descriptor, held, prot=mmap.PROT_READ)
         finally:
             os.close(descriptor)

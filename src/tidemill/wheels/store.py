@@ -84,6 +84,8 @@ class RingStore:
         self.slots_in_all = offset
         self.on_change: Callable[[RingStore], None] = lambda store: None
         """Called when there are new arrays, before anybody reads them."""
+        self.on_undo: Callable[[RingStore], None] = lambda store: None
+        """Called when the arrays before are there again."""
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
         """Called when slots were closing while an answer was made."""
         self.packed = False
@@ -208,6 +210,7 @@ class RingStore:
         except BaseException:  # also Ctrl-C
             self.__dict__.update(before)
             self.head[VERSION] = version  # readers may have been sent to arrays that are not there
+            self.on_undo(self)
             raise
 
     def know(self, keys: int) -> None:
@@ -285,8 +288,11 @@ class RingStore:
 
     def need_marks(self) -> None:
         """From now on it is known for each cell whether there was anything; so far there was."""
-        if self.head[MARKED]:
-            return
+        if not self.head[MARKED]:
+            with self._all_or_none():
+                self._mark_all()
+
+    def _mark_all(self) -> None:
         self.head = self.head.copy()
         self.head[MARKED] = 1
         self.marks = self.no_marks()
@@ -326,16 +332,20 @@ class RingStore:
 
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
-        if self.packed:
-            self.unpack()
-        if until >= self._full_from:
-            self.room_until(until)
+        self.make_room(until)
         self._asked[2][VERSION] += 1
         try:
             how, err = self._close_until(until)
         finally:
             self._asked[2][VERSION] += 1
         return 0 if how == DONE else int(err)
+
+    def make_room(self, until: int) -> None:
+        """Have room to close the slots below one."""
+        if self.packed:
+            self.unpack()
+        if until >= self._full_from:
+            self.room_until(until)
 
     def _close_until(self, until: int) -> tuple[int, int]:
         while True:
@@ -421,7 +431,7 @@ class RingStore:
         """Another store with the same in it."""
         other = RingStore.__new__(RingStore)
         other.__dict__.update(self.__dict__)
-        other.on_change = lambda store: None  # nobody else reads the copy
+        other.on_change = other.on_undo = lambda store: None  # nobody else reads the copy
         other._asked = None
         for name in ("head", "ahead", "totals", "marks", "others", "places", "records"):
             setattr(other, name, getattr(self, name).copy())
