@@ -140,6 +140,12 @@ def test_a_string_that_names_no_column_is_refused_and_a_constant_is_spelled_out(
     assert constant.run(s=ROWS)["word"].to_pylist() == ["v"]
 
 
+@pytest.mark.parametrize("aggregate", [tm.sum, tm.mean, tm.var, tm.median])
+def test_an_argument_that_the_user_casts_to_a_number_is_one(aggregate: Any) -> None:
+    query = STREAM.window(tm.tumbling(10)).agg(v=aggregate(col.flag.cast("float64")))
+    assert query.schema["v"].kind == "float64"
+
+
 def test_a_string_names_a_column_of_an_aggregate_of_ones_own() -> None:
     total = tm.aggregate(
         "total", identity=lambda: 0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda a: a

@@ -6,7 +6,7 @@ from tidemill.aggregates.algebra import Aggregate, Algebra
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import Domain, Duration
-from tidemill.expr.nodes import Cast, Literal, Node
+from tidemill.expr.nodes import Cast, Node
 from tidemill.expr.typing import type_of
 
 _NUMBERS = {
@@ -15,13 +15,15 @@ _NUMBERS = {
     "sum_by": (1,), "mean_by": (1,),
 }  # fmt: skip
 """Which arguments of which aggregate are computed with."""
+_IN_FLOATS = {"var", "std", "covariance", "correlation", "ewma", "drawdown", "quantile", "median"}
+"""Those that compute in float64, by a cast of their own around what the user gave."""
 _TOTALS = {"sum", "product", "mean", "sum_by", "mean_by"}
 """Those that make no sense of instants either."""
 _NO_NUMBER = {"string", "binary", "bool", "list", "struct"}
 
 
 def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: str) -> None:
-    """Refuse what a built-in aggregate cannot compute with. Arguments are resolved over `schema`."""
+    """Refuse what a built-in aggregate cannot compute with. Its arguments are as the user gave them."""
     algebras = [p.algebra for p in aggregate.parts]
     if any(isinstance(a, Algebra) and a.factory is None for a in algebras):
         return  # a user's own, whatever its name
@@ -38,10 +40,8 @@ def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: st
 
 
 def _check_number(aggregate: Aggregate, arg: Node, schema: Schema, step: str) -> None:
-    given = arg.arg if isinstance(arg, Cast) else arg  # some compute in float64, by a cast of their own
+    own = aggregate.name in _IN_FLOATS and isinstance(arg, Cast)
+    given = arg.arg if own and isinstance(arg, Cast) else arg
     kind = type_of(given, schema)
     if kind.kind in _NO_NUMBER or (kind.kind == "timestamp" and aggregate.name in _TOTALS):
-        hint = ""
-        if isinstance(given, Literal) and given.value in schema.names:
-            hint = f"a column is written col.{given.value}"
-        raise UserError(step, expected="a number", got=f"{given}, which is {kind!r}", hint=hint)
+        raise UserError(step, expected="a number", got=f"{given}, which is {kind!r}")

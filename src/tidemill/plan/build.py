@@ -208,7 +208,7 @@ def bind(plan: Plan, name: str, aggregate: Any) -> Aggregate:
         )  # fmt: skip
 
     bound = aggregate.over(change)
-    check_arguments(bound, plan.schema, plan.time, step=f"{step} {aggregate}")
+    check_arguments(aggregate, plan.schema, plan.time, step=f"{step} {aggregate}")
     return bound
 
 
