@@ -16,11 +16,17 @@ from tests.fuzz.campaign import ENGINES, run
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, help="the first seed; a random one is printed")
-    parser.add_argument("--cases", type=int, default=1, help="go on with the next seeds up to so many")
+    parser.add_argument(
+        "--cases", type=int, default=1, help="go on with the next seeds up to so many"
+    )
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
-    parser.add_argument("--engines", default=",".join(ENGINES), help=f"of {','.join(ENGINES)},spark,wheel")
-    parser.add_argument("--shrink", type=float, default=60.0, help="seconds for each; 0 shows cases as they are")
+    parser.add_argument(
+        "--engines", default=",".join(ENGINES), help=f"of {','.join(ENGINES)},spark,wheel"
+    )
+    parser.add_argument(
+        "--shrink", type=float, default=60.0, help="seconds for each; 0 shows cases as they are"
+    )
     parser.add_argument("--json", type=Path, help="also write the counts to a file")
     args = parser.parse_args()
     seed = SystemRandom().randrange(1 << 40) if args.seed is None else args.seed

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.fuzz import sources
+from tests.fuzz import sources, wheels
 from tests.fuzz.build import build
 from tests.fuzz.case import Case, differs, verdict
 from tests.fuzz.events import random_events
 from tests.fuzz.known import adapted
 from tests.fuzz.oracle.run import answer
 from tests.fuzz.queries import random_query, varied
-from tests.fuzz.shrink import shrunk
+from tests.fuzz.shrink import shrunk, shrunk_by
 from tidemill import UserError
 
-ENGINES = ("local", "threads", "reference")
+ENGINES = ("local", "threads", "reference", "wheel")
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Found:
     """A difference, as small as it could be made."""
 
     seed: int
-    case: Case
+    case: Any
     text: str
 
     def shown(self) -> str:
@@ -49,7 +49,9 @@ class Report:
 
     def lines(self) -> list[str]:
         engines = sorted({*self.cases, *self.differences})
-        made = [f"fuzz: {e}: {self.cases[e]} cases, {self.differences[e]} differences" for e in engines]
+        made = [
+            f"fuzz: {e}: {self.cases[e]} cases, {self.differences[e]} differences" for e in engines
+        ]
         made += [f"fuzz: allowed {n} times: {reason}" for reason, n in self.allowed.items()]
         return made
 
@@ -117,7 +119,12 @@ def _one(
 
 
 def _cases(
-    query: dict[str, Any], rows: list[Any], engines: tuple[str, ...], each: int, salt: str, spark: Any
+    query: dict[str, Any],
+    rows: list[Any],
+    engines: tuple[str, ...],
+    each: int,
+    salt: str,
+    spark: Any,
 ) -> list[Case]:
     pick = Random(salt)
     made = []
@@ -128,17 +135,44 @@ def _cases(
     if "threads" in engines:
         made.append(Case(query, rows, "threads1", "batches", f"{salt}/t1"))
         made.append(Case(query, rows, "threads2", "batches", f"{salt}/t2"))
-    if "reference" in engines and pick.random() < 0.35:
+    if "reference" in engines and (engines == ("reference",) or pick.random() < 0.35):
         made.append(Case(query, rows, "reference", "rows", ""))
     if "spark" in engines:
         made.append(Case(query, rows, "spark", "frame", f"{salt}/s", spark))
     return made
 
 
-def run(seed: int, *, cases: int, seconds: float | None = None, step: int = 1, **options: Any) -> Report:
+def run_wheel_seed(seed: int, report: Report, *, scripts: int = 60, shrink: float = 60.0) -> None:
+    """One kind of wheel, and many scripts of rows, advances, saves and merges."""
+    pick = Random(seed)
+    kind = wheels.random_kind(pick)
+    for _ in range(scripts):
+        case = wheels.random_case(pick, kind)
+        found = wheels.verdict(case)
+        if not found.counted:
+            report.skipped["wheel: refused"] += 1
+            return
+        report.cases["wheel"] += 1
+        report.values += found.values
+        if found.difference is None:
+            continue
+        report.differences["wheel"] += 1
+        small = shrunk_by(case, wheels.smaller, wheels.differs, shrink)
+        report.found.append(Found(seed, small, wheels.differs(small) or found.difference))
+        return
+
+
+def run(
+    seed: int, *, cases: int, seconds: float | None = None, step: int = 1,
+    engines: tuple[str, ...] = ENGINES, **options: Any,
+) -> Report:  # fmt: skip
     """Seeds from `seed` on, until so many cases ran or time is up."""
+    rest = tuple(e for e in engines if e != "wheel")
     report, until = Report(), None if seconds is None else time.monotonic() + seconds
     while report.total < cases and (until is None or time.monotonic() < until):
-        run_seed(seed, report, **options)
+        if "wheel" in engines:
+            run_wheel_seed(seed, report, shrink=options.get("shrink", 60.0))
+        if rest:
+            run_seed(seed, report, engines=rest, **options)
         seed += step
     return report

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 def same(got: Any, expected: Any) -> bool:
     if isinstance(expected, Anything):
-        return isinstance(got, float)
+        return got is None or isinstance(got, float)
     if isinstance(expected, Approx):
         if not isinstance(got, float):
             return False
@@ -23,8 +23,10 @@ def same(got: Any, expected: Any) -> bool:
     if isinstance(expected, Between):
         return type(got) is type(expected.low) and bool(expected.low <= got <= expected.high)
     if isinstance(expected, dict):
-        return isinstance(got, dict) and got.keys() == expected.keys() and all(
-            same(got[n], expected[n]) for n in expected
+        return (
+            isinstance(got, dict)
+            and got.keys() == expected.keys()
+            and all(same(got[n], expected[n]) for n in expected)
         )
     if isinstance(expected, list):
         return isinstance(got, list) and len(got) == len(expected) and all(map(same, got, expected))

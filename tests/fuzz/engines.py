@@ -77,7 +77,9 @@ def by_reference(query: Stream, rows: list[Row]) -> list[Row]:
         return run_reference(query.plan, {"s": [dict(row) for row in rows]})
 
 
-def from_source(query: Stream, rows: list[Row], schema: dict[str, str], how: str, pick: Random) -> list[Row]:
+def from_source(
+    query: Stream, rows: list[Row], schema: dict[str, str], how: str, pick: Random
+) -> list[Row]:
     """The local engine on one kind of source, through the public surface."""
     whole = sources.table(rows, schema)
     with tempfile.TemporaryDirectory(prefix="tidemill-fuzz-") as folder:
@@ -121,7 +123,9 @@ def in_batches(
             setattr(module, name, value)
 
 
-def on_spark(spark: Any, query: Stream, rows: list[Row], schema: dict[str, str], pick: Random) -> list[Row]:
+def on_spark(
+    spark: Any, query: Stream, rows: list[Row], schema: dict[str, str], pick: Random
+) -> list[Row]:
     """Spark batch, with rows spread over partitions in no order."""
     from pyspark.errors import PySparkException
 

@@ -1,10 +1,10 @@
 """Random queries as plain data: what `build` makes a Tidemill query of, and the oracle interprets.
 
-    {"schema": {name: kind}, "roles": {name: role}, "ordered": bool, "far": bool,
-     "nullable": [sets of columns that have nulls],
-     "steps": [{"op": "where", "pred": expr}, {"op": "with", "cols": {…}},
-               {"op": "select", "names": […], "cols": {…}},
-               {"op": "window", "keys": […], "windows": [{"kind": …}], "aggs": {name: {"f": …}}}]}
+{"schema": {name: kind}, "roles": {name: role}, "ordered": bool, "far": bool,
+ "nullable": [sets of columns that have nulls],
+ "steps": [{"op": "where", "pred": expr}, {"op": "with", "cols": {…}},
+           {"op": "select", "names": […], "cols": {…}},
+           {"op": "window", "keys": […], "windows": [{"kind": …}], "aggs": {name: {"f": …}}}]}
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _projection(pick: Random, query: Query) -> None:
     if pick.random() < 0.5:
         query["steps"].append({"op": "where", "pred": random_expr(pick, schema, "bool", 3)})
     kinds = [pick.choice(("int", "float", "str", "bool", "ts", "dur", "strs")) for _ in range(8)]
-    cols = {f"e{i}": random_expr(pick, schema, k, pick.choice((1, 2, 3))) for i, k in enumerate(kinds)}
+    cols = {
+        f"e{i}": random_expr(pick, schema, k, pick.choice((1, 2, 3))) for i, k in enumerate(kinds)
+    }
     query["steps"].append({"op": "select", "names": ["n"], "cols": cols})
 
 
@@ -72,7 +74,9 @@ def _before(pick: Random, query: Query) -> Schema:
     schema = dict(query["schema"])
     for _ in range(pick.choice((0, 0, 0, 1, 1, 2))):
         if pick.random() < 0.5:
-            query["steps"].append({"op": "where", "pred": random_expr(pick, schema, "bool", 2, root=False)})
+            query["steps"].append(
+                {"op": "where", "pred": random_expr(pick, schema, "bool", 2, root=False)}
+            )
             continue
         kind = pick.choice(("int", "float", "str", "bool"))
         name = f"c{len(query['steps'])}_"
@@ -234,6 +238,7 @@ def _argument(pick: Random, schema: Schema, kind: str) -> Any:
     return random_expr(pick, schema, kind, 2, root=False)
 
 
+_CHOSEN = ("min", "max", "first", "last", "arg_min", "arg_max")
 _EXACT = {"count": "int", "count_if": "int", "any": "bool", "all": "bool", "distinct_count": "int"}
 
 
@@ -247,9 +252,7 @@ def exact_columns(step: dict[str, Any], schema: Schema, clock: bool) -> Schema:
         f = agg["f"]
         if f in _EXACT:
             found[name] = _EXACT[f]
-        elif f in ("min", "max", "first", "last", "arg_min", "arg_max"):
-            found[name] = agg["kinds"][0]
-        elif f in ("sum", "product") and agg["kinds"][0] in ("int", "dur"):
+        elif f in _CHOSEN or (f in ("sum", "product") and agg["kinds"][0] in ("int", "dur")):
             found[name] = agg["kinds"][0]
     return found
 
@@ -266,9 +269,7 @@ def _after(pick: Random, query: Query, step: dict[str, Any], schema: Schema, clo
         query["steps"].append({"op": "with", "cols": cols})
     else:
         later_clock = exact["window_start"] == "ts"
-        keys = [k for k in exact if k.startswith("window_")] if pick.random() < 0.1 else []
-        keys = keys or ([pick.choice(step["keys"])] if step["keys"] and pick.random() < 0.6 else [])
-        keys = [k for k in keys if k != "window_start"]
+        keys = [pick.choice(step["keys"])] if step["keys"] and pick.random() < 0.6 else []
         windows = random_windows(pick, later_clock, keys, list(exact), arrival=False)
         windows = [w for w in windows if not _counts(w) and "on" not in w][:1]
         if not windows:
@@ -307,7 +308,9 @@ def varied(pick: Random, query: Query) -> Query:
         for part in ("pred", "cols"):
             if part in step:
                 new[part] = (
-                    change(step[part]) if part == "pred" else {n: change(e) for n, e in step[part].items()}
+                    change(step[part])
+                    if part == "pred"
+                    else {n: change(e) for n, e in step[part].items()}
                 )
         if "windows" in step:
             new["windows"] = [_resized(pick, w, clock) for w in step["windows"]]

@@ -24,7 +24,17 @@ _ARROW = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+_LAST: list[Any] = [None, None, None]
+
+
 def table(rows: list[Row], schema: Schema) -> pa.Table:
+    """Rows as a table; the last one is kept, because many cases have the same rows."""
+    if _LAST[0] is not rows or _LAST[1] != schema:
+        _LAST[:] = [rows, dict(schema), _table(rows, schema)]
+    return _LAST[2]
+
+
+def _table(rows: list[Row], schema: Schema) -> pa.Table:
     arrays = [pa.array([r[n] for r in rows], _ARROW[k]) for n, k in schema.items()]
     return pa.Table.from_arrays(arrays, names=list(schema))
 
@@ -78,9 +88,7 @@ def _zoned(kind: pa.DataType) -> pa.DataType:
 
 
 def _dictionary(pick: Random, whole: pa.Table, folder: Path) -> Any:
-    columns = [
-        c.dictionary_encode() if pa.types.is_string(c.type) else c for c in whole.columns
-    ]
+    columns = [c.dictionary_encode() if pa.types.is_string(c.type) else c for c in whole.columns]
     return pa.Table.from_arrays(columns, names=whole.column_names)
 
 
@@ -162,8 +170,10 @@ def _text(value: Any) -> Any:
 def _csv(pick: Random, whole: pa.Table, folder: Path) -> Any:
     path = folder / "rows.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, quoting=csv.QUOTE_NOTNULL) if hasattr(csv, "QUOTE_NOTNULL") else (
-            csv.writer(file)
+        writer = (
+            csv.writer(file, quoting=csv.QUOTE_NOTNULL)
+            if hasattr(csv, "QUOTE_NOTNULL")
+            else (csv.writer(file))
         )
         writer.writerow(whole.column_names)
         for row in whole.to_pylist():
@@ -178,7 +188,9 @@ def _json(pick: Random, whole: pa.Table, folder: Path) -> Any:
     with path.open("w", encoding="utf-8") as file:
         for row in whole.to_pylist():
             ascii_ = pick.random() < 0.5
-            file.write(json.dumps({n: _text(v) for n, v in row.items()}, ensure_ascii=ascii_) + "\n")
+            file.write(
+                json.dumps({n: _text(v) for n, v in row.items()}, ensure_ascii=ascii_) + "\n"
+            )
     return path
 
 

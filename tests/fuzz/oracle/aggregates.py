@@ -44,7 +44,17 @@ def aggregate(spec: Spec, rows: list[Any], time: str) -> Any:
 
 
 _BY_TIME = ("first", "last", "collect", "ewma")
-_LISTS = ("top_k", "bottom_k", "collect", "count_by", "sum_by", "mean_by", "min_by", "max_by", "top_keys")
+_LISTS = (
+    "top_k",
+    "bottom_k",
+    "collect",
+    "count_by",
+    "sum_by",
+    "mean_by",
+    "min_by",
+    "max_by",
+    "top_keys",
+)
 _COUNTS = ("count", "count_if", "distinct_count", "hll")
 
 Args = list[Any]
@@ -103,9 +113,9 @@ def _covariance(args: Args, spec: Spec) -> Any:
     n, ddof = len(xs), spec.get("ddof", 1)
     if n <= ddof:
         return None
-    if not all(map(math.isfinite, xs + ys)):
-        return math.nan if n > 1 else Anything()
-    if not _tame(xs + ys):
+    if any(x != x for x in xs + ys) and n > 1:
+        return math.nan
+    if not _tame(xs + ys):  # with infinities it is NaN or infinite, by the order of rows
         return Anything()
     xx, yy, xy = _moment(xs, ys)
     top = max(map(abs, xs)) * max(map(abs, ys))
@@ -125,10 +135,10 @@ def _std(args: Args, spec: Spec) -> Any:
 
 def _correlation(args: Args, spec: Spec) -> Any:
     xs, ys = ([float(a[i]) for a in args] for i in (0, 1))
-    if len(xs) < 2 and all(map(math.isfinite, xs + ys)):
-        return None
     if not _tame(xs + ys):
         return Anything()
+    if len(xs) < 2:
+        return None
     xx, yy, xy = _moment(xs, ys)
     if xx == 0 or yy == 0:
         return None

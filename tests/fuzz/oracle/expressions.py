@@ -231,9 +231,7 @@ def _to_int(value: Any) -> int | None:
 
 HUGE = 1 << 99
 _FLOAT = r" *[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})? *"
-_INSTANT = (
-    r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?Z?)?"
-)
+_INSTANT = r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?Z?)?"
 
 
 def _to_float(value: Any) -> float | None:

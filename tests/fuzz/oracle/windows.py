@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.fuzz.oracle.values import FAR, Wrong, nulls_first
+from tests.fuzz.oracle.values import FAR, Unsure, Wrong, nulls_first
 
+MANY = 3000
 Spec = dict[str, Any]
 Get = Callable[[str], Any]
 Member = tuple[int, Get]
@@ -83,7 +84,11 @@ def _key(get: Get, names: list[str]) -> tuple[Any, ...]:
 
 
 def _emit(
-    inside: list[tuple[int, int]], rows: list[Get], out: list[str], start: int, end: int,
+    inside: list[tuple[int, int]],
+    rows: list[Get],
+    out: list[str],
+    start: int,
+    end: int,
     also: dict[Any, tuple[Any, ...]] | None = None,
 ) -> Iterator[Found]:
     """A window's rows by key; keys of `also` are there even without rows."""
@@ -103,7 +108,11 @@ def _emit(
 
 
 def _grid(
-    spec: Spec, points: list[tuple[int, int]], rows: list[Get], out: list[str], origin: int,
+    spec: Spec,
+    points: list[tuple[int, int]],
+    rows: list[Get],
+    out: list[str],
+    origin: int,
     start: int | None,
 ) -> Iterator[Found]:
     every = spec.get("every") or spec["size"]
@@ -113,11 +122,15 @@ def _grid(
     for a, i in points:
         first = (a - origin) // every
         last = first if length is None else (a - origin + length) // every - 1
+        if last - first > MANY:
+            raise Unsure("too many windows to look at one by one")
         for w in range(first, last + 1):
             inside.setdefault(w, []).append((a, i))
     if not inside:
         return
     low, high = min(inside), max(inside)
+    if high - low > MANY and (length is None or spec.get("fill")):
+        raise Unsure("too many windows to look at one by one")
     seen: dict[Any, tuple[Any, ...]] | None = {} if spec.get("fill") else None
     so_far: list[tuple[int, int]] = []
     for w in range(low, high + 1) if length is None or seen is not None else sorted(inside):
