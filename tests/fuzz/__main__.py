@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --seed N`: the cases of one seed again; with `--cases`, those of the next ones too."""
+"""`python -m tests.fuzz --seed N`: the cases of one seed again; with `--cases`, of the next ones too."""
 
 from __future__ import annotations
 

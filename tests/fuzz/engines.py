@@ -130,7 +130,8 @@ def on_spark(
     from pyspark.errors import PySparkException
 
     with told(tm.TidemillError):
-        df = spark.createDataFrame(sources.table(rows, schema)).repartition(pick.choice((1, 2, 3)))
+        whole = sources.zoned(sources.table(rows, schema))
+        df = spark.createDataFrame(whole).repartition(pick.choice((1, 2, 3)))
         try:
             return plain(query.on_spark(spark).run(s=df).toArrow())
         except PySparkException as failed:

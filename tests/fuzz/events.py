@@ -15,8 +15,7 @@ SECOND = 1_000_000
 def random_events(pick: Random, query: dict[str, Any]) -> list[Row]:
     """Rows for a query's schema, in order of arrival.
 
-    `query["nullable"]` says which columns have nulls: whether there are any is compiled, so one query
-    has few such sets.
+    `query["nullable"]` says which columns have nulls: whether there are any is compiled.
     """
     schema = query["schema"]
     size = pick.choice((0, 1, 2, 3, 5, 8, 12, 20, 20, 30, 30, 45))
@@ -26,7 +25,7 @@ def random_events(pick: Random, query: dict[str, Any]) -> list[Row]:
     span = pick.choice((3, 10, 20, 30)) if size < 100 else 200
     keys = pick.choice((1, 2, 3, 6))
     times = _times(pick, size, span, query)
-    nullable = pick.choice(query["nullable"])
+    nullable = query["nullable"]
     missing = pick.choice((0.05, 0.2, 0.6))
     made = []
     for n, t in enumerate(times):

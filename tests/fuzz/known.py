@@ -19,6 +19,18 @@ ROWS_BY_KEY = START
 """Whether `rows` after `group_by` counts rows by key."""
 
 
+def spark_reads_durations() -> bool:
+    """Whether an interval column of Spark can be an input."""
+    from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, StructType
+
+    try:
+        tm.stream("s", time="t", schema=StructType([
+            StructField("t", LongType()), StructField("d", DayTimeIntervalType())]))
+    except tm.UserError:
+        return False
+    return True
+
+
 class Known(NamedTuple):
     """A difference that is allowed on an engine, and where it is written down."""
 

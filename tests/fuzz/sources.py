@@ -39,6 +39,12 @@ def _table(rows: list[Row], schema: Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=list(schema))
 
 
+def zoned(whole: pa.Table) -> pa.Table:
+    """The same instants with a zone, UTC."""
+    kinds = [pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type for f in whole.schema]
+    return whole.cast(pa.schema([pa.field(n, k) for n, k in zip(whole.column_names, kinds)]))
+
+
 def split(pick: Random, size: int) -> list[tuple[int, int]]:
     """Where batches begin and end; some are empty."""
     cuts = sorted(pick.choices(range(size + 1), k=pick.randint(0, 5)))

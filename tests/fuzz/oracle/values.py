@@ -37,7 +37,7 @@ class Between:
 
 
 class Anything:
-    """A float, or null, that depends on the order of rounding: infinities that cancel, overflow on the way."""
+    """A float or null that depends on the order of rounding: infinities cancel, sums overflow on the way."""
 
     def __repr__(self) -> str:
         return "Anything()"
