@@ -1,0 +1,138 @@
+"""A query on one engine: the rows that come out as plain values, or the error that was raised."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+import tidemill as tm
+from tests.fuzz import sources
+from tidemill.local import lanes, panes
+from tidemill.local.chunks import Chunk
+from tidemill.local.run import Pipeline
+from tidemill.reference.run import run as run_reference
+from tidemill.stream import Stream
+
+Row = dict[str, Any]
+
+BEGINNING = -(1 << 63)
+HASTE: tuple[dict[tuple[Any, str], int], ...] = (
+    {},
+    {(lanes, "FEW_PARTIALS"): 0, (lanes, "OUTPUT_ROWS"): 3},
+    {(lanes, "FEW_PARTIALS"): 0, (lanes, "MANY_PARTIALS"): 2, (panes, "PLANE_BYTES"): 0},
+)
+"""How soon the local engine closes windows and combines partials: by default not on so few rows."""
+
+
+class Refused(Exception):
+    """The engine says that it cannot run this at all: not a case."""
+
+
+class Failed(Exception):
+    """An error of Tidemill's own, as users are meant to get it."""
+
+
+def plain(table: pa.Table) -> list[Row]:
+    """Rows of Python values, instants and durations as ints."""
+    columns = {}
+    for name, column in zip(table.column_names, table.columns):
+        columns[name] = _ticks(column).to_pylist()
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+
+def _ticks(column: Any) -> Any:
+    kind = _as_ints(column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _as_ints(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(_as_ints(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _as_ints(f.type)) for f in kind])
+    return kind
+
+
+@contextmanager
+def told(error: type[BaseException] = tm.UserError) -> Iterator[None]:
+    """Errors that users are meant to get, as `Failed`; all others are faults and go on."""
+    try:
+        yield
+    except tm.UnsupportedError as cannot:
+        raise Refused(str(cannot)) from cannot
+    except error as failed:
+        raise Failed(str(failed)) from failed
+
+
+def by_reference(query: Stream, rows: list[Row]) -> list[Row]:
+    with told():
+        return run_reference(query.plan, {"s": [dict(row) for row in rows]})
+
+
+def from_source(
+    query: Stream, rows: list[Row], schema: dict[str, str], how: str, pick: Random
+) -> list[Row]:
+    """The local engine on one kind of source, through the public surface."""
+    whole = sources.table(rows, schema)
+    with tempfile.TemporaryDirectory(prefix="tidemill-fuzz-") as folder:
+        given = sources.SOURCES[how](pick, whole, Path(folder))
+        with told():
+            return plain(query.run(s=given))
+
+
+def in_batches(
+    query: Stream, rows: list[Row], schema: dict[str, str], threads: int, pick: Random
+) -> list[Row]:
+    """The local engine on exactly these batches, with keys on so many threads.
+
+    With promises, each batch comes with the truth about the rows that follow, as from a table in
+    memory; without, with none, as from a stream.
+    """
+    whole = sources.table(rows, schema)
+    promised = pick.random() < 0.6
+    haste = pick.choice(HASTE)
+    kept = {key: getattr(*key) for key in haste}
+    try:
+        for (module, name), value in haste.items():
+            setattr(module, name, value)
+        with told():
+            pipeline = Pipeline(query.optimized, threads=threads)
+            needed = pipeline.source.schema
+            chunks = []
+            below = BEGINNING
+            for a, b in sources.split(pick, len(rows)):
+                rest = [row["t"] for row in rows[b:]]
+                if promised and None not in rest:
+                    below = max(below, min(rest, default=below))
+                part = whole.slice(a, b - a).select(list(needed.names)).combine_chunks()
+                arrow = needed.to_arrow()
+                for batch in part.cast(arrow).to_batches():
+                    chunks.append(Chunk(batch, below))
+            out = list(pipeline.run(chunks))
+            return plain(pa.Table.from_batches(out, schema=query.schema.to_arrow()))
+    finally:
+        for (module, name), value in kept.items():
+            setattr(module, name, value)
+
+
+def on_spark(
+    spark: Any, query: Stream, rows: list[Row], schema: dict[str, str], pick: Random
+) -> list[Row]:
+    """Spark batch, with rows spread over partitions in no order."""
+    from pyspark.errors import PySparkException
+
+    with told(tm.TidemillError):
+        whole = sources.zoned(sources.table(rows, schema))
+        df = spark.createDataFrame(whole).repartition(pick.choice((1, 2, 3)))
+        try:
+            return plain(query.on_spark(spark).run(s=df).toArrow())
+        except PySparkException as failed:
+            raise Failed(str(failed)[:500]) from failed

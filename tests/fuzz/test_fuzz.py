@@ -1,0 +1,146 @@
+"""The fuzzer: a few fixed seeds in every run, random ones in the soak.
+
+A seed that differs is run again by `python -m tests.fuzz --seed N`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import pytest
+
+from tests.fuzz import case as cases
+from tests.fuzz import engines
+from tests.fuzz.campaign import Report, run_seed, run_wheel_seed
+from tests.fuzz.soak import CASES, size, soak
+
+
+def agreed(report: Report) -> None:
+    """Show what was counted, and every difference."""
+    print("\n".join(report.lines()))
+    assert report.total
+    assert not report.found, "\n\n".join(found.shown() for found in report.found)
+
+
+# --- the machine itself ---------------------------------------------------------------------------
+
+
+def test_the_oracle_shares_no_code_with_the_engines() -> None:
+    folder = Path(__file__).parent
+    for path in [*(folder / "oracle").glob("*.py"), folder / "functions.py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                ours = name.startswith(("tests.fuzz.oracle", "tests.fuzz.functions"))
+                assert ours or not name.startswith(("tests", "tidemill", "pyarrow", "numpy")), path
+
+
+def test_a_fault_is_found_and_shrunk_to_a_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = engines.by_reference
+
+    def faulty(query: Any, rows: list[Any]) -> list[Any]:
+        """Counts rows of a key once too often where text is empty."""
+        found = honest(query, rows)
+        spoilt = any(row.get("s") == "" for row in rows)
+        return found[:-1] if spoilt and len(found) > 1 else found
+
+    monkeypatch.setattr(engines, "by_reference", faulty)
+    report = Report()
+    for seed in range(30, 60):
+        run_seed(seed, report, engines=("reference",), data=3, shrink=5.0)
+    assert report.found
+    smallest = min(report.found, key=lambda f: len(f.case.rows))
+    assert len(smallest.case.rows) <= 2 and "check(Case(" in smallest.shown()
+    monkeypatch.undo()
+    cases.check(smallest.case)
+
+
+def test_a_seed_is_the_same_cases_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def note(query: Any, rows: list[Any]) -> list[Any]:
+        seen.append((repr(query), repr(rows)))
+        raise engines.Refused
+
+    monkeypatch.setattr(engines, "by_reference", note)
+    for _ in range(2):
+        run_seed(11, Report(), engines=("reference",), data=4)
+    assert len(seen) == 8 and seen[:4] == seen[4:]
+
+
+# --- fixed seeds ----------------------------------------------------------------------------------
+
+
+def test_the_reference_engine() -> None:
+    report = Report()
+    for seed in range(60):
+        run_seed(seed, report, engines=("reference",), data=4)
+    agreed(report)
+
+
+@pytest.mark.parametrize("seed", [2, 300])
+def test_sources_splits_and_threads(seed: int) -> None:
+    report = Report()
+    run_seed(seed, report, engines=("local", "threads"), data=12)
+    agreed(report)
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_wheels(seed: int) -> None:
+    report = Report()
+    run_wheel_seed(seed, report, scripts=30)
+    agreed(report)
+
+
+def test_spark(spark: Any) -> None:
+    report = Report()
+    for seed in range(4):
+        run_seed(seed, report, engines=("spark",), data=1, spark=spark)
+    agreed(report)
+
+
+# --- the soak -------------------------------------------------------------------------------------
+
+
+@pytest.mark.soak
+def test_random_cases_in_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At least 200 000 cases times TIDEMILL_SOAK; TIDEMILL_SOAK_SECONDS ends it before."""
+    seed = SystemRandom().randrange(1 << 40)
+    limit = os.environ.get("TIDEMILL_SOAK_SECONDS")
+    wanted = size(CASES)
+
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(text, flush=True)
+
+    say(f"\nfuzz: seed {seed}, {wanted} cases")
+    totals = soak(seed, wanted, tmp_path, seconds=float(limit) if limit else None, say=say)
+    for engine in sorted(totals.cases):
+        say(
+            f"fuzz: {engine}: {totals.cases[engine]} cases, {totals.differences[engine]} differences"
+        )
+    for reason, count in totals.allowed.items():
+        say(f"fuzz: allowed {count} times: {reason}")
+    say(f"fuzz: seed {seed}: {sum(totals.cases.values())} cases, {totals.values} values")
+    assert not totals.found, "\n\n".join(totals.found)
+    assert limit or sum(totals.cases.values()) >= wanted
+
+
+@pytest.mark.soak
+def test_random_cases_on_spark(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    seed, report, wanted = SystemRandom().randrange(1 << 40), Report(), size(400)
+    with capsys.disabled():
+        print(f"\nfuzz: seed {seed} on Spark, {wanted} cases", flush=True)
+    at = seed
+    while report.total < wanted:
+        run_seed(at, report, engines=("spark",), data=3, spark=spark)
+        at += 1
+    with capsys.disabled():
+        print("\n".join(report.lines()), flush=True)
+    agreed(report)
