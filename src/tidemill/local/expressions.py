@@ -40,6 +40,10 @@ from tidemill.kernels.strings import call, cast
 from tidemill.local.failures import raise_for
 
 
+LEVELS = 64
+"""Of deep expressions so many levels are one loop: Numba walks blocks in calls of Python."""
+
+
 class Expressions:
     """Several expressions over one schema, ready for a kernel.
 
@@ -106,14 +110,18 @@ class Expressions:
             return pa.array(found, type=kind), failed, failure
 
     def _divide(self, root: Node) -> Node:
-        return root.fold(lambda node, children: node.with_children(children), self._apart)
+        def apart(node: Node) -> Node | None:
+            return self._apart(node, node is not root and node.levels % LEVELS == 0)
 
-    def _apart(self, node: Node) -> Node | None:
+        return root.fold(lambda node, children: node.with_children(children), apart)
+
+    def _apart(self, node: Node, alone: bool) -> Node | None:
         """What stands for a node that is no part of the loop, or is computed before it."""
         kind = type_of(node, self._source)
         if isinstance(node, Literal) and kind.is_fixed:
             return node
-        if isinstance(node, Column) or not kind.is_fixed or not compiles(node, self._source):
+        before = alone or not kind.is_fixed or not compiles(node, self._source)
+        if isinstance(node, Column) or before:
             name = self._columns.setdefault(node, f"${len(self._columns)}")
             return Column(name)
         return None
