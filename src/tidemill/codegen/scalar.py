@@ -226,10 +226,14 @@ class Emitter:
         name = f"f{len(self.functions)}"
         self.functions[name] = node.function
         call = f"{name}({', '.join(a.code for a in args)})"
-        convert = {"int64": "np.int64", "float64": "float", "bool": "bool"}.get(
-            node.returns.kind, "np.int64"
-        )
-        return self.guarded(node.returns, args, lambda t: [f"{t} = {convert}({call})"])
+        result = returned(call, node.returns)
+        return self.guarded(node.returns, args, lambda t: [f"{t} = {result}"])
+
+
+def returned(call: str, kind: DataType) -> str:
+    """What a user's function gave, as the type that it is declared to give."""
+    convert = {"float64": "float", "bool": "bool"}.get(kind.kind, "as_int")
+    return f"{convert}({call})"
 
 
 def _always_needed(node: Node) -> tuple[Node, ...]:

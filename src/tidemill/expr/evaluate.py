@@ -100,7 +100,7 @@ def call_udf(function: Callable[..., Any], returns: DataType, args: list[Any]) -
             f"udf {udf_name(function)}", f"raised {type(failed).__name__}: {failed}",
             got=f"arguments {args!r}",
         ) from failed  # fmt: skip
-    return value if value is None else _returned(value, returns, function)
+    return returned(value, returns, f"udf {udf_name(function)}")
 
 
 _CONVERT: dict[str, Callable[[Any], Any]] = {
@@ -109,16 +109,15 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def _returned(value: Any, returns: DataType, function: Callable[..., Any]) -> Any:
+def returned(value: Any, returns: DataType, step: str) -> Any:
+    """What a user's function gave, as the type that it is declared to give; null stays null."""
     convert = _CONVERT.get(returns.kind)
-    if convert is None:
+    if convert is None or value is None:
         return value
     try:
         converted = convert(value)
         if convert is int:
             checked(converted)
         return converted
-    except (TypeError, ValueError, UserError) as bad:
-        raise UserError(
-            f"udf {udf_name(function)}", expected=f"a {returns!r}, as returns= says", got=repr(value)
-        ) from bad
+    except (TypeError, ValueError, ArithmeticError, UserError) as bad:
+        raise UserError(step, expected=f"a {returns!r}, as returns= says", got=repr(value)) from bad
