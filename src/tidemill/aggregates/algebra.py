@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Union
 
 from tidemill.core.errors import TidemillError, UserError
-from tidemill.core.schema import Schema
+from tidemill.core.schema import Schema, internal
 from tidemill.core.time import Duration
 from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
 from tidemill.expr.fluent import Expr, as_node, recording
@@ -29,8 +29,8 @@ from tidemill.expr.functions import TypeMismatch, unify
 from tidemill.expr.nodes import Cast, Column, Literal, Node
 from tidemill.expr.typing import resolve, type_of
 
-EVENT_TIME = Column("\0time")
-"""Stands for the stream's time column until the plan is bound. No column of a user's is called so."""
+EVENT_TIME = Column(internal("time"))
+"""Stands for the stream's time column until the plan is bound."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from tidemill.aggregates.algebra import Algebra, Form, OpaqueForm, Scalar
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.codegen.runtime import any_kernel
-from tidemill.codegen.scalar import COMPILED, Emitter, Value, literal_value
+from tidemill.codegen.scalar import COMPILED, Emitter, Value, literal_value, returned
 from tidemill.codegen.udfs import refusal
 from tidemill.core.errors import InternalError
 from tidemill.core.schema import Schema
@@ -173,7 +173,7 @@ def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]
     name = f"f_lower{layout.results.index(result)}"
     e.functions[name] = result.lower
     args = [f"({', '.join(states[p])},)" for p in result.parts]
-    return e.assign(f"{name}({', '.join(args)})", result.type)
+    return e.assign(returned(f"{name}({', '.join(args)})", result.type), result.type)
 
 
 @functools.lru_cache(maxsize=256)
@@ -194,12 +194,18 @@ def compilable(part: StatePart) -> str:
         scalars = tuple(_sample(t) for t in part.types)
         state = form.identity[0] if isinstance(form.identity, Scalar) else tuple(form.identity)
         lifted = any_kernel(algebra.lift)(*scalars)
-        if type(lifted) is not type(state):
-            return f"lift gives {type(lifted).__name__}, identity {type(state).__name__}"
-        any_kernel(algebra.combine)(state, lifted)
+        combined = any_kernel(algebra.combine)(state, lifted)
+        for function, value in (("lift", lifted), ("combine", combined)):
+            have, want = _types_of(value), _types_of(state)
+            if have != want:  # which machine code would round, without a word
+                return f"{function} gives {', '.join(have)}, identity {', '.join(want)}"
     except Exception as refused:  # whatever Numba, or the function on a sample, raises
         return str(refused).splitlines()[0] if str(refused) else type(refused).__name__
     return ""
+
+
+def _types_of(state: Any) -> list[str]:
+    return [type(v).__name__ for v in (state if isinstance(state, tuple) else (state,))]
 
 
 def unwritable(nodes: tuple[Node, ...], schema: Schema) -> str:

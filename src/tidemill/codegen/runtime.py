@@ -11,7 +11,9 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import types
 from numba.cpython.unsafe.numbers import leading_zeros as _leading_zeros
+from numba.extending import overload
 
 from tidemill.codegen.machine_code import keep_on_disk
 
@@ -187,6 +189,35 @@ def day_of_year(days: int) -> int:
 @kernel
 def float_to_int_fits(a: float) -> bool:
     return a >= -9223372036854775808.0 and a < 9223372036854775808.0
+
+
+def as_int(value: Any) -> int:
+    """What a user's compiled function gave where an int is wanted; it raises where there is none.
+
+    Machine code would make the lowest int of NaN, and of whatever is too large.
+    """
+    return int(value)
+
+
+@overload(as_int)
+def _as_int(value: Any) -> Any:
+    if isinstance(value, types.Float):
+        return _int_of_float
+    if isinstance(value, types.Integer) and not value.signed and value.bitwidth == 64:
+        return _int_of_word
+    return lambda value: np.int64(value)
+
+
+def _int_of_float(value: Any) -> Any:
+    if not (value >= -9223372036854775808.0 and value < 9223372036854775808.0):
+        raise ValueError("it gave NaN or a number outside int64 where an int is declared")
+    return np.int64(value)
+
+
+def _int_of_word(value: Any) -> Any:
+    if value > np.uint64(INT_MAX):
+        raise ValueError("it gave a number outside int64 where an int is declared")
+    return np.int64(value)
 
 
 def any_kernel(function: Any) -> Any:

@@ -33,7 +33,7 @@ from tidemill.local.ordering import in_order
 from tidemill.local.panes import PaneStore
 from tidemill.local.partitions import ROW, Partitions
 from tidemill.local.parts import plan_parts
-from tidemill.local.slides import Progress
+from tidemill.local.slides import ROWS, Progress, ends_name
 from tidemill.local.stages import StageRunner
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.stages import stage_of
@@ -168,11 +168,11 @@ class WindowOperator:
         for spec in specs:
             if isinstance(spec, PerEvent) and spec.every > 1:
                 if spec.by == "rank":
-                    extra.append(("$rows", count()))
+                    extra.append((ROWS, count()))
                 else:
                     ends = (Expr(Column(ROW)) + 1) % spec.every == 0
                     node = resolve(ends.node, base, step=str(spec))
-                    extra.append((f"$ends{spec.every}", any_of(Expr(node))))
+                    extra.append((ends_name(spec), any_of(Expr(node))))
         if not extra:
             return self.plan.layout
         schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
