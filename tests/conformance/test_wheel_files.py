@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import tempfile
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 import tidemill as tm
 from tests.conformance.wheels import AGGREGATES, KEYS, check_ranges, pair, play, steps
 from tidemill import col
+from tidemill.aggregates.json import from_record, to_record
 from tidemill.core.errors import UserError
+from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_files import open_wheel
 
 
@@ -92,6 +96,40 @@ def test_a_crash_while_saving_leaves_the_last_save(tmp_path: Path, monkeypatch: 
             wheel.save(tmp_path)
         monkeypatch.undo()
         assert open_wheel(tmp_path).landmark() == 5
+
+
+LITERALS = {
+    "null": tm.lit(None), "nan": tm.lit(float("nan")), "inf": tm.lit(float("inf")),
+    "minus inf": tm.lit(-float("inf")), "minus zero": tm.lit(-0.0), "bool": tm.lit(True),
+    "int": tm.lit((1 << 63) - 1), "least int": tm.lit(-(1 << 63)), "float": tm.lit(0.1),
+    "text": tm.lit("a'b\"c\\ü\0"), "surrogate": tm.lit("\ud800"),
+    "timestamp": tm.lit(datetime(2026, 1, 1, tzinfo=timezone.utc)), "duration": tm.lit(timedelta(hours=-1)),
+    "cast": tm.lit(3).cast("float64"), "loose": tm.lit("x").cast("int64", strict=False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("literal", LITERALS)
+def test_every_literal_in_an_aggregate_is_read_again(literal: str) -> None:
+    for made in (tm.count(LITERALS[literal]), tm.count_if(tm.coalesce(LITERALS[literal]).is_null())):
+        record = to_record(made)
+        assert record is not None
+        again = from_record(json.loads(json.dumps(record, allow_nan=False)))
+        assert again.parts == made.parts and repr(again.args) == repr(made.args)
+
+
+def test_a_wheel_with_null_and_nan_in_an_aggregate_opens_again_and_merges(tmp_path: Path) -> None:
+    def filled() -> Wheel:
+        given = {"a": tm.sum(tm.when(col.x > float("nan")).then(None).otherwise(col.v))}
+        wheel = pair("kept", given, "no keys", 0)[0]
+        wheel.insert(1, {"v": 5, "x": 1.0})
+        wheel.advance_to(4)
+        return wheel
+
+    filled().save(tmp_path)
+    again = open_wheel(tmp_path)
+    assert isinstance(again, Wheel) and again.landmark() == filled().landmark()
+    again.merge(filled())
+    assert again.landmark() == 2 * filled().landmark()
 
 
 def test_other_aggregates_than_those_that_were_saved_are_refused(tmp_path: Path) -> None:

@@ -166,6 +166,24 @@ def test_a_failed_append_changes_nothing(
     assert tm.open_wheel(path).query(165, 171, key="b") == 9
 
 
+def test_an_append_does_not_write_new_checksums_over_damage(
+    spark: Any, built: tuple[Path, list[Row]], tmp_path: Path
+) -> None:
+    path = tmp_path / "w"
+    shutil.copytree(built[0], path)
+    for file in path.glob("bucket-*/cells-*"):
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    before = sorted(map(str, path.rglob("*")))
+    new = [{"t": 170, "k": 0, "s": s, "v": 5, "x": None} for s in "ab"]
+    with pytest.raises(UserError, match=r"bucket-\d+/cells-.*checksum differs"):
+        tm.spark.append(frame(spark, new), path)
+    assert sorted(map(str, path.rglob("*"))) == before
+    with pytest.raises(UserError, match="checksum differs"):
+        tm.open_wheel(path)
+
+
 def test_of_appends_at_once_one_counts(
     spark: Any, built: tuple[Path, list[Row]], tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -12,49 +12,37 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
-from tidemill.aggregates.json import from_record, to_record
-from tidemill.codegen.algebra import numpy_type
-from tidemill.codegen.wheel_cold import COLUMN, COLUMNS
-from tidemill.codegen.wheel_plan import MARKED
-from tidemill.codegen.wheel_slots import Slots
+from tidemill.aggregates.json import to_record
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.files import our_errors
-from tidemill.core.time import FARTHEST, Domain
-from tidemill.core.types import to_arrow
-from tidemill.expr.json import type_from_json, type_to_json
-from tidemill.kernels.arrow import values
+from tidemill.core.files import is_plain, our_errors
+from tidemill.core.time import FARTHEST
+from tidemill.expr.json import type_to_json
 from tidemill.local.object_store import ObjectStore
 from tidemill.local.object_wheel import object_wheel
 from tidemill.local.wheel import Wheel
-from tidemill.local.wheel_kind import MOST_AHEAD, kind_of, not_numbers, plan_of, power_of_two
+from tidemill.local.wheel_kind import MOST_AHEAD, kind_of, not_numbers, power_of_two
+from tidemill.local.wheel_opening import COLD, store_rings, what_it_is, wheel_of
 from tidemill.local.wheel_queries import WheelQueries
 from tidemill.local.wheel_reader import WheelReader
-from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.checks import (
     MOST_SLOTS_BEHIND,
-    a_bool,
     a_text,
     an_int,
     by_text,
-    check_length,
     require,
-    rings_from,
-    texts,
 )
-from tidemill.wheels.cold import Cold, Piece, Region
 from tidemill.wheels.files import (
     LAST_SAVE,
     Fields,
     FilesGone,
     Save,
     _as_it_must_be,
-    column,
     read_save,
     require_own_directory,
     write_save,
 )
-from tidemill.wheels.packing import packed, unpacked
+from tidemill.wheels.packing import packed
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import Subscriber, is_shared
 from tidemill.wheels.store import RingStore
@@ -62,11 +50,8 @@ from tidemill.wheels.store import RingStore
 MOST_BUCKETS = 10_000
 BUCKETS = "buckets"
 """What the manifest of a wheel in buckets says of them."""
-COLD = "cold"
-"""Files of compressed slots are called so, with a number."""
 JOB = "job"
 """What the manifest of a save says of the build or append that it is part of."""
-MOST_PIECES = 1 << 16
 
 
 def save(wheel: Wheel, path: str | os.PathLike[str], *, job: str = "") -> int:
@@ -114,7 +99,7 @@ def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
     """The directory of blocks as a table; pieces that lie there already, and those that do not."""
     for piece in store.cold.pieces if store.cold is not None else ():
         known = piece.file  # other saves may have been made there since
-        if known and (known["in"] != str(directory) or not (directory / known["file"]).exists()):
+        if known and (known["in"] != str(directory) or not is_plain(directory / known["file"])):
             piece.file = None
     cold = store.seal()
     if cold is None:
@@ -127,32 +112,6 @@ def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
             else {k: v for k, v in known.items() if k != "in"}
         )  # fmt: skip
     return files
-
-
-def _cold_of(opened: Save, store: Slots, rings: int) -> Cold | None:
-    said = opened.facts["compressed"]
-    if said is None:
-        return None
-    slots = an_int(said["slots"], "slots to a block", 1, MOST_AHEAD)
-    columns = len(store.stored) + len(store.marks)
-    require(said["columns"] == columns, f"{columns} columns", said["columns"])
-    regions = said["regions"]
-    require(isinstance(regions, list) and len(regions) == rings, f"blocks of {rings} rings", regions)
-    far = FARTHEST
-    cold = Cold(
-        slots, columns,
-        [Region(*(an_int(n, "a number of blocks", -far, far) for n in (b, room, first, count)))
-         for b, room, first, count in regions],
-    )  # fmt: skip
-    numbers = column(opened.table("blocks", pa.schema({"numbers": pa.int64()})), "numbers")
-    cold.directory = numbers.reshape(-1, COLUMNS + COLUMN * columns).copy()
-    for number in range(an_int(said["pieces"], "pieces", 0, MOST_PIECES)):
-        name = f"{COLD}{number}"
-        words = column(opened.table(name, pa.schema({"words": pa.uint64()})), "words")
-        file = {**opened.facts["files"][name], "in": str(opened.path.resolve())}
-        cold.pieces.append(Piece(words, len(words), file))
-    cold.find_bases()
-    return cold
 
 
 def described(wheel: Wheel) -> dict[str, Any]:
@@ -192,46 +151,28 @@ def open_wheel(
         if is_shared(where):
             source = Subscriber(where)
             with _as_it_must_be(where, ""):
-                _, domain, rings, plan = _kind_of(source.described, aggregates or {})
+                _, domain, rings, plan = what_it_is(source.described, aggregates or {})
             return WheelReader(source, plan, rings, domain)
     opened = read_save(where, save, verify=verify)
     if BUCKETS in opened.facts:
         return WheelStore(opened, aggregates or {}, verify=verify)
-    return _opened(opened, aggregates or {}, verify=verify)
+    return wheel_of(opened, aggregates or {}, verify=verify)
 
 
-def _kind_of(
-    facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]
-) -> tuple[dict[str, Aggregate], Domain, tuple[Ring, ...], WindowAggregate]:
-    """What a wheel is. What is said may come from anyone: it is what a user may give, or refused."""
-    given = _aggregates_of(facts["aggregates"], aggregates)
-    rings, domain = store_rings(facts), Domain[facts["domain"]]
-    require(isinstance(facts["schema"], dict), "columns by name", facts["schema"])
-    schema = {str(n): type_from_json(t) for n, t in facts["schema"].items()}
-    time, keys = a_text(facts["time"], "the column of time"), tuple(texts(facts["keys"], "keys"))
-    plan = plan_of(given, schema, time, keys, rings, domain)
-    prefix = a_bool(facts["prefix"], "prefix")
-    an_int(facts["write ahead"], "slots ahead", 1, MOST_AHEAD)
-    an_int(facts["one ring below"], "one ring below", 0, FARTHEST)
-    compressed = facts.get("compressed") is not None
-    plain = not (prefix or compressed) if not_numbers(plan) else not (prefix and compressed)
-    plain = plain and (not prefix or Slots(plan.layout).subtracts)
-    require(plain, "aggregates that have running sums, or are compressed", facts["aggregates"])
-    return given, domain, rings, plan
 
 
 def open_save(
     path: Path, aggregates: Mapping[str, Aggregate], save: int | None = None, *, verify: bool = True
 ) -> Wheel:
     """A wheel that was saved in a directory."""
-    return _opened(read_save(path, save, verify=verify), aggregates, verify=verify)
+    return wheel_of(read_save(path, save, verify=verify), aggregates, verify=verify)
 
 
 def empty_wheel(
     facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], first: int, compress: int
 ) -> Wheel:
     """A wheel as others describe themselves, which begins with a slot."""
-    given, domain, rings, plan = _kind_of(facts, aggregates)
+    given, domain, rings, plan = what_it_is(facts, aggregates)
     if not_numbers(plan):
         ahead, threshold = facts["write ahead"], facts["one ring below"]
         return object_wheel(plan, rings, first, domain, ahead, threshold, given)
@@ -253,7 +194,7 @@ class WheelStore(WheelQueries):
     def __init__(self, opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> None:
         facts, path = opened.facts, opened.path
         with opened.understood():
-            _, domain, rings, plan = _kind_of(facts, aggregates)
+            _, domain, rings, plan = what_it_is(facts, aggregates)
             check_buckets(facts, rings)
         self.path, self.description, self.given = path.resolve(), facts, dict(aggregates)
         self.verify = verify
@@ -307,12 +248,6 @@ def bucket_path(path: Path, bucket: int | str) -> Path:
     return path / f"bucket-{int(bucket):05}"
 
 
-def store_rings(facts: Mapping[str, Any]) -> tuple[Ring, ...]:
-    """The rings of a store, of which the finest has the slots that all is counted in."""
-    require(facts["domain"] in Domain.__members__, "a domain of time", facts["domain"])
-    return rings_from(facts["rings"], Domain[facts["domain"]])
-
-
 def read_store(
     path: Path, aggregates: Mapping[str, Aggregate], save: int | None = None, *, step: str, hint: str
 ) -> Fields:
@@ -323,7 +258,7 @@ def read_store(
             step, expected=f"a wheel that tm.spark.build_wheel made in {path}", got="another one", hint=hint
         )
     with opened.understood():
-        _kind_of(opened.facts, aggregates)
+        what_it_is(opened.facts, aggregates)
         check_buckets(opened.facts, store_rings(opened.facts))
     return opened.facts
 
@@ -355,7 +290,7 @@ def open_bucket(
     own = bucket_path(path, bucket)
     require_own_directory(own, step="open wheel")
     opened = read_save(own, number, verify=verify)
-    wheel = _opened(opened, aggregates, verify=verify)
+    wheel = wheel_of(opened, aggregates, verify=verify)
     with opened.understood():
         behind = until - wheel._store.now
         near = 0 <= behind <= MOST_SLOTS_BEHIND
@@ -365,113 +300,7 @@ def open_bucket(
     return wheel
 
 
-def _opened(opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> Wheel:
-    with opened.understood():
-        wheel = _understood(opened, aggregates)
-    if not verify:
-        wheel._unverified = list(opened.files.values())
-    return wheel
-
-
-def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> Wheel:
-    facts = opened.facts
-    given, domain, rings, plan = _kind_of(facts, aggregates)
-    ahead = facts["write ahead"]
-    if not_numbers(plan):
-        held = object_wheel(plan, rings, 0, domain, ahead, facts["one ring below"], given)
-        held._store.restore({n: opened.table(n, s) for n, s in held._store.schemas().items()})
-        wheel: Wheel = held
-    else:
-        wheel = Wheel(plan, _opened_store(opened, rings, plan), domain, ahead, given)
-    _restore_keys(wheel, opened)
-    schema = wheel._schema.to_arrow()
-    for name, take in (("early", wheel._early.add), ("late", wheel._keep_late)):
-        for rows in opened.table(name, schema).to_batches():
-            times = rows.column(wheel._time)
-            require(times.null_count == 0, f"times in all {name} rows", times.null_count)
-            ticks = values(times)
-            near = bool(((ticks >= -FARTHEST) & (ticks <= FARTHEST)).all())
-            require(near, f"times of {name} rows within {FARTHEST}", "others")
-            take(rows)
-    wheel._name, wheel._merged = a_text(facts["name"], "a name"), by_text(facts["merged"], "merged", str)
-    wheel._inserted = an_int(facts["rows"], "rows", 0, 1 << 63)
-    wheel._left_out |= by_text(facts["left out"], "rows that were left out", int)
-    wheel._line, wheel._opened = a_text(facts["line"], "a line"), wheel._seen
-    return wheel
-
-
-def _restore_keys(wheel: Wheel, opened: Save) -> None:
-    """Know the keys. There must be as many as there are cells for."""
-    names = wheel._plan.group_keys
-    table = opened.table("keys", pa.schema([(n, to_arrow(wheel._schema[n])) for n in names]))
-    count = wheel._store.keys
-    if wheel._keyed:
-        require(table.num_rows == count, f"{count} keys", table.num_rows)
-        if count:
-            wheel._keys.restore([table[k].combine_chunks() for k in names])
-            require(wheel._keys.count == count, f"{count} different keys", wheel._keys.count)
-    else:
-        require(count == 1, "one number for no keys", count)
-
-
-def _opened_store(opened: Save, rings: tuple[Ring, ...], plan: WindowAggregate) -> RingStore:
-    facts = opened.facts
-    slots = Slots(plan.layout)
-    record = _columns_of(slots.open_type)
-    head = column(opened.table("head", pa.schema({"head": pa.int64()})), "head")
-    check_length(head, rings)
-    rest = {
-        "head": head,
-        "totals": _from_records(opened.table("totals", record), slots.open_type),
-        "ahead": _from_records(opened.table("open", record), slots.open_type),
-    }
-    kinds = "fx" if facts["prefix"] else "f"
-    stored = [(f"{k}_{n}", numpy_type(t)) for k in kinds for n, t in slots.stored]
-    marks = [(f"mark{m}", "?") for m in range(len(slots.marks))] if head[MARKED] else []
-    table = opened.table("cells", _columns_of(np.dtype([*stored, *marks])))
-    return unpacked(
-        plan.layout, rings, power_of_two(facts["write ahead"]),
-        {n: column(table, n) for n in table.column_names}, rest, prefix=facts["prefix"],
-        threshold=facts["one ring below"], cold=_cold_of(opened, slots, len(rings)),
-    )  # fmt: skip
-
-
-def _aggregates_of(
-    records: Mapping[str, Any], given: Mapping[str, Aggregate]
-) -> dict[str, Aggregate]:
-    require(isinstance(records, dict), "aggregates by name", records)
-    found = {}
-    for name, record in records.items():
-        if name in given:
-            own = to_record(given[name]) if isinstance(record, dict) else str(given[name])
-            if own != record:
-                raise UserError(
-                    "open wheel", expected=f"{name!r} as it was saved: {record}", got=str(given[name]),
-                    hint="what is in the slots was made by that one",
-                )  # fmt: skip
-            found[name] = given[name]
-        elif isinstance(record, dict):
-            found[name] = from_record(record)
-        else:
-            raise UserError(
-                "open wheel", expected=f"aggregates={{{name!r}: {record}}}", got="nothing by that name",
-                hint="a user's own aggregates have code, which is not in files",
-            )  # fmt: skip
-    return found
-
-
 def _records(records: npt.NDArray[Any]) -> pa.Table:
     return pa.table({n: np.ascontiguousarray(records[n]) for n in records.dtype.names or ()})
 
 
-def _columns_of(kind: np.dtype[Any]) -> pa.Schema:
-    """The columns that records of NumPy are written as."""
-    fields: Mapping[str, Any] = kind.fields or {}
-    return pa.schema([(n, pa.from_numpy_dtype(fields[n][0])) for n in kind.names or ()])
-
-
-def _from_records(table: pa.Table, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    found = np.zeros(table.num_rows, dtype=kind)
-    for name in kind.names or ():
-        found[name] = column(table, name)
-    return found

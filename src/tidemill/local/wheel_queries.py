@@ -367,6 +367,8 @@ class WheelQueries:
         return to_datetime(ticks) if readable else ticks
 
     def _plain(self, value: Any, kind: DataType) -> Any:
+        if kind.kind == "timestamp" and not FIRST_DATE <= value <= LAST_DATE:
+            return int(value)  # as `_instant`
         if kind.kind in ("timestamp", "duration"):
             return pa.scalar(int(value), pa.int64()).cast(to_arrow(kind)).as_py()
         return value

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from tidemill.core.errors import UserError
-from tidemill.local.wheel_files import BUCKETS, JOB, check_buckets, store_rings
+from tidemill.local.wheel_files import BUCKETS, JOB, check_buckets
+from tidemill.local.wheel_opening import store_rings
 from tidemill.wheels.files import forget_saves, manifest_of, saves_in
 from tidemill.wheels.leftovers import LOCK, locked, names_in, running
 

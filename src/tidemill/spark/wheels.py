@@ -8,6 +8,7 @@ append that fails changes nothing.
 from __future__ import annotations
 
 import os
+import re
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PythonException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -301,7 +303,17 @@ def _written(
         bucket = bucket_of([canonical(F.col(n), kind) for n, kind in keys], count)
         together = partials.withColumn(BUCKET, bucket).repartitionById(count, BUCKET)
         task = _filling(where, facts, given, until, blocks, job)
-        return together.mapInArrow(task, "bucket int, save int").collect()
+        filled = together.mapInArrow(task, "bucket int, save int")
+        try:
+            return filled.collect()
+        except PythonException as failed:
+            raise _as_ours(failed) from failed
+
+
+def _as_ours(failed: PythonException) -> Exception:
+    """The error that a task raised, if it was one of ours: Spark has only its text."""
+    found = re.search(rf"^{re.escape(UserError.__module__)}\.\w+: (\w[^:]*): (.+)$", str(failed), re.M)
+    return failed if found is None else UserError(found[1], found[2])
 
 
 def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:

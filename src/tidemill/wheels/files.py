@@ -151,6 +151,8 @@ def forget_saves(path: Path, counts: Callable[[int], bool]) -> None:
             elif used is not None:
                 named = _files_of(path, number)
                 used = None if named is None else used | named
+        if not saves_in(path):
+            (path / NEWEST).unlink(missing_ok=True)
         remove_leftovers(path, used)
 
 
