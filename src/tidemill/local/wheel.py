@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_
 from tidemill.codegen.wheel_plan import BASE, UNIT, VERSION
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.forks import renew_locks
 from tidemill.core.time import FARTHEST, Domain, DurationLike, InstantLike
 from tidemill.core.types import to_arrow
 from tidemill.expr.fluent import Expr
@@ -603,11 +603,12 @@ class Wheel(WheelQueries):
     def _copy(self) -> Wheel:
         """Another wheel with the same in it."""
         other = copy.copy(self)
-        other._lock = threading.Lock()
         other._store, other._keys = self._store.copy(), self._keys.copy()
         other._early = self._early.copy()
         other._left_out, other._late = dict(self._left_out), list(self._late)
         other._merged = dict(self._merged)
+        other.new_locks()
+        renew_locks(other)
         return other
 
     def stats(self) -> dict[str, Any]:
