@@ -32,6 +32,7 @@ from tidemill.local.early import EarlyRows
 from tidemill.local.expressions import Expressions
 from tidemill.local.failures import raise_for
 from tidemill.local.instants import any_ticks, is_instant, ticks_of
+from tidemill.local.sound import require_sound
 from tidemill.local.sources import open_source
 from tidemill.local.wheel_kind import (
     MOST_AHEAD,
@@ -286,7 +287,7 @@ class Wheel(WheelQueries):
         if self._failed is not None:
             self._require_sound("insert")
         if self._rows_at is None or not self._insert_few(batch):
-            self._insert_all((batch,))
+            self._insert_all((require_sound(batch, "insert"),))
 
     def _insert_few(self, batch: pa.RecordBatch) -> bool:
         """Insert rows whose columns are read where they are: a third of the time, for a hundred rows.
@@ -297,7 +298,7 @@ class Wheel(WheelQueries):
         for i in self._read_at:
             array = batch.column(i)
             body = array.buffers()[1]
-            if array.null_count or body is None or body.address & 7:
+            if array.null_count or body is None or body.address & 7 or body.size < 8 * (array.offset + n):
                 return False
             found.append(body.address + 8 * array.offset)
         store, undo = self._store, None
