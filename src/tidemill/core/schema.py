@@ -22,7 +22,6 @@ from tidemill.core.types import (
     to_arrow,
 )
 
-
 _INTERNAL = "\0"
 
 

@@ -63,6 +63,10 @@ class ObjectStore(RingStore):
         self._closed: list[dict[int, Slot]] = [{} for _ in rings]
         self._whole: dict[int, tuple[Cell, ...]] = {}
         """Cells that make up the total of each key that ever had a row in a closed slot."""
+        self.new_locks()
+
+    def new_locks(self) -> None:
+        """Have locks that nobody has."""
         self._changing = threading.Lock()
         """Who reads while slots close waits; what was read never changes."""
 

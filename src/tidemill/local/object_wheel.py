@@ -41,6 +41,10 @@ class ObjectWheel(Wheel):
         self._operator = WindowOperator(slots)
         """It holds rows only while they are inserted."""
 
+    def new_locks(self) -> None:
+        super().new_locks()
+        self._store.new_locks()
+
     def _inserts_at(self) -> tuple[Any, list[int]]:
         return None, []
 

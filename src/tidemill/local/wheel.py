@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_
 from tidemill.codegen.wheel_plan import BASE, UNIT, VERSION
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.forks import renew_locks
 from tidemill.core.time import FARTHEST, Domain, DurationLike, InstantLike
 from tidemill.core.types import to_arrow
 from tidemill.expr.fluent import Expr
@@ -32,6 +32,7 @@ from tidemill.local.early import EarlyRows
 from tidemill.local.expressions import Expressions
 from tidemill.local.failures import raise_for
 from tidemill.local.instants import any_ticks, is_instant, ticks_of
+from tidemill.local.sound import require_sound
 from tidemill.local.sources import open_source
 from tidemill.local.wheel_kind import (
     MOST_AHEAD,
@@ -286,7 +287,7 @@ class Wheel(WheelQueries):
         if self._failed is not None:
             self._require_sound("insert")
         if self._rows_at is None or not self._insert_few(batch):
-            self._insert_all((batch,))
+            self._insert_all((require_sound(batch, "insert"),))
 
     def _insert_few(self, batch: pa.RecordBatch) -> bool:
         """Insert rows whose columns are read where they are: a third of the time, for a hundred rows.
@@ -297,7 +298,7 @@ class Wheel(WheelQueries):
         for i in self._read_at:
             array = batch.column(i)
             body = array.buffers()[1]
-            if array.null_count or body is None or body.address & 7:
+            if array.null_count or body is None or body.address & 7 or body.size < 8 * (array.offset + n):
                 return False
             found.append(body.address + 8 * array.offset)
         store, undo = self._store, None
@@ -603,11 +604,12 @@ class Wheel(WheelQueries):
     def _copy(self) -> Wheel:
         """Another wheel with the same in it."""
         other = copy.copy(self)
-        other._lock = threading.Lock()
         other._store, other._keys = self._store.copy(), self._keys.copy()
         other._early = self._early.copy()
         other._left_out, other._late = dict(self._left_out), list(self._late)
         other._merged = dict(self._merged)
+        other.new_locks()
+        renew_locks(other)
         return other
 
     def stats(self) -> dict[str, Any]:

@@ -30,13 +30,16 @@ class WheelReader(WheelQueries):
             plan.layout, rings, 0, 1, prefix=facts["prefix"], threshold=facts["one ring below"], room=False
         )
         store.on_retry = self._again
-        self._catching_up = threading.RLock()
-        """Of what the writer did meanwhile, one thread takes note at a time."""
         super().__init__(plan, store, domain)
         schema = plan.input.schema.to_arrow()
         self._key_schema = pa.schema([schema.field(k) for k in plan.group_keys])
         self._since = 0.0
         self._refresh()
+
+    def new_locks(self) -> None:
+        super().new_locks()
+        self._catching_up = threading.RLock()
+        """Of what the writer did meanwhile, one thread takes note at a time."""
 
     @property
     def watermark(self) -> Any:
