@@ -9,6 +9,7 @@ from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
 from tidemill.spark.blocks import Blocks
+from tidemill.spark.functions import outside_java
 from tidemill.spark.windows import strategy
 
 _WORK = {
@@ -37,8 +38,12 @@ def _stage(stage: Stage) -> list[str]:
 
 
 def _where(node: Node) -> str:
-    opaque = any(isinstance(n, Udf) for n in node.walk())
-    return "in the JVM, a Python function row by row" if opaque else "in the JVM"
+    where = "in the JVM"
+    if any(isinstance(n, Udf) for n in node.walk()):
+        where += ", a Python function row by row"
+    for why in dict.fromkeys(map(outside_java, node.walk())):
+        where += "" if why is None else f", a pattern by RE2 in Arrow batches, as {why}"
+    return where
 
 
 def _windows(plan: WindowAggregate) -> list[str]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -26,7 +27,7 @@ from tidemill.expr.functions import (
     round_scale,
 )  # fmt: skip
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
-from tidemill.spark.regex import to_java
+from tidemill.spark.regex import to_java, why_not_java
 from tidemill.spark.values import integer, literal, ntz_micros, null, spark_type
 
 
@@ -246,6 +247,36 @@ def _case(how: Callable[[SparkColumn], SparkColumn]) -> Any:
     return apply
 
 
+def _matches(a: Term, pattern: Term) -> SparkColumn:
+    if pattern.constant is None:
+        return null(BOOL)
+    if why_not_java(pattern.constant) is None:
+        return a.column.rlike(to_java(pattern.constant))
+    run: Callable[..., SparkColumn] = F.arrow_udf(  # type: ignore[attr-defined]
+        _matching(pattern.constant), T.BooleanType()
+    )
+    return run(a.column)
+
+
+def outside_java(node: Node) -> str | None:
+    """Why the JVM does not compute a node by itself, if so, though it is no function of a user's."""
+    if isinstance(node, Call) and node.function == "matches" and isinstance(node.args[1], Literal):
+        pattern = node.args[1].value
+        return None if pattern is None else why_not_java(pattern)
+    return None
+
+
+def _matching(pattern: str) -> Callable[[pa.Array], pa.Array]:
+    """What a worker runs on each batch: RE2, as in process."""
+
+    def matching(texts: pa.Array) -> pa.Array:
+        import pyarrow.compute as pc
+
+        return pc.match_substring_regex(texts, pattern)
+
+    return matching
+
+
 def _substring(a: Term, start: Term, length: Term) -> SparkColumn:
     first, count = (min(t.constant, _LONGEST) for t in (start, length))
     return F.substring(a.column, first + 1, count)
@@ -324,7 +355,7 @@ SPARK_FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "lower": _case(F.lower), "upper": _case(F.upper), "strip": _on_columns(F.trim),
     "contains": _on_columns(F.contains), "starts_with": _on_columns(F.startswith),
     "ends_with": _on_columns(F.endswith),
-    "matches": lambda a, pattern: a.column.rlike(to_java(pattern.constant)),
+    "matches": _matches,
     "replace": _on_columns(F.replace), "substring": _substring, "find": _find, "split": _split,
     "concat": _on_columns(F.concat),
     "list_length": _on_columns(lambda a: F.array_size(a).cast("bigint")), "list_get": _list_get,
