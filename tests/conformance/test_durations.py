@@ -53,4 +53,5 @@ def test_every_day_time_interval_is_a_duration(spark: Any, kind: str) -> None:
 
 def test_months_have_no_one_length(spark: Any) -> None:
     with pytest.raises(tm.UserError, match="interval month"):
-        tm.stream("s", time="t", schema=spark.sql("select timestamp'2020-01-01' t, interval '3' month d").schema)
+        df = spark.sql("select timestamp'2020-01-01' t, interval '3' month d")
+        tm.stream("s", time="t", schema=df.schema)

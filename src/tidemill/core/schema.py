@@ -12,7 +12,15 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.core.types import DURATION, DataType, from_arrow, list_of, parse_type, struct_of, to_arrow
+from tidemill.core.types import (
+    DURATION,
+    DataType,
+    from_arrow,
+    list_of,
+    parse_type,
+    struct_of,
+    to_arrow,
+)
 
 
 @dataclass(frozen=True)
