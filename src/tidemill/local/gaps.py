@@ -24,7 +24,7 @@ def has_gaps(plan: WindowAggregate) -> bool:
 
 
 def in_windows(plan: WindowAggregate, attribute: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are in a window, or are to be refused or counted: null, too far, before the origin."""
+    """Which rows are in a window, or are to be refused or counted: null, too far, before the start."""
     t = values(attribute)
     kept = (t < -FARTHEST) | (t > FARTHEST)
     valid = validity(attribute)
@@ -34,8 +34,6 @@ def in_windows(plan: WindowAggregate, attribute: pa.Array) -> npt.NDArray[np.boo
         spec = window.spec
         assert isinstance(spec, GridWindow) and spec.length is not None
         with np.errstate(over="ignore"):
-            past = t - spec.origin
-        kept |= past % spec.slide >= spec.slide - spec.length
-        if plan.bounded:
-            kept |= past < 0
-    return kept
+            inside = (t - spec.origin) % spec.slide >= spec.slide - spec.length
+        kept |= inside if spec.start is None else inside & (t >= spec.start)
+    return kept if plan.start is None else kept | (t < plan.start)
