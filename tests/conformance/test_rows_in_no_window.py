@@ -48,7 +48,8 @@ WINDOWS = {
     "tumbling": tm.tumbling(10), "before zero": tm.tumbling(10, origin=-100),
     "after zero": tm.tumbling(10, origin=100), "hopping": tm.hopping(4, every=2, origin=-100),
     "sampling": tm.hopping(2, every=8, origin=-100), "ticks": tm.tumbling(1, origin=-3),
-    "landmark": tm.landmark(every=1 << 40, origin=-100), "session": tm.session(5), "per event": tm.per_event(5),
+    "landmark": tm.landmark(every=1 << 40, start=-100), "session": tm.session(5),
+    "per event": tm.per_event(5),
 }  # fmt: skip
 
 
