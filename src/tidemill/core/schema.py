@@ -13,7 +13,6 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType, from_arrow, list_of, parse_type, struct_of, to_arrow
 
-
 _INTERNAL = "\0"
 
 

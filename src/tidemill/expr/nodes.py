@@ -10,7 +10,6 @@ from tidemill.core.errors import UserError
 from tidemill.core.tree import Tree
 from tidemill.core.types import DataType
 
-
 MOST_LEVELS = 500
 """Expressions within expressions, at most: nothing that is made of one has room for more."""
 
@@ -108,7 +107,7 @@ class Column(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Column:
         return cls(*parts)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return ()
 
     def own(self) -> tuple[Any, ...]:
@@ -129,7 +128,7 @@ class Literal(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Literal:
         return cls(*parts)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return ()
 
     def own(self) -> tuple[Any, ...]:
@@ -155,7 +154,7 @@ class Call(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Call:
         return cls(parts[0], children)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return self.args
 
     def own(self) -> tuple[Any, ...]:
@@ -180,7 +179,7 @@ class Cast(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Cast:
         return cls(children[0], *parts)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return (self.arg,)
 
     def own(self) -> tuple[Any, ...]:
@@ -202,7 +201,7 @@ class Udf(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Udf:
         return cls(parts[0], parts[1], children)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return self.args
 
     def own(self) -> tuple[Any, ...]:

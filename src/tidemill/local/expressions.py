@@ -39,7 +39,6 @@ from tidemill.kernels.index import StringIndex
 from tidemill.kernels.strings import call, cast
 from tidemill.local.failures import raise_for
 
-
 LEVELS = 64
 """Of deep expressions so many levels are one loop: Numba walks blocks in calls of Python."""
 
