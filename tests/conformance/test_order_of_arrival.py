@@ -9,6 +9,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,12 +67,10 @@ def check(query: Stream, rows: list[dict[str, int]], pick: random.Random, *other
     want = told(lambda: by_reference(query, rows))
     for turn in range(3):
         arrived = pick.sample(rows, len(rows))
-        ways = [
-            lambda: by_reference(query, arrived), lambda: locally(query, arrived),
-            lambda: in_batches(query, split(arrived, pick), promises=bool(turn % 2)),
-            *(lambda run=run: run(query, arrived) for run in others),
-        ]  # fmt: skip
-        for way in ways:
+        batches = split(arrived, pick)
+        in_parts = partial(in_batches, query, batches, promises=bool(turn % 2))
+        whole = [partial(run, query, arrived) for run in (by_reference, locally, *others)]
+        for way in (in_parts, *whole):
             with haste(("patient", "eager", "spilling")[turn]):
                 got = told(way)
             agrees = got == want if "overflow" in (got, want) else all(map(same, got, want))

@@ -70,3 +70,13 @@ def test_two_columns_of_one_name_are_not_passed_on(spark: Any) -> None:
     df = spark.sql("SELECT 1L AS t, 2L AS k, 3L AS v, 3L AS v, 0.5D AS x")
     with pytest.raises(Exception, match="AMBIGUOUS"):
         STREAM.on_spark(spark).run(s=df)
+
+
+def test_an_expression_that_is_too_deep_for_spark_is_refused_by_name(spark: Any) -> None:
+    df = spark.createDataFrame([(1, 0, 5, 0.5)], "t bigint, k bigint, v bigint, x double")
+    total = col.v
+    for _ in range(98):
+        total = total + 1
+    assert STREAM.select(z=total).on_spark(spark).run(s=df).collect()[0]["z"] == 103
+    with pytest.raises(tm.UnsupportedError, match="levels"):
+        STREAM.select(z=total + 1).on_spark(spark).run(s=df)

@@ -204,9 +204,11 @@ def as_int(value: Any) -> int:
 def _as_int(value: Any) -> Any:
     if isinstance(value, types.Float):
         return _int_of_float
-    if isinstance(value, types.Integer) and not value.signed and value.bitwidth == 64:
-        return _int_of_word
-    return lambda value: np.int64(value)
+    return _int_of_word if value == types.uint64 else _int_of_int
+
+
+def _int_of_int(value: Any) -> Any:
+    return np.int64(value)
 
 
 def _int_of_float(value: Any) -> Any:

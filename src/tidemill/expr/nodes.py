@@ -107,7 +107,7 @@ class Column(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Column:
         return cls(*parts)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return ()
 
     def own(self) -> tuple[Any, ...]:
@@ -128,7 +128,7 @@ class Literal(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Literal:
         return cls(*parts)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return ()
 
     def own(self) -> tuple[Any, ...]:
@@ -154,7 +154,7 @@ class Call(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Call:
         return cls(parts[0], children)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return self.args
 
     def own(self) -> tuple[Any, ...]:
@@ -179,7 +179,7 @@ class Cast(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Cast:
         return cls(children[0], *parts)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return (self.arg,)
 
     def own(self) -> tuple[Any, ...]:
@@ -201,7 +201,7 @@ class Udf(Node):
     def of(cls, parts: Any, children: tuple[Node, ...]) -> Udf:
         return cls(parts[0], parts[1], children)
 
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Any, ...]:
         return self.args
 
     def own(self) -> tuple[Any, ...]:

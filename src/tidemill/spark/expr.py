@@ -15,7 +15,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.core.errors import InternalError, UserError
+from tidemill.core.errors import InternalError, UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import TIMESTAMP, DataType, to_arrow
 from tidemill.expr.evaluate import call_udf
@@ -23,6 +23,15 @@ from tidemill.expr.functions import DAY, FUNCTIONS
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.functions import COMPARE, FLIPPED, SPARK_FUNCTIONS, Term, cast
 from tidemill.spark.values import instant, literal, named, read, spark_type, without_ticks
+
+MOST_LEVELS, MOST_SUMS = 100, 98
+"""Spark repeats its rules a hundred times at most, and some take one level, or one sum, at a time."""
+
+
+def _sums(node: Node, below: list[int]) -> int:
+    """How many sums and products are in each other."""
+    own = isinstance(node, Call) and node.function in ("add", "mul")
+    return max(below, default=0) + own
 
 
 class SparkExpressions:
@@ -41,6 +50,9 @@ class SparkExpressions:
 
     def column(self, node: Node) -> SparkColumn:
         """A resolved expression in the internal form."""
+        if node.levels > MOST_LEVELS or node.fold(_sums) > MOST_SUMS:
+            what = f"an expression of {node.levels} levels, of which Spark takes {MOST_LEVELS}"
+            raise UnsupportedError("spark", what, instead="run it in process")
         return self._term(node, None).column
 
     def leaf(self, name: str) -> SparkColumn:

@@ -305,7 +305,7 @@ def _wide(add: Callable[[SparkColumn, SparkColumn], SparkColumn], high: bool) ->
         total = add(a.column.cast("decimal(20,0)"), b.column.cast("decimal(20,0)"))
         carry = F.when(total > INT_MAX, 1).when(total < INT_MIN, -1).otherwise(0)
         carry = F.when(total.isNotNull(), carry).cast("decimal(20,0)")
-        return (carry if high else total - carry * F.lit(1 << 64).cast("decimal(20,0)")).cast("bigint")
+        return (carry if high else total - carry * F.lit(str(1 << 64)).cast("decimal(20,0)")).cast("bigint")
 
     return build
 
