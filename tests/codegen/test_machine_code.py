@@ -43,9 +43,8 @@ def test_an_index_never_names_data_that_is_not_there(
 
 
 def test_without_a_place_to_write_functions_still_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    from numba.core import caching
-
+    from tidemill.codegen import machine_code
     from tidemill.codegen.runtime import kernel
 
-    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
+    monkeypatch.setattr(machine_code._Kept, "_locator_classes", [])
     assert kernel(lambda x: x + 1)(2) == 3

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +208,199 @@ def test_a_directory_has_one_writer(tmp_path: Path) -> None:
     one.share(tmp_path)
     with pytest.raises(UserError, match="no other writer"):
         other.share(tmp_path)
+
+
+# --- who may read, who may write, and what is left ---------------------------------------------------
+
+
+def shared(path: Path, keys: int = 3, until: int = 10) -> Any:
+    """A wheel that is shared, in which key `k` has `100 * k + t` in each slot `t`."""
+    wheel = new_wheel([(1, "keep"), (60, "keep")])
+    t = np.repeat(np.arange(until), keys)
+    k = np.tile(np.arange(keys), until)
+    wheel.insert(pa.table({"t": t, "k": k, "v": 100 * k + t}))
+    wheel.advance_to(until)
+    wheel.share(path)
+    return wheel
+
+
+def test_a_reader_that_outlives_its_writer_never_answers_for_the_next_one(tmp_path: Path) -> None:
+    wheel = shared(tmp_path)
+    reader = tm.open_wheel(tmp_path)
+    assert reader.query(0, 1, 1)["total"] == 100 and reader.writer == "alive"
+    wheel._publisher.close()
+    assert reader.writer == "gone" and reader.stats()["writer"] == "gone"
+    assert reader.query(0, 1, 1)["total"] == 100  # as it was left
+    other = new_wheel([(1, "keep"), (60, "keep")])
+    other.insert(pa.table({"t": [0, 0], "k": [7, 8], "v": [1, 2]}))
+    other.advance_to(5)
+    other.share(tmp_path)
+    for ask in (
+        lambda: reader.query(0, 1, 1), lambda: reader.query(0, 1), lambda: reader.watermark,
+        lambda: reader.landmark(), lambda: reader.writer,
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=r"another, which has shared.*open it again"):
+            ask()
+    again = tm.open_wheel(tmp_path)
+    assert again.query(0, 1, 8)["total"] == 2 and again.query(0, 1, 1)["n"] == 0
+    del wheel, other
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_reading_needs_no_permission_to_write(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as made:
+        os.chmod(made, 0o755)
+        wheel = shared(Path(made) / "wheel")
+        ours = tm.open_wheel(Path(made) / "wheel")
+        ours.query(0, 1, 2)  # compiles
+        ours.query(0, 2)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setgid(12345)
+                os.setuid(12345)
+                reader = tm.open_wheel(Path(made) / "wheel")
+                said = f"{reader.query(0, 1, 2)['total']} {reader.query(0, 2).num_rows} {reader.writer}"
+            except BaseException as failed:
+                said = repr(failed)
+            os.write(write, said.encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 1000) == b"200 3 alive"
+        del wheel
+
+
+def test_a_directory_with_a_root_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "root.bin").write_bytes(b"physics" * 100)
+    (tmp_path / "thesis.txt").write_text("two years of work")
+    with pytest.raises(UserError, match="which is no file of one"):
+        shared(tmp_path)
+    (tmp_path / "thesis.txt").unlink()
+    with pytest.raises(UserError, match="which is no file of one"):
+        shared(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"root.bin"}
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "root.bin.bak", "0-keys.arrow", "folder", "link", "pipe"])
+def test_what_no_writer_left_is_never_removed(name: str, tmp_path: Path) -> None:
+    shared(tmp_path)
+    if name == "folder":
+        (tmp_path / name).mkdir()
+    elif name == "link":
+        (tmp_path / "0123456789abcdef-1.json").symlink_to(tmp_path / "root.bin")
+    elif name == "pipe":
+        os.mkfifo(tmp_path / "0123456789abcdef-1.json")
+    else:
+        (tmp_path / name).write_text("mine")
+    before = {p.name for p in tmp_path.iterdir()}
+    with pytest.raises(UserError, match="nothing of it was touched"):
+        shared(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == before
+
+
+def test_a_lock_that_is_a_link_does_not_truncate_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("two years of work")
+    (tmp_path / "wheel").mkdir()
+    (tmp_path / "wheel" / "writer.lock").symlink_to(tmp_path / "thesis.txt")
+    with pytest.raises(UserError):
+        shared(tmp_path / "wheel")
+    assert (tmp_path / "thesis.txt").read_text() == "two years of work"
+
+
+def test_a_shared_directory_is_taken_over_after_a_kill(tmp_path: Path) -> None:
+    wheel = shared(tmp_path)
+    wheel.insert(pa.table({"t": [20] * 9, "k": list(range(9)), "v": [1] * 9}))  # a new generation
+    wheel.advance_to(21)
+    wheel._publisher.close()  # what a kill does for the lock, too
+    names = {p.name for p in tmp_path.iterdir()}
+    other = shared(tmp_path)
+    assert len({p.name for p in tmp_path.iterdir()} & names) == 2  # the lock, and a new root
+    assert tm.open_wheel(tmp_path).query(0, 1, 1)["total"] == 100
+    del other
+
+
+def test_keys_that_grow_while_all_are_asked_for_never_raise(tmp_path: Path) -> None:
+    wheel = shared(tmp_path)
+    reader = tm.open_wheel(tmp_path)
+    reader.query(0, 5)
+    present = type(reader._store).present.fget
+
+    def grows(store: Any) -> Any:
+        """The writer goes on just when the reader has looked which keys there are."""
+        now = wheel.watermark
+        k = np.arange(now, now + 40)
+        wheel.insert(pa.table({"t": np.full(40, now), "k": k, "v": k}))
+        wheel.advance_to(now + 1)
+        return present(wheel._store)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(reader._store), "present", property(grows))
+        for _ in range(5):
+            table = reader.query(0, wheel.watermark)
+            assert set(table["k"].to_pylist()) >= {0, 1, 2}
+
+
+def test_a_child_that_was_forked_does_not_write_what_its_parent_shares(tmp_path: Path) -> None:
+    wheel = shared(tmp_path)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = ""
+        try:
+            wheel.advance_to(50)
+        except UserError as refused:
+            said = str(refused)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert b"forked" in os.read(read, 1000)
+    wheel.advance_to(11)
+    assert tm.open_wheel(tmp_path).watermark == 11
+
+
+def test_sharing_on_a_full_disk_is_an_error_and_leaves_nothing() -> None:
+    with small_disk(1) as disk:
+        wheel = new_wheel([(1, 400), (60, "keep")])
+        k = np.arange(2000)
+        wheel.insert(pa.table({"t": np.zeros(2000, dtype=np.int64), "k": k, "v": k}))
+        wheel.advance_to(1)
+        with pytest.raises(UserError, match=r"No space left.*the disk is full"):
+            wheel.share(disk / "wheel")
+        assert {p.name for p in (disk / "wheel").iterdir()} <= {"writer.lock"}
+        assert os.statvfs(disk).f_bavail > 250
+        assert wheel.query(0, 1, 7)["total"] == 7  # it goes on alone
+        wheel.insert(pa.table({"t": [1], "k": [7], "v": [3]}))
+        wheel.advance_to(2)
+        assert wheel.query(0, 2, 7)["total"] == 10
+
+
+def test_a_shared_wheel_that_grows_on_a_full_disk_goes_on_as_it_was() -> None:
+    with small_disk(1) as disk:
+        wheel = new_wheel([(1, 400), (60, "keep")])
+        wheel.insert(pa.table({"t": [0, 0], "k": [0, 1], "v": [1, 2]}))
+        wheel.advance_to(1)
+        wheel.share(disk / "wheel")
+        reader = tm.open_wheel(disk / "wheel")
+        files = {p.name for p in (disk / "wheel").iterdir()}
+        k = np.arange(2000)
+        with pytest.raises(UserError, match="No space left"):
+            wheel.insert(pa.table({"t": np.ones(2000, dtype=np.int64), "k": k, "v": k}))
+        assert {p.name for p in (disk / "wheel").iterdir()} == files
+        assert wheel.stats()["keys"] == 2 and wheel.stats()["rows"] == 2
+        wheel.insert(pa.table({"t": [1, 1], "k": [0, 1], "v": [5, 6]}))
+        wheel.advance_to(2)
+        assert [reader.query(0, 2, k)["total"] for k in (0, 1)] == [6, 8]
+
+
+@contextlib.contextmanager
+def small_disk(megabytes: int) -> Iterator[Path]:
+    """A file system that is soon full."""
+    with tempfile.TemporaryDirectory() as made:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", made]
+        if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+            pytest.skip("a file system of its own needs root, and leave to mount")
+        try:
+            yield Path(made)
+        finally:
+            subprocess.run(["umount", "-l", made], check=True)

@@ -89,7 +89,7 @@ def test_a_failing_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("no space left on device")
 
     monkeypatch.setattr(sinks.os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(UserError, match="no space"):
         write_parquet(tmp_path / "x.parquet", table(0).schema, table(5).to_batches())
     assert os.listdir(tmp_path) == []
 
@@ -127,3 +127,69 @@ def test_csv_takes_no_lists(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"write csv: .*lists or structs in \['l'\]"):
         write_csv(tmp_path / "x.csv", nested, [])
     assert os.listdir(tmp_path) == []
+
+
+# --- what is in the way, and what was left ------------------------------------------------------------
+
+
+@every_writer
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(name: str, tmp_path: Path) -> None:
+    left = tmp_path / f".{name}.0123456789ab.tmp"
+    left.write_bytes(b"half")
+    others = [tmp_path / f".{name}.backup.tmp", tmp_path / ".y.parquet.0123456789ab.tmp"]
+    for other in others:
+        other.write_bytes(b"mine")
+    WRITERS[name](tmp_path / name, table(3).schema, table(3).to_batches())
+    assert not left.exists() and all(other.exists() for other in others)
+
+
+@every_writer
+def test_the_hidden_file_of_a_writer_that_lives_stays(name: str, tmp_path: Path) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table(3).to_batches()
+        WRITERS[name](tmp_path / name, table(5).schema, table(5).to_batches())
+        assert len([p for p in tmp_path.iterdir() if p.name.startswith(".")]) == 1
+
+    assert WRITERS[name](tmp_path / name, table(3).schema, batches()) == 3
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert sum(c.batch.num_rows for c in open_source(tmp_path / name, SOURCE)) == 3
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "directory", "device"])
+def test_what_is_no_file_is_not_replaced_by_one(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    if what == "link":
+        (tmp_path / "real.csv").write_text("a\n1\n")
+        path.symlink_to(tmp_path / "real.csv")
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "directory":
+        path.mkdir()
+    else:
+        path = Path(os.devnull)
+    before = path.lstat()
+    with pytest.raises(UserError, match=str(path)):
+        write_csv(path, table(3).schema, table(3).to_batches())
+    assert path.lstat().st_ino == before.st_ino
+
+
+def test_a_full_disk_is_an_error_with_the_path_and_leaves_the_old_file() -> None:
+    from tests.local.test_shared_wheels import small_disk
+
+    with small_disk(1) as disk:
+        for name, write in WRITERS.items():
+            write(disk / name, table(3).schema, table(3).to_batches())
+            before = (disk / name).read_bytes()
+            with pytest.raises(UserError, match=rf"{name}.*No space left.*the disk is full"):
+                write(disk / name, table(3).schema, table(20_000).to_batches() * 40)
+            assert (disk / name).read_bytes() == before
+        assert {p.name for p in disk.iterdir()} == set(WRITERS)
+
+
+def test_what_the_system_says_about_the_input_is_not_said_of_the_output(tmp_path: Path) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table(3).to_batches()
+        raise ConnectionResetError("a socket of the user's")
+
+    with pytest.raises(ConnectionResetError, match="a socket"):
+        write_csv(tmp_path / "x.csv", table(3).schema, batches())

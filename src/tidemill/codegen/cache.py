@@ -1,25 +1,22 @@
-"""Generated source → a module on disk → a compiled kernel, found again by the hash of its source.
+"""Generated source → a module → a compiled kernel, found again by the hash of its source.
 
-Numba caches machine code only for functions whose source is a real file and whose module is in
-`sys.modules` under its own name before it runs (DESIGN 8). So that is what happens here. The files
-live in the user's cache directory and appear by rename; the directory is the user's alone.
+Only machine code is kept on disk (`machine_code`). The source is generated each time, so that no file can
+say anything else. The module is in `sys.modules` under its own name before it runs, as Numba needs it to be.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
-import importlib.util
+import linecache
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tidemill.codegen.machine_code import GENERATED, file_of, source_hash
 from tidemill.core.errors import UserError
 
 _HEADER = "from tidemill.codegen.runtime import *\nimport math\nimport numpy as np\n\n"
@@ -39,12 +36,19 @@ def load(source: str, **names: Any) -> ModuleType:
 @functools.cache
 def _load_cached(source: str) -> ModuleType:
     text = _HEADER + source
-    inlined = "".join(_text_of(m) for m in re.findall(r"^from (\S+) import \*", text, re.MULTILINE))
-    name = f"tidemill_kernel_{hashlib.sha256((inlined + text).encode()).hexdigest()[:24]}"
-    path = cache_directory() / f"{name}.py"
-    if not path.exists():
-        _write(path, text)
-    return _import(name, path, {})
+    inlined = re.findall(r"^from (\S+) import \*", text, re.MULTILINE)
+    # Generated code inlines what it calls, so a change there makes every kernel stale.
+    known = "\0".join((*(source_hash(file_of(module)) or "" for module in inlined), text))
+    found = hashlib.sha256(known.encode()).hexdigest()
+    name = f"tidemill_kernel_{found[:24]}"
+    module = ModuleType(name)
+    module.__dict__[GENERATED] = found
+    file = f"{name}.py"
+    # For tracebacks, which otherwise show no source.
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    sys.modules[name] = module
+    exec(compile(text, file, "exec"), module.__dict__)
+    return module
 
 
 _unique = 0
@@ -80,43 +84,3 @@ def _explained(run: Callable[..., Any], functions: dict[str, Any]) -> Callable[.
             ) from failed  # fmt: skip
 
     return explained
-
-
-def _import(name: str, path: Path, names: dict[str, Any]) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    module.__dict__.update(names)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def _write(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
-
-
-@functools.cache
-def cache_directory() -> Path:
-    """Where kernels are kept: `TIDEMILL_CACHE`, or `tidemill/kernels` in the user's cache."""
-    base = os.environ.get("TIDEMILL_CACHE")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = Path(base) if base else home / "tidemill" / "kernels"
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except OSError:  # a read-only home, as on some clusters: compile again in each process
-        path = Path(tempfile.mkdtemp(prefix="tidemill-kernels-"))
-    return path
-
-
-@functools.cache
-def _text_of(module: str) -> str:
-    """Generated code inlines what it calls, so a change there makes every kernel stale."""
-    file = importlib.import_module(module).__file__
-    assert file is not None
-    return Path(file).read_text()

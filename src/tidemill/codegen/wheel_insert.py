@@ -9,7 +9,7 @@ from typing import Any
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.accumulate import with_arguments
-from tidemill.codegen.addresses import ADDRESSES, by_address
+from tidemill.codegen.addresses import ADDRESSES, by_address, dtype_text
 from tidemill.codegen.algebra import PartCode, numpy_type
 from tidemill.codegen.cache import load
 from tidemill.codegen.columns import Columns
@@ -23,14 +23,18 @@ from tidemill.expr.nodes import Node
 
 @dataclass(frozen=True)
 class InsertKernel:
-    """`run(n, ts, *columns, kid, begin, grain, inverse, ahead, first, others) -> (early, late, err)`.
+    """`run(n, ts, *columns, kid, begin, grain, inverse, ahead, first, others, logs, places, records)`.
 
-    Slots of `grain` ticks are open from number `first` on, which begins at tick `begin`; `inverse` is
-    1 / grain. Positions of rows beyond the last open slot go to the front of `others`, those of rows
-    before the first one to its back.
+    It returns `(early, late, err)`. Slots of `grain` ticks are open from number `first` on, which begins at
+    tick `begin`; `inverse` is 1 / grain. Positions of rows beyond the last open slot go to the front of
+    `others`, those of rows before the first one to its back. It stops at the first row that fails.
 
-    `run_at(frame, n, grain, ts, *columns)` has all arrays by address: the frame has the head, the open slots
-    and `others`. There is one where columns have eight bytes a row, no nulls, and there are no keys.
+    Where `logs` is set, each record that is about to change goes into `records`, its place (slot and key, 32
+    bits each) into `places` from 1 on, and how many there are into `places[0]`: also if a function raises.
+
+    `run_at(frame, n, grain, logs, ts, *columns)` has all arrays by address: the frame has the head, the open
+    slots, `others`, `places` and `records`. There is one where columns have eight bytes a row, no nulls, and
+    there are no keys.
     """
 
     run: Callable[..., tuple[int, int, int]]
@@ -65,10 +69,20 @@ def insert_kernel(
         e.line("    q += 1")
         e.line("low = begin + q * grain")
         e.line("k = np.uint64(kid[i])" if keyed else "k = np.uint64(0)")
-        e.line("r = ahead[np.uint64((first + q) & mask), k]")
+        e.line("slot = (first + q) & mask")
+        e.line("r = ahead[np.uint64(slot), k]")
         for name in slots.open_type.names or ():
             if name != "rows":
                 e.line(f"l_{name} = r.{name}")
+        with e.block("if logs:"):
+            e.line("w = records[np.uint64(logged)]")
+            e.line("w.rows = r.rows")
+            for name in slots.open_type.names or ():
+                if name != "rows":
+                    e.line(f"w.{name} = l_{name}")
+            e.line("logged += 1")
+            e.line("places[np.uint64(logged)] = (slot << 32) | np.int64(k)")
+            e.line("places[0] = logged")
         e.line("before = i")
         with e.block("while True:"):
             for part, nodes in zip(slots.codes(), args):
@@ -79,16 +93,20 @@ def insert_kernel(
                 other += " or np.uint64(kid[i]) != k"
             e.line(f"if i >= n or {other}:")
             e.line("    break")
+        e.line("if err != 0:")
+        e.line("    break")
         e.line("r.rows += i - before")
         for name in slots.open_type.names or ():
             if name != "rows":
                 e.line(f"r.{name} = l_{name}")
     parameters = ", ".join(
-        ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "first", "others"]
-    )
+        ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "first", "others",
+         "logs", "places", "records"]
+    )  # fmt: skip
     body = [
         "    err = 0", "    late = 0", "    m = 0", "    mask = ahead.shape[0] - 1",
-        "    reach = ahead.shape[0] * grain", "    i = 0", *e.lines, "    return m, late, err", "",
+        "    reach = ahead.shape[0] * grain", "    i = 0", "    logged = 0", *e.lines,
+        "    return m, late, err", "",
     ]  # fmt: skip
     lines = ["@kernel", f"def run({parameters}):", *body]
     by_places = not (keyed or columns.nullable or columns.bad)
@@ -110,10 +128,15 @@ def _rows_at(columns: Columns, slots: Slots) -> list[str]:
     """The first lines of `run_at`."""
     names = ["ts", *columns.parameters]
     kinds = ["i8", *(numpy_type(kind) for _, kind in columns.schema)]
-    arrays = {**slots.arrays(), "others": ("np.dtype('u4')", 1)}
+    arrays = {
+        **slots.arrays(), "others": ("np.dtype('u4')", 1), "places": ("np.dtype('i8')", 1),
+        "records": (dtype_text(slots.open_type), 1),
+    }  # fmt: skip
     return [
         *(f"{name}_type = np.dtype({kind!r})" for name, kind in zip(names, kinds)),
-        *by_address("run_at", ["head", "ahead", "others", "n", "grain", *names], arrays),
+        *by_address(
+            "run_at", ["head", "ahead", "others", "places", "records", "n", "grain", "logs", *names], arrays
+        ),
         *(f"    {name} = carray(pointer({name}, {name}_type), (n,))" for name in names),
         f"    first = head[{HEAD} + END]", "    begin = first * grain", "    inverse = 1.0 / grain",
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -90,17 +91,17 @@ def is_plain(path: Path) -> bool:
 def appearing(path: Path, *, step: str) -> Iterator[BinaryIO]:
     """A file to write, which takes its name when all of it is on disk, and is gone if that fails.
 
-    Meanwhile it is called `.<name>.<random>.tmp`, in the same directory: `unfinished` finds those that a
-    killed process left.
+    Meanwhile it is called `.<name>.<random>.tmp`, in the same directory, and is locked: what a killed
+    process left is not, and `remove_unfinished` finds it.
     """
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with our_errors(step, path):
+        hidden, file = _hidden(path)
         try:
-            with open(hidden, "xb") as file:
+            with file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(hidden, path)
+                os.replace(hidden, path)  # still locked: nobody takes it for a leftover
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(hidden)
@@ -108,9 +109,51 @@ def appearing(path: Path, *, step: str) -> Iterator[BinaryIO]:
         sync(path.parent)
 
 
+def _hidden(path: Path) -> tuple[Path, BinaryIO]:
+    while True:
+        hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+        file = open(hidden, "xb")  # noqa: SIM115  # the caller closes it
+        _lock(file.fileno())
+        try:
+            if os.stat(hidden).st_ino == os.fstat(file.fileno()).st_ino:
+                return hidden, file
+        except FileNotFoundError:  # taken for a leftover, before it was locked
+            pass
+        file.close()
+
+
 def unfinished(path: Path) -> list[Path]:
-    """What `appearing` left of files by that name; who asks knows that nobody is writing one."""
-    return [p for p in path.parent.glob(f".{path.name}.*.tmp") if is_plain(p)]
+    """What `appearing` calls files that become the one by that name: they are being written, or left."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
+    return [p for p in path.parent.iterdir() if name.fullmatch(p.name) and is_plain(p)]
+
+
+def remove_unfinished(path: Path, *, step: str) -> None:
+    """Remove what killed processes left of a file by that name: what nobody has locked."""
+    with our_errors(step, path):
+        for left in unfinished(path):
+            try:
+                descriptor = open_plain(left, os.O_RDWR, step=step)
+            except (FileNotFoundError, UserError):  # it has its name by now, or is someone else's
+                continue
+            try:
+                if _lock(descriptor):
+                    left.unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether a file is locked now by this process; not where the system knows no locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def sync(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.core.batch import conform
-from tidemill.core.errors import UserError
+from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
+from tidemill.local.sound import require_sound
 from tidemill.plan.checks import unordered_time
 from tidemill.plan.nodes import Source
 
@@ -114,13 +116,27 @@ def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
 
 @contextmanager
 def readable(source: Source, place: str) -> Iterator[None]:
-    """Arrow's and the system's complaints about a file, as a `UserError` that names it."""
+    """Whatever goes wrong while a file is read, as a `UserError` that names it."""
     try:
         yield
-    except (
-        pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError,
-    ) as broken:  # fmt: skip
-        raise UserError(step_of(source, place), f"cannot be read: {broken}") from broken
+    except TidemillError:
+        raise
+    except Exception as broken:  # of Arrow, the system, or Python: of a damaged file anything may come
+        said = f"{broken}" or type(broken).__name__
+        raise UserError(step_of(source, place), f"cannot be read: {said}") from broken
+
+
+def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[Piece]:
+    """The batches of a reader, which may come from a file or a socket: as they are in memory, or damaged."""
+    for number in itertools.count(1):
+        step = step_of(source, f"batch {number}")
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as broken:
+            raise UserError(step, f"cannot be read: {broken}") from broken
+        yield Piece(require_sound(batch, step, full=True), f"batch {number}")
 
 
 def _sized(pieces: Iterable[Piece], source: Source, most: int) -> Iterator[Chunk]:
@@ -129,7 +145,8 @@ def _sized(pieces: Iterable[Piece], source: Source, most: int) -> Iterator[Chunk
         rows = piece.batch.num_rows
         if rows == 0:
             continue
-        batch = conform(piece.batch, source.schema, step=step_of(source, piece.place))
+        step = step_of(source, piece.place)
+        batch = conform(require_sound(piece.batch, step), source.schema, step=step)
         parts = [batch.slice(start, most) for start in range(0, rows, most)]
         if len(parts) == 1 or piece.complete_below == BEGINNING:
             bounds = [piece.complete_below] * len(parts)

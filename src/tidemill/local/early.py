@@ -36,6 +36,16 @@ class EarlyRows:
         """All of them."""
         return [*([] if self._sorted is None else [self._sorted]), *self._new]
 
+    def cut_back(self, batches: int, first: int) -> None:
+        """Have only so many new batches, of which `first` was the first time: others were added since."""
+        del self._new[batches:]
+        self._first = first
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """What `cut_back` needs, to come back to this."""
+        return len(self._new), self._first
+
     def copy(self) -> EarlyRows:
         """Others with the same rows."""
         other = EarlyRows(self._time, self._grain)

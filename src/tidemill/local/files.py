@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
 from tidemill.local.chunks import Piece, Reader, readable, step_of
 from tidemill.local.parquet import open_parquet
+from tidemill.local.sound import require_sound
 from tidemill.local.text import read_csv, read_json
 from tidemill.plan.nodes import Source
 
@@ -49,10 +51,13 @@ def open_path(path: str | os.PathLike[str], source: Source) -> Reader:
 def _found(pattern: str, source: Source) -> list[Path]:
     if os.path.isfile(pattern):
         return [Path(pattern)]
-    matches = [pattern] if os.path.isdir(pattern) else glob.glob(pattern, recursive=True)
     files: set[Path] = set()
-    for match in map(Path, matches):
-        files.update(_inside(match) if match.is_dir() else [match])
+    with readable(source, f"path {pattern}"):
+        there = os.path.lexists(pattern)
+        for match in map(Path, [pattern] if there else glob.glob(pattern, recursive=True)):
+            files.update(_inside(match) if match.is_dir() else [match])
+        for file in files:
+            _check_plain(file, source)
     if not files:
         raise UserError(
             step_of(source), expected="a file, a directory with files, or a glob that matches",
@@ -61,12 +66,29 @@ def _found(pattern: str, source: Source) -> list[Path]:
     return sorted(files)
 
 
+def _check_plain(file: Path, source: Source) -> None:
+    """Refuse what is no file: a pipe would be waited for without end."""
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        raise UserError(
+            step_of(source), expected=f"a file at {file}", got="a pipe, a socket or a device",
+            hint="open it yourself, and give a reader: pyarrow.ipc.open_stream(...)",
+        )  # fmt: skip
+
+
 def _inside(folder: Path) -> Iterator[Path]:
-    """The files of a directory and below; those that start with _ or . are not data."""
-    for path in folder.rglob("*"):
-        inner = path.relative_to(folder).parts
-        if path.is_file() and not any(part.startswith(("_", ".")) for part in inner):
-            yield path
+    """The files of a directory and below; those that start with _ or . are not data.
+
+    A directory below that cannot be looked into is an error: its rows would be missing.
+    """
+    for path, inner, files in os.walk(folder, onerror=_raise):
+        inner[:] = sorted(name for name in inner if not name.startswith(("_", ".")))
+        for name in files:
+            if not name.startswith(("_", ".")) and (found := Path(path, name)).is_file():
+                yield found
+
+
+def _raise(failed: OSError) -> None:
+    raise failed
 
 
 def _kind(path: Path, source: Source) -> str:
@@ -87,14 +109,15 @@ def _kind(path: Path, source: Source) -> str:
 def _check_ipc(files: Sequence[Path], source: Source) -> None:
     for path in files:
         place = f"file {path}"
-        with readable(source, place), pa.memory_map(str(path)) as mapped:
+        with readable(source, place), pa.OSFile(str(path)) as mapped:
             found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
             check_schema(found, source.schema, step=step_of(source, place))
 
 
 def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:
     place = f"file {path}"
-    with readable(source, place), pa.memory_map(str(path)) as mapped:
+    # Not mapped to memory: the process would be killed if the file were cut while it is read.
+    with readable(source, place), pa.OSFile(str(path)) as mapped:
         found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
         fields = [found.get_field_index(name) for name in source.schema.names]
         reader = _open_ipc(mapped, pa.ipc.IpcReadOptions(included_fields=fields))
@@ -103,11 +126,11 @@ def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:
         else:
             batches = iter(reader)
         for batch in batches:
-            yield Piece(batch, place)
+            yield Piece(require_sound(batch, step_of(source, place), full=True), place)
 
 
 def _open_ipc(
-    mapped: pa.MemoryMappedFile, options: pa.ipc.IpcReadOptions
+    mapped: pa.NativeFile, options: pa.ipc.IpcReadOptions
 ) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
     """The file form of Arrow IPC, or the stream form where it is not that."""
     mapped.seek(0)

@@ -65,11 +65,18 @@ class ObjectStore(RingStore):
         self._closed: list[dict[int, Slot]] = [{} for _ in rings]
         self._whole: dict[int, tuple[Cell, ...]] = {}
         """Cells that make up the total of each key that ever had a row in a closed slot."""
+        self.new_locks()
+
+    def new_locks(self) -> None:
+        """Have locks that nobody has."""
         self._changing = threading.Lock()
         """Who reads while slots close waits; what was read never changes."""
 
     def changed(self) -> None:
         """Nobody keeps arrays of this one."""
+
+    def make_room(self, until: int) -> None:
+        """Slots take room when they have cells."""
 
     # -- what there is
 
@@ -104,10 +111,20 @@ class ObjectStore(RingStore):
 
     # -- rows in
 
-    def add(self, keys: Iterable[int], slots: Iterable[int], cells: Iterable[Cell]) -> None:
-        """Add cells to open slots."""
+    def add(self, keys: Iterable[int], slots: Iterable[int], cells: Iterable[Cell], undo: Any) -> None:
+        """Add cells to open slots, so that `undo` can take them out again."""
         for key, slot, cell in zip(keys, slots, cells):
+            if undo is not None:
+                undo.note(slot, key)
             _put(self._open.setdefault(slot, {}), key, cell, self._algebra)
+
+    def undo(self) -> Any:
+        """See `RingStore.undo`."""
+        return _OpenCells(self._open)
+
+    def forget(self, keys: int) -> None:
+        """There are so many keys only: no row of others has ever come."""
+        self.head[KEYS] = min(keys, self.keys)
 
     def close(self, until: int) -> int:
         """Close the open slots below one. What fails is raised; finer slots are closed then."""
@@ -302,6 +319,28 @@ class ObjectStore(RingStore):
             h = self.ring(r)
             there |= (rings == r) & (slots >= h[LOW]) & (slots < h[END])
         require(bool(there.all()), "cells in slots that are held", slots[~there])
+
+
+class _OpenCells:
+    """The cells of open slots before others are added. Cells never change."""
+
+    def __init__(self, slots: dict[int, Slot]) -> None:
+        self._slots = slots
+        self._before: list[tuple[int, int, Cell | None]] = []
+
+    def note(self, slot: int, key: int) -> None:
+        """This cell is about to change."""
+        self._before.append((slot, key, self._slots.get(slot, {}).get(key)))
+
+    def roll_back(self) -> None:
+        for slot, key, cell in reversed(self._before):
+            if cell is not None:
+                self._slots[slot][key] = cell
+            elif slot in self._slots:
+                self._slots[slot].pop(key, None)
+        for slot in {s for s, _, _ in self._before}:
+            if not self._slots.get(slot, True):
+                del self._slots[slot]
 
 
 def _put(slot: Slot, key: int, cell: Cell, algebra: CellAlgebra) -> None:

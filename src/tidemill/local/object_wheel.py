@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,16 @@ class ObjectWheel(Wheel):
         self._operator = WindowOperator(slots)
         """It holds rows only while they are inserted."""
 
+    def new_locks(self) -> None:
+        super().new_locks()
+        self._store.new_locks()
+
     def _inserts_at(self) -> tuple[Any, list[int]]:
         return None, []
 
     # -- rows in
 
-    def _insert(self, batch: pa.RecordBatch) -> None:
-        self._require_sound("insert")
+    def _insert(self, batch: pa.RecordBatch, undo: Any = None) -> None:
         batch = self._with_times(batch)
         ticks = values(batch.column(self._time))
         slot, store = ticks // self._grain, self._store
@@ -57,34 +59,34 @@ class ObjectWheel(Wheel):
         others = np.concatenate((early, late[::-1]))
         inside = np.ones(len(slot), dtype=np.bool_)
         inside[others] = False
-        with self._stopping("insert"):
-            self._accumulate(batch.filter(pa.array(inside)) if len(others) else batch)
+        self._accumulate(batch.filter(pa.array(inside)) if len(others) else batch, undo)
         self._inserted += int(inside.sum())
         self._keep_others(batch, others, len(early), len(late))
 
-    def _accumulate(self, batch: pa.RecordBatch) -> None:
+    def _accumulate(self, batch: pa.RecordBatch, undo: Any) -> None:
         if batch.num_rows == 0:
             return
-        with self._lock:
-            self._operator.keys = self._keys
-            self._operator.push(batch)
-        self._store.know(self._keys.count)
-        self._store.add(*take_cells(self._operator))
+        try:
+            with self._lock:
+                self._operator.keys = self._keys
+                self._operator.push(batch)
+            self._store.know(self._keys.count)
+            self._store.add(*take_cells(self._operator), undo)
+        except BaseException as failed:
+            self._operator = WindowOperator(self._operator.plan)  # rows that failed may be in it
+            if isinstance(failed, UserError) or not isinstance(failed, Exception):
+                raise
+            # The user's functions, and what they gave.
+            raise UserError("insert", f"raised {type(failed).__name__}: {failed}") from failed
 
     def _advance(self, before: int, until: int) -> list[pa.Table]:
-        with self._stopping("advance_to"):
-            return super()._advance(before, until)
-
-    @contextlib.contextmanager
-    def _stopping(self, step: str) -> Iterator[None]:
-        """Whatever fails here may have been done by half: after that, the wheel only answers."""
         try:
-            yield
-        except UserError as failed:
-            self._failed = failed
-            raise
-        except Exception as failed:  # the user's functions, and what they gave
-            self._failed = UserError(step, f"raised {type(failed).__name__}: {failed}")
+            with self._stopping("advance_to"):
+                return super()._advance(before, until)
+        except Exception as failed:
+            if isinstance(failed, UserError):
+                raise
+            assert self._failed is not None
             raise self._failed from failed
 
     def _merged_store(self, other: Wheel, names: Any, keys: int) -> ObjectStore:

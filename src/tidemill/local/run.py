@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.forks import in_one_process
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.local.progress import shown
 from tidemill.local.sources import Chunk, open_source
@@ -96,8 +97,15 @@ def run(
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The result of a plan, batch by batch, as windows close.
 
-    In the end, `counts` has the rows that are in no window by the definition of the windows.
+    In the end, `counts` has the rows that are in no window by the definition of the windows. A process
+    that is forked meanwhile cannot go on with it.
     """
+    yield from in_one_process(_run(plan, inputs, progress, counts), "run")
+
+
+def _run(
+    plan: Plan, inputs: Mapping[str, Any], progress: bool, counts: dict[str, int] | None
+) -> Iterator[pa.RecordBatch]:
     source = next(node for node in plan.walk() if isinstance(node, Source))
     check_inputs(source, inputs)
     if isinstance(wheel := inputs[source.name], WheelQueries):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.core.files import appearing, is_plain, our_errors, remove_unfinished
 
 _ROWS = 1 << 18
 _BYTES = 64 << 20
+_STEP = "write"
 
 
 def write_parquet(
@@ -66,11 +67,26 @@ def _write(
     batches: Iterable[pa.RecordBatch],
 ) -> int:
     rows = 0
-    with _appear(path) as file, writer(file) as opened:
-        for table in _gathered(batches, schema):
-            opened.write_table(table)
-            rows += table.num_rows
+    try:
+        with _appear(path) as file, writer(file) as opened:
+            for table in _gathered(_apart(batches), schema):
+                opened.write_table(table)
+                rows += table.num_rows
+    except _FromQuery as failed:
+        assert failed.__cause__ is not None
+        raise failed.__cause__ from None
     return rows
+
+
+class _FromQuery(Exception):
+    """What the system said to what is read here, and not about the file that is written."""
+
+
+def _apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except OSError as failed:
+        raise _FromQuery from failed
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -89,33 +105,34 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 @contextmanager
 def _appear(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that takes its name when all of it is on disk, and is gone if that fails."""
+    """A file to write that takes its name when all of it is on disk, and is gone if that fails.
+
+    Hidden files that killed processes left of it are removed.
+    """
     target = Path(path)
+    with our_errors(_STEP, target):
+        _check(target)
+    remove_unfinished(target, step=_STEP)
+    with appearing(target, step=_STEP) as file:
+        yield file
+
+
+def _check(target: Path) -> None:
+    """Refuse what a rename would put another file in the place of."""
+    if target.is_symlink():
+        raise UserError(
+            _STEP, expected="the path of a file", got=f"the link {target}",
+            hint=f"name the file itself: {os.path.realpath(target)}",
+        )  # fmt: skip
     if target.is_dir():
-        raise UserError("write", expected="the path of a file", got=f"the directory {target}")
+        raise UserError(_STEP, expected="the path of a file", got=f"the directory {target}")
     if not target.parent.is_dir():
         raise UserError(
-            "write", expected=f"the directory {target.parent} to exist", got="no such directory",
+            _STEP, expected=f"the directory {target.parent} to exist", got="no such directory",
             hint=f"create it: mkdir -p {target.parent}",
         )  # fmt: skip
-    # In the same directory, so that the rename is atomic; hidden, so that no glob reads it.
-    hidden = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with open(hidden, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(hidden, target)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
-    _sync(target.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if target.exists() and not is_plain(target):
+        raise UserError(
+            _STEP, expected="the path of a file", got=f"{target}, a device, a pipe or a socket",
+            hint="write a file, and read that",
+        )  # fmt: skip

@@ -21,6 +21,7 @@ from tidemill.local.chunks import (
     Reader,
     earliest,
     promises,
+    read_stream,
     step_of,
 )
 from tidemill.local.dicts import read_rows
@@ -172,7 +173,7 @@ def _lazy(frame: Any, source: Source) -> Reader:
 
 def _stream(reader: pa.RecordBatchReader, source: Source, about: str) -> Reader:
     check_schema(reader.schema, source.schema, step=step_of(source))
-    return Reader(source, about, lambda: (Piece(b, f"batch {n}") for n, b in enumerate(reader, 1)))
+    return Reader(source, about, lambda: read_stream(reader, source))
 
 
 def _iterable(items: Iterable[Any], source: Source) -> Reader:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
-import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_kernel
-from tidemill.codegen.wheel_plan import BASE, UNIT
+from tidemill.codegen.wheel_plan import BASE, UNIT, VERSION
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.forks import renew_locks
 from tidemill.core.time import FARTHEST, Domain, DurationLike, InstantLike
 from tidemill.core.types import to_arrow
 from tidemill.expr.fluent import Expr
@@ -31,6 +32,7 @@ from tidemill.local.early import EarlyRows
 from tidemill.local.expressions import Expressions
 from tidemill.local.failures import raise_for
 from tidemill.local.instants import any_ticks, is_instant, ticks_of
+from tidemill.local.sound import require_sound
 from tidemill.local.sources import open_source
 from tidemill.local.wheel_kind import (
     MOST_AHEAD,
@@ -44,6 +46,7 @@ from tidemill.local.wheel_kind import (
     whole,
 )
 from tidemill.local.wheel_queries import ALL, WheelQueries
+from tidemill.local.wheel_undo import UNDER_WAY, Undo
 from tidemill.local.wheel_windows import FIRST_TIME, LAST_TIME, ClosingWindows
 from tidemill.plan.nodes import Source, WindowAggregate
 from tidemill.wheels.files import Mapped
@@ -100,7 +103,7 @@ class Wheel(WheelQueries):
         self._left_out = {"late": 0, "null time": 0, "time out of range": 0}
         self._inserted = 0
         self._failed: UserError | None = None
-        """What went wrong while something was added: open slots may hold half of it."""
+        """What went wrong while time went on, so that slots may be half closed; or that rows go in."""
         self._name = uuid.uuid4().hex
         self._merged: dict[str, str] = {}
         self._line, self._opened = "", ""
@@ -197,16 +200,19 @@ class Wheel(WheelQueries):
         `value` is that of the one column that is aggregated, or a dict of all; what is not in it is
         null. Rows below the watermark are late: they are left out, counted and kept for `late()`. Rows
         without a time are left out and counted (`stats`). A null value counts as no value.
+
+        All rows go in, or none: an error in one of them, in what they are read from, or Ctrl-C leaves the
+        wheel as it was, and it goes on.
         """
         if isinstance(rows, pa.RecordBatch) and rows.schema.equals(self._arrow):
-            self._insert(rows)
+            self._insert_one(rows)
             return
         assert isinstance(self._plan.input, Source)
         alone = len(self._schema.names) == 1  # then a text may be the time of a row
         path = isinstance(rows, str) and value is None and key is ALL and not alone
         if path or not is_instant(rows):
-            for chunk in open_source(rows, self._plan.input, promises=False):
-                self._insert(chunk.batch)
+            reader = open_source(rows, self._plan.input, promises=False)
+            self._insert_all(chunk.batch for chunk in reader)
             return
         row = self._row(rows, value, key)
         if not -FARTHEST <= row[self._time] <= FARTHEST:  # it may not even fit a column
@@ -214,10 +220,10 @@ class Wheel(WheelQueries):
             return
         if all(fits(row[n], t.kind) for n, t in self._schema):
             arrays = [pa.array([row[n]], type=to_arrow(t)) for n, t in self._schema]
-            self._insert(pa.RecordBatch.from_arrays(arrays, schema=self._arrow))
+            self._insert_one(pa.RecordBatch.from_arrays(arrays, schema=self._arrow))
             return
-        for piece in read_rows([row], self._plan.input):  # slower: it looks whether all fits
-            self._insert(piece.batch)
+        # Slower: it looks whether all fits.
+        self._insert_all(piece.batch for piece in read_rows([row], self._plan.input))
 
     def _row(self, time: InstantLike, value: Any, key: Any) -> dict[str, Any]:
         row: dict[str, Any] = dict.fromkeys(self._schema.names)
@@ -248,6 +254,18 @@ class Wheel(WheelQueries):
             self._failed = failed
             raise
 
+    @contextlib.contextmanager
+    def _stopping(self, step: str) -> Iterator[None]:
+        """What fails here may have been done by half, also by Ctrl-C: after that, the wheel only answers."""
+        try:
+            yield
+        except UserError as failed:
+            self._failed = failed
+            raise
+        except BaseException as failed:
+            self._failed = UserError(step, f"raised {type(failed).__name__}: {failed}")
+            raise
+
     def _require_sound(self, step: str) -> None:
         if self._failed is not None:
             raise UserError(
@@ -264,6 +282,12 @@ class Wheel(WheelQueries):
         names = self._schema.names
         return self._kernel(Columns(kinds)).run_at, [names.index(n) for n in (self._time, *plain)]
 
+    def _insert_one(self, batch: pa.RecordBatch) -> None:
+        if self._failed is not None:
+            self._require_sound("insert")
+        if self._rows_at is None or not self._insert_few(batch):
+            self._insert_all((require_sound(batch, "insert"),))
+
     def _insert_few(self, batch: pa.RecordBatch) -> bool:
         """Insert rows whose columns are read where they are: a third of the time, for a hundred rows.
         Whether that could be done."""
@@ -273,22 +297,50 @@ class Wheel(WheelQueries):
         for i in self._read_at:
             array = batch.column(i)
             body = array.buffers()[1]
-            if array.null_count or body is None or body.address & 7:
+            if array.null_count or body is None or body.address & 7 or body.size < 8 * (array.offset + n):
                 return False
             found.append(body.address + 8 * array.offset)
-        early, late, err = self._rows_at(self._store.inserting, n, self._grain, *found)
-        if err:
-            self._look_at(err, "insert")
-        self._inserted += n - early - late
-        if early or late:
-            self._keep_others(batch, self._store.others, early, late)
+        store, undo = self._store, None
+        logs = store.remember(n)
+        try:
+            early, late, err = self._rows_at(store.inserting, n, self._grain, logs, *found)
+            if err:
+                raise_for(err, "insert")
+            if early or late:
+                undo = Undo(self)
+                self._keep_others(batch, store.others, early, late)
+            self._inserted += n - early - late
+        except BaseException as failed:
+            self._take_out(undo, failed)
+            raise
         return True
 
-    def _insert(self, batch: pa.RecordBatch) -> None:
-        if self._failed is not None:
-            self._require_sound("insert")
-        if self._rows_at is not None and self._insert_few(batch):
-            return
+    def _insert_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Insert all batches, or nothing."""
+        self._require_sound("insert")
+        undo, slots = Undo(self), self._store.undo()
+        self._failed = UNDER_WAY  # nobody else may write, and the source of these rows neither
+        try:
+            for batch in batches:
+                self._insert(batch, slots)
+            self._failed = None
+        except BaseException as failed:
+            self._failed = UNDER_WAY
+            slots.roll_back()
+            undo.roll_back(failed)
+            self._failed = None
+            raise
+
+    def _take_out(self, undo: Undo | None, cause: BaseException) -> None:
+        """Have the wheel as it was before the few rows that failed."""
+        self._failed = UNDER_WAY
+        self._store.put_back()
+        if undo is not None:
+            undo.roll_back(cause)
+        self._failed = None
+
+    def _insert(self, batch: pa.RecordBatch, undo: Any = None) -> None:
+        """Insert rows, so that `undo` can take them out again."""
         batch = self._with_times(batch)
         n, time = batch.num_rows, batch.column(self._time)
         if n == 0:
@@ -301,11 +353,12 @@ class Wheel(WheelQueries):
             self._store.know(self._keys.count)
         others = np.empty(n, dtype=np.uint32)
         store = self._store
+        places, records = (store.places, store.records) if undo is None else undo.log_for(n)
         early, late, err = self._kernel(columns).run(
             n, values(time), *args, kid, store.now * self._grain, self._grain, 1.0 / self._grain,
-            store.ahead, store.now, others,
+            store.ahead, store.now, others, undo is not None and len(records) > 0, places, records,
         )  # fmt: skip
-        self._look_at(err, "insert", failure)
+        raise_for(err, "insert", failure)
         self._inserted += n - early - late
         self._keep_others(batch, others, early, late)
 
@@ -411,11 +464,9 @@ class Wheel(WheelQueries):
             target = min(target, before + min(store.capacity, store.compress or store.capacity))
         if self._publisher is not None:
             self._publish_keys()
-        try:
+        store.make_room(target)  # where there is none, nothing has happened yet
+        with self._stopping("advance_to"):
             err = store.close(target)
-        except BaseException as failed:  # also Ctrl-C: slots may be half closed
-            self._failed = UserError("advance_to", f"raised {type(failed).__name__}: {failed}")
-            raise
         if err:
             self._look_at(err, "advance_to")
         closed = list(self._windows.take(before, target)) if self._windows else []
@@ -456,7 +507,8 @@ class Wheel(WheelQueries):
         """Insert the rows that were too far ahead and are so no more."""
         reach = (self._store.now + len(self._store.ahead)) * self._grain
         if (rows := self._early.below(reach)) is not None:
-            self._insert(rows)
+            with self._stopping("advance_to"):
+                self._insert(rows)
 
     # -- files
 
@@ -478,33 +530,42 @@ class Wheel(WheelQueries):
         """Let other processes read the wheel while it goes on: `tm.open_wheel(path)` there.
 
         The arrays move into files in a directory, which is best one in memory, such as under /dev/shm;
-        what a shared wheel left there goes. A directory has one writer at a time.
+        what a shared wheel left there goes, and a directory with anything else is refused. A directory has
+        one writer at a time. Where there is no room for the files it is an error, and the wheel goes on
+        alone.
         """
         from tidemill.local.wheel_files import described
 
         if self._store.cold is not None:
             raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
-        folder = Path(path)
-        if folder.is_dir() and any(folder.iterdir()) and not is_shared(folder):
-            raise UserError(
-                "share wheel", expected="an empty directory, or one in which a wheel was shared",
-                got=f"{path} with other files", hint="they would be deleted",
-            )  # fmt: skip
-        publisher = Publisher(folder, described(self))  # refused, before anything is given up
-        self._unshare()
-        self._publisher = publisher
-        self._store.on_change = self._publisher.publish
-        self._store.unpack()
-        self._store.changed()
-        self._publish_keys()
+        publisher = Publisher(Path(path), described(self))  # refused, before anything is given up
+        before, store, head = self._publisher, self._store, self._store.head
+        try:
+            self._share_by(publisher)
+            store.unpack()
+            store.changed()
+            self._publish_keys()
+        except BaseException:
+            self._share_by(before)
+            for name, array in store.arrays().items():  # files are gone when nobody has them mapped
+                store.replace(name, array.copy())
+            store.changed()
+            publisher.withdraw()
+            raise
+        if before is not None:
+            before.close()
+            head[VERSION] += head[VERSION] & 1  # who reads there may go on, with what there was
 
-    def _unshare(self) -> None:
-        if self._publisher is not None:
-            self._publisher.close()
-            self._publisher = None
+    def _share_by(self, publisher: Publisher | None) -> None:
+        self._publisher, store = publisher, self._store
+        store.on_change = _nobody if publisher is None else publisher.publish
+        store.on_undo = _nobody if publisher is None else publisher.publish_again
 
     def _publish_keys(self) -> None:
-        if self._publisher is None or not self._keyed or self._publisher.keys == self._store.keys:
+        if self._publisher is None:
+            return
+        self._publisher.require_own()
+        if not self._keyed or self._publisher.keys == self._store.keys:
             return
         columns = self._keys.decode(np.arange(self._publisher.keys, self._store.keys))
         self._publisher.add_keys(pa.table(dict(zip(self._plan.group_keys, columns))))
@@ -542,14 +603,19 @@ class Wheel(WheelQueries):
     def _copy(self) -> Wheel:
         """Another wheel with the same in it."""
         other = copy.copy(self)
-        other._lock = threading.Lock()
         other._store, other._keys = self._store.copy(), self._keys.copy()
         other._early = self._early.copy()
         other._left_out, other._late = dict(self._left_out), list(self._late)
         other._merged = dict(self._merged)
+        other.new_locks()
+        renew_locks(other)
         return other
 
     def stats(self) -> dict[str, Any]:
         """Slots and bytes by ring, and how many rows came, wait or were left out."""
         rows = {"rows": self._inserted, "rows ahead": len(self._early)}
         return {**super().stats(), **rows, "left out": dict(self._left_out)}
+
+
+def _nobody(store: RingStore) -> None:
+    """Nobody else has the arrays."""

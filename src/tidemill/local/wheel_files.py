@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,8 @@ from tidemill.local.object_wheel import object_wheel
 from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_kind import MOST_AHEAD, kind_of, not_numbers, power_of_two
 from tidemill.local.wheel_opening import COLD, store_rings, what_it_is, wheel_of
-from tidemill.local.wheel_queries import ALL, WheelQueries
+from tidemill.local.wheel_queries import WheelQueries
+from tidemill.local.wheel_reader import WheelReader
 from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.checks import (
     MOST_SLOTS_BEHIND,
@@ -38,13 +37,14 @@ from tidemill.wheels.files import (
     Fields,
     FilesGone,
     Save,
+    as_it_must_be,
     read_save,
     require_own_directory,
     write_save,
 )
 from tidemill.wheels.packing import packed
 from tidemill.wheels.rings import Ring
-from tidemill.wheels.shared import PATIENCE, Subscriber, is_shared
+from tidemill.wheels.shared import Subscriber, is_shared
 from tidemill.wheels.store import RingStore
 
 MOST_BUCKETS = 10_000
@@ -149,70 +149,14 @@ def open_wheel(
     where = Path(path)
     with our_errors("open wheel", where):
         if is_shared(where):
-            return WheelReader(where, aggregates or {})
+            source = Subscriber(where)
+            with as_it_must_be(where, ""):
+                _, domain, rings, plan = what_it_is(source.described, aggregates or {})
+            return WheelReader(source, plan, rings, domain)
     opened = read_save(where, save, verify=verify)
     if BUCKETS in opened.facts:
         return WheelStore(opened, aggregates or {}, verify=verify)
     return wheel_of(opened, aggregates or {}, verify=verify)
-
-
-class WheelReader(WheelQueries):
-    """A wheel that another process writes."""
-
-    _store: RingStore
-
-    def __init__(self, path: Path, aggregates: Mapping[str, Aggregate]) -> None:
-        self._source = Subscriber(path)
-        facts = self._source.described
-        _, domain, rings, plan = what_it_is(facts, aggregates)
-        store = RingStore(
-            plan.layout, rings, 0, 1, prefix=facts["prefix"], threshold=facts["one ring below"]
-        )
-        store.on_retry = self._again
-        self._catching_up = threading.RLock()
-        """Of what the writer did meanwhile, one thread takes note at a time."""
-        super().__init__(plan, store, domain)
-        self._since = 0.0
-        self._refresh()
-
-    @property
-    def watermark(self) -> Any:
-        """How far the writer is."""
-        self._catch_up()
-        return super().watermark
-
-    def query(self, start: Any, end: Any, key: Any = ALL) -> Any:
-        """See `WheelQueries.query`."""
-        self._catch_up()
-        return super().query(start, end, key)
-
-    def _catch_up(self) -> None:
-        with self._catching_up:
-            if self._source.stale():
-                self._refresh()
-            if self._keyed:
-                for keys in self._source.new_keys():  # in order, as the writer numbers them
-                    with self._lock:
-                        self._keys.restore([keys[k].combine_chunks() for k in self._plan.group_keys])
-            self._since = 0.0
-
-    def _refresh(self) -> None:
-        self._source.attach(self._store)
-        self._store.settle()
-
-    def _again(self) -> None:
-        """Slots are closing: read again, the newest arrays."""
-        with self._catching_up:
-            if self._source.stale():
-                self._refresh()
-        now = time.monotonic()
-        self._since = self._since or now
-        if now - self._since > PATIENCE:
-            raise UserError(
-                "wheel query", expected="a writer that goes on", got=f"one that stopped {PATIENCE} s ago",
-                hint="it died while slots were closing; open what it saved",
-            )  # fmt: skip
-        time.sleep(0)
 
 
 def open_save(

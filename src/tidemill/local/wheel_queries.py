@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidemill.codegen.wheel_plan import LOW, slots_at
 from tidemill.core.errors import UserError
+from tidemill.core.forks import renew_locks
 from tidemill.core.schema import Schema
 from tidemill.core.time import (
     FARTHEST,
@@ -55,13 +56,18 @@ class WheelQueries:
         self._grain = store.rings[0].ticks
         self._keyed = bool(plan.group_keys)
         self._keys = KeyIndex(Schema(tuple((k, self._schema[k]) for k in plan.group_keys)))
-        self._lock = threading.Lock()
-        """Of the keys: looking one up while others are added could find another one."""
+        self.new_locks()
+        renew_locks(self)
         self._one_sum = store.one_sum and not self._keyed
         self._results = plan.layout.results
         self._shown = [r for r in self._results if not r.name.startswith(HIDDEN)]
         kinds = [r.type.kind for r in self._shown]
         self._one_number = len(kinds) == 1 and kinds[0] in ("int64", "float64", "bool")
+
+    def new_locks(self) -> None:
+        """Have locks that nobody has: in a process that was forked, who had them is not there."""
+        self._lock = threading.Lock()
+        """Of the keys: looking one up while others are added could find another one."""
 
     @property
     def watermark(self) -> Any:

@@ -265,7 +265,7 @@ class Mapped:
 
     def table(self, schema: pa.Schema) -> pa.Table:
         """What is in it: columns of just these types, of which nothing lies outside of the file."""
-        with _as_it_must_be(self.file, self.hint):
+        with as_it_must_be(self.file, self.hint):
             reader = pa.ipc.open_file(pa.BufferReader(self.content))
             if not reader.schema.equals(schema):
                 raise _corrupt(self.file, f"columns {_shown(reader.schema)}, not {_shown(schema)}", self.hint)
@@ -294,7 +294,7 @@ class Save:
     @contextlib.contextmanager
     def understood(self) -> Iterator[None]:
         """Whatever goes wrong while sense is made of it is said of it."""
-        with _as_it_must_be(self.path, self.hint):
+        with as_it_must_be(self.path, self.hint):
             yield
 
 
@@ -314,7 +314,7 @@ def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Sa
         before = f"open_wheel(path, save={max(others)}) is the save before" if others else ""
         facts = manifest_of(path, number, before)
         files = {}
-        with _as_it_must_be(_manifest(path, number), before):
+        with as_it_must_be(_manifest(path, number), before):
             for name, said in dict(facts["files"]).items():
                 file = path / _file_name(said["file"])
                 files[name] = _map(file, said["sha256"], said["bytes"], before)
@@ -334,7 +334,7 @@ def manifest_of(path: Path, number: int, before: str = "") -> Fields:
             "open wheel", expected=f"format {FORMAT} in {file}", got=str(facts["format"]),
             hint="open it with the version of Tidemill that wrote it",
         )  # fmt: skip
-    with _as_it_must_be(file, before):
+    with as_it_must_be(file, before):
         right = checksum(facts)
     if facts[CHECKSUM] != right:
         _name_what_it_lacks(facts, file, before)
@@ -391,7 +391,7 @@ def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 @contextlib.contextmanager
-def _as_it_must_be(file: Path, hint: str) -> Iterator[None]:
+def as_it_must_be(file: Path, hint: str) -> Iterator[None]:
     """Whatever goes wrong while a file is read is what is wrong with it."""
     try:
         yield

@@ -6,10 +6,11 @@ knows of columns of events or of Arrow; keys are numbers `0, 1, 2, …`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ from tidemill.expr.nodes import Column
 from tidemill.wheels.cold import Cold
 from tidemill.wheels.freezing import freeze
 from tidemill.wheels.rings import Ring
+from tidemill.wheels.undo import OpenSlotsUndo, copies, undo_log
 
 Ints = npt.NDArray[np.int64]
 NOT_ASKED = np.empty(0, dtype=np.bool_)
@@ -87,16 +89,22 @@ class RingStore:
         self.slots_in_all = offset
         self.on_change: Callable[[RingStore], None] = lambda store: None
         """Called when there are new arrays, before anybody reads them."""
+        self.on_undo: Callable[[RingStore], None] = lambda store: None
+        """Called when the arrays before are there again."""
         self.on_retry: Callable[[], None] = lambda: time.sleep(0)
         """Called when slots were closing while an answer was made."""
         self.packed = False
         self.others = np.empty(FEW_ROWS, dtype=np.uint32)
         """Where `insert` says which rows it left out."""
+        self.places = np.zeros(FEW_ROWS + 1, dtype=np.int64)
+        self._shadow: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
         self.settled = 0
         """How often there were new arrays."""
         self._asked: Any = None
         """What answers are made from: arrays in the order of the kernel, their addresses, the head, sums."""
         self.fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
+        self.records = np.empty(FEW_ROWS, dtype=self.slots.open_type)
+        """With `places`: where the insertion of few rows logs what it changes."""
         self.ahead = records(self.fresh, ahead).reshape(ahead, 1)
         self.totals = self.fresh.copy()
         self.identity = {n: self.fresh[n][0] for n, _ in self.slots.stored}
@@ -197,10 +205,30 @@ class RingStore:
 
     # -- growth
 
+    @contextlib.contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        """Arrays are replaced here, never changed: where that does not come to its end, those before stay."""
+        before = {**self.__dict__, "columns": list(self.columns), "prefixes": list(self.prefixes)}
+        version = self.head.item(VERSION)
+        try:
+            yield
+        except BaseException:  # also Ctrl-C
+            self.__dict__.update(before)
+            self.head[VERSION] = version  # readers may have been sent to arrays that are not there
+            self.on_undo(self)
+            raise
+
     def know(self, keys: int) -> None:
         """There are so many keys now."""
-        if keys <= self.keys:
-            return
+        if keys > self.keys:
+            with self._all_or_none():
+                self._know(keys)
+
+    def forget(self, keys: int) -> None:
+        """There are so many keys only: no row of others has ever come."""
+        self.head[KEYS] = min(keys, self.keys)
+
+    def _know(self, keys: int) -> None:
         self.unpack()
         room = int(self.head[ROOM])
         if keys > room:
@@ -276,8 +304,11 @@ class RingStore:
 
     def need_marks(self) -> None:
         """From now on it is known for each cell whether there was anything; so far there was."""
-        if self.head[MARKED]:
-            return
+        if not self.head[MARKED]:
+            with self._all_or_none():
+                self._mark_all()
+
+    def _mark_all(self) -> None:
         self.head = self.head.copy()
         self.head[MARKED] = 1
         self.marks = self.no_marks()
@@ -289,20 +320,48 @@ class RingStore:
                 mark(bits, at)
         self.changed()
 
+    # -- rows in
+
+    def remember(self, rows: int) -> bool:
+        """Be ready to take out again a few rows that go in now; whether the kernel logs what it changes."""
+        if copies(self._words.size, rows):
+            if self._shadow.size != self._words.size:
+                self._shadow = np.empty_like(self._words)
+            np.copyto(self._shadow, self._words)
+            self.places[0] = -1
+            return False
+        self.places[0] = 0
+        return True
+
+    def undo(self) -> OpenSlotsUndo:
+        """What can take out again any number of rows that go in from now on."""
+        return OpenSlotsUndo(self)
+
+    def put_back(self) -> None:
+        """Take out the rows that went in since `remember`."""
+        if self.places[0] < 0:
+            np.copyto(self._words, self._shadow)
+        else:
+            undo_log(self.ahead, self.places, self.records)
+
     # -- time
 
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
-        if self.packed:
-            self.unpack()
-        if until >= self._full_from:
-            self.room_until(until)
+        self.make_room(until)
         self._asked[2][VERSION] += 1
         try:
             how, err = self._close_until(until)
         finally:
             self._asked[2][VERSION] += 1
         return 0 if how == DONE else int(err)
+
+    def make_room(self, until: int) -> None:
+        """Have room to close the slots below one."""
+        if self.packed:
+            self.unpack()
+        if until >= self._full_from:
+            self.room_until(until)
 
     def _close_until(self, until: int) -> tuple[int, int]:
         while True:
@@ -381,15 +440,16 @@ class RingStore:
                 capacity, grows = max(need, capacity + capacity // 16), True
             capacities.append(capacity)
         if grows:
-            self._reshape(int(self.head[ROOM]), capacities)
+            with self._all_or_none():
+                self._reshape(int(self.head[ROOM]), capacities)
 
     def copy(self) -> RingStore:
         """Another store with the same in it."""
         other = RingStore.__new__(RingStore)
         other.__dict__.update(self.__dict__)
-        other.on_change = lambda store: None  # nobody else reads the copy
+        other.on_change = other.on_undo = lambda store: None  # nobody else reads the copy
         other._asked = None
-        for name in ("head", "ahead", "totals", "marks", "others"):
+        for name in ("head", "ahead", "totals", "marks", "others", "places", "records"):
             setattr(other, name, getattr(self, name).copy())
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
@@ -432,12 +492,13 @@ class RingStore:
     def unpack(self) -> None:
         """Have arrays of its own, with room to go on."""
         if self.packed:
-            self.packed = False
-            rooms = [
-                max(FIRST_ROOM, held) if self.grows(r) else self._least_room(r)
-                for r, held in enumerate(self.held)
-            ]
-            self._reshape(int(self.head[ROOM]), rooms)
+            with self._all_or_none():
+                self.packed = False
+                rooms = [
+                    max(FIRST_ROOM, held) if self.grows(r) else self._least_room(r)
+                    for r, held in enumerate(self.held)
+                ]
+                self._reshape(int(self.head[ROOM]), rooms)
 
     # -- answers
 
@@ -519,7 +580,8 @@ class RingStore:
         # The finest ring is the first one, so its sums begin at the beginning.
         direct = None if seen[MARKED] else sums
         self._summed = (seen, direct, seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY])
-        self.inserting = frame_of([self.head, self.ahead, self.others])
+        self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
+        self._words = self.ahead.view(np.int64)
         self._closing = frame_of(
             [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
         )

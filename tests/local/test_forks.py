@@ -1,0 +1,98 @@
+"""Processes that are forked while something goes on: an error there, never a wait without end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tidemill import col
+
+ROWS = 400_000
+EVENTS = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})
+TABLE = pa.table({"t": np.arange(ROWS), "k": np.arange(ROWS) % 50, "x": np.arange(ROWS)})
+QUERIES = {
+    "stage": EVENTS.where(col.x % 7 == 3),
+    "windows": EVENTS.group_by("k").window(tm.tumbling(1000)).agg(a=tm.sum(col.x)),
+}
+
+
+def in_child(call: Callable[[], Any]) -> str:
+    """What a forked process has to say after a call. One that waits for ever is ended by an alarm."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        try:
+            said = str(call())
+        except BaseException as failed:
+            said = f"{type(failed).__name__}: {failed}"
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    status = os.waitpid(child, 0)[1]
+    assert status == 0, f"ended by signal {status}, after {said!r}"
+    return said
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_child_that_goes_on_with_a_parent_s_iterator_gets_an_error(
+    name: str, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMILL_THREADS", threads)
+    expected = QUERIES[name].run(s=TABLE).num_rows
+    batches = QUERIES[name].batches(s=TABLE)
+    begun = next(batches).num_rows
+    said = in_child(lambda: sum(b.num_rows for b in batches))
+    assert said.startswith("UserError: run") and "forked" in said
+    assert in_child(lambda: QUERIES[name].run(s=TABLE).num_rows) == str(expected)  # one of its own
+    assert begun + sum(b.num_rows for b in batches) == expected
+
+
+def test_a_child_that_goes_on_with_a_parent_s_file_gets_an_error(tmp_path: Path) -> None:
+    """Both would read from one position, and each would miss rows."""
+    with open(tmp_path / "x.csv", "w") as file:
+        file.write("t,k,x\n")
+        file.writelines(f"{i},{i % 50},{i}\n" for i in range(ROWS))
+    batches = QUERIES["stage"].batches(s=tmp_path / "x.csv")
+    begun = next(batches).num_rows
+    assert "forked" in in_child(lambda: sum(b.num_rows for b in batches))
+    assert begun + sum(b.num_rows for b in batches) == QUERIES["stage"].run(s=TABLE).num_rows
+
+
+@pytest.mark.parametrize("made", [{"a": tm.sum(col.x)}, {"a": tm.median(col.x)}], ids=["numbers", "values"])
+def test_a_wheel_whose_locks_another_thread_had_can_be_asked_in_a_child(made: dict[str, Any]) -> None:
+    wheel = tm.Wheel.create(
+        made, schema={"t": "int64", "k": "int64", "x": "int64"}, time="t", start=0, keys="k",
+        granularities=[1000],
+    )  # fmt: skip
+    wheel.insert(TABLE.slice(0, 1000))
+    wheel.advance_to(1000)
+    expected = str(wheel.query(0, 1000, 3))
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with wheel._lock, getattr(wheel._store, "_changing", threading.Lock()):
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert in_child(lambda: wheel.query(0, 1000, 3)) == expected
+    finally:
+        done.set()
+        thread.join()
