@@ -16,6 +16,7 @@ import json
 import mmap
 import os
 import stat
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,13 +267,50 @@ class Mapped:
     def table(self, schema: pa.Schema) -> pa.Table:
         """What is in it: columns of just these types, of which nothing lies outside of the file."""
         with as_it_must_be(self.file, self.hint):
-            reader = pa.ipc.open_file(pa.BufferReader(self.content))
+            batches = _batches(self.content)
+            reader = pa.ipc.open_stream(pa.BufferReader(batches))
             if not reader.schema.equals(schema):
                 raise _corrupt(self.file, f"columns {_shown(reader.schema)}, not {_shown(schema)}", self.hint)
             table = reader.read_all()
             # Offsets are followed by whoever reads text or lists; numbers have none, and may be many.
             table.validate(full=not all(pa.types.is_primitive(f.type) for f in schema))
             return table.combine_chunks()
+
+
+_MAGIC = b"ARROW1\0\0"
+_HEADER, _COMPRESSION = 2, 3
+"""Fields of a message, and of the record batch in it."""
+
+
+def _batches(content: pa.Buffer) -> pa.Buffer:
+    """The stream of batches in an Arrow file, none of which is compressed.
+
+    The file could be read by its footer, too; but a few bytes that are compressed may become more than there
+    is memory for, and saves are not.
+    """
+    if content.slice(0, len(_MAGIC)).to_pybytes() != _MAGIC:
+        raise ValueError("not an Arrow file")
+    stream = content.slice(len(_MAGIC))
+    for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(stream)):
+        if message.type == "schema":
+            continue
+        metadata = message.metadata.to_pybytes()
+        batch = _field(metadata, struct.unpack_from("<I", metadata)[0], _HEADER)
+        if message.type != "record batch" or batch is None:
+            raise ValueError(f"a {message.type} in an Arrow file")
+        if _field(metadata, batch + struct.unpack_from("<I", metadata, batch)[0], _COMPRESSION) is not None:
+            raise ValueError("a batch that is compressed")
+    return stream
+
+
+def _field(flatbuffer: bytes, table: int, field: int) -> int | None:
+    """Where a field of a table is, if it is there: see the internals of FlatBuffers."""
+    vtable = table - struct.unpack_from("<i", flatbuffer, table)[0]
+    at = 4 + 2 * field
+    if at >= struct.unpack_from("<H", flatbuffer, vtable)[0]:
+        return None
+    offset: int = struct.unpack_from("<H", flatbuffer, vtable + at)[0]
+    return table + offset if offset else None
 
 
 @dataclass(frozen=True)
