@@ -15,13 +15,12 @@ import pytest
 import tidemill as tm
 from tests.faults.counts import SOAK, report, seed_of
 from tests.faults.wheels_made import MAKERS, wheel_of
+from tests.faults.wheels_saver import CALLS
 from tidemill.local.wheel_files import open_wheel
 from tidemill.wheels.files import saves_in
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ["plain", "compressed"]
-STEPS = 110
-"""More calls than one save makes, so that a child dies at each of them."""
 
 
 def _kill(path: Path, count: int, steps: int) -> None:
@@ -43,12 +42,12 @@ def _kill(path: Path, count: int, steps: int) -> None:
 
 
 def test_killed_saves_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    _kill(tmp_path, 50, 40)
+    _kill(tmp_path, 30, 22)
 
 
 @pytest.mark.soak
 def test_many_killed_saves(tmp_path: Path) -> None:
-    _kill(tmp_path, int(400 * SOAK), STEPS)
+    _kill(tmp_path, int(400 * SOAK), CALLS)
 
 
 # --- a full disk --------------------------------------------------------------------------------------

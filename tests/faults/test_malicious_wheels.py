@@ -8,6 +8,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import tidemill as tm
@@ -65,7 +67,7 @@ def _craft(made: Path, work: Path, count: int) -> None:
 
 
 def test_crafted_wheels_do_no_harm(made: Path, tmp_path: Path) -> None:
-    _craft(made, tmp_path, 200)
+    _craft(made, tmp_path, 100)
 
 
 @pytest.mark.soak
@@ -157,8 +159,6 @@ def test_a_wheel_opened_without_verify_gets_no_new_checksums_over_its_damage(whe
 
 
 def test_a_head_with_an_odd_version_does_not_hang_the_reader(wheel: Path) -> None:
-    import pyarrow as pa
-
     [file] = wheel.glob("head-000002-*")
     head = pa.ipc.open_file(pa.BufferReader(file.read_bytes())).read_all()["head"].to_pylist()
     head[7] = 1  # odd while slots close
@@ -167,6 +167,18 @@ def test_a_head_with_an_odd_version_does_not_hang_the_reader(wheel: Path) -> Non
     seal(wheel)
     again: Any = open_wheel(wheel)
     assert again.landmark() == again.query(0, 40)
+
+
+def test_a_small_file_does_not_become_more_than_there_is_memory_for(wheel: Path) -> None:
+    [file] = wheel.glob("cells-000002-*")
+    zeros = pa.table({"f_s0_0": pa.array(np.zeros(1 << 20, dtype=np.int64))})
+    packed = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, zeros.schema, options=packed) as out:
+        out.write_table(zeros)
+    assert file.stat().st_size < 10_000
+    seal(wheel)
+    with pytest.raises(tm.UserError, match=r"cells-000002.*compressed"):
+        open_wheel(wheel)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """A process that saves a wheel again and again, in children that are killed in the middle of it.
 
 `python -m tests.faults.wheels_saver KIND PATH SEED COUNT STEPS`. Each child goes on from the newest save: it
-adds a row, advances and saves, over and over. It dies by SIGKILL at a random moment, or, for the first STEPS
-of them, at one step of a save after the other: before each call that changes the directory. After each
-death this process opens what is there. It prints `kills <n> differences <m>`, and what differed.
+adds a row, advances and saves, over and over. It dies by SIGKILL at a random moment, or, the first STEPS of
+them, at one step of a save or another: before a call that changes the directory. After each death this
+process opens what is there. It prints `kills <n> differences <m>`, and what differed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from tests.faults.wheels_made import wheel_of
 from tidemill.local.wheel_files import open_wheel
 from tidemill.wheels.files import KEPT, manifest_of, saves_in
 
+CALLS = 110
+"""More than one save makes of those below, so that a child can die at each of them."""
 CHANGES = [(os, n) for n in ("open", "replace", "unlink", "fsync", "mkdir", "close")] + [(fcntl, "flock")]
 """What a save does to a directory."""
 
@@ -103,7 +105,7 @@ def main(kind: str, where: str, seed: str, count: str, steps: str) -> None:
     wheel_of(kind).save(path)
     for number in range(int(count)):
         before = open_wheel(path).stats()["rows"]
-        step = number if number < int(steps) else None
+        step = number * CALLS // int(steps) if number < int(steps) else None
         said = killed(path, pick.choice([0.03, 0.1]) * pick.random(), step)
         if fault := looked_at(path, before, said):
             faults.append(f"{kind}, kill {number}: {fault}")

@@ -37,7 +37,7 @@ from tidemill.wheels.files import (
     Fields,
     FilesGone,
     Save,
-    _as_it_must_be,
+    as_it_must_be,
     read_save,
     require_own_directory,
     write_save,
@@ -150,15 +150,13 @@ def open_wheel(
     with our_errors("open wheel", where):
         if is_shared(where):
             source = Subscriber(where)
-            with _as_it_must_be(where, ""):
+            with as_it_must_be(where, ""):
                 _, domain, rings, plan = what_it_is(source.described, aggregates or {})
             return WheelReader(source, plan, rings, domain)
     opened = read_save(where, save, verify=verify)
     if BUCKETS in opened.facts:
         return WheelStore(opened, aggregates or {}, verify=verify)
     return wheel_of(opened, aggregates or {}, verify=verify)
-
-
 
 
 def open_save(

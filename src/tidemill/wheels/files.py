@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import mmap
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -21,11 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.core.errors import TidemillError, UserError
-from tidemill.core.files import appearing, is_plain, open_plain, our_errors, read_plain
+from tidemill.core.errors import UserError
+from tidemill.core.files import appearing, is_plain, our_errors, read_plain
 from tidemill.wheels.leftovers import (
     DATA,
     LOCK,
@@ -35,6 +33,7 @@ from tidemill.wheels.leftovers import (
     names_in,
     remove_leftovers,
 )
+from tidemill.wheels.mapped import Mapped, as_it_must_be, column, corrupt, map_file
 
 FORMAT = 2
 NEWEST = "manifest.json"
@@ -74,9 +73,9 @@ def read_json(file: Path, hint: str = "", kind: str = "JSON") -> Any:
         text = read_plain(file, step="open wheel")
         return json.loads(text, object_hook=lambda found: Fields(found, file, hint))
     except FileNotFoundError as gone:
-        raise _corrupt(file, "missing", hint) from gone
+        raise corrupt(file, "missing", hint) from gone
     except (ValueError, RecursionError, MemoryError) as torn:  # also text that is none
-        raise _corrupt(file, f"not {kind}: {torn or type(torn).__name__}", hint) from torn
+        raise corrupt(file, f"not {kind}: {torn or type(torn).__name__}", hint) from torn
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
@@ -250,32 +249,6 @@ def _files_of(path: Path, number: int) -> set[str] | None:
 
 
 @dataclass(frozen=True)
-class Mapped:
-    """A file of a save, mapped to memory, and what the manifest says of it."""
-
-    file: Path
-    content: pa.Buffer
-    sha256: str
-    hint: str
-
-    def verify(self) -> None:
-        """Compare all of it with its checksum."""
-        if hashlib.sha256(self.content).hexdigest() != self.sha256:
-            raise _corrupt(self.file, "its checksum differs", self.hint)
-
-    def table(self, schema: pa.Schema) -> pa.Table:
-        """What is in it: columns of just these types, of which nothing lies outside of the file."""
-        with _as_it_must_be(self.file, self.hint):
-            reader = pa.ipc.open_file(pa.BufferReader(self.content))
-            if not reader.schema.equals(schema):
-                raise _corrupt(self.file, f"columns {_shown(reader.schema)}, not {_shown(schema)}", self.hint)
-            table = reader.read_all()
-            # Offsets are followed by whoever reads text or lists; numbers have none, and may be many.
-            table.validate(full=not all(pa.types.is_primitive(f.type) for f in schema))
-            return table.combine_chunks()
-
-
-@dataclass(frozen=True)
 class Save:
     """A save that is open: what its manifest says, and its files."""
 
@@ -288,13 +261,13 @@ class Save:
     def table(self, name: str, schema: pa.Schema) -> pa.Table:
         """See `Mapped.table`."""
         if name not in self.files:
-            raise _corrupt(_manifest(self.path, self.facts["save"]), f"no file of {name!r}", self.hint)
+            raise corrupt(_manifest(self.path, self.facts["save"]), f"no file of {name!r}", self.hint)
         return self.files[name].table(schema)
 
     @contextlib.contextmanager
     def understood(self) -> Iterator[None]:
         """Whatever goes wrong while sense is made of it is said of it."""
-        with _as_it_must_be(self.path, self.hint):
+        with as_it_must_be(self.path, self.hint):
             yield
 
 
@@ -314,10 +287,10 @@ def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Sa
         before = f"open_wheel(path, save={max(others)}) is the save before" if others else ""
         facts = manifest_of(path, number, before)
         files = {}
-        with _as_it_must_be(_manifest(path, number), before):
+        with as_it_must_be(_manifest(path, number), before):
             for name, said in dict(facts["files"]).items():
                 file = path / _file_name(said["file"])
-                files[name] = _map(file, said["sha256"], said["bytes"], before)
+                files[name] = map_file(file, said["sha256"], said["bytes"], before)
     for mapped in files.values() if verify else ():
         mapped.verify()
     return Save(path, facts, files, before)
@@ -328,19 +301,19 @@ def manifest_of(path: Path, number: int, before: str = "") -> Fields:
     file = _manifest(path, number)
     facts = read_json(file, before, "a manifest")
     if not isinstance(facts, Fields) or not isinstance(facts["files"], dict):
-        raise _corrupt(file, "not a manifest", before)
+        raise corrupt(file, "not a manifest", before)
     if facts["format"] != FORMAT:
         raise UserError(
             "open wheel", expected=f"format {FORMAT} in {file}", got=str(facts["format"]),
             hint="open it with the version of Tidemill that wrote it",
         )  # fmt: skip
-    with _as_it_must_be(file, before):
+    with as_it_must_be(file, before):
         right = checksum(facts)
     if facts[CHECKSUM] != right:
         _name_what_it_lacks(facts, file, before)
-        raise _corrupt(file, "its checksum differs", before)
+        raise corrupt(file, "its checksum differs", before)
     if facts["save"] != number:
-        raise _corrupt(file, f"it says that it is save {facts['save']!r}", before)
+        raise corrupt(file, f"it says that it is save {facts['save']!r}", before)
     return facts
 
 
@@ -355,7 +328,7 @@ def _name_what_it_lacks(facts: Fields, file: Path, before: str) -> None:
     numbers = () if "present" in files else ("totals", "open")
     for name in ("cells", "head", "keys", "early", "late", *numbers) if files else ():
         if name not in files:
-            raise _corrupt(file, f"no file of {name!r}", before)
+            raise corrupt(file, f"no file of {name!r}", before)
 
 
 def _file_name(said: Any) -> str:
@@ -368,58 +341,8 @@ def _file_name(said: Any) -> str:
     return said
 
 
-def _map(file: Path, sha256: str, size: int, hint: str) -> Mapped:
-    try:
-        handle = open_plain(file, step="open wheel")
-    except FileNotFoundError as gone:
-        raise _corrupt(file, "missing", hint) from gone
-    with our_errors("open wheel", file), open(handle, "rb") as opened:
-        found = os.fstat(handle).st_size
-        if found != size or found == 0:
-            raise _corrupt(file, f"{found} bytes, not {size}", hint)
-        content = pa.py_buffer(mmap.mmap(opened.fileno(), found, access=mmap.ACCESS_READ))
-    return Mapped(file, content, sha256, hint)
-
-
-def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """A column of numbers where it lies in the file; bools are unpacked."""
-    [array] = table[name].chunks or [pa.array([], table.schema.field(name).type)]
-    if array.null_count:
-        raise UserError("open wheel", expected=f"column {name!r} without nulls", got="nulls in it")
-    found: npt.NDArray[Any] = array.to_numpy(zero_copy_only=not pa.types.is_boolean(array.type))
-    return found if found.flags.aligned else found.copy()
-
-
-@contextlib.contextmanager
-def _as_it_must_be(file: Path, hint: str) -> Iterator[None]:
-    """Whatever goes wrong while a file is read is what is wrong with it."""
-    try:
-        yield
-    except UserError as wrong:
-        if str(file) in str(wrong):
-            raise
-        what = f"{file} is not as it must be"
-        if not wrong.expected:
-            raise UserError("open wheel", f"{what}: {wrong}", hint=hint) from wrong
-        raise UserError(
-            "open wheel", what, expected=wrong.expected, got=wrong.got, hint=wrong.hint or hint
-        ) from wrong
-    except TidemillError as wrong:
-        raise UserError("open wheel", f"{file} is not as it must be: {wrong}", hint=hint) from wrong
-    except Exception as wrong:  # of Python, NumPy or Arrow: all that comes of it is the file's fault
-        raise _corrupt(file, f"{type(wrong).__name__}: {wrong}", hint) from wrong
-
-
-def _corrupt(file: Path, why: str, hint: str) -> UserError:
-    return UserError("open wheel", expected=f"{file} as it was written", got=why, hint=hint)
-
-
-def _shown(schema: pa.Schema) -> str:
-    return "{" + ", ".join(f"{f.name}: {f.type}" for f in schema) + "}"
-
-
 __all__ = [
     "CHECKSUM", "FORMAT", "LOCK", "NEWEST", "Fields", "FilesGone", "Mapped", "Save", "Saved",
-    "checksum", "column", "forget_saves", "have_directory", "manifest_of", "read_json", "read_save",
-    "require_own_directory", "saves_in", "write_save",
+    "as_it_must_be", "checksum", "column", "forget_saves", "have_directory", "manifest_of", "read_json",
+    "read_save", "require_own_directory", "saves_in", "write_save",
 ]  # fmt: skip

@@ -34,7 +34,7 @@ from tidemill.codegen.wheel_plan import VERSION
 from tidemill.core.errors import UserError
 from tidemill.core.files import is_plain, open_plain, our_errors, read_plain
 from tidemill.wheels.checks import require
-from tidemill.wheels.files import Fields, _as_it_must_be, have_directory
+from tidemill.wheels.files import Fields, as_it_must_be, have_directory
 from tidemill.wheels.shared_head import check_arrays
 from tidemill.wheels.store import RingStore
 
@@ -290,7 +290,7 @@ class Subscriber:
             size = math.prod(shape)
             array = _map(self.path / f"{self._name}-{generation}-{name}.bin", kind, size)
             found[name] = array.reshape(shape)
-        with _as_it_must_be(self.path / f"{self._name}-{generation}-head.bin", _HINT):
+        with as_it_must_be(self.path / f"{self._name}-{generation}-head.bin", _HINT):
             require(found["head"].size > VERSION, "a head", found["head"])
             check_arrays(self._settled(found["head"], generation), found, store)
         return found
