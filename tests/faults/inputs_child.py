@@ -143,7 +143,7 @@ def _opened(path: Path, *, whole: bool = False) -> Any:
     """What a user would give who opens the file with Arrow: errors until then are theirs."""
     try:
         reader = _reader(path)
-        assert reader.schema.names  # which may be no text any more
+        reader.schema.names.copy()  # they may be no text any more
         return reader.read_all() if whole else reader
     except (pa.ArrowException, OSError, ValueError, KeyError) as theirs:
         raise TidemillError(f"{path}: {theirs}") from theirs

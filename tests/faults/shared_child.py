@@ -77,7 +77,7 @@ def outcome(made: Path, case: dict[str, Any], work: Path) -> dict[str, Any]:
         case "gone":
             file.unlink()
         case "other":
-            shutil.copyfile(path / case["other"], file)
+            file.write_bytes((path / case["other"]).read_bytes())
         case "link":
             (path.parent / "elsewhere").write_bytes(file.read_bytes())
             file.unlink()

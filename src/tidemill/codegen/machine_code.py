@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 
 from tidemill.codegen.place import cache_directory
@@ -38,6 +39,7 @@ except ImportError:  # not a Unix: there is no Spark with several workers here e
 GENERATED = "__tidemill_hash__"
 """In a module that was generated, and is in no file: the hash of its source."""
 _IMPORTED = re.compile(r"^from (tidemill\.\S+) import", re.MULTILINE)
+_NOT_COMPILED = ("tidemill.codegen.machine_code", "tidemill.codegen.place", "tidemill.core.errors")
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -105,7 +107,10 @@ def _read(path: str) -> Any:
         content = b""
     digest, body = content[:_DIGEST], content[_DIGEST:]
     if hashlib.sha256(body).digest() == digest:
-        return pickle.loads(body)
+        try:
+            return pickle.loads(body)
+        except (pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError):
+            pass  # it was written by another version of what is pickled in it
     with contextlib.suppress(OSError):
         os.unlink(path)
     return None
@@ -123,7 +128,10 @@ class _Place:
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _Place | None:
         text = function.__globals__.get(GENERATED) or source_hash(file)
-        return None if text is None else cls(function, text)
+        if text is None:
+            return None
+        # What one version of Numba has pickled, another cannot read.
+        return cls(function, hashlib.sha256(f"{text} {numba.__version__}".encode()).hexdigest())
 
     def ensure_cache_path(self) -> None:
         os.makedirs(self.get_cache_path(), mode=0o700, exist_ok=True)
@@ -173,7 +181,8 @@ def _gather(file: str, texts: dict[str, str]) -> None:
     except (OSError, UnicodeDecodeError):
         texts[file] = ""
     for module in _IMPORTED.findall(texts[file]):
-        _gather(file_of(module), texts)
+        if module not in _NOT_COMPILED:
+            _gather(file_of(module), texts)
 
 
 def file_of(module: str) -> str:

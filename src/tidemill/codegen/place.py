@@ -1,9 +1,10 @@
 """Where compiled kernels are kept, and whether that place can be trusted: what lies there is run.
 
-The directory is the user's alone (0700). On the way to it nobody else may be able to put another in its
-place: every directory belongs to the user or to root, and nobody else can write it, unless it is sticky as
-/tmp is. Links are followed, as long as the same is true of where they lie and lead to. A place that is not
-so is not used, with a warning; a directory that is removed at exit takes its place.
+The directory is the user's alone (0700); of one that `TIDEMILL_CACHE` names, what is made in it is. On
+the way nobody else may be able to put another in its place: each directory belongs to the user or to root,
+and nobody else can write it, unless it is sticky as /tmp is. Links are followed, as long as the same is true
+of where they lie and lead to. A place that is not so is not used, with a warning; a directory that is
+removed at exit takes its place.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def _kept() -> Path | None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # a user without a home
         home = Path("/nonexistent")
-    own = [Path(given).absolute()] if given else [home / "tidemill", home / "tidemill" / "kernels"]
-    path = own[-1].absolute()
+    path = Path(given or home / "tidemill" / "kernels").absolute()
+    own = () if given else (path.parent, path)  # of a directory that is named, the rest may be for others
     try:
         _make(path)
         for directory in own:

@@ -114,9 +114,14 @@ def _reader(files: Sequence[_File], source: Source, about: str) -> Reader:
 def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:
     import pyarrow.parquet as pq
 
-    with readable(source, file.place), pq.ParquetFile(file.open()) as opened:
-        check_schema(opened.schema_arrow, source.schema, source.reading, step=step_of(source, file.place))
+    step = step_of(source, file.place)
+    with readable(source, file.place), pq.ParquetFile(file.open(), pre_buffer=True) as opened:
+        check_schema(opened.schema_arrow, source.schema, source.reading, step=step)
         metadata = opened.metadata
+        if source.time in opened.schema_arrow.names:
+            # Asked for the metadata of a column that is damaged, Arrow ends the process; reading that column
+            # is an error. With `pre_buffer` the first row makes it look at all row groups: a millisecond.
+            next(opened.iter_batches(1, columns=[source.time], use_threads=False), None)
         lows = least_times(metadata, source.time, source.reading)
     for number in range(len(lows)) if file.groups is None else file.groups:
         rows = metadata.row_group(number).num_rows

@@ -320,8 +320,8 @@ class Wheel(WheelQueries):
         """Insert all batches, or nothing."""
         self._require_sound("insert")
         undo, slots = Undo(self), self._store.undo()
-        self._failed = UNDER_WAY  # nobody else may write, and the source of these rows neither
         try:
+            self._failed = UNDER_WAY  # nobody else may write, and the source of these rows neither
             for batch in batches:
                 self._insert(batch, slots)
             self._failed = None

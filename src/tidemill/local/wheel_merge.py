@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tidemill.core.errors import UserError
 from tidemill.local.wheel import Wheel
 from tidemill.local.wheel_kind import kind_of
+from tidemill.local.wheel_windows import ClosingWindows
 
 
 def merge(wheel: Wheel, other: Any) -> bool:
@@ -38,16 +40,19 @@ def merge(wheel: Wheel, other: Any) -> bool:
         names = keys.encode(incoming._keys.decode(np.arange(incoming._store.keys)))
         count = keys.count
     both = wheel._merged_store(incoming, names, count)
-    wheel._keys = keys  # before there are numbers of keys that nobody knows
-    wheel._store = both
-    wheel._windows = wheel._no_windows()
-    wheel._merged = {**wheel._merged, **theirs}
-    wheel._inserted += incoming._inserted
+    merged = copy.copy(wheel)
+    merged._keys, merged._store = keys, both
+    merged._windows = ClosingWindows(wheel._plan, both, wheel._domain, keys, wheel._look_at)
+    merged._merged = {**wheel._merged, **theirs}
+    merged._inserted += incoming._inserted
+    merged._left_out, merged._late = dict(wheel._left_out), list(wheel._late)
     for name, count in incoming._left_out.items():
-        wheel._left_out[name] = wheel._left_out.get(name, 0) + count
+        merged._left_out[name] = merged._left_out.get(name, 0) + count
     for rows in incoming._late:
-        wheel._keep_late(rows)
-    wheel._early.add_all(incoming._early)
+        merged._keep_late(rows)
+    merged._early = wheel._early.copy()
+    merged._early.add_all(incoming._early)
+    wheel.__dict__.update(merged.__dict__)  # at once: Ctrl-C comes before it, or after
     wheel._bring_in()
     return True
 

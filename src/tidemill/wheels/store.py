@@ -449,8 +449,10 @@ class RingStore:
         other.__dict__.update(self.__dict__)
         other.on_change = other.on_undo = lambda store: None  # nobody else reads the copy
         other._asked = None
-        for name in ("head", "ahead", "totals", "marks", "others", "places", "records"):
+        for name in ("head", "ahead", "totals", "marks"):
             setattr(other, name, getattr(self, name).copy())
+        for name in ("others", "places", "records", "_shadow"):  # nothing is in them between two inserts
+            setattr(other, name, np.empty_like(getattr(self, name)))
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
         other.cold = None if self.cold is None else self.cold.copy()
