@@ -110,6 +110,11 @@ def _signatures() -> list[Signature]:
     add("mul", (DURATION, INT64), DURATION)
     add("mul", (INT64, DURATION), DURATION)
     add("neg abs", (DURATION,), DURATION)
+    for k in (INT64, DURATION):
+        add("wrap_add wrap_sub", (k, k), k)
+        add("carry borrow", (k, k), INT64)
+        add("unwrap", (k, INT64), k)
+    add("magnitude", (INT64, INT64), INT64)
     add("div pow", (FLOAT64, FLOAT64), FLOAT64)
     add("sqrt exp log log2 log10", (FLOAT64,), FLOAT64)
     add("is_nan", (FLOAT64,), BOOL)

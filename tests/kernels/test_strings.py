@@ -25,7 +25,7 @@ from tidemill.core.types import (
 )
 from tidemill.expr.casts import cast_value
 from tidemill.expr.functions import FUNCTIONS
-from tidemill.kernels.strings import ARROW_FUNCTIONS, cast
+from tidemill.kernels.strings import ARROW_FUNCTIONS, call, cast
 
 TEXT = st.text(st.sampled_from("abcAB ,.1ßİıΣσςΑéÉ😀\u0301\n\tŉǅﬁ"), max_size=12) | st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), max_size=6
@@ -51,7 +51,7 @@ def column(values: list[Any], kind: DataType = STRING) -> pa.Array:
 def agrees(name: str, kind: DataType, *args: Any) -> None:
     """Arrays (lists of rows, with their type in `kind`) and constants against the definition."""
     rows = next(len(a) for a in args if isinstance(a, pa.Array))
-    result = ARROW_FUNCTIONS[name](*args)
+    result = call(name, *args)
     result.validate(full=True)
     assert result.type == to_arrow(kind)
     spread = [a.to_pylist() if isinstance(a, pa.Array) else [a] * rows for a in args]
@@ -100,7 +100,7 @@ def test_functions_of_a_string_and_a_part(values: list[str | None], part: str, n
 
 def test_find_counts_code_points() -> None:
     agrees("find", INT64, column(["aé😀b", "b", None, "😀", "éb", ""]), "b")
-    assert ARROW_FUNCTIONS["find"](pa.array(["aé😀b"]), "b").to_pylist() == [3]
+    assert call("find", pa.array(["aé😀b"]), "b").to_pylist() == [3]
 
 
 @given(COLUMN, st.sampled_from([0, 1, 2, 5, 1 << 40]), st.sampled_from([0, 1, 3, 1 << 40]))
@@ -116,7 +116,7 @@ def test_matches(values: list[str | None], pattern: str) -> None:
 def test_a_pattern_that_is_none_is_named() -> None:
     for values in ([], ["a"]):
         with pytest.raises(UserError, match=r"matches: .*'\(a'"):
-            ARROW_FUNCTIONS["matches"](pa.array(values, pa.string()), "(a")
+            call("matches", pa.array(values, pa.string()), "(a")
 
 
 @given(st.lists(st.tuples(st.none() | TEXT, st.none() | TEXT), max_size=6), TEXT)
@@ -175,7 +175,7 @@ def test_lists_under_nulls_are_not_read() -> None:
     # A null entry may still span items in the buffers.
     offsets, items = pa.array([0, 2, 4], pa.int32()), pa.array([1, 2, 3, 4], pa.int64())
     array = pa.ListArray.from_arrays(offsets, items, mask=pa.array([True, False]))
-    assert ARROW_FUNCTIONS["list_get"](array, 1).to_pylist() == [None, 4]
+    assert call("list_get", array, 1).to_pylist() == [None, 4]
     agrees("list_get", INT64, column([None, None], INTS), 0)
     agrees("list_get", INT64, column([], INTS), 0)
 
@@ -249,8 +249,8 @@ def test_casts_of_nothing() -> None:
 @pytest.mark.parametrize(
     "run",
     [
-        lambda a: ARROW_FUNCTIONS["lower"](a),
-        lambda a: ARROW_FUNCTIONS["find"](a, "9"),
+        lambda a: call("lower", a),
+        lambda a: call("find", a, "9"),
         lambda a: cast(a, STRING, INT64, True),
         lambda a: cast(a, STRING, FLOAT64, True),
     ],

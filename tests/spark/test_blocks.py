@@ -38,15 +38,18 @@ def test_counts_that_only_say_whether_there_was_a_value_stay_at_home(
 
 
 def test_rows_of_several_panes_come_apart() -> None:
-    few = blocks(40, a=tm.sum(col.v))
+    few = blocks(40, a=tm.sum(col.v))  # two words to a sum
     sums = {f"s0_0_{i}": pa.array([i, None, None], pa.int64()) for i in range(16)}
     sums["s0_0_3"] = pa.array([3, 30, None], pa.int64())
+    sums |= {n.replace("s0_0", "s0_1"): pa.array([0, None, None], pa.int64()) for n in sums}
+    sums["s0_1_3"] = pa.array([0, -1, None], pa.int64())
     places = pa.array([0xFFFF, 1 << 3, 1 << 5], pa.int32())
     row = {"k0": [7, 8, 9], "pane": [-1, 0, 2], "places": places, **sums}
     parts = pa.Table.from_batches(few.partials(pa.record_batch(row))).sort_by("pane").to_pylist()
-    own = [{"k0": 7, "pane": i - 16, "s0_0": i, "s1_0": 1} for i in range(16)]
+    own = [{"k0": 7, "pane": i - 16, "s0_0": i, "s0_1": 0, "s1_0": 1} for i in range(16)]
     assert parts == [
-        *own, {"k0": 8, "pane": 3, "s0_0": 30, "s1_0": 1}, {"k0": 9, "pane": 37, "s0_0": 0, "s1_0": 0},
+        *own, {"k0": 8, "pane": 3, "s0_0": 30, "s0_1": -1, "s1_0": 1},
+        {"k0": 9, "pane": 37, "s0_0": 0, "s0_1": 0, "s1_0": 0},
     ]  # fmt: skip
 
 

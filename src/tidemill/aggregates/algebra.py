@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Union
 
 from tidemill.core.errors import TidemillError, UserError
-from tidemill.core.schema import Schema
+from tidemill.core.schema import Schema, internal
 from tidemill.core.time import Duration
 from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
 from tidemill.expr.fluent import Expr, as_node, recording
@@ -29,8 +29,8 @@ from tidemill.expr.functions import TypeMismatch, unify
 from tidemill.expr.nodes import Cast, Column, Literal, Node
 from tidemill.expr.typing import resolve, type_of
 
-EVENT_TIME = Column("\0time")
-"""Stands for the stream's time column until the plan is bound. No column of a user's is called so."""
+EVENT_TIME = Column(internal("time"))
+"""Stands for the stream's time column until the plan is bound."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ class Algebra:
     commutative: bool = True
     idempotent: bool = False
     selective: bool = False
+    typed: Callable[[tuple[DataType, ...]], Algebra | None] | None = None
+    """Another algebra of the same meaning for arguments of some types, if it has one."""
+    carries: frozenset[int] = frozenset()
+    """Fields that are 0 unless the partial is too large for int64. An index of partials may refuse such
+    ones, and keeps no column for them."""
     factory: tuple[Callable[..., Algebra], tuple[Any, ...]] | None = field(
         default=None, compare=False, repr=False
     )
@@ -179,6 +184,7 @@ class Form:
     combine: tuple[Node, ...]
     inverse: tuple[Node, ...] | None
     accumulate: tuple[Node, ...] | None
+    carries: frozenset[int] = frozenset()
 
     @property
     def subtracts(self) -> bool:
@@ -203,9 +209,10 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
     """Record an algebra over argument types.
 
     >>> from tidemill.aggregates.basic import SUM
-    >>> print(form_of(SUM, (INT64,)).combine[0])
+    >>> print(form_of(SUM, (FLOAT64,)).combine[0])
     (col.a0 + col.b0)
     """
+    algebra = (algebra.typed(types) if algebra.typed else None) or algebra
     identity = as_state(algebra.identity(types))
     try:
         with recording():
@@ -255,6 +262,7 @@ def _record(algebra: Algebra, types: tuple[DataType, ...], identity: tuple[Any, 
             algebra.accumulate, _unwrap(state(a), identity),
             *[Expr(Column(n)) for n in inputs.names],
         ),
+        algebra.carries,
     )  # fmt: skip
 
 

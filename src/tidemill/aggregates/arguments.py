@@ -38,7 +38,8 @@ def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: st
 
 
 def _check_number(aggregate: Aggregate, arg: Node, schema: Schema, step: str) -> None:
-    given = arg.arg if isinstance(arg, Cast) else arg  # some compute in float64, by a cast of their own
+    # Those that are no totals compute in float64, by a cast of their own.
+    given = arg.arg if isinstance(arg, Cast) and aggregate.name not in _TOTALS else arg
     kind = type_of(given, schema)
     if kind.kind in _NO_NUMBER or (kind.kind == "timestamp" and aggregate.name in _TOTALS):
         hint = ""

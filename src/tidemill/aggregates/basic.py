@@ -1,4 +1,8 @@
-"""Counting, sums and extremes, written in the algebra."""
+"""Counting, sums and extremes, written in the algebra.
+
+Sums and products of ints are exact: only a *result* outside int64 is an error, whatever the order in
+which rows came and partials were combined.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
 from tidemill.core.types import FLOAT64, DataType
-from tidemill.expr.fluent import Operand, as_node, greatest, least, when
+from tidemill.expr.fluent import Operand, as_node, call, greatest, least, when
 from tidemill.expr.functions import INT_MAX, INT_MIN
 
 Types = tuple[DataType, ...]
@@ -35,19 +39,65 @@ COUNT = Algebra(
     inverse=lambda a, b: (a[0] - b[0],),
     factory=(built_in, (__name__, "COUNT")),
 )
+def _add_wide(a: Any, x: Any) -> tuple[Any, ...]:
+    return call("wrap_add", a[0], x), call("wrap_add", a[1], call("carry", a[0], x))
+
+
+def _combine_wide(a: Any, b: Any) -> tuple[Any, ...]:
+    low, high = _add_wide(a, b[0])
+    return low, call("wrap_add", high, b[1])
+
+
+def _subtract_wide(a: Any, b: Any) -> tuple[Any, ...]:
+    high = call("wrap_add", a[1], call("borrow", a[0], b[0]))
+    return call("wrap_sub", a[0], b[0]), call("wrap_sub", high, b[1])
+
+
+WIDE_SUM = Algebra(
+    "sum",
+    identity=lambda types: (0, 0),
+    lift=lambda x: (x, 0),
+    combine=_combine_wide,
+    inverse=_subtract_wide,
+    accumulate=_add_wide,
+    carries=frozenset((1,)),
+    factory=(built_in, (__name__, "WIDE_SUM")),
+)
+"""`low + high * 2**64`: 128 bits, of which only a result must fit 64."""
 SUM = Algebra(
     "sum",
     identity=lambda types: (zero(types[0]),),
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] + b[0],),
     inverse=lambda a, b: (a[0] - b[0],),
+    typed=lambda types: WIDE_SUM if types[0].kind in ("int64", "duration") else None,
     factory=(built_in, (__name__, "SUM")),
 )
+
+
+def _negative_magnitude(x: Any) -> Any:
+    return when(x < 0).then(x).otherwise(when(x > 0).then(-x).otherwise(-1))
+
+
+def _combine_wide_products(a: Any, b: Any) -> tuple[Any, ...]:
+    return call("magnitude", a[0], b[0]), a[1] != b[1], a[2] | b[2]
+
+
+WIDE_PRODUCT = Algebra(
+    "product",
+    identity=lambda types: (-1, False, False),
+    lift=lambda x: (_negative_magnitude(x), x < 0, x == 0),
+    combine=_combine_wide_products,
+    factory=(built_in, (__name__, "WIDE_PRODUCT")),
+)
+"""Of the factors that are not 0 the magnitude, turned negative and 0 once it is beyond 2**63; whether
+their product is negative; whether any factor is 0. Magnitudes only grow, so the order does not matter."""
 PRODUCT = Algebra(
     "product",
-    identity=lambda types: (1.0 if types[0] == FLOAT64 else 1,),
+    identity=lambda types: (1.0,),
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] * b[0],),
+    typed=lambda types: None if types[0] == FLOAT64 else WIDE_PRODUCT,
     factory=(built_in, (__name__, "PRODUCT")),
 )
 MIN = Algebra(
@@ -106,13 +156,33 @@ def count_if(condition: Operand) -> Aggregate:
 
 
 def sum(x: Operand) -> Aggregate:
-    """The sum; of ints it is an int, and an error when it leaves int64."""
-    return _one(SUM, x)
+    """The sum; of ints it is an int, and an error when it is outside int64."""
+    args = (as_node(x),)
+    return Aggregate("sum", args, (Part(SUM, args),), _sum_of)
+
+
+def _sum_of(s: Any) -> Any:
+    return call("unwrap", *s) if len(s) == 2 else s[0]
+
+
+def _sum_as_float(s: Any) -> Any:
+    # The high word is 0 nearly always, and then this is the sum, rounded once.
+    return s[0].cast(FLOAT64) + s[1].cast(FLOAT64) * 2.0**64 if len(s) == 2 else s[0]
 
 
 def product(x: Operand) -> Aggregate:
-    """The product; of ints it is an int, and an error when it leaves int64."""
-    return _one(PRODUCT, x)
+    """The product; of ints it is an int, and an error when it is outside int64."""
+    args = (as_node(x),)
+    return Aggregate("product", args, (Part(PRODUCT, args),), _product_of)
+
+
+def _product_of(s: Any) -> Any:
+    if len(s) == 1:
+        return s[0]
+    magnitude, negative, zero = s
+    too_large = call("unwrap", 0, 1)
+    signed = when(negative).then(magnitude).otherwise(-magnitude)
+    return when(zero).then(0).when(magnitude == 0).then(too_large).otherwise(signed)
 
 
 def min(x: Operand) -> Aggregate:
@@ -143,4 +213,8 @@ def mean(x: Operand) -> Aggregate:
     True
     """
     args = (as_node(x),)
-    return Aggregate("mean", args, (Part(SUM, args), Part(COUNT, args)), lambda s, n: s[0] / n[0])
+    return Aggregate("mean", args, (Part(SUM, args), Part(COUNT, args)), _mean_of)
+
+
+def _mean_of(s: Any, n: Any) -> Any:
+    return _sum_as_float(s) / n[0]

@@ -52,7 +52,20 @@ def _by(reduce: Callable[[list[Any]], Any]) -> Callable[[list[Row]], list[dict[s
 
 
 def _sum(values: list[Any]) -> Any:
-    return checked(sum(values)) if isinstance(values[0], int) else float(math.fsum(values))
+    return checked(sum(values)) if isinstance(values[0], int) else _float_sum(values)
+
+
+def _mean(values: list[Any]) -> float:
+    # The sum of ints is exact, and rounded once.
+    total = sum(values) if isinstance(values[0], int) else _float_sum(values)
+    return float(total) / len(values)
+
+
+def _float_sum(values: list[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # it adds up to more than a double, or inf to -inf
+        return float(sum(values))
 
 
 def _top_keys(rows: list[Row], n: int) -> list[dict[str, Any]]:
@@ -74,7 +87,7 @@ LOWER: dict[str, Callable[..., Any]] = {
     "entropy": _entropy,
     "count_by": _by(len),
     "sum_by": _by(_sum),
-    "mean_by": _by(lambda v: float(math.fsum(v)) / len(v)),
+    "mean_by": _by(_mean),
     "min_by": _by(lambda v: min(v, key=order_key)),
     "max_by": _by(lambda v: max(v, key=order_key)),
     "top_keys": _top_keys,

@@ -15,7 +15,7 @@ import numpy as np
 from tidemill.aggregates.algebra import Algebra, Form, OpaqueForm, Scalar
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.codegen.runtime import any_kernel
-from tidemill.codegen.scalar import COMPILED, Emitter, Value, literal_value
+from tidemill.codegen.scalar import COMPILED, Emitter, Value, literal_value, returned
 from tidemill.codegen.udfs import refusal
 from tidemill.core.errors import InternalError
 from tidemill.core.schema import Schema
@@ -54,6 +54,12 @@ class PartCode:
     def names(self) -> tuple[str, ...]:
         return self.part.columns.names
 
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """The fields that are 0 unless a partial is too large for int64."""
+        found = self.form.carries if isinstance(self.form, Form) else ()
+        return tuple(n for j, n in enumerate(self.names) if j in found)
+
     def identity(self) -> Partial:
         if isinstance(self.form, Form):
             return [literal_value(v).code for v in self.form.identity]
@@ -71,6 +77,43 @@ class PartCode:
             inputs = self._side("a", state) | {f"x{i}": a.code for i, a in enumerate(args)}
             return self._inline(e, self.form.accumulate, inputs)
         return self.combine(e, state, self.lift(e, args))
+
+    def take(self, e: Emitter, fields: Partial, args: list[Value]) -> None:
+        """Have one more row in a state that lies in `fields`.
+
+        A carry is 0 nearly always. Then its field is not touched, which would take as long as the sum.
+        """
+        carried = self._carried()
+        kinds = [kind for _, kind in self.part.columns]
+        state = [
+            f if j in carried else e.assign(f, kind).code
+            for j, (f, kind) in enumerate(zip(fields, kinds))
+        ]
+        if carried:
+            assert isinstance(self.form, Form) and self.form.accumulate is not None
+            inputs = self._side("a", state) | {f"x{i}": a.code for i, a in enumerate(args)}
+            nodes = tuple(carried.get(j, n) for j, n in enumerate(self.form.accumulate))
+            after = self._inline(e, nodes, inputs)
+        else:
+            after = self.accumulate(e, state, args)
+            after = [e.assign(code, kind).code for code, kind in zip(after, kinds)]
+        for j, (field, code) in enumerate(zip(fields, after)):
+            if j in carried:
+                e.line(f"if {code} != 0:")
+                e.line(f"    {field} = wrap_add({field}, {code})")
+            else:
+                e.line(f"{field} = {code}")
+
+    def _carried(self) -> dict[int, Node]:
+        """What is added to each carry with a row, where that is all that happens to it."""
+        if not isinstance(self.form, Form) or self.form.accumulate is None:
+            return {}
+        found = {}
+        for j in self.form.carries:
+            node = self.form.accumulate[j]
+            if isinstance(node, Call) and node.function == "wrap_add" and node.args[0] == Column(f"a{j}"):
+                found[j] = node.args[1]
+        return found
 
     def combine(self, e: Emitter, a: Partial, b: Partial) -> Partial:
         if isinstance(self.form, Form):
@@ -130,7 +173,7 @@ def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]
     name = f"f_lower{layout.results.index(result)}"
     e.functions[name] = result.lower
     args = [f"({', '.join(states[p])},)" for p in result.parts]
-    return e.assign(f"{name}({', '.join(args)})", result.type)
+    return e.assign(returned(f"{name}({', '.join(args)})", result.type), result.type)
 
 
 @functools.lru_cache(maxsize=256)
@@ -151,12 +194,18 @@ def compilable(part: StatePart) -> str:
         scalars = tuple(_sample(t) for t in part.types)
         state = form.identity[0] if isinstance(form.identity, Scalar) else tuple(form.identity)
         lifted = any_kernel(algebra.lift)(*scalars)
-        if type(lifted) is not type(state):
-            return f"lift gives {type(lifted).__name__}, identity {type(state).__name__}"
-        any_kernel(algebra.combine)(state, lifted)
+        combined = any_kernel(algebra.combine)(state, lifted)
+        for function, value in (("lift", lifted), ("combine", combined)):
+            have, want = _types_of(value), _types_of(state)
+            if have != want:  # which machine code would round, without a word
+                return f"{function} gives {', '.join(have)}, identity {', '.join(want)}"
     except Exception as refused:  # whatever Numba, or the function on a sample, raises
         return str(refused).splitlines()[0] if str(refused) else type(refused).__name__
     return ""
+
+
+def _types_of(state: Any) -> list[str]:
+    return [type(v).__name__ for v in (state if isinstance(state, tuple) else (state,))]
 
 
 def unwritable(nodes: tuple[Node, ...], schema: Schema) -> str:

@@ -11,13 +11,16 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import types
 from numba.cpython.unsafe.numbers import leading_zeros as _leading_zeros
+from numba.extending import overload
 
 from tidemill.codegen.machine_code import keep_on_disk
 
-OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE = 1, 2, 4, 8
+OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE, FAR_TIME = 1, 2, 4, 8, 16
 """Bits of `err`: an int result left int64; a value did not fit a strict cast; the windowing
-attribute was null; an aggregate's function gave null for a field of its partial."""
+attribute was null; an aggregate's function gave null for a field of its partial; the windowing
+attribute was so far from zero that windows around it cannot be counted."""
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 EXACT_FLOAT = float(1 << 52)
@@ -50,6 +53,31 @@ def wrap_sub(a: int, b: int) -> Any:
 @kernel
 def wrap_mul(a: int, b: int) -> Any:
     return np.int64(np.uint64(a) * np.uint64(b))
+
+
+@kernel
+def carry(a: int, b: int) -> Any:
+    """How often 2**64 is in `a + b - wrap_add(a, b)`: 1, 0 or -1."""
+    low = wrap_add(a, b)
+    return (np.int64(low < 0) * 2 - 1) * np.int64(((a ^ low) & (b ^ low)) < 0)
+
+
+@kernel
+def borrow(a: int, b: int) -> Any:
+    """How often 2**64 is in `a - b - wrap_sub(a, b)`."""
+    low = wrap_sub(a, b)
+    return (np.int64(low < 0) * 2 - 1) * np.int64(((a ^ b) & (a ^ low)) < 0)
+
+
+@kernel
+def magnitude(a: int, b: int) -> Any:
+    """The magnitude of a product, turned negative; 0 beyond -2**63."""
+    size_a = wrap_sub(0, a) if a < 0 else a
+    size_b = wrap_sub(0, b) if b < 0 else b
+    near = abs(float(a) * float(b))
+    if near > 9.2e18 and np.uint64(size_a) > np.uint64(1 << 63) // np.uint64(size_b):
+        return np.int64(0)
+    return wrap_sub(0, wrap_mul(size_a, size_b))
 
 
 @kernel
@@ -162,6 +190,35 @@ def day_of_year(days: int) -> int:
 @kernel
 def float_to_int_fits(a: float) -> bool:
     return a >= -9223372036854775808.0 and a < 9223372036854775808.0
+
+
+def as_int(value: Any) -> int:
+    """What a user's compiled function gave where an int is wanted; it raises where there is none.
+
+    Machine code would make the lowest int of NaN, and of whatever is too large.
+    """
+    return int(value)
+
+
+@overload(as_int)
+def _as_int(value: Any) -> Any:
+    if isinstance(value, types.Float):
+        return _int_of_float
+    if isinstance(value, types.Integer) and not value.signed and value.bitwidth == 64:
+        return _int_of_word
+    return lambda value: np.int64(value)
+
+
+def _int_of_float(value: Any) -> Any:
+    if not (value >= -9223372036854775808.0 and value < 9223372036854775808.0):
+        raise ValueError("it gave NaN or a number outside int64 where an int is declared")
+    return np.int64(value)
+
+
+def _int_of_word(value: Any) -> Any:
+    if value > np.uint64(INT_MAX):
+        raise ValueError("it gave a number outside int64 where an int is declared")
+    return np.int64(value)
 
 
 def any_kernel(function: Any) -> Any:

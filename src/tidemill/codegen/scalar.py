@@ -99,12 +99,24 @@ class Emitter:
     # -- expressions
 
     def emit(self, node: Node) -> Value:
-        for scope in reversed(self._scopes):
-            if node in scope:
-                return scope[node]
-        value = self._emit(node)
-        self._scopes[-1][node] = value
-        return value
+        known = self._known(node)
+        if known is not None:
+            return known
+        # What a node needs in any case comes first, so that long chains are not deep calls.
+        waiting = [node]
+        while waiting:
+            one = waiting[-1]
+            missing = [a for a in _always_needed(one) if self._known(a) is None]
+            if missing:
+                waiting.extend(reversed(missing))
+                continue
+            waiting.pop()
+            if self._known(one) is None:
+                self._scopes[-1][one] = self._emit(one)
+        return self._scopes[-1][node]
+
+    def _known(self, node: Node) -> Value | None:
+        return next((s[node] for s in reversed(self._scopes) if node in s), None)
 
     def truth(self, node: Node) -> str:
         """Source of a condition that holds only where the value is true, not null."""
@@ -214,10 +226,20 @@ class Emitter:
         name = f"f{len(self.functions)}"
         self.functions[name] = node.function
         call = f"{name}({', '.join(a.code for a in args)})"
-        convert = {"int64": "np.int64", "float64": "float", "bool": "bool"}.get(
-            node.returns.kind, "np.int64"
-        )
-        return self.guarded(node.returns, args, lambda t: [f"{t} = {convert}({call})"])
+        result = returned(call, node.returns)
+        return self.guarded(node.returns, args, lambda t: [f"{t} = {result}"])
+
+
+def returned(call: str, kind: DataType) -> str:
+    """What a user's function gave, as the type that it is declared to give."""
+    convert = {"float64": "float", "bool": "bool"}.get(kind.kind, "as_int")
+    return f"{convert}({call})"
+
+
+def _always_needed(node: Node) -> tuple[Node, ...]:
+    """The arguments that are computed before a node, whatever they are."""
+    branches = isinstance(node, Call) and node.function in _BRANCHING
+    return node.children()[:1] if branches else node.children()
 
 
 def zero_of(kind: DataType) -> str:
@@ -449,6 +471,11 @@ def _truncate(e: Emitter, args: list[Value], kind: DataType) -> Value:
     )  # fmt: skip
 
 
+def _unwrap(e: Emitter, args: list[Value], kind: DataType) -> Value:
+    low, high = args[0].code, args[1].code
+    return e.guarded(kind, args, lambda t: [f"{t} = {low}", f"err |= OVERFLOW * ({high} != 0)"])
+
+
 def _not(e: Emitter, args: list[Value], kind: DataType) -> Value:
     return e.pure(f"not {args[0].code}", BOOL, *args)
 
@@ -479,13 +506,18 @@ _PLAIN: dict[str, Plain] = {
     "hour": _part("{0} // 3600000000 % 24"), "minute": _part("{0} // 60000000 % 60"),
     "second": _part("{0} // 1000000 % 60"), "microsecond": _part("{0} % 1000000"),
     "truncate": _truncate,
+    "wrap_add": _part("wrap_add({0}, {1})"), "wrap_sub": _part("wrap_sub({0}, {1})"),
+    "carry": _part("carry({0}, {1})"), "borrow": _part("borrow({0}, {1})"), "unwrap": _unwrap,
+    "magnitude": _part("magnitude({0}, {1})"),
 }  # fmt: skip
 
 
 # --- functions that look at nulls or branch -------------------------------------------------------
 
 
-_CHECKED_ON_INTS = frozenset(("add", "sub", "mul", "neg", "abs", "floordiv", "truncate"))
+_CHECKED_ON_INTS = frozenset(
+    ("add", "sub", "mul", "neg", "abs", "floordiv", "truncate", "unwrap")
+)
 
 
 def _logic(e: Emitter, node: Call) -> Value:
@@ -520,9 +552,49 @@ def _combine_logic(e: Emitter, is_and: bool, a: Value, b: Value) -> Value:
     return e.assign(f"not {decided}" if is_and else decided, BOOL, null)
 
 
+_BRANCHING = frozenset(("and", "or", "if_else", "coalesce"))
+_FEW_CHOICES = 20
+"""More, each in the last branch of the one before, are not nested: source has room for 100 levels."""
+
+
+def _choices(node: Call) -> tuple[list[tuple[Node, Node]], Node]:
+    """The branches of a choice, with those of choices in its last branch, and the rest."""
+    found = []
+    rest: Node = node
+    while isinstance(rest, Call) and rest.function == "if_else":
+        found.append((rest.args[0], rest.args[1]))
+        rest = rest.args[2]
+    return found, rest
+
+
+def _many_choices(e: Emitter, branches: list[tuple[Node, Node]], rest: Node, kind: DataType) -> Value:
+    """One after the other, as long as none is taken."""
+    name, flag, open_ = e.fresh(), e.fresh("n"), e.fresh("n")
+
+    def take(node: Node) -> None:
+        value = e.emit(node)
+        e.line(f"{name} = {value.code}")
+        e.line(f"{flag} = {value.null or 'False'}")
+
+    e.line(f"{name} = {zero_of(kind)}")
+    e.line(f"{flag} = False")
+    e.line(f"{open_} = True")
+    for condition, branch in branches:
+        with e.block(f"if {open_}:"):
+            with e.block(f"if {e.truth(condition)}:"):
+                take(branch)
+                e.line(f"{open_} = False")
+    with e.block(f"if {open_}:"):
+        take(rest)
+    return Value(name, None if kind == STRING else flag, kind)
+
+
 def _if_else(e: Emitter, node: Call) -> Value:
-    condition = e.truth(node.args[0])
     kind = type_of(node, e.schema)
+    branches, rest = _choices(node)
+    if len(branches) > _FEW_CHOICES:
+        return _many_choices(e, branches, rest, kind)
+    condition = e.truth(node.args[0])
     name, flag = e.fresh(), e.fresh("n")
     header = len(e.lines)
     nullable = False

@@ -27,6 +27,7 @@ from tidemill.codegen.wheel_plan import (
     SUBTRACT,
 )  # fmt: skip
 from tidemill.codegen.wheel_slots import (
+    ABSENT,
     BITS,
     COLD_BLOCKS,
     PLAN,
@@ -256,6 +257,9 @@ def _over_packed(e: Emitter, slots: Slots, states: dict[int, list[str]], how: st
         for part in slots.stored_codes():
             read = []
             for name, kind in part.part.columns:
+                if name in part.carries:
+                    read.append(ABSENT)
+                    continue
                 c = numbers[name]
                 value = f"unpacked(a{c}, b{c}, e{c}, i_)"
                 shapes = {"float64": f"float_of({value})", "bool": f"{value} != 0"}

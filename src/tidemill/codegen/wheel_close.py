@@ -20,6 +20,7 @@ from tidemill.codegen.wheel_slots import (
     columns_at,
     combine_into,
     prefix_sums,
+    put,
 )  # fmt: skip
 from tidemill.core.schema import Schema
 
@@ -47,6 +48,7 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
     with e.block("while head[finest + END] < until:"):
         e.line("s = head[finest + END]")
         e.line("a = np.uint64(s & mask)")
+        _look_for_carries(e, slots)
         _look_for_gaps(e, slots)
         e.line("row = row_of(head, finest, s)")
         with e.block("for k in range(keys):"):
@@ -81,6 +83,14 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
     return CloseKernel(load(source, **compiled).run_at, source)
 
 
+def _look_for_carries(e: Emitter, slots: Slots) -> None:
+    """A slot that does not fit stops the loop before anything is done."""
+    if slots.carries:
+        with e.block("for k in range(keys):"):
+            e.line(f"if {' or '.join(f'ahead[a, k].{name} != 0' for name in slots.carries)}:")
+            e.line("    return FAILED, OVERFLOW")
+
+
 def _look_for_gaps(e: Emitter, slots: Slots) -> None:
     """As long as there are no marks, a cell that lacks one stops the loop before anything is done."""
     with e.block(f"if head[{MARKED}] == 0:"):
@@ -110,7 +120,7 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
             e.line("c = row * room + k")
             for part in slots.stored_codes():
                 for target, code in zip(columns_at(part, "f", "c"), part.identity()):
-                    e.line(f"{target} = {code}")
+                    put(e, target, code)
             _mark(e, ["False"] * len(slots.marks))
         with e.block("for b in range(max(s * ratio, head[below + LOW]), (s + 1) * ratio):"):
             e.line("lower = row_of(head, below, b)")

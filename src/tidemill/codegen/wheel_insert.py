@@ -69,6 +69,8 @@ def insert_kernel(
         for name in slots.open_type.names or ():
             if name != "rows":
                 e.line(f"l_{name} = r.{name}")
+        for name in slots.carries:
+            e.line(f"large -= np.int64(l_{name} != 0)")
         e.line("before = i")
         with e.block("while True:"):
             for part, nodes in zip(slots.codes(), args):
@@ -83,11 +85,15 @@ def insert_kernel(
         for name in slots.open_type.names or ():
             if name != "rows":
                 e.line(f"r.{name} = l_{name}")
+        for name in slots.carries:
+            e.line(f"large += np.int64(l_{name} != 0)")
+    # In between, rows may take a slot beyond int64 and back: then their order does not matter.
+    e.line("err |= OVERFLOW * (large != 0)")
     parameters = ", ".join(
         ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "first", "others"]
     )
     body = [
-        "    err = 0", "    late = 0", "    m = 0", "    mask = ahead.shape[0] - 1",
+        "    err = 0", "    late = 0", "    m = 0", "    large = 0", "    mask = ahead.shape[0] - 1",
         "    reach = ahead.shape[0] * grain", "    i = 0", *e.lines, "    return m, late, err", "",
     ]  # fmt: skip
     lines = ["@kernel", f"def run({parameters}):", *body]
@@ -121,10 +127,6 @@ def _rows_at(columns: Columns, slots: Slots) -> list[str]:
 
 def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
     def step(values: list[Any]) -> None:
-        before = [f"l_{name}" for name in part.names]
-        after = part.accumulate(e, before, values)
-        after = [e.assign(code, kind).code for code, (_, kind) in zip(after, part.part.columns)]
-        for name, code in zip(before, after):
-            e.line(f"{name} = {code}")
+        part.take(e, [f"l_{name}" for name in part.names], values)
 
     with_arguments(e, nodes, step)

@@ -64,6 +64,10 @@ def merge_kernel(layout: Layout) -> MergeKernel:
         p.line("row = row_of(head, ring, s)")
         prefix_sums(p, slots, "ring")
     adding, functions = adding_records(slots)
+    at = "ahead[slot[i] & mask, kid[i]]"
+    large = [f"        err |= OVERFLOW * ({at}.{name} != 0)" for name in slots.carries]
+    if large:  # when all are there: their order does not matter
+        large.insert(0, "    for i in range(kid.size):")
     source = "\n".join(
         [
             PLAN, BITS, *adding, "", *lines, "",
@@ -73,6 +77,7 @@ def merge_kernel(layout: Layout) -> MergeKernel:
             "@kernel", "def placed(kid, slot, records, ahead):", "    err = 0",
             "    mask = ahead.shape[0] - 1", "    for i in range(kid.size):",
             "        err |= _add(ahead[slot[i] & mask, kid[i]], records[i])",
+            *large,
             "    return err", "", "",
             "@kernel", f"def prefixes(head, ring, {columns}):", "    err = 0",
             f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", *p.lines, "    return err", "",

@@ -36,9 +36,12 @@ class Slots:
     @cached_property
     def stored(self) -> list[tuple[str, DataType]]:
         """The fields of closed slots, one column each."""
-        absent = self.layout.presence_only
-        parts = [p for i, p in enumerate(self.layout.parts) if i not in absent]
-        return [field for part in parts for field in part.columns]
+        return [f for c in self.stored_codes() for f in c.part.columns if f[0] not in c.carries]
+
+    @cached_property
+    def carries(self) -> list[str]:
+        """Fields of open slots that must be 0 when rows have been inserted: closed slots have none."""
+        return [name for code in self.codes() for name in code.carries]
 
     @cached_property
     def marks(self) -> list[str]:
@@ -116,8 +119,17 @@ def _has(marks, m, cell):
 """
 
 
+ABSENT = "0"
+"""In place of a column: of carries, which closed slots have none of."""
+
+
 def columns_at(part: PartCode, array: str, at: str) -> list[str]:
-    return [f"{array}_{name}[{at}]" for name in part.names]
+    return [ABSENT if n in part.carries else f"{array}_{n}[{at}]" for n in part.names]
+
+
+def put(e: Emitter, target: str, code: str) -> None:
+    """Write a field, or say that it does not fit where there is none."""
+    e.line(f"err |= OVERFLOW * ({code} != 0)" if target == ABSENT else f"{target} = {code}")
 
 
 def apply(
@@ -129,7 +141,7 @@ def apply(
     other = [e.assign(code, kind).code for code, kind in zip(b, kinds)]
     function = part.inverse if how == "inverse" else part.combine
     for name, code in zip(target, function(e, one, other)):
-        e.line(f"{name} = {code}")
+        put(e, name, code)
 
 
 def combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]) -> None:
@@ -146,7 +158,7 @@ def prefix_sums(e: Emitter, slots: Slots, ring: str) -> None:
         for part in slots.stored_codes():
             with e.block("if begins:"):
                 for target, source in zip(columns_at(part, "x", "c"), columns_at(part, "f", "c")):
-                    e.line(f"{target} = {source}")
+                    put(e, target, source)
             with e.block("else:"):
                 before, own = columns_at(part, "x", "o"), columns_at(part, "f", "c")
                 apply(e, part, columns_at(part, "x", "c"), before, own)

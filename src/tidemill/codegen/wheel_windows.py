@@ -22,7 +22,15 @@ from tidemill.codegen.cache import load
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter
 from tidemill.codegen.wheel_plan import HEAD, KEYS, MARKED, ROOM
-from tidemill.codegen.wheel_slots import BITS, PLAN, Slots, apply, combine_into, lowered
+from tidemill.codegen.wheel_slots import (
+    BITS,
+    PLAN,
+    Slots,
+    apply,
+    columns_at,
+    combine_into,
+    lowered,
+)
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, INT64, DataType
 
@@ -48,8 +56,8 @@ class SlideKernel:
 
 
 def slice_type(slots: Slots) -> np.dtype[Any]:
-    """The partial of a slice: stored fields, and in how many cells each mark was."""
-    fields = [(name, numpy_type(kind)) for name, kind in slots.stored]
+    """The partial of a slice: the fields of what is stored, and in how many cells each mark was."""
+    fields = [(n, numpy_type(kind)) for c in slots.stored_codes() for n, kind in c.part.columns]
     fields += [(f"mark{m}", "i8") for m in range(len(slots.marks))]
     return np.dtype(fields, align=True)
 
@@ -57,8 +65,9 @@ def slice_type(slots: Slots) -> np.dtype[Any]:
 def no_slice(slots: Slots) -> Any:
     """The partial of nothing, in an array of one."""
     fresh, empty = slots.fresh(), np.zeros(1, dtype=slice_type(slots))
-    for name, _ in slots.stored:
-        empty[name] = fresh[name]
+    for part in slots.stored_codes():
+        for name in part.names:
+            empty[name] = fresh[name]
     return empty
 
 
@@ -161,7 +170,7 @@ def _slot_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
     e = Emitter(Schema(()), {}, indent=1)
     for part in slots.stored_codes():
         targets = [f"o.{n}" for n in part.names]
-        combine_into(e, part, targets, [f"f_{n}[c]" for n in part.names])
+        combine_into(e, part, targets, columns_at(part, "f", "c"))
     for m in range(len(slots.marks)):
         e.line(f"o.mark{m} += np.int64(not marked or _has(marks, {m}, c))")
     functions |= e.functions

@@ -23,6 +23,21 @@ from tidemill.core.types import (
 )
 
 
+_INTERNAL = "\0"
+
+
+def internal(name: str) -> str:
+    """A name for a column of our own, which `users_name` lets no user give to another."""
+    return _INTERNAL + name
+
+
+def users_name(name: str, *, step: str) -> str:
+    """A name that a user gave to a column, if it can be one."""
+    if name.startswith(_INTERNAL):
+        raise UserError(step, expected="a name of a column that begins with no NUL", got=repr(name))
+    return name
+
+
 @dataclass(frozen=True)
 class Schema:
     """An ordered set of named, typed columns; compared by value.
@@ -93,7 +108,7 @@ def schema(value: Any, *, step: str = "schema") -> Schema:
             expected="a dict of names to types, a pyarrow.Schema or a Spark StructType",
             got=type(value).__name__,
         )
-    names = [n for n, _ in pairs]
+    names = [users_name(n, step=step) for n, _ in pairs]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise UserError(step, expected="each column once", got=f"{twice} more than once")

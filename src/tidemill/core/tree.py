@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
 N = TypeVar("N", bound="Tree")
+R = TypeVar("R")
 
 
 class Tree:
@@ -34,9 +35,40 @@ class Tree:
 
     def walk(self: N) -> Iterator[N]:
         """This node and everything below it, parents first."""
-        yield self
-        for child in self.children():
-            yield from child.walk()
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children()))
+
+    def fold(
+        self: N, combine: Callable[[N, list[R]], R], leaf: Callable[[N], R | None] = lambda node: None
+    ) -> R:
+        """A value for each node from those of its children; where `leaf` has one, nothing below counts.
+
+        Trees may be deeper than Python calls.
+        """
+        found: dict[int, Any] = {}
+        waiting: list[tuple[N, bool]] = [(self, False)]
+        while waiting:
+            node, ready = waiting.pop()
+            if id(node) in found:
+                continue
+            if ready:
+                found[id(node)] = combine(node, [found[id(c)] for c in node.children()])
+                continue
+            value = leaf(node)
+            if value is not None:
+                found[id(node)] = value
+                continue
+            waiting.append((node, True))
+            waiting.extend((c, False) for c in reversed(node.children()))
+        return found[id(self)]  # type: ignore[no-any-return]
+
+    def with_children(self: N, children: list[N]) -> N:
+        """The same node over other children; the node itself when they are its own."""
+        coming = iter(children)
+        return self.map_children(lambda _: next(coming))
 
     def map_children(self: N, change: Callable[[N], N]) -> N:
         """The same node with every child replaced; the node itself when nothing changed."""
@@ -54,7 +86,7 @@ class Tree:
 
     def transform(self: N, change: Callable[[N], N]) -> N:
         """Rebuild from the leaves up, passing every node through `change`."""
-        return change(self.map_children(lambda child: child.transform(change)))
+        return self.fold(lambda node, children: change(node.with_children(children)))
 
 
 def _field_values(node: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ Timestamps and durations are ints (ticks) here, as everywhere below the surface.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tidemill.core.errors import InternalError, UserError
@@ -25,35 +25,68 @@ def evaluate(node: Node, row: Mapping[str, Any], schema: Schema) -> Any:
     >>> evaluate((col.a // 4).node, {"a": -7}, schema({"a": "int64"}))
     -2
     """
+    known: dict[int, Any] = {}
+    waiting = [node]
+    while waiting:
+        one = waiting[-1]
+        missing = next((a for a in _wanted(one, known) if id(a) not in known), None)
+        if missing is not None:
+            waiting.append(missing)
+            continue
+        waiting.pop()
+        known[id(one)] = _value(one, row, schema, known)
+    return known[id(node)]
+
+
+_DECIDED_BY_LEFT = {"and": False, "or": True}
+
+
+def _wanted(node: Node, known: dict[int, Any]) -> Iterator[Node]:
+    """The arguments that a node needs, in order, as far as those that are known decide it.
+
+    A branch that is not taken must not fail, nor may a right side that decides nothing.
+    """
+    args = node.children()
+    if not isinstance(node, Call):
+        yield from args
+    elif node.function == "if_else":
+        yield args[0]
+        yield args[1] if known[id(args[0])] is True else args[2]
+    elif node.function == "coalesce":
+        for arg in args:
+            yield arg
+            if known[id(arg)] is not None:
+                return
+    elif node.function in _DECIDED_BY_LEFT:
+        yield args[0]
+        if known[id(args[0])] is not _DECIDED_BY_LEFT[node.function]:
+            yield args[1]
+    else:
+        yield from args
+
+
+def _value(node: Node, row: Mapping[str, Any], schema: Schema, known: dict[int, Any]) -> Any:
+    """The value of a node from those of the arguments it wanted."""
     if isinstance(node, Column):
         return row[node.name]
     if isinstance(node, Literal):
         return node.value
     if isinstance(node, Cast):
-        value = evaluate(node.arg, row, schema)
+        value = known[id(node.arg)]
         return cast_value(value, type_of(node.arg, schema), node.to, strict=node.strict)
     if isinstance(node, Udf):
-        return call_udf(node.function, node.returns, [evaluate(a, row, schema) for a in node.args])
+        return call_udf(node.function, node.returns, [known[id(a)] for a in node.args])
     if isinstance(node, Call):
-        if node.function == "if_else":  # the branch not taken must not fail
-            taken = 1 if evaluate(node.args[0], row, schema) is True else 2
-            return evaluate(node.args[taken], row, schema)
-        if node.function == "coalesce":
-            values = (evaluate(a, row, schema) for a in node.args)
-            return next((v for v in values if v is not None), None)
-        if node.function in _DECIDED_BY_LEFT:  # nor may a right side that decides nothing
-            left = evaluate(node.args[0], row, schema)
-            if left is _DECIDED_BY_LEFT[node.function]:
-                return left
+        args = [known[id(a)] for a in _wanted(node, known)]
+        if node.function in ("if_else", "coalesce"):
+            return args[-1]
+        if node.function in _DECIDED_BY_LEFT and len(args) == 1:
+            return args[0]
         function = FUNCTIONS[node.function]
-        args = [evaluate(a, row, schema) for a in node.args]
         if not function.lazy and any(a is None for a in args):
             return None
         return function.define(*args)
     raise InternalError(f"no definition for {node!r}")
-
-
-_DECIDED_BY_LEFT = {"and": False, "or": True}
 
 
 def call_udf(function: Callable[..., Any], returns: DataType, args: list[Any]) -> Any:
@@ -67,7 +100,7 @@ def call_udf(function: Callable[..., Any], returns: DataType, args: list[Any]) -
             f"udf {udf_name(function)}", f"raised {type(failed).__name__}: {failed}",
             got=f"arguments {args!r}",
         ) from failed  # fmt: skip
-    return value if value is None else _returned(value, returns, function)
+    return returned(value, returns, f"udf {udf_name(function)}")
 
 
 _CONVERT: dict[str, Callable[[Any], Any]] = {
@@ -76,16 +109,15 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def _returned(value: Any, returns: DataType, function: Callable[..., Any]) -> Any:
+def returned(value: Any, returns: DataType, step: str) -> Any:
+    """What a user's function gave, as the type that it is declared to give; null stays null."""
     convert = _CONVERT.get(returns.kind)
-    if convert is None:
+    if convert is None or value is None:
         return value
     try:
         converted = convert(value)
         if convert is int:
             checked(converted)
         return converted
-    except (TypeError, ValueError, UserError) as bad:
-        raise UserError(
-            f"udf {udf_name(function)}", expected=f"a {returns!r}, as returns= says", got=repr(value)
-        ) from bad
+    except (TypeError, ValueError, ArithmeticError, UserError) as bad:
+        raise UserError(step, expected=f"a {returns!r}, as returns= says", got=repr(value)) from bad

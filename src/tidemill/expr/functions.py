@@ -352,6 +352,54 @@ def _(a: float, b: float) -> float | None:
         return None
 
 
+# --- sums wider than int64 --------------------------------------------------------------------------
+#
+# What aggregates of ints are made of: `low + high * 2**64`, so that only a result can overflow.
+
+
+def _wrapped(value: int) -> int:
+    return (value - INT_MIN) % (1 << 64) + INT_MIN
+
+
+def _wide(types: Types) -> tuple[Types, DataType]:
+    args, result = (types, DURATION) if types == (DURATION, DURATION) else _numbers(types)
+    if result == FLOAT64:
+        raise TypeMismatch("ints")
+    return args, result
+
+
+@_define("wrap_add", _wide)
+def _(a: int, b: int) -> int:
+    return _wrapped(a + b)
+
+
+@_define("wrap_sub", _wide)
+def _(a: int, b: int) -> int:
+    return _wrapped(a - b)
+
+
+@_define("carry", lambda types: (_wide(types)[0], INT64))
+def _(a: int, b: int) -> int:
+    return (a + b - INT_MIN) >> 64
+
+
+@_define("borrow", lambda types: (_wide(types)[0], INT64))
+def _(a: int, b: int) -> int:
+    return (a - b - INT_MIN) >> 64
+
+
+@_define("unwrap", lambda types: (types, types[0]))
+def _(low: int, high: int) -> Any:
+    return checked(low + (high << 64))
+
+
+@_define("magnitude", _fixed((INT64, INT64), INT64))
+def _(a: int, b: int) -> int:
+    """The magnitude of a product, turned negative because 2**63 is one; 0 beyond it."""
+    product = -abs(a * b)
+    return product if product >= INT_MIN else 0
+
+
 # --- comparison and logic -------------------------------------------------------------------------
 
 

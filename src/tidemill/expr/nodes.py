@@ -6,55 +6,169 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tidemill.core.errors import UserError
 from tidemill.core.tree import Tree
 from tidemill.core.types import DataType
 
 
+MOST_LEVELS = 500
+"""Expressions within expressions, at most: nothing that is made of one has room for more."""
+
+
 class Node(Tree):
-    """Base of scalar expression nodes; compared by value."""
+    """Base of scalar expression nodes; compared by value.
+
+    Comparing, hashing, showing and pickling take no call of Python for each level.
+    """
 
     __slots__ = ()
+    levels: int
+    _hash: int
+
+    def __post_init__(self) -> None:
+        levels = 1 + max((c.levels for c in self.children()), default=0)
+        if levels > MOST_LEVELS:
+            raise UserError(
+                "expression", expected=f"at most {MOST_LEVELS} levels of expressions in each other",
+                got="more", hint="name a part of it with .select(...), and go on from there",
+            )  # fmt: skip
+        object.__setattr__(self, "levels", levels)
+
+    def own(self) -> tuple[Any, ...]:
+        """What the node says besides its children."""
+        raise NotImplementedError
+
+    def shown(self, children: list[str]) -> str:
+        """The node as people read it, given its children so."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Node):
+            return NotImplemented
+        waiting: list[tuple[Node, Node]] = [(self, other)]
+        while waiting:
+            a, b = waiting.pop()
+            if a is b:
+                continue
+            if type(a) is not type(b) or hash(a) != hash(b) or a.own() != b.own():
+                return False
+            waiting.extend(zip(a.children(), b.children(), strict=True))
+        return True
+
+    def __hash__(self) -> int:
+        if "_hash" not in self.__dict__:
+            self.fold(_hashed, lambda node: node.__dict__.get("_hash"))
+        return self._hash
+
+    def __str__(self) -> str:
+        return self.fold(lambda node, children: node.shown(children))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __reduce__(self) -> Any:
+        flat: list[tuple[Any, ...]] = []
+        places: dict[int, int] = {}
+
+        def note(node: Node, children: list[int]) -> int:
+            flat.append((type(node), node.parts(), children))
+            return places.setdefault(id(node), len(flat) - 1)
+
+        self.fold(note)
+        return _from_flat, (flat,)
+
+    def parts(self) -> tuple[Any, ...]:
+        """The arguments of the constructor that are no nodes, in order."""
+        return self.own()
+
+
+def _hashed(node: Node, children: list[int]) -> int:
+    found = hash((type(node).__name__, node.own(), *children))
+    object.__setattr__(node, "_hash", found)
+    return found
+
+
+def _from_flat(flat: list[tuple[Any, ...]]) -> Node:
+    made: list[Node] = []
+    for kind, parts, places in flat:
+        made.append(kind.of(parts, tuple(made[p] for p in places)))
+    return made[-1]
 
 
 Node.family = Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Column(Node):
     """The value of a column in the current row."""
 
     name: str
 
-    def __str__(self) -> str:
+    @classmethod
+    def of(cls, parts: Any, children: tuple[Node, ...]) -> Column:
+        return cls(*parts)
+
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+    def own(self) -> tuple[Any, ...]:
+        return (self.name,)
+
+    def shown(self, children: list[str]) -> str:
         return f"col.{self.name}" if self.name.isidentifier() else f"col[{self.name!r}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Literal(Node):
     """A constant. Ticks (ints) stand for timestamps and durations."""
 
     value: Any
     type: DataType
 
-    def __str__(self) -> str:
+    @classmethod
+    def of(cls, parts: Any, children: tuple[Node, ...]) -> Literal:
+        return cls(*parts)
+
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+    def own(self) -> tuple[Any, ...]:
+        # Zeros of two signs are two constants, and NaN is one.
+        bits = self.value.hex() if isinstance(self.value, float) else self.value
+        return bits, self.type
+
+    def parts(self) -> tuple[Any, ...]:
+        return self.value, self.type
+
+    def shown(self, children: list[str]) -> str:
         return repr(self.value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Call(Node):
     """A function of `functions.FUNCTIONS` applied to arguments."""
 
     function: str
     args: tuple[Node, ...]
 
-    def __str__(self) -> str:
+    @classmethod
+    def of(cls, parts: Any, children: tuple[Node, ...]) -> Call:
+        return cls(parts[0], children)
+
+    def children(self) -> tuple[Node, ...]:
+        return self.args
+
+    def own(self) -> tuple[Any, ...]:
+        return self.function, len(self.args)
+
+    def shown(self, children: list[str]) -> str:
         symbol = _INFIX.get(self.function)
-        if symbol and len(self.args) == 2:
-            return f"({self.args[0]} {symbol} {self.args[1]})"
-        return f"{self.function}({', '.join(map(str, self.args))})"
+        if symbol and len(children) == 2:
+            return f"({children[0]} {symbol} {children[1]})"
+        return f"{self.function}({', '.join(children)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cast(Node):
     """A value as another type; where it does not fit: an error when strict, else null."""
 
@@ -62,11 +176,21 @@ class Cast(Node):
     to: DataType
     strict: bool = True
 
-    def __str__(self) -> str:
-        return f"{'cast' if self.strict else 'try_cast'}({self.arg} as {self.to!r})"
+    @classmethod
+    def of(cls, parts: Any, children: tuple[Node, ...]) -> Cast:
+        return cls(children[0], *parts)
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.arg,)
+
+    def own(self) -> tuple[Any, ...]:
+        return self.to, self.strict
+
+    def shown(self, children: list[str]) -> str:
+        return f"{'cast' if self.strict else 'try_cast'}({children[0]} as {self.to!r})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Udf(Node):
     """An opaque Python function of scalars. Any null argument gives null."""
 
@@ -74,8 +198,18 @@ class Udf(Node):
     returns: DataType
     args: tuple[Node, ...]
 
-    def __str__(self) -> str:
-        return f"udf:{udf_name(self.function)}({', '.join(map(str, self.args))})"
+    @classmethod
+    def of(cls, parts: Any, children: tuple[Node, ...]) -> Udf:
+        return cls(parts[0], parts[1], children)
+
+    def children(self) -> tuple[Node, ...]:
+        return self.args
+
+    def own(self) -> tuple[Any, ...]:
+        return self.function, self.returns, len(self.args)
+
+    def shown(self, children: list[str]) -> str:
+        return f"udf:{udf_name(self.function)}({', '.join(children)})"
 
 
 def udf_name(function: Callable[..., Any]) -> str:

@@ -25,19 +25,25 @@ def type_of(node: Node, schema: Schema, *, step: str = "expression") -> DataType
     return _resolve(node, schema, step)[1]
 
 
-def _resolve(node: Node, schema: Schema, step: str) -> tuple[Node, DataType]:
+Typed = tuple[Node, DataType]
+
+
+def _resolve(root: Node, schema: Schema, step: str) -> Typed:
+    return root.fold(lambda node, args: _resolved(node, args, schema, step))
+
+
+def _resolved(node: Node, children: list[Typed], schema: Schema, step: str) -> Typed:
     if isinstance(node, Column):
         return node, schema.type_of(node.name, step=step)
     if isinstance(node, Literal):
         return node, node.type
     if isinstance(node, Udf):
-        args = tuple(_resolve(a, schema, step)[0] for a in node.args)
-        return Udf(node.function, node.returns, args), node.returns
+        return Udf(node.function, node.returns, tuple(a for a, _ in children)), node.returns
     if isinstance(node, Cast):
-        arg, have = _resolve(node.arg, schema, step)
+        arg, have = children[0]
         return _cast(arg, have, node.to, node, step)
     if isinstance(node, Call):
-        return _resolve_call(node, schema, step)
+        return _resolve_call(node, children, step)
     raise UserError(step, expected="an expression", got=repr(node))
 
 
@@ -57,8 +63,8 @@ def _cast(
     return Cast(arg, want, strict), want
 
 
-def _resolve_call(node: Call, schema: Schema, step: str) -> tuple[Node, DataType]:
-    resolved = _read_instants([_resolve(a, schema, step) for a in node.args], step)
+def _resolve_call(node: Call, children: list[Typed], step: str) -> Typed:
+    resolved = _read_instants(children, step)
     have = tuple(t for _, t in resolved)
     if node.function == "add" and STRING in have:  # `+` puts strings together
         node = Call("concat", node.args)

@@ -44,6 +44,28 @@ def _bits(buffer: pa.Buffer | None, offset: int, n: int) -> npt.NDArray[np.uint8
     return np.unpackbits(packed, bitorder="little")[offset - 8 * first : offset - 8 * first + n]
 
 
+def from_zero(array: pa.Array) -> pa.Array:
+    """The same strings in an array whose text begins at its first byte; the text is not copied.
+
+    A column cast from `large_string`, or that another library cut out of a longer one, keeps the
+    text before it. Some functions of Arrow then give offsets into memory that is not theirs.
+    """
+    if not pa.types.is_string(array.type) or len(array) == 0:
+        return array
+    bitmap, places, text = array.buffers()
+    if places is None or text is None:
+        return array
+    n = len(array)
+    offsets = np.frombuffer(places, dtype=np.int32)[array.offset : array.offset + n + 1]
+    first = int(offsets[0])
+    if first == 0 and array.offset == 0:
+        return array
+    valid = validity(array)
+    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    body = [bitmap, pa.py_buffer(offsets - np.int32(first)), text.slice(first)]
+    return pa.Array.from_buffers(array.type, n, body, array.null_count)
+
+
 def build(
     data: npt.NDArray[Any], valid: npt.NDArray[Any] | None, kind: pa.DataType
 ) -> pa.Array:

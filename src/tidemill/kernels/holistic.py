@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import OVERFLOW, kernel
+from tidemill.codegen.runtime import OVERFLOW, carry, kernel, wrap_add
 
 Ints = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]
@@ -168,9 +168,8 @@ def _less(a: Any, b: Any) -> bool:
 def _by(
     low: Ints, high: Ints, key: Column, x: Column, how: int, offsets: Ints, keys: Column,
     out: Column,
-) -> tuple[int, int]:  # fmt: skip
+) -> int:  # fmt: skip
     m = 0
-    err = 0
     for i in range(low.size):
         part = key[low[i] : high[i]]
         order = np.argsort(part, kind="mergesort")
@@ -191,10 +190,7 @@ def _by(
                 elif how == _MAX:
                     total = v if _less(total, v) else total
                 elif how != _COUNT:
-                    before = total
                     total = total + v
-                    if (before < 0) == (v < 0) and (total < 0) != (v < 0) and total == total:
-                        err |= OVERFLOW
                 b += 1
             keys[m] = k
             if how == _COUNT:
@@ -206,7 +202,31 @@ def _by(
             m += 1
             a = b
         offsets[i + 1] = m
-    return m, err
+    return m
+
+
+@kernel
+def _int_totals_by(
+    low: Ints, high: Ints, key: Column, x: Ints, offsets: Ints, keys: Column, lows: Ints, highs: Ints,
+    counts: Ints,
+) -> int:  # fmt: skip
+    """The sum of ints in each category as `low + high * 2**64`, so that it is exact, and the rows."""
+    m = 0
+    for i in range(low.size):
+        part = key[low[i] : high[i]]
+        order = np.argsort(part, kind="mergesort")
+        for j in range(order.size):
+            k = part[order[j]]
+            if j == 0 or not (k == keys[m - 1] or (k != k and keys[m - 1] != keys[m - 1])):
+                keys[m] = k
+                lows[m] = highs[m] = counts[m] = 0
+                m += 1
+            v = x[low[i] + order[j]]
+            highs[m - 1] += carry(lows[m - 1], v)
+            lows[m - 1] = wrap_add(lows[m - 1], v)
+            counts[m - 1] += 1
+        offsets[i + 1] = m
+    return m
 
 
 @kernel
@@ -298,9 +318,28 @@ def _grouped(how: int, dtype: Any) -> Callable[..., Lowered]:
         offsets, room = _listed(low, high)
         keys = np.empty(room, dtype=args[0].dtype)
         out = np.empty(room, dtype=dtype or args[-1].dtype)
-        m, err = _by(low, high, args[0], args[-1], how, offsets, keys, out)
-        # Only an integer sum can overflow; a count looks at its keys and adds nothing.
-        return Lowered([keys[:m], out[:m]], offsets=offsets, err=err if out.dtype.kind == "i" else 0)
+        m = _by(low, high, args[0], args[-1], how, offsets, keys, out)
+        return Lowered([keys[:m], out[:m]], offsets=offsets)
+
+    return apply
+
+
+def _totals(how: int) -> Callable[..., Lowered]:
+    """Sums and means in each category. Of ints only a sum itself can overflow, in no order of rows."""
+    of_floats = _grouped(how, np.float64)
+
+    def apply(low: Ints, high: Ints, args: list[Column]) -> Lowered:
+        if args[1].dtype.kind == "f":
+            return of_floats(low, high, args)
+        offsets, room = _listed(low, high)
+        keys = np.empty(room, dtype=args[0].dtype)
+        lows, highs, counts = (np.empty(room, dtype=np.int64) for _ in range(3))
+        m = _int_totals_by(low, high, args[0], args[1], offsets, keys, lows, highs, counts)
+        if how == _MEAN:
+            means = (lows[:m].astype(np.float64) + highs[:m] * 2.0**64) / counts[:m]
+            return Lowered([keys[:m], means], offsets=offsets)
+        err = OVERFLOW if highs[:m].any() else 0
+        return Lowered([keys[:m], lows[:m]], offsets=offsets, err=err)
 
     return apply
 
@@ -320,8 +359,8 @@ _LOWER: dict[str, Callable[..., Lowered]] = {
     "bottom_k": _k(False),
     "collect": _collected,
     "count_by": _grouped(_COUNT, np.int64),
-    "sum_by": _grouped(_SUM, None),
-    "mean_by": _grouped(_MEAN, np.float64),
+    "sum_by": _totals(_SUM),
+    "mean_by": _totals(_MEAN),
     "min_by": _grouped(_MIN, None),
     "max_by": _grouped(_MAX, None),
     "top_keys": _tops,

@@ -1,8 +1,9 @@
 """Strings and lists, straight on Arrow buffers: the functions that no compiled loop can hold.
 
-`ARROW_FUNCTIONS` has the names of `expr.functions.FUNCTIONS`, and each entry equals the `define`
-of its name on every row. Columns come as arrays of the canonical Arrow types, constants as Python
-values (ticks for timestamps); at least one argument is an array.
+`call` computes a function of `expr.functions.FUNCTIONS` on columns, and equals its `define` on every
+row. Columns come as arrays of the canonical Arrow types, constants as Python values (ticks for
+timestamps); at least one argument is an array. `call` and `cast` are the only ways in, so that no
+function of Arrow's sees text that does not begin where its buffer does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import pyarrow.compute as pc
 
 from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType, to_arrow
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT, cast_value
-from tidemill.expr.functions import FUNCTIONS, check_pattern
+from tidemill.expr.functions import FUNCTIONS, INT_MAX, check_pattern
+from tidemill.kernels.arrow import from_zero
 
 # --- arguments ------------------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ def _replace(a: pa.Array, old: str, new: str) -> pa.Array:
 
 
 def _substring(a: pa.Array, start: int, length: int) -> pa.Array:
-    return pc.utf8_slice_codeunits(a, start, start + length)
+    return pc.utf8_slice_codeunits(a, start, min(start + length, INT_MAX))
 
 
 def _find(a: pa.Array, part: str) -> pa.Array:
@@ -178,7 +180,7 @@ def _extreme(kernel: Callable[..., Any]) -> Any:
     return apply
 
 
-ARROW_FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
+_FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "length": _length,
     "lower": _case(pc.ascii_lower, str.lower), "upper": _case(pc.ascii_upper, str.upper),
     "strip": lambda a: pc.utf8_trim(a, " "),
@@ -196,6 +198,18 @@ ARROW_FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "least": _extreme(pc.min_element_wise), "greatest": _extreme(pc.max_element_wise),
 }  # fmt: skip
 
+ARROW_FUNCTIONS = frozenset(_FUNCTIONS)
+"""The functions that `call` has."""
+
+
+def call(name: str, *args: Any) -> pa.Array:
+    """A function of columns and constants.
+
+    >>> call("upper", pa.array(["a", None])).to_pylist()
+    ['A', None]
+    """
+    return _FUNCTIONS[name](*(from_zero(a) if isinstance(a, pa.Array) else a for a in args))
+
 
 # --- casts ----------------------------------------------------------------------------------------
 
@@ -210,6 +224,7 @@ def cast(array: pa.Array, source: DataType, target: DataType, strict: bool) -> p
         return array
     if source == NULL:
         return pa.nulls(len(array), to_arrow(target))
+    array = from_zero(array)
     if target == STRING and source in (BOOL, INT64):
         return array.cast(pa.string())
     result = _PARSERS[target](array)

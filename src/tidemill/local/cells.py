@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.aggregates import sketches
-from tidemill.aggregates.algebra import Algebra, Multiset, Sketch
+from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
 from tidemill.aggregates.layout import Layout, StatePart
-from tidemill.codegen.runtime import NULL_STATE
+from tidemill.codegen.runtime import NULL_STATE, OVERFLOW
 from tidemill.core.errors import UserError
 from tidemill.core.types import to_arrow
 from tidemill.expr.functions import checked
@@ -44,6 +44,15 @@ class CellAlgebra:
         if len(cells) == 1:
             return cells[0]
         return tuple(fold(states) for fold, states in zip(self._folds, zip(*cells)))
+
+    def held(self, cells: Sequence[Cell]) -> Cell:
+        """The same as a slot holds it: an error where a sum does not fit, as in wheels of numbers."""
+        cell = self.combined(cells)
+        for part, state in zip(self._layout.parts, cell):
+            carries = part.form.carries if isinstance(part.form, Form) else ()
+            if state is not None and any(state[j] for j in carries):
+                raise_for(OVERFLOW, str(part.part))
+        return cell
 
     def lowered(self, cells: Sequence[Cell]) -> list[Any]:
         """The results over some cells, or over none."""
@@ -147,6 +156,10 @@ def _lists(part: StatePart, states: list[Any]) -> pa.Array:
 def cells_in(layout: Layout, table: pa.Table) -> list[Cell]:
     """What `cells_out` was given."""
     columns = {n: table[n].combine_chunks() for n in table.column_names}
+    for part in layout.parts:
+        carries = part.form.carries if isinstance(part.form, Form) else ()
+        for j in carries:  # cells from before there were any: their sums fit
+            columns.setdefault(part.columns.names[j], pa.repeat(pa.scalar(0, pa.int64()), len(table)))
     states = [_states_in(p, [columns[n] for n, _ in state_fields(p)]) for p in layout.parts]
     return list(zip(*states))
 

@@ -36,8 +36,12 @@ from tidemill.expr.nodes import (
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import StringIndex
-from tidemill.kernels.strings import ARROW_FUNCTIONS, cast
+from tidemill.kernels.strings import call, cast
 from tidemill.local.failures import raise_for
+
+
+LEVELS = 64
+"""Of deep expressions so many levels are one loop: Numba walks blocks in calls of Python."""
 
 
 class Expressions:
@@ -105,14 +109,22 @@ class Expressions:
             kind = to_arrow(type_of(node, self._source))
             return pa.array(found, type=kind), failed, failure
 
-    def _divide(self, node: Node) -> Node:
+    def _divide(self, root: Node) -> Node:
+        def apart(node: Node) -> Node | None:
+            return self._apart(node, node is not root and node.levels % LEVELS == 0)
+
+        return root.fold(lambda node, children: node.with_children(children), apart)
+
+    def _apart(self, node: Node, alone: bool) -> Node | None:
+        """What stands for a node that is no part of the loop, or is computed before it."""
         kind = type_of(node, self._source)
         if isinstance(node, Literal) and kind.is_fixed:
             return node
-        if isinstance(node, Column) or not kind.is_fixed or not compiles(node, self._source):
+        before = alone or not kind.is_fixed or not compiles(node, self._source)
+        if isinstance(node, Column) or before:
             name = self._columns.setdefault(node, f"${len(self._columns)}")
             return Column(name)
-        return node.map_children(self._divide)
+        return None
 
 
 def compiles(node: Node, schema: Schema) -> bool:
@@ -145,27 +157,33 @@ def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
         return pa.array(found, type=to_arrow(type_of(node, schema)))
 
 
-def _eagerly(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
-    if isinstance(node, Column):
-        return batch.column(node.name)
-    kind = type_of(node, schema)
-    if isinstance(node, Literal):
-        return _repeated(node.value, kind, batch.num_rows)
-    if kind.is_fixed and compiles(node, schema):
-        return _compiled(node, kind, batch, schema)
-    if isinstance(node, Udf):
-        return _called(node, batch, schema)
-    if isinstance(node, Cast):
-        arg = _eagerly(node.arg, batch, schema)
-        return cast(arg, type_of(node.arg, schema), node.to, node.strict)
-    assert isinstance(node, Call)
-    args = [
-        a.value if isinstance(a, Literal) and a.value is not None else _eagerly(a, batch, schema)
-        for a in node.args
-    ]
-    if all(isinstance(a, Literal) for a in node.args):  # Arrow needs one array to know the length
-        args[0] = _eagerly(node.args[0], batch, schema)
-    return ARROW_FUNCTIONS[node.function](*args)
+def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
+    def whole(node: Node) -> Any:
+        """A column that needs no other, or the constant that it is full of."""
+        if isinstance(node, Literal):
+            return node
+        if isinstance(node, Column):
+            return batch.column(node.name)
+        kind = type_of(node, schema)
+        return _compiled(node, kind, batch, schema) if kind.is_fixed and compiles(node, schema) else None
+
+    def column(value: Any) -> pa.Array:
+        return _repeated(value, batch.num_rows) if isinstance(value, Literal) else value
+
+    def computed(node: Node, args: list[Any]) -> Any:
+        if isinstance(node, Udf):
+            return _called(node, [column(a) for a in args], batch.num_rows)
+        if isinstance(node, Cast):
+            return cast(column(args[0]), type_of(node.arg, schema), node.to, node.strict)
+        assert isinstance(node, Call)
+        given = [
+            a.value if isinstance(a, Literal) and a.value is not None else column(a) for a in args
+        ]
+        if all(isinstance(a, Literal) for a in args):  # Arrow needs one array to know the length
+            given[0] = column(args[0])
+        return call(node.function, *given)
+
+    return column(root.fold(computed, whole))
 
 
 def _rows(node: Node, batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
@@ -176,10 +194,10 @@ def _rows(node: Node, batch: pa.RecordBatch, schema: Schema) -> list[dict[str, A
     return to_rows([batch.select(list(names))], schema.select(names))
 
 
-def _repeated(value: Any, kind: DataType, n: int) -> pa.Array:
-    if kind.kind == "null":
+def _repeated(constant: Literal, n: int) -> pa.Array:
+    if constant.type.kind == "null":
         return pa.nulls(n)
-    return pa.repeat(pa.scalar(value, type=to_arrow(kind)), n)
+    return pa.repeat(pa.scalar(constant.value, type=to_arrow(constant.type)), n)
 
 
 def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
@@ -199,10 +217,10 @@ def allocate(kind: DataType, n: int) -> np.ndarray[Any, Any]:
     return np.empty(n, dtype={"float64": np.float64, "bool": np.uint8}.get(kind.kind, np.int64))
 
 
-def _called(node: Udf, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
-    columns = [plain(_eagerly(a, batch, schema)) for a in node.args]
+def _called(node: Udf, args: list[pa.Array], rows: int) -> pa.Array:
+    columns = [plain(a) for a in args]
     if not columns:
-        results = [call_udf(node.function, node.returns, []) for _ in range(batch.num_rows)]
+        results = [call_udf(node.function, node.returns, []) for _ in range(rows)]
     else:
         results = [call_udf(node.function, node.returns, list(row)) for row in zip(*columns)]
     return pa.array(results, type=to_arrow(node.returns))

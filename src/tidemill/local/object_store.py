@@ -137,7 +137,7 @@ class ObjectStore(RingStore):
                 found.setdefault(slot // ratio, {}).setdefault(key, []).append(cell)
         for slot, cells in found.items():
             h[END] = slot  # those before it count, should it fail
-            self._closed[r][slot] = {k: self._algebra.combined(c) for k, c in cells.items()}
+            self._closed[r][slot] = {k: self._algebra.held(c) for k, c in cells.items()}
         h[END] = end
 
     def _drop(self, r: int) -> None:
@@ -268,4 +268,4 @@ class ObjectStore(RingStore):
 
 
 def _put(slot: Slot, key: int, cell: Cell, algebra: CellAlgebra) -> None:
-    slot[key] = algebra.combined((slot[key], cell)) if key in slot else cell
+    slot[key] = algebra.held((slot[key], cell) if key in slot else (cell,))

@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.core.schema import Schema
+from tidemill.core.schema import Schema, internal
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.ranges import number_rows
 
 Ints = npt.NDArray[np.int64]
 
-ROW = "$row"
+ROW = internal("row")
 """The column with the position of a row in its partition."""
 
 

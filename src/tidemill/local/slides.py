@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout
+from tidemill.core.schema import internal
 from tidemill.core.time import BEGINNING
 from tidemill.kernels import ranges as kernels
 from tidemill.kernels.order import order_by
@@ -22,6 +23,13 @@ from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 Ints = npt.NDArray[np.int64]
 _NEVER = (1 << 62) - 1
+ROWS = internal("rows")
+"""The aggregate that counts rows, for windows that are cut by rank."""
+
+
+def ends_name(spec: PerEvent) -> str:
+    """The aggregate that tells at which elements windows end."""
+    return internal(f"ends{spec.every}")
 
 
 @dataclass(frozen=True)
@@ -204,7 +212,7 @@ class EventSlide(Slide):
         self._column: str | None = None
         self._ranked = spec.by == "rank" and spec.every > 1
         if spec.every > 1:
-            name = "$rows" if self._ranked else f"$ends{spec.every}"
+            name = ROWS if self._ranked else ends_name(spec)
             index = next(r.parts[0] for r in layout.results if r.name == name)
             self._column = layout.parts[index].columns.names[0]
         self._gone: dict[int, int] = {}

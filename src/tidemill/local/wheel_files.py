@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -343,8 +343,8 @@ def _opened_store(
     slots = Slots(plan.layout)
     rest = {
         "head": column(tables["head"], "head"),
-        "totals": _from_records(tables["totals"], slots.open_type),
-        "ahead": _from_records(tables["open"], slots.open_type),
+        "totals": _from_records(tables["totals"], slots.open_type, slots.carries),
+        "ahead": _from_records(tables["open"], slots.open_type, slots.carries),
     }
     cells = {n: column(tables["cells"], n) for n in tables["cells"].column_names}
     return unpacked(
@@ -380,8 +380,10 @@ def _records(records: npt.NDArray[Any]) -> pa.Table:
     return pa.table({n: np.ascontiguousarray(records[n]) for n in records.dtype.names or ()})
 
 
-def _from_records(table: pa.Table, kind: Any) -> npt.NDArray[Any]:
+def _from_records(table: pa.Table, kind: Any, carries: Collection[str]) -> npt.NDArray[Any]:
     found = np.zeros(table.num_rows, dtype=kind)
     for name in kind.names:
+        if name in carries and name not in table.column_names:
+            continue  # a wheel from before there were any: its sums fit
         found[name] = np.asarray(table[name])
     return found

@@ -9,6 +9,7 @@ from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
+from tidemill.core.schema import users_name
 from tidemill.core.time import Domain
 from tidemill.core.types import BOOL, NULL
 from tidemill.expr.fluent import Expr, traced
@@ -71,6 +72,7 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
                 "select", expected=f"the time column {name!r} unchanged", got=f"{name}={value!r}",
                 hint="give the computed column another name",
             )  # fmt: skip
+        users_name(name, step="select")
         outputs[name] = Column(value) if isinstance(value, str) else traced(value, step="select")
     resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
     return Project(plan, tuple(resolved.items()))
@@ -127,7 +129,7 @@ def window_aggregate(
         *((k, own) for k in node.group_keys),
         *((a, [*node.group_keys, *own]) for a in aggregates),
     ):
-        if name in taken:
+        if users_name(name, step="agg") in taken:
             raise UserError("agg", expected=f"a name not taken by {taken}", got=repr(name))
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     return node

@@ -17,7 +17,7 @@ from tidemill.aggregates.algebra import (
 )  # fmt: skip
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.core.schema import Schema
-from tidemill.expr.evaluate import evaluate
+from tidemill.expr.evaluate import evaluate, returned
 from tidemill.expr.functions import order_key
 from tidemill.expr.nodes import Node
 
@@ -90,7 +90,7 @@ def lower(result: Result, layout: Layout, states: list[Any]) -> Any:
         columns = Schema(tuple(f for p in result.parts for f in layout.parts[p].columns))
         values = [v for p in result.parts for v in states[p]]
         return evaluate(result.lower, dict(zip(columns.names, values)), columns)
-    return result.lower(*[states[p] for p in result.parts])
+    return returned(result.lower(*[states[p] for p in result.parts]), result.type, result.shown)
 
 
 def row_key(args: tuple[Any, ...]) -> Any:

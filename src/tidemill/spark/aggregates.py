@@ -22,7 +22,7 @@ from tidemill.spark.sql import number
 from tidemill.spark.values import output, spark_type
 
 _NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
-"""Aggregates of one field, which Spark has null where it has seen no value."""
+"""Aggregates whose fields Spark has null where it has seen no value."""
 
 Args = list[str]
 Types = tuple[DataType, ...]
@@ -68,16 +68,14 @@ def partial(
     if part.part.algebra.name == "product":  # the one function that has no name in SQL
         product = F.product(args[0])
         return [(F.coalesce(product, F.lit(1.0)) if identity else product).alias(names[0])]
-    fields = _fields(part, args)
-    if where is not None:
-        fields = [f"{f} FILTER (WHERE {where})" for f in fields]
+    fields = _fields(part, args, "" if where is None else f" FILTER (WHERE {where})")
     if identity and isinstance(part.form, Form):
         values = [v.value for v in part.form.identity]
         fields = [f if v is None else f"coalesce({f}, {number(v)})" for f, v in zip(fields, values)]
     return [F.expr(f"{f} AS {n}") for f, n in zip(fields, names)]
 
 
-def _fields(part: StatePart, args: Args) -> list[str]:
+def _fields(part: StatePart, args: Args, only: str = "") -> list[str]:
     algebra = part.part.algebra
     whole = " AND ".join(f"{a} IS NOT NULL" for a in args)
     if isinstance(algebra, Multiset):
@@ -89,14 +87,33 @@ def _fields(part: StatePart, args: Args) -> list[str]:
     if isinstance(algebra, Sketch):
         make = "hll_sketch_agg" if algebra.kind == "hll" else "kll_sketch_agg_double"
         return [f"{make}({present[0]}, {algebra.size})"]
-    return _PARTIALS[algebra.name](present, part.types)
+    if _is_wide(part):
+        return _wide_sum(present[0], only)
+    return [f + only for f in _PARTIALS[algebra.name](present, part.types)]
 
 
-def or_identity(part: StatePart, field: SparkColumn) -> SparkColumn:
-    """The one field of a part of which Spark has null for no rows, with the identity for that."""
+def _is_wide(part: StatePart) -> bool:
+    return part.part.algebra.name == "sum" and len(part.columns.names) == 2
+
+
+def _wide_sum(x: str, only: str = "", high: str = "0") -> list[str]:
+    """The two words of a sum of ints: half words are added up, of which neither can overflow.
+
+    `shiftleft` lets the bits above the word go.
+    """
+    low = f"sum({x} & 4294967295L){only}"
+    above = f"(sum(shiftright({x}, 32)){only} + shiftright({low}, 32))"
+    return [
+        f"shiftleft({above}, 32) | ({low} & 4294967295L)",
+        f"shiftright({above} + 2147483648L, 32) + {high}",
+    ]
+
+
+def or_identity(part: StatePart) -> dict[str, SparkColumn]:
+    """The fields of a part of which Spark has null for no rows, with the identity for that."""
     assert isinstance(part.form, Form)
-    (identity,) = part.form.identity
-    return field if identity.value is None else F.coalesce(field, F.expr(number(identity.value)))
+    fields = zip(part.columns.names, part.form.identity)
+    return {n: F.coalesce(F.col(n), F.expr(number(v.value))) for n, v in fields if v.value is not None}
 
 
 def combined(part: StatePart, names: list[str]) -> list[SparkColumn]:
@@ -108,6 +125,9 @@ def combined(part: StatePart, names: list[str]) -> list[SparkColumn]:
     name = part.part.algebra.name
     if name == "product":
         return [F.product(names[0]).alias(names[0])]
+    if _is_wide(part):
+        fields = _wide_sum(names[0], high=f"sum({names[1]})")
+        return [F.expr(f"{f} AS {n}") for f, n in zip(fields, names)]
     if name in _SIMPLE:
         function = "sum" if name == "count" else _SIMPLE[name]
         return [F.expr(f"{function}({names[0]}) AS {names[0]}")]

@@ -53,7 +53,8 @@ class Blocks:
         parts = [p for _, p in self.sent]
         if not lengths or not all(map(is_simple, parts)):
             return 1
-        fine = [w for w in ABREAST if w <= 4 * min(lengths) and len(parts) * w <= MOST_FIELDS]
+        fields = sum(len(p.columns.names) for p in parts)
+        fine = [w for w in ABREAST if w <= 4 * min(lengths) and fields * w <= MOST_FIELDS]
         return max(fine, default=1)
 
     def _panes_to_a_window(self) -> list[int]:

@@ -295,6 +295,31 @@ def _list_get(a: Term, index: Term) -> SparkColumn:
     return F.get(a.column, F.lit(max(-1, min(index.constant, INT_MAX >> 32))))
 
 
+_OVERFLOW = "expression: integer overflow: a result outside int64"
+
+
+def _wide(add: Callable[[SparkColumn, SparkColumn], SparkColumn], high: bool) -> Any:
+    """One of the two words of a sum or a difference of ints."""
+
+    def build(a: Term, b: Term) -> SparkColumn:
+        total = add(a.column.cast("decimal(20,0)"), b.column.cast("decimal(20,0)"))
+        carry = F.when(total > INT_MAX, 1).when(total < INT_MIN, -1).otherwise(0)
+        carry = F.when(total.isNotNull(), carry).cast("decimal(20,0)")
+        return (carry if high else total - carry * F.lit(1 << 64).cast("decimal(20,0)")).cast("bigint")
+
+    return build
+
+
+def _unwrap(low: Term, high: Term) -> SparkColumn:
+    failed = F.raise_error(F.lit(_OVERFLOW)).cast("bigint")
+    return F.when(high.column == 0, low.column).when(high.column.isNotNull(), failed)
+
+
+def _magnitude(a: Term, b: Term) -> SparkColumn:
+    product = -F.abs(a.column.cast("decimal(19,0)") * b.column.cast("decimal(19,0)"))
+    return F.when(product >= INT_MIN, product).when(product.isNotNull(), 0).cast("bigint")
+
+
 def _on_columns(build: Callable[..., SparkColumn]) -> Any:
     return lambda *args: build(*(a.column for a in args))
 
@@ -322,6 +347,10 @@ SPARK_FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "hour": _clock_part(DAY, HOUR), "minute": _clock_part(HOUR, MINUTE),
     "second": _clock_part(MINUTE, SECOND), "microsecond": _clock_part(SECOND, 1),
     "truncate": _truncate,
+    "wrap_add": _wide(lambda a, b: a + b, high=False),
+    "wrap_sub": _wide(lambda a, b: a - b, high=False),
+    "carry": _wide(lambda a, b: a + b, high=True), "borrow": _wide(lambda a, b: a - b, high=True),
+    "unwrap": _unwrap, "magnitude": _magnitude,
     "length": _on_columns(lambda a: F.char_length(a).cast("bigint")),
     "lower": _case(F.lower), "upper": _case(F.upper), "strip": _on_columns(F.trim),
     "contains": _on_columns(F.contains), "starts_with": _on_columns(F.startswith),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.codegen.runtime import OVERFLOW
 from tidemill.codegen.wheel_merge import merge_kernel
 from tidemill.codegen.wheel_plan import END, HEAD, LOW, MARKED, RING, ROOM, TOTAL
 from tidemill.wheels.packing import as_compressed, as_plain
@@ -40,6 +41,8 @@ def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingSto
             both.head[TOTAL] = 0
         for mine, theirs in zip(one.ahead, both.ahead):
             err |= kernel.records(names, mine, theirs)
+    if any(both.ahead[name].any() for name in both.slots.carries):
+        err |= OVERFLOW
     if a.prefix:
         for r in range(len(a.rings)):
             err |= kernel.prefixes(both.head, HEAD + RING * r, *both.columns, *both.prefixes)

@@ -47,7 +47,7 @@ from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.time import FOREVER
 from tidemill.core.types import INT64
 from tidemill.expr.functions import INT_MAX, INT_MIN
-from tidemill.expr.nodes import Column
+from tidemill.expr.nodes import Call, Column
 from tidemill.wheels.cold import Cold
 from tidemill.wheels.freezing import freeze
 from tidemill.wheels.rings import Ring
@@ -556,7 +556,8 @@ def _is_one_sum(slots: Slots) -> bool:
     if len(slots.stored) != 1 or len(results) != 1:
         return False
     [(name, kind)] = slots.stored
-    return results[0].lower == Column(name) and kind == results[0].type == INT64
+    whole = (Column(name), Call("unwrap", (Column(name), *map(Column, slots.carries))))
+    return results[0].lower in whole and kind == results[0].type == INT64
 
 
 def _difference(

@@ -162,7 +162,7 @@ class States:
             found[self._name[self._layout.parts[i].columns.names[0]]] = there.cast("bigint")
         for part, (name, *_) in self._sent:
             if name in self._at_home.values():
-                found[name] = or_identity(part, F.col(name))
+                found |= or_identity(part)
         return found
 
 
