@@ -1,4 +1,4 @@
-"""A machine that kills writes of a DIA: a target is there as a whole or not at all, and nothing stays beside it."""
+"""A machine that kills writes of a DIA: a target is whole or not there at all, and nothing stays beside it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tidemill.spark.dia.reading import _batches, _kind
 def child(*args: str) -> subprocess.Popen[str]:
     """A process with a group of its own, so that its JVM is killed with it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.dia_child", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        [sys.executable, "-m", "tests.faults.dia_child", *args], text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
 
@@ -115,7 +115,8 @@ def test_a_write_to_a_link_or_a_place_that_cannot_be(spark: Any, tmp_path: Path)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "file").write_text("a file")
-    for target, one in ((tmp_path / "link", False), (tmp_path / "link", True), (tmp_path / "file" / "x", False)):
+    link, below = tmp_path / "link", tmp_path / "file" / "x"
+    for target, one in ((link, False), (link, True), (below, False)):
         with pytest.raises(UserError, match=str(target)):
             lines.write_lines(target, one_file=one)
     with pytest.raises(UserError, match="cannot write /proc/none"):
