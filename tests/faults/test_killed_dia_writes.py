@@ -1,4 +1,4 @@
-"""A machine that kills writes of a DIA: a target is whole or not there at all, and nothing stays beside it."""
+"""A machine that kills writes of a DIA: a target is whole or not there, and nothing stays beside it."""
 
 from __future__ import annotations
 

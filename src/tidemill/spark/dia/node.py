@@ -74,7 +74,7 @@ class Node:
 
     def first(self, n: int) -> list[Any]:
         """The first n elements, by a job of Spark."""
-        with told(self.op):
+        with told(self.op, self):
             return decode(self.frame.limit(n).toArrow(), self.kind)
 
     def fix(self, df: DataFrame, *, keep: bool = False) -> None:
