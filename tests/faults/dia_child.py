@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,13 @@ def read(files: list[str], wanted: list[Any]) -> list[str]:
     return found
 
 
-def write(folder: str, count: int) -> None:
-    """Writes the same DIA again and again, each time to a target that is free; a line for each that is there."""
+LINES = [f"element {i}" for i in range(3000)]
+ELEMENTS = [{"i": i, "s": s} for i, s in enumerate(LINES)]
+TARGETS = [f"{what}-{n}" for what in ("lines", "binary") for n in ("one", "many")]
+
+
+def write(folder: str, rounds: int) -> None:
+    """Writes the same elements to free targets, round after round; a line for each that is there."""
     from pyspark.sql import SparkSession
 
     from tidemill.spark.dia import generate
@@ -43,21 +49,29 @@ def write(folder: str, count: int) -> None:
         .config("spark.driver.memory", "512m").getOrCreate()
     )  # fmt: skip
     spark.sparkContext.setLogLevel("OFF")
-    elements = generate(spark, 3000, parts=3).map(lambda i: {"i": i, "s": f"element {i}"})
+    elements = generate(spark, len(LINES), parts=3).map(lambda i: {"i": i, "s": f"element {i}"})
     lines = elements.map(lambda e: e.s)
     print("ready", flush=True)
-    for n in range(count):
-        target = Path(folder) / f"target{n % 4}"
-        if target.exists():
-            print(f"again {n}", flush=True)
-            target = Path(folder) / f"again{n}-{target.name}"
-        one = n % 3 == 0
-        if n % 2:
-            elements.write_binary(target, one_file=one, file_bytes=20_000)
-        else:
-            lines.write_lines(target, one_file=one, file_bytes=20_000)
-        print(f"written {target}", flush=True)
+    for n in range(rounds):
+        for name in TARGETS:
+            made = lines.write_lines if name.startswith("lines") else elements.write_binary
+            made(Path(folder) / name, one_file=name.endswith("one"), file_bytes=20_000)
+            print(f"written {name}", flush=True)
+        if n + 1 < rounds:
+            for name in TARGETS:
+                target = Path(folder) / name
+                shutil.rmtree(target) if target.is_dir() else target.unlink()
+
+
+def hold(target: str) -> None:
+    """Begins a write and stays there, as one that is slow."""
+    from tidemill.spark.dia.hidden import hidden_directory
+
+    with hidden_directory(target, "hold") as path:
+        (Path(path) / "part-000000-000000-0123abcd.txt").write_text("half")
+        print(path, flush=True)
+        sys.stdin.read()
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], int(sys.argv[2]))
+    hold(sys.argv[2]) if sys.argv[1] == "hold" else write(sys.argv[1], int(sys.argv[2]))

@@ -68,7 +68,7 @@ def test_what_quotes_mean_does_not_matter(spark: Any, window: tm.Window) -> None
 
 def test_two_columns_of_one_name_are_not_passed_on(spark: Any) -> None:
     df = spark.sql("SELECT 1L AS t, 2L AS k, 3L AS v, 3L AS v, 0.5D AS x")
-    with pytest.raises(Exception, match="AMBIGUOUS"):
+    with pytest.raises(tm.UserError, match="each column once"):
         STREAM.on_spark(spark).run(s=df)
 
 

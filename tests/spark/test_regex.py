@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 import tidemill as tm
 from tests.expressions import TEXTS
 from tidemill import col
+from tidemill.spark.dia import generate
 from tidemill.spark.regex import to_java, why_not_java
 
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "s": "string"})
@@ -112,6 +113,13 @@ def test_patterns_that_hang_java_or_end_it_are_answered(spark: Any) -> None:
     got = query.on_spark(spark).run(s=spark.createDataFrame(rows)).toArrow()
     assert time.monotonic() - begun < 60
     assert got.sort_by("t").to_pylist() == query.run(s=rows).sort_by("t").to_pylist()
+
+
+def test_a_dia_says_so_too(spark: Any) -> None:
+    texts = generate(spark, 3).map(lambda i: "ab" * (i * 1000), returns=str)
+    found = texts.filter(lambda s: s.matches("^(a|b)*$"))
+    assert "(traced, a pattern by RE2 in Arrow batches, as it repeats a group)" in found.explain()
+    assert found.size() == 3
 
 
 TEXT_FUNCTIONS = {

@@ -109,10 +109,10 @@ def _wide_sum(x: str, only: str = "", high: str = "0") -> list[str]:
     ]
 
 
-def or_identity(part: StatePart) -> dict[str, SparkColumn]:
-    """The fields of a part of which Spark has null for no rows, with the identity for that."""
+def or_identity(part: StatePart, names: list[str]) -> dict[str, SparkColumn]:
+    """The fields of a part of which Spark has null for no rows, by name, with the identity for that."""
     assert isinstance(part.form, Form)
-    fields = zip(part.columns.names, part.form.identity)
+    fields = zip(names, part.form.identity)
     return {n: F.coalesce(F.col(n), F.expr(number(v.value))) for n, v in fields if v.value is not None}
 
 

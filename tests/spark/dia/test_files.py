@@ -36,6 +36,21 @@ def test_a_path_that_matches_nothing(spark: Any, tmp_path: Path, read: Any) -> N
             read(spark, path)
 
 
+def test_lines_that_cannot_be_read(spark: Any, tmp_path: Path) -> None:
+    whole = gzip.compress("".join(f"{i * 7919 % 10007}\n" for i in range(20_000)).encode())
+    (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "other.gz").write_bytes(b"no gzip at all")
+    (tmp_path / "gone.txt").write_text("a line")
+    gone = read_lines(spark, tmp_path / "gone.txt")
+    (tmp_path / "gone.txt").unlink()
+    for lines in (read_lines(spark, tmp_path / "cut.gz"), read_lines(spark, tmp_path / "other.gz"), gone):
+        with pytest.raises(UserError, match=f"size: cannot read .*{tmp_path}"):
+            lines.size()
+    for path in (f"{tmp_path}/[", "nosuch://here/x", ""):
+        with pytest.raises(UserError, match="read_lines: cannot read"):
+            read_lines(spark, path)
+
+
 def test_lines_written_in_several_files_and_in_one(spark: Any, tmp_path: Path) -> None:
     lines = generate(spark, 300, parts=4).map(lambda i: f"line {i} ü")
     files = lines.write_lines(tmp_path / "out", file_bytes=500)

@@ -27,7 +27,7 @@ _COUNT = f"{BESIDE}count"
 
 def execute(node: Node) -> Node:
     """Computes all elements and keeps them; what comes after starts from them."""
-    with told("execute"):
+    with told("execute", node):
         df = kept(fixed(node.frame))
         df.count()
     node.fix(df, keep=True)
@@ -39,13 +39,13 @@ def execute(node: Node) -> Node:
 
 def size(node: Node) -> int:
     """How many elements there are."""
-    with told("size"):
+    with told("size", node):
         return int(node.frame.count())
 
 
 def to_arrow(node: Node, *, step: str = "to_arrow") -> pa.Table:
     """All elements as a table, in order."""
-    with told(step):
+    with told(step, node):
         return node.frame.toArrow()
 
 
@@ -91,7 +91,7 @@ def _aggregated(node: Node, how: Aggregated, first: tuple[Any, ...], step: str) 
         return F.struct(*(rebuilt(f"{path}{INSIDE}{n}").alias(n) for n in inner))
 
     names = columns_of(node.kind).names
-    with told(step), ansi(node.session):
+    with told(step, node), ansi(node.session):
         rows = node.frame
         for element in first:
             rows = rows.union(node.session.range(1).select(*constant(element, node.kind)))
@@ -112,7 +112,7 @@ def _folded(node: Node, reduce: Function, step: str) -> list[Any]:
         if held:
             yield encode(list(held), kind, step=step)
 
-    with told(step):
+    with told(step, node):
         return decode(in_arrow(node.frame, task, kind).toArrow(), kind)
 
 
@@ -133,7 +133,7 @@ def extreme(node: Node, how: str) -> Any:
     call = F.min if how == "min" else F.max
     names = columns_of(node.kind).names
     whole = F.struct(*(named(n).alias(n) for n in names)) if names != (VALUE,) else named(VALUE)
-    with told(how):
+    with told(how, node):
         table = node.frame.agg(call(whole).alias("found")).toArrow()
     found = table.column("found").combine_chunks()
     if not found.is_valid()[0].as_py():
@@ -150,7 +150,7 @@ def hyperloglog(node: Node, lg_k: int = 12) -> int:
     # The sketch takes numbers and text; of anything else, a hash of 64 bits.
     value = named(VALUE) if node.kind.kind in ("int64", "string", "binary") else _hashed(node)
     estimate = F.hll_sketch_estimate(F.hll_sketch_agg(value, lg_k))
-    with told("hyperloglog"):
+    with told("hyperloglog", node):
         return int(node.frame.agg(estimate).collect()[0][0] or 0)
 
 

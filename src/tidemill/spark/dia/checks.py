@@ -39,7 +39,7 @@ class CheckedWriter:
 
 
 def checked_batches(reader: pa.RecordBatchFileReader, most_rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches of a file, of which nothing is used before it is checked; `pa.ArrowInvalid` if it is damaged."""
+    """The batches of a file, each checked before it is used; `pa.ArrowInvalid` if it is damaged."""
     checked = CHECKED in (reader.schema.metadata or {})
     ended = False
     for i in range(reader.num_record_batches):

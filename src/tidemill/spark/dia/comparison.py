@@ -54,7 +54,7 @@ def sorted_by(parent: Node, less: Function, descending: bool) -> DataFrame:
 
 def _splitters(parent: Node, key: Any, ranges: int) -> list[Any]:
     some = parent.frame.orderBy(F.rand(7)).limit(SAMPLE * ranges)
-    with told("sort"):
+    with told("sort", parent):
         sample = sorted(decode(some.toArrow(), parent.kind), key=key)
     return [sample[len(sample) * i // ranges] for i in range(1, ranges)] if sample else []
 

@@ -34,7 +34,8 @@ def stages(last: Node) -> dict[Node, int]:
 def where(node: Node) -> str:
     """Where the functions of a node run."""
     if node.runs == JVM:
-        return "in the JVM" + (" (traced)" if node.parents and node.function else "")
+        pattern = f", a pattern by RE2 in Arrow batches, as {node.why}" if node.why else ""
+        return "in the JVM" + (f" (traced{pattern})" if node.parents and node.function else "")
     if node.runs == ARROW:
         return "in Arrow batches" + (f" (opaque Python: {node.why})" if node.why else "")
     return ""

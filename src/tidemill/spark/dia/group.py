@@ -100,7 +100,7 @@ def _result(parent: Node, key: Key, group: Group, returns: Any, step: str) -> Da
     if returns is not None:
         return parse_element(returns, step=step)
     groups: dict[Any, tuple[Any, list[Any]]] = {}
-    with told(step), ansi(parent.session):
+    with told(step, parent), ansi(parent.session):
         some = with_key(parent, key, step=step).limit(HEAD).toArrow()
     for k, element in keyed_elements(some, key.type, parent.kind):
         groups.setdefault(canonical(k), (k, []))[1].append(element)

@@ -13,7 +13,8 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import conformed, decode
 from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.tracing import INSIDE, Opaque, Traced, TracedList
+from tidemill.spark.dia.tracing import INSIDE, Opaque, Out, Traced, TracedList, nodes_of
+from tidemill.spark.functions import outside_java
 from tidemill.spark.names import OURS, alike, folded
 from tidemill.spark.settings import ansi
 
@@ -43,7 +44,7 @@ class Node:
     function: str = ""
     runs: str = JVM
     why: str = ""
-    """Why a function cannot run in the JVM."""
+    """Why a function, or a pattern in it, cannot run in the JVM."""
     moves: str = ""
     """What travels between tasks; where nothing does, the operation is chained to its parents."""
     ordered: bool = True
@@ -73,7 +74,7 @@ class Node:
 
     def first(self, n: int) -> list[Any]:
         """The first n elements, by a job of Spark."""
-        with told(self.op):
+        with told(self.op, self):
             return decode(self.frame.limit(n).toArrow(), self.kind)
 
     def fix(self, df: DataFrame, *, keep: bool = False) -> None:
@@ -132,8 +133,14 @@ def is_steady(*functions: Traced | TracedList | Opaque) -> bool:
 def described(*functions: Traced | TracedList | Opaque) -> dict[str, Any]:
     """How a node says which functions it runs, and where."""
     opaque = [f for f in functions if isinstance(f, Opaque)]
-    return {
-        "function": ", ".join(map(str, functions)),
-        "runs": ARROW if opaque else JVM,
-        "why": opaque[0].why if opaque else "",
-    }
+    why = opaque[0].why if opaque else ""
+    if not opaque:
+        outside = (outside_java(n) for f in functions for out in _outs(f) for n in nodes_of(out))
+        why = next(filter(None, outside), "")
+    return {"function": ", ".join(map(str, functions)), "runs": ARROW if opaque else JVM, "why": why}
+
+
+def _outs(function: Traced | TracedList | Opaque) -> Sequence[Out]:
+    if isinstance(function, Opaque):
+        return ()
+    return (function.out,) if isinstance(function, Traced) else function.items

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemill.core.errors import UnsupportedError, UserError
@@ -12,6 +14,15 @@ from tidemill.core.errors import UnsupportedError, UserError
 
 def files_of(session: SparkSession, path: str | os.PathLike[str], *, step: str) -> list[str]:
     """The files that a path names, by name. Hidden ones (`.x`, `_x`) are left out, as Hadoop does."""
+    try:
+        return _files_of(session, path, step)
+    except (PySparkException, Py4JJavaError) as failed:
+        java = getattr(failed, "java_exception", None)
+        what = str(java.getMessage() if java is not None else failed).splitlines()[0]
+        raise UserError(step, f"cannot read {str(path)!r}: {what}") from failed
+
+
+def _files_of(session: SparkSession, path: str | os.PathLike[str], step: str) -> list[str]:
     context: Any = session.sparkContext
     hadoop = context._jvm.org.apache.hadoop.fs.Path
     where = hadoop(str(path))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any, Union
@@ -43,6 +43,15 @@ class Fields:
 
 
 Out = Union[Node, Fields]
+
+
+def nodes_of(out: Out) -> Iterator[Node]:
+    """All expressions in what a function returns, and all inside them."""
+    if isinstance(out, Fields):
+        for part in out.parts:
+            yield from nodes_of(part)
+    else:
+        yield from out.walk()
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def _write(
         remove_leftovers(target)
         _check_free(target, one_file, step)
     with hidden_directory(target, step) as hidden:
-        with told(step):
+        with told(step, node):
             rows = node.frame.select("*", F.spark_partition_id().alias(PART))
             done = mapped(rows, _task(make, hidden, suffix, limit, step), _REPORT).collect()
         with ours(target, step):

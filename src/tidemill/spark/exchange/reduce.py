@@ -160,9 +160,9 @@ class States:
         for i, witness in self._at_home.items():
             there = F.lit(True) if witness is None else F.col(witness).isNotNull()
             found[self._name[self._layout.parts[i].columns.names[0]]] = there.cast("bigint")
-        for part, (name, *_) in self._sent:
-            if name in self._at_home.values():
-                found |= or_identity(part)
+        for part, fields in self._sent:
+            if fields[0] in self._at_home.values():
+                found |= or_identity(part, fields)
         return found
 
 
