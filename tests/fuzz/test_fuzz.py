@@ -92,7 +92,7 @@ def test_sources_splits_and_threads(seed: int) -> None:
     agreed(report)
 
 
-@pytest.mark.parametrize("seed", [3])
+@pytest.mark.parametrize("seed", [3, 36])  # numbers, and Python values
 def test_wheels(seed: int) -> None:
     report = Report()
     run_wheel_seed(seed, report, scripts=30)
