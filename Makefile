@@ -14,7 +14,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 JAVA = java_home="$$(tools/ensure-java)" && JAVA_HOME="$$java_home"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types unit soak bench clean
+.PHONY: help setup demo test lint format types unit machines soak bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +46,15 @@ types: $(STAMP) ## mypy, strict on the package
 unit: setup ## pytest with doctests, two processes, one Spark session (ARGS="-k windows")
 	$(JAVA) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-soak: setup ## slow soak, fault and fuzz runs, properties on more examples; kernels with their bounds checked
-	$(JAVA) TIDEMILL_EXAMPLES=10 $(BIN)/python -m pytest -n0 -m "soak or hypothesis" $(ARGS)
+# What pytest prints goes to out/soak.log, too; the machines' counts are the lines `fuzz:` and `faults:`.
+machines: setup ## an hour of random queries, kills and damaged files; prints what was tried and what differed
+	@mkdir -p out
+	set -o pipefail; $(JAVA) $(BIN)/python -m pytest -n0 -m soak -q tests/fuzz tests/faults $(ARGS) 2>&1 | tee out/soak.log
+	@grep -E '^(fuzz|faults): .* (cases|differences)' out/soak.log
+
+soak: machines ## the machines, then properties on more examples, and kernels with their bounds checked
+	$(JAVA) TIDEMILL_EXAMPLES=10 $(BIN)/python -m pytest -n0 -m "soak or hypothesis" \
+		--ignore tests/fuzz --ignore tests/faults $(ARGS)
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=out/bounds TIDEMILL_CACHE=out/bounds \
 		$(BIN)/python -m pytest -n 2 tests/conformance tests/local tests/kernels -k "not spark"
 

@@ -6,13 +6,16 @@ import random
 from typing import Any
 
 import datasketches
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from tests.conformance.harness import by_reference
 from tidemill import col
 
-STREAM = tm.stream("s", time="t", schema={"t": "int64", "v": "int64", "s": "string", "x": "float64"})
+SCHEMA = {"t": "int64", "v": "int64", "s": "string", "x": "float64"}
+STREAM = tm.stream("s", time="t", schema=SCHEMA)
 SIZE, DIFFERENT = 20_000, 8_000
 
 
@@ -76,3 +79,59 @@ def test_sketches_of_both_sides_merge_on_either(spark: Any) -> None:
     for mid in (merged["mid"], kll.get_quantile(0.5)):
         assert mid == pytest.approx(0.75 * DIFFERENT, abs=0.05 * DIFFERENT)
     assert merged["ints"] == round(union.get_estimate())
+
+
+def orders(rows: pa.Table) -> list[pa.Table]:
+    """The same rows as they might come: other orders, other batches."""
+    pick = random.Random(7)
+    shuffled = rows.take(pa.array(pick.sample(range(rows.num_rows), rows.num_rows)))
+    pieces = [shuffled.slice(at, 700) for at in range(0, rows.num_rows, 700)]
+    return [rows, rows.sort_by("v"), rows.sort_by([("v", "descending")]), pa.concat_tables(pieces)]
+
+
+def test_an_hll_estimate_depends_on_the_values_and_not_on_their_order_or_batches() -> None:
+    query = STREAM.window(tm.tumbling(60)).agg(
+        ints=tm.distinct_count(col.v, method="hll"), texts=tm.distinct_count(col.s, method="hll")
+    )
+    for n in (5, 380, 500, SIZE):
+        found = [query.run(s=rows).to_pylist() for rows in orders(table().slice(0, n))]
+        found += [by_reference(query, rows.to_pylist()) for rows in orders(table().slice(0, n))]
+        wheels = []
+        for rows in orders(table().slice(0, n)):
+            wheel = tm.Wheel.create(
+                {"ints": tm.distinct_count(col.v, method="hll")}, schema=SCHEMA, time="t", start=0,
+                granularities=[(1, "keep"), (10, "keep")],
+            )  # fmt: skip
+            for batch in rows.to_batches(max_chunksize=max(1, n // 3)):
+                wheel.insert(batch)
+            wheel.advance_to(60)
+            wheels.append(wheel.query(0, 60))
+        assert all(f == found[0] for f in found)
+        assert {repr(w) for w in wheels} == {repr(wheels[0])}
+        assert wheels[0] in ({"ints": found[0][0]["ints"]}, found[0][0]["ints"])
+
+
+def test_an_hll_estimate_is_the_same_on_spark(spark: Any) -> None:
+    query = STREAM.window(tm.tumbling(60)).agg(
+        ints=tm.distinct_count(col.v, method="hll"), texts=tm.distinct_count(col.s, method="hll")
+    )
+    want = query.run(s=table()).to_pylist()
+    for parts in (1, 4):
+        df = spark.createDataFrame(table()).repartition(parts)
+        assert query.on_spark(spark).run(s=df).toArrow().to_pylist() == want
+
+
+def test_a_kll_quantile_differs_from_run_to_run_within_its_bound() -> None:
+    query = STREAM.window(tm.tumbling(60)).agg(
+        **{f"q{i}": tm.quantile(col.x, i / 10, method="kll") for i in (1, 5, 9)}
+    )
+    values = np.sort(np.asarray(table()["x"]))
+    bound = datasketches.kll_doubles_sketch.get_normalized_rank_error(200, False)
+    for rows in orders(table()) * 3:
+        (found,) = query.run(s=rows).to_pylist()
+        for i in (1, 5, 9):
+            low, high = (np.searchsorted(values, found[f"q{i}"], side) / len(values) for side in ("left", "right"))
+            assert low - 2 * bound <= i / 10 <= high + 2 * bound
+    few = table().slice(0, 150)  # below its size it holds all values, and nothing is tossed for
+    answers = {repr(query.run(s=rows).to_pylist()) for rows in orders(few) * 3}
+    assert len(answers) == 1

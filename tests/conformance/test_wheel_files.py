@@ -108,6 +108,17 @@ LITERALS = {
 }  # fmt: skip
 
 
+def test_a_deep_expression_is_read_again() -> None:
+    """A chain that the JSON of Python does not nest."""
+    tree: Any = col.v
+    for number in range(120):
+        tree = tree + number
+    record = to_record(tm.sum(tree))
+    assert record is not None
+    [again] = from_record(json.loads(json.dumps(record))).args
+    assert str(again) == str(tree.node)
+
+
 @pytest.mark.parametrize("literal", LITERALS)
 def test_every_literal_in_an_aggregate_is_read_again(literal: str) -> None:
     for made in (tm.count(LITERALS[literal]), tm.count_if(tm.coalesce(LITERALS[literal]).is_null())):

@@ -76,6 +76,8 @@ def _manifests(path: Path) -> list[Path]:
 def seal(path: Path) -> None:
     """Write right checksums over what is there, as one who knows how would."""
     for manifest in _manifests(path):
+        if manifest.is_symlink() or not manifest.is_file():
+            continue
         try:
             facts = json.loads(manifest.read_bytes())
             for said in facts["files"].values():

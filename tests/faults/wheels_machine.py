@@ -16,19 +16,23 @@ PATIENCE = 60.0
 """Seconds after which a case hangs. Kernels may have to be compiled, on a machine that is busy."""
 
 
-def run_cases(made: Path, cases: list[dict[str, Any]], work: Path) -> list[dict[str, Any]]:
+def run_cases(
+    made: Path, cases: list[dict[str, Any]], work: Path, child: str = "tests.faults.wheels_child"
+) -> list[dict[str, Any]]:
     """The outcome of each case: an answer, an error of ours, or what must not be."""
     listed = work / "cases.json"
     listed.write_text(json.dumps(cases))
     outcomes: list[dict[str, Any]] = []
     while len(outcomes) < len(cases):
-        outcomes += _until_it_dies(made, listed, len(outcomes), len(cases), work)
+        outcomes += _until_it_dies(child, made, listed, len(outcomes), len(cases), work)
     return outcomes
 
 
-def _until_it_dies(made: Path, listed: Path, first: int, end: int, work: Path) -> list[dict[str, Any]]:
+def _until_it_dies(
+    module: str, made: Path, listed: Path, first: int, end: int, work: Path
+) -> list[dict[str, Any]]:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "tests.faults.wheels_child", str(made), str(listed), str(first)]
+    command = [sys.executable, "-m", module, str(made), str(listed), str(first)]
     outcomes: list[dict[str, Any]] = []
     with (
         (work / "child.err").open("w+") as errors,

@@ -15,8 +15,6 @@ _NUMBERS = {
     "sum_by": (1,), "mean_by": (1,),
 }  # fmt: skip
 """Which arguments of which aggregate are computed with."""
-_IN_FLOATS = {"var", "std", "covariance", "correlation", "ewma", "drawdown", "quantile", "median"}
-"""Those that compute in float64, by a cast of their own around what the user gave."""
 _TOTALS = {"sum", "product", "mean", "sum_by", "mean_by"}
 """Those that make no sense of instants either."""
 _NO_NUMBER = {"string", "binary", "bool", "list", "struct"}
@@ -40,8 +38,8 @@ def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: st
 
 
 def _check_number(aggregate: Aggregate, arg: Node, schema: Schema, step: str) -> None:
-    own = aggregate.name in _IN_FLOATS and isinstance(arg, Cast)
-    given = arg.arg if own and isinstance(arg, Cast) else arg
+    # Those that are no totals compute in float64, by a cast of their own around what the user gave.
+    given = arg.arg if isinstance(arg, Cast) and aggregate.name not in _TOTALS else arg
     kind = type_of(given, schema)
     if kind.kind in _NO_NUMBER or (kind.kind == "timestamp" and aggregate.name in _TOTALS):
         raise UserError(step, expected="a number", got=f"{given}, which is {kind!r}")

@@ -2,6 +2,10 @@
 
 The binary form is the one that Spark's own sketch functions read and write, so a sketch made on
 one side merges on the other. `datasketches` is imported when the first sketch is made.
+
+What an HLL sketch says depends on the set of values only, see `lower`. A KLL sketch tosses coins
+when it grows beyond its size: its quantiles differ from run to run, within its error bound. They
+are the one exception to *same answer*.
 """
 
 from __future__ import annotations
@@ -116,7 +120,23 @@ def deserialize(sketch: Sketch, data: bytes) -> Any:
     return datasketches.kll_doubles_sketch.deserialize(data)
 
 
+def _by_registers(sketch: Sketch, state: Any) -> Any:
+    """The same sketch without its memory of the order in which values came.
+
+    A sketch that saw values one by one estimates by that order; one that was merged goes by its
+    registers, which are the same however values were spread. So it is merged, with itself.
+    """
+    import datasketches
+
+    union = datasketches.hll_union(sketch.size)
+    union.update(state)
+    union.update(state)
+    return union.get_result(datasketches.tgt_hll_type.HLL_8)
+
+
 def lower(sketch: Sketch, state: Any, how: NamedLower) -> Any:
+    if sketch.kind == "hll":
+        state = _by_registers(sketch, state)
     if how.name == "estimate":
         return round(state.get_estimate())
     if how.name == "sketch_quantile":

@@ -23,6 +23,7 @@ from tidemill.codegen.cache import load
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import Emitter, Value
+from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
 
 CHOSEN = 1024
@@ -118,6 +119,10 @@ def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: 
         e.line(f"if {time.null}:")
         e.line("    err |= NULL_TIME")
         e.line("    continue")
+    # First of all: so far away, differences of times wrap around.
+    e.line(f"if outside({time.code}, {-FARTHEST}, {2 * FARTHEST + 1}):")
+    e.line("    err |= FAR_TIME")
+    e.line("    continue")
     if bounded:
         e.line(f"if {time.code} < start:")
         e.line("    before += 1")
@@ -125,11 +130,6 @@ def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: 
     e.line(f"t = {time.code} - origin")
     if unit_pane:
         e.line("p = t")
-        # It stands for no pane at all, and is too far away: say that it came, and no more.
-        with e.block("if p == INT_MIN:"):
-            e.line("first = min(first, p)")
-            e.line("last = max(last, p)")
-            e.line("continue")
     else:  # neighbours are of one pane, mostly, and division is slow
         with e.block("if outside(t, begin, pane):"):
             e.line("p = t // pane")

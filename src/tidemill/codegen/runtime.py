@@ -17,9 +17,10 @@ from numba.extending import overload
 
 from tidemill.codegen.machine_code import keep_on_disk
 
-OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE = 1, 2, 4, 8
+OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE, FAR_TIME = 1, 2, 4, 8, 16
 """Bits of `err`: an int result left int64; a value did not fit a strict cast; the windowing
-attribute was null; an aggregate's function gave null for a field of its partial."""
+attribute was null; an aggregate's function gave null for a field of its partial; the windowing
+attribute was so far from zero that windows around it cannot be counted."""
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 EXACT_FLOAT = float(1 << 52)

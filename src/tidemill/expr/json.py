@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 from tidemill.core.errors import UnsupportedError, UserError
@@ -19,14 +20,49 @@ def to_json(node: Node) -> Json:
     >>> to_json((col.x > 1).node)
     {'call': 'gt', 'args': [{'column': 'x'}, {'literal': 1, 'type': 'int64'}]}
     """
+    order = _leaves_first(node)
+    place = {id(n): i for i, n in enumerate(order)}
+    told: list[Json] = []
+    levels: list[int] = []
+    for each in order:
+        below = [place[id(c)] for c in each.children()]
+        told.append(_record(each, [told[i] for i in below]))
+        levels.append(1 + max((levels[i] for i in below), default=0))
+    if levels[-1] <= MOST_NESTED:
+        return told[-1]
+    return {"deep": [_record(n, [place[id(c)] for c in n.children()]) for n in order]}
+
+
+MOST_NESTED = 100
+"""Levels of JSON in JSON that any reader takes; deeper trees are lists, with numbers in place of branches."""
+
+
+def _leaves_first(node: Node) -> list[Node]:
+    """All nodes of a tree, those below before those above; each once."""
+    found: dict[int, Node] = {}
+    waiting = [(node, False)]
+    while waiting:
+        each, below_done = waiting.pop()
+        if id(each) in found:
+            continue
+        if below_done:
+            found[id(each)] = each
+        else:
+            waiting.append((each, True))
+            waiting.extend((c, False) for c in each.children())
+    return list(found.values())
+
+
+def _record(node: Node, below: list[Json]) -> Json:
+    """One node, with what stands for the nodes below it."""
     if isinstance(node, Column):
         return {"column": node.name}
     if isinstance(node, Literal):
         return {"literal": _value_to_json(node.value), "type": type_to_json(node.type)}
     if isinstance(node, Call):
-        return {"call": node.function, "args": [to_json(a) for a in node.args]}
+        return {"call": node.function, "args": below}
     if isinstance(node, Cast):
-        return {"cast": to_json(node.arg), "to": type_to_json(node.to), "strict": node.strict}
+        return {"cast": below[0], "to": type_to_json(node.to), "strict": node.strict}
     shown = udf_name(node.function) if isinstance(node, Udf) else repr(node)
     raise UnsupportedError("save", f"the Python function {shown}", instead="give it again on opening")
 
@@ -37,15 +73,31 @@ def from_json(value: Json) -> Node:
     >>> print(from_json({"call": "gt", "args": [{"column": "x"}, {"column": "y"}]}))
     (col.x > col.y)
     """
+    if isinstance(value, dict) and isinstance(listed := value.get("deep"), list):
+        made: list[Node] = []
+        for each in listed:
+            made.append(_node(each, lambda at: _at(made, at)))
+        return _at(made, len(made) - 1)
+    return _node(value, from_json)
+
+
+def _at(made: list[Node], at: Json) -> Node:
+    if type(at) is not int or not 0 <= at < len(made):
+        raise _not("an expression that was told before", at)
+    return made[at]
+
+
+def _node(value: Json, below: Callable[[Json], Node]) -> Node:
+    """One node; what stands for those below it is read by another function."""
     if isinstance(value, dict):
         if isinstance(name := value.get("column"), str):
             return Column(name)
         if "literal" in value:
             return _literal(value["literal"], type_from_json(value.get("type")))
         if isinstance(name := value.get("call"), str) and isinstance(value.get("args"), list):
-            return Call(name, tuple(from_json(a) for a in value["args"]))
+            return Call(name, tuple(below(a) for a in value["args"]))
         if "cast" in value and isinstance(strict := value.get("strict"), bool):
-            return Cast(from_json(value["cast"]), type_from_json(value.get("to")), strict)
+            return Cast(below(value["cast"]), type_from_json(value.get("to")), strict)
     raise _not("an expression", value)
 
 

@@ -93,6 +93,7 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     if column.type == to_arrow(source.schema[source.time]) and column.null_count == 0:
         return int(values(column).min()) if len(column) else FOREVER
     if pa.types.is_dictionary(column.type):
+        require_sound(batch.select([source.time]), step_of(source, place))
         column = column.cast(column.type.value_type)
     least = pa.repeat(pc.min_max(column)["min"], 1)
     one = pa.RecordBatch.from_arrays([least], names=[source.time])
@@ -136,7 +137,7 @@ def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[Piece]
             return
         except (pa.ArrowException, OSError) as broken:
             raise UserError(step, f"cannot be read: {broken}") from broken
-        yield Piece(require_sound(batch, step, full=True), f"batch {number}")
+        yield Piece(batch, f"batch {number}")
 
 
 def _sized(pieces: Iterable[Piece], source: Source, most: int) -> Iterator[Chunk]:

@@ -14,7 +14,6 @@ from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
 from tidemill.local.chunks import Piece, Reader, readable, step_of
 from tidemill.local.parquet import open_parquet
-from tidemill.local.sound import require_sound
 from tidemill.local.text import read_csv, read_json
 from tidemill.plan.nodes import Source
 
@@ -126,7 +125,7 @@ def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:
         else:
             batches = iter(reader)
         for batch in batches:
-            yield Piece(require_sound(batch, step_of(source, place), full=True), place)
+            yield Piece(batch, place)
 
 
 def _open_ipc(

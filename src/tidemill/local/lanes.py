@@ -86,11 +86,16 @@ class Lane:
 
     def add(
         self, kernel: Callable[[bool], AccumulateKernel], n: int, keys: int, args: list[Any],
-        kid: Ints, failure: UserError | None,
+        kid: Ints, failure: UserError | None, wanted: npt.NDArray[np.bool_] | None = None,
     ) -> None:  # fmt: skip
-        """Accumulate the rows of a batch that are of this share; there are `keys` keys in all."""
+        """Accumulate the rows of a batch that are of this share; there are `keys` keys in all.
+
+        Where some rows are in no window, only those `wanted` are looked at.
+        """
         assert self.plan.panes is not None
         rows = self._rows(n, kid)
+        if wanted is not None:
+            rows = rows[wanted[rows]]
         start = BEGINNING if self.plan.start is None else self.plan.start
         grid = (start, self.plan.panes.origin, self.plan.panes.size)
         self.before_start += self.store.add(

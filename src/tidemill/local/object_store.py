@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.aggregates.algebra import Sketch
 from tidemill.aggregates.layout import Layout
+from tidemill.aggregates.sketch_checks import check_sketch
 from tidemill.codegen.wheel_plan import (
     END,
     KEYS,
@@ -293,6 +295,11 @@ class ObjectStore(RingStore):
         self.head[VERSION] = 0
         present = column(tables["present"], "key")
         require(bool(((present >= 0) & (present < self.keys)).all()), f"{self.keys} keys", present)
+        for part in self.layout.parts:
+            if isinstance(sketch := part.part.algebra, Sketch):
+                for data in cells[state_fields(part)[0][0]].to_pylist():
+                    if data is not None:
+                        check_sketch(sketch, data)
         where = [column(cells, n) for n in PLACE]
         self._check_places(*where)
         self._whole = dict.fromkeys(present.tolist(), ())

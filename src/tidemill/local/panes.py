@@ -18,7 +18,7 @@ from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.codegen.algebra import numpy_type, record_type
 from tidemill.codegen.combine import combine_kernel
 from tidemill.codegen.refold import refold_kernel
-from tidemill.codegen.runtime import NULL_TIME
+from tidemill.codegen.runtime import FAR_TIME, NULL_TIME
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.kernels.arrow import enlarged
@@ -143,6 +143,8 @@ class PaneStore:
         )  # fmt: skip
         if err & NULL_TIME:
             raise null_time(self.plan)
+        if err & FAR_TIME:
+            raise far_time(self.plan)
         if first <= last:
             self._reached(int(first), int(last))
         raise_for(err, "window aggregate", failure)

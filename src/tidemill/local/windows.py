@@ -28,6 +28,7 @@ from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import Expressions, evaluate
+from tidemill.local.gaps import has_gaps, in_windows
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.ordering import in_order
 from tidemill.local.panes import PaneStore
@@ -116,12 +117,17 @@ class WindowOperator:
         if self._partitions is not None:
             self._partitions.note(kid, self.keys.count)
         keys = self.keys.count
+        wanted = in_windows(self.plan, self._attribute_of(batch)) if has_gaps(self.plan) else None
 
         def add(lane: Lane) -> _Closed:
-            lane.add(partial(self._kernel, columns), batch.num_rows, keys, args, kid, failure)
+            kernel = partial(self._kernel, columns)
+            lane.add(kernel, batch.num_rows, keys, args, kid, failure, wanted)
             return [], lane.promise
 
         self._run([partial(add, lane) for lane in self.lanes])
+
+    def _attribute_of(self, batch: pa.RecordBatch) -> pa.Array:
+        return evaluate(self._attribute, batch, self._base)
 
     def _encode(self, batch: pa.RecordBatch) -> Any:
         if not self.plan.group_keys:
@@ -132,6 +138,7 @@ class WindowOperator:
     def _build_expressions(self, predicates: tuple[Node, ...]) -> None:
         rows = isinstance(self.plan.windows[0].spec, Rows)
         attribute = Column(ROW) if rows else self._outputs[self.plan.attribute]
+        self._attribute = attribute
         args = [self._over_base(a) for part in self.layout.parts for a in part.part.args]
         pool = self.lanes[0].store.pool
         self._expressions = Expressions([*predicates, attribute, *args], self._base, pool)
@@ -279,6 +286,8 @@ def fuses(plan: WindowAggregate) -> bool:
     if _splits(plan):
         return False
     stage, keys = stage_of(plan.input), plan.group_keys
+    if has_gaps(plan) and not isinstance(stage.output(plan.attribute), Column):
+        return False  # looked at before the loop, where it may fail on rows that do not pass
     # A key that is computed may fail on rows that do not pass.
     cheap = len(keys) == 0 or (
         len(keys) == 1

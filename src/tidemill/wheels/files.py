@@ -42,6 +42,11 @@ KEPT = 2
 """Saves that stay on disk."""
 LAST_SAVE = 999_999_999
 """There is no number after it."""
+SAID = (
+    "aggregates", "schema", "time", "keys", "domain", "rings", "write ahead", "prefix", "one ring below",
+    "name", "merged", "line", "rows", "left out", "compressed",
+)  # fmt: skip
+"""What every manifest says of a wheel."""
 CHECKSUM = "sha256"
 """What a manifest says of itself: the checksum of the rest of it, see `checksum`."""
 
@@ -63,7 +68,7 @@ class Fields(dict[str, Any]):
         )
 
 
-def read_json(file: Path, hint: str = "") -> Any:
+def read_json(file: Path, hint: str = "", kind: str = "JSON") -> Any:
     """What a file of JSON says, with fields that are asked for by name."""
     try:
         text = read_plain(file, step="open wheel")
@@ -71,7 +76,7 @@ def read_json(file: Path, hint: str = "") -> Any:
     except FileNotFoundError as gone:
         raise _corrupt(file, "missing", hint) from gone
     except (ValueError, RecursionError, MemoryError) as torn:  # also text that is none
-        raise _corrupt(file, f"not JSON: {torn or type(torn).__name__}", hint) from torn
+        raise _corrupt(file, f"not {kind}: {torn or type(torn).__name__}", hint) from torn
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
@@ -321,8 +326,8 @@ def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Sa
 def manifest_of(path: Path, number: int, before: str = "") -> Fields:
     """What the manifest of a save says, which is as it was written."""
     file = _manifest(path, number)
-    facts = read_json(file, before)
-    if not isinstance(facts, Fields):
+    facts = read_json(file, before, "a manifest")
+    if not isinstance(facts, Fields) or not isinstance(facts["files"], dict):
         raise _corrupt(file, "not a manifest", before)
     if facts["format"] != FORMAT:
         raise UserError(
@@ -332,10 +337,25 @@ def manifest_of(path: Path, number: int, before: str = "") -> Fields:
     with _as_it_must_be(file, before):
         right = checksum(facts)
     if facts[CHECKSUM] != right:
+        _name_what_it_lacks(facts, file, before)
         raise _corrupt(file, "its checksum differs", before)
     if facts["save"] != number:
         raise _corrupt(file, f"it says that it is save {facts['save']!r}", before)
     return facts
+
+
+def _name_what_it_lacks(facts: Fields, file: Path, before: str) -> None:
+    """Of a manifest that is not as it was written: that says more than that its checksum differs."""
+    for name in SAID:
+        facts[name]
+    for said in facts["files"].values():
+        for name in ("file", "bytes", CHECKSUM) if isinstance(said, Fields) else ():
+            said[name]
+    files = facts["files"]
+    numbers = () if "present" in files else ("totals", "open")
+    for name in ("cells", "head", "keys", "early", "late", *numbers) if files else ():
+        if name not in files:
+            raise _corrupt(file, f"no file of {name!r}", before)
 
 
 def _file_name(said: Any) -> str:

@@ -23,16 +23,27 @@ def files_of(session: SparkSession, path: str | os.PathLike[str], *, step: str) 
     for each in found:
         status = system.getFileStatus(each)
         inside = system.listStatus(each) if status.isDirectory() else [status]
-        files += [
+        names = [
             s.getPath().toString() for s in inside
             if not s.isDirectory() and s.getPath().getName()[0] not in "._"
         ]  # fmt: skip
+        if status.isDirectory():
+            _check_no_links(names, step)
+        files += names
     if not files:
         raise UserError(
             step, expected="a file, a directory with files, or a pattern that matches some",
             got=f"{str(path)!r}, which matches nothing", hint="names that begin with . or _ are hidden",
         )  # fmt: skip
     return sorted(files)
+
+
+def _check_no_links(files: list[str], step: str) -> None:
+    """What a directory holds is in it: a link could name any file of who reads it."""
+    for file in files:
+        if file.startswith("file:") and os.path.islink(local_path(file, step=step)):
+            got = f"{local_path(file, step=step)}, a link"
+            raise UserError(step, expected="a directory of files", got=got)
 
 
 def local_path(path: str | os.PathLike[str], *, step: str) -> str:

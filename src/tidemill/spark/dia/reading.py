@@ -5,7 +5,9 @@ Elements are in the order of the file names, and within a file as they stand the
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
-from tidemill.core.types import STRING, DataType
+from tidemill.core.types import STRING, DataType, from_arrow
 from tidemill.spark.dia.batches import Batches, in_arrow
+from tidemill.spark.dia.checks import checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled, type_of_columns
 from tidemill.spark.dia.layout import parallelism
 from tidemill.spark.dia.node import ARROW, Node
@@ -70,23 +73,41 @@ def read_binary(session: SparkSession, path: str | os.PathLike[str]) -> Node:
 
 
 def _kind(file: str) -> DataType:
-    try:
-        with pa.memory_map(file) as source:
-            found = pa.ipc.open_file(source).schema
-    except (pa.ArrowInvalid, OSError) as wrong:
-        raise UserError(
-            "read_binary", expected="Arrow files", got=f"{file}: {str(wrong).splitlines()[0]}"
-        ) from wrong
-    columns = read_schema(found, step="read_binary")
+    with _opened(file) as reader:
+        found = reader.schema
+        columns = read_schema(found, step="read_binary")
     if (found.metadata or {}).get(SCALAR) == b"no":
         return DataType("struct", tuple(t for _, t in columns), columns.names)
     return type_of_columns(columns)
 
 
 def _batches(file: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(file) as source:
-        reader = pa.ipc.open_file(source)
-        for i in range(reader.num_record_batches):
-            batch = reader.get_batch(i)
+    """The elements of a file, each batch checked as a whole before anybody looks into it."""
+    with _opened(file) as reader:
+        for batch in checked_batches(reader, 8 * os.path.getsize(file)):
+            if not _fits(batch.schema, wanted):
+                raise pa.ArrowInvalid(f"columns {batch.schema.to_string()}".replace("\n", ", "))
             arrays = [c.cast(t) for c, t in zip(batch.columns, wanted.types)]
             yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether columns are those that the driver saw, in types that are read as such."""
+    kinds = [(f.name, from_arrow(f.type)) for f in found]
+    return kinds == [(f.name, from_arrow(f.type)) for f in wanted]
+
+
+@contextlib.contextmanager
+def _opened(file: str) -> Iterator[pa.RecordBatchFileReader]:
+    """An Arrow file; whatever is wrong with it is said with its name."""
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):  # opening a pipe would wait for ever
+            raise OSError("not a file")
+        # Read, not mapped: a file that somebody cuts off meanwhile must not end the process.
+        with pa.OSFile(file, "rb") as source:
+            yield pa.ipc.open_file(source)
+    except UserError as wrong:
+        raise UserError("read_binary", f"{file}: {wrong}") from wrong
+    except (pa.ArrowException, OSError, ValueError, MemoryError, KeyError) as wrong:
+        what = (str(wrong).splitlines() or [type(wrong).__name__])[0]
+        raise UserError("read_binary", expected="Arrow files", got=f"{file}: {what}") from wrong

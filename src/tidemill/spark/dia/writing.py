@@ -2,12 +2,11 @@
 
 Tasks write into a hidden directory beside the target. When all have succeeded it gets its name, by one
 rename; what a failed try of a task left there is removed before. If the job fails, so is the
-directory.
+directory; if the process is killed, by the next write (`hidden`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import uuid
@@ -22,8 +21,10 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.core.types import STRING, DataType
 from tidemill.spark.dia.batches import Batches, mapped
+from tidemill.spark.dia.checks import CheckedWriter, checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled
 from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.hidden import hidden_directory, ours, remove_leftovers
 from tidemill.spark.dia.layout import PART
 from tidemill.spark.dia.node import Node
 from tidemill.spark.dia.paths import local_path
@@ -77,47 +78,26 @@ def _write(
     if limit < 1:
         raise UserError(step, expected="a limit of at least one byte", got=repr(limit))
     target = local_path(path, step=step)
-    _check_free(target, one_file, step)
-    hidden = os.path.join(
-        os.path.dirname(target), f".{os.path.basename(target)}-{uuid.uuid4().hex}"
-    )
-    with _new_directory(hidden, step):
+    with ours(target, step):
+        remove_leftovers(target)
+        _check_free(target, one_file, step)
+    with hidden_directory(target, step) as hidden:
         with told(step):
             rows = node.frame.select("*", F.spark_partition_id().alias(PART))
-            done = mapped(rows, _task(make, hidden, suffix, limit), _REPORT).collect()
-        files = sorted(row[0] for row in done)
-        if not files:  # a DIA without elements is still a DIA
-            files = [f"{_name(0, 0)}.{suffix}"]
-            make(os.path.join(hidden, files[0])).close()
-        for left_over in set(os.listdir(hidden)) - set(files):
-            os.unlink(os.path.join(hidden, left_over))
-        return _published(hidden, files, target, one_file, join)
-
-
-@contextlib.contextmanager
-def _new_directory(path: str, step: str) -> Iterator[None]:
-    """A directory for a while. If what is done in it fails, those made above it go, too."""
-    above = os.path.dirname(path)
-    missing = []
-    while not os.path.exists(above):
-        missing.append(above)
-        above = os.path.dirname(above)
-    done = False
-    try:
-        try:
-            os.makedirs(path)
-        except OSError as failed:
-            raise UserError(step, f"cannot write beside {path}: {failed}") from failed
-        yield
-        done = True
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-        for folder in [] if done else missing:
-            with contextlib.suppress(OSError):  # somebody else has put something there
-                os.rmdir(folder)
+            done = mapped(rows, _task(make, hidden, suffix, limit, step), _REPORT).collect()
+        with ours(target, step):
+            files = sorted(row[0] for row in done)
+            if not files:  # a DIA without elements is still a DIA
+                files = [f"{_name(0, 0)}.{suffix}"]
+                make(os.path.join(hidden, files[0])).close()
+            for left_over in set(os.listdir(hidden)) - set(files):
+                os.unlink(os.path.join(hidden, left_over))
+            return _published(hidden, files, target, one_file, join)
 
 
 def _check_free(target: str, one_file: bool, step: str) -> None:
+    if os.path.islink(target):
+        raise UserError(step, expected="a path that is no link", got=target)
     if one_file and os.path.isdir(target):
         raise UserError(step, expected="the name of a file", got=f"{target}, a directory")
     if os.path.isdir(target) and not os.listdir(target):
@@ -154,10 +134,14 @@ def _final(file: str) -> str:
     return "-".join(stem.split("-")[:3]) + suffix
 
 
-def _task(make: Callable[[str], Writer], hidden: str, suffix: str, limit: int) -> Any:
+def _task(make: Callable[[str], Writer], hidden: str, suffix: str, limit: int, step: str) -> Any:
     """Writes the rows of a partition to files below the limit; their names and bytes come out."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        with ours(hidden, step):
+            yield from write(batches)
+
+    def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         made: list[tuple[str, int]] = []
         writer: Writer | None = None
         # Two tries of a task may run at a time: each writes to files of its own.
@@ -237,7 +221,7 @@ class ArrowFile:
     def __init__(self, file: str, schema: pa.Schema) -> None:
         self._sink = pa.OSFile(file, "wb")
         self._schema = schema
-        self._writer = pa.ipc.new_file(self._sink, schema)
+        self._writer = CheckedWriter(self._sink, schema)
         self._batches = 0
 
     def room_for(self, batch: pa.RecordBatch, limit: int) -> int:
@@ -250,13 +234,13 @@ class ArrowFile:
 
     def _around(self, batches: int) -> int:
         buffers = 1 + 3 * len(self._schema) * 4
-        return 1024 + 64 * buffers + 64 * batches + int(self._schema.serialize().size)
+        return 2048 + 64 * buffers + 64 * batches + int(self._schema.serialize().size)
 
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
         arrays = [c.cast(t) for c, t in zip(batch.columns, self._schema.types)]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._writer.write(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._batches += 1
 
     def close(self) -> int:
@@ -267,10 +251,11 @@ class ArrowFile:
 
 
 def _joined_arrow(files: list[str], target: str, schema: pa.Schema) -> None:
-    with contextlib.ExitStack() as stack:
-        whole = stack.enter_context(pa.ipc.new_file(target, schema))
+    with pa.OSFile(target, "wb") as sink:
+        whole = CheckedWriter(sink, schema)
         for file in files:
-            with pa.memory_map(file) as source:
-                reader = pa.ipc.open_file(source)
-                for i in range(reader.num_record_batches):
-                    whole.write_batch(reader.get_batch(i))
+            with pa.OSFile(file, "rb") as source:
+                for batch in checked_batches(pa.ipc.open_file(source), 8 * os.path.getsize(file)):
+                    if batch.num_rows:
+                        whole.write(batch)
+        whole.close()

@@ -1,0 +1,98 @@
+"""The hidden directory that a write is made in, beside its target, and what is left of killed ones.
+
+It is called `.<target>-<32 hex digits>`, and whoever writes in it has it locked. A lock ends with its
+process, so a directory that is not locked was left behind. The next write to the same target removes it,
+if it is a directory with nothing but files of such names as writes have; anything else is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+
+from tidemill.core.errors import UserError
+
+_FILE = re.compile(r"whole|part-\d{6,}-\d{6,}(-[0-9a-f]{8})?\.(txt|arrow)")
+
+
+@contextlib.contextmanager
+def hidden_directory(target: str, step: str) -> Iterator[str]:
+    """A directory for a while. If what is done in it fails, those made above it go, too."""
+    above = os.path.dirname(target)
+    missing = []
+    while not os.path.exists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    path, lock, done = "", None, False
+    try:
+        with ours(target, step):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            # Another write may take it for left behind, and remove it, before it is locked.
+            while not os.path.isdir(path):
+                path = os.path.join(os.path.dirname(target), f"{_prefix(target)}{uuid.uuid4().hex}")
+                os.mkdir(path)
+                lock = _locked(path)
+        yield path
+        done = True
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+        for folder in [] if done else missing:
+            with contextlib.suppress(OSError):  # somebody else has put something there
+                os.rmdir(folder)
+
+
+def remove_leftovers(target: str) -> list[str]:
+    """Remove what killed writes to a target left beside it; their paths."""
+    removed = []
+    folder, prefix = os.path.dirname(target), _prefix(target)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    for name in names:
+        path = os.path.join(folder, name)
+        if not re.fullmatch(r"[0-9a-f]{32}", name.removeprefix(prefix)) or not name.startswith(prefix):
+            continue
+        lock = _locked(path)
+        if lock is None:
+            continue
+        try:
+            if all(map(_FILE.fullmatch, os.listdir(lock))):
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+        finally:
+            os.close(lock)
+    return removed
+
+
+@contextlib.contextmanager
+def ours(path: str, step: str) -> Iterator[None]:
+    """What a file system refuses, as an error that names the path."""
+    try:
+        yield
+    except OSError as failed:
+        raise UserError(step, f"cannot write {path}: {failed.strerror or failed}") from failed
+
+
+def _prefix(target: str) -> str:
+    return f".{os.path.basename(target)}-"
+
+
+def _locked(path: str) -> int | None:
+    """The lock of a directory, unless somebody has it, or it is gone, or is none but a link."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.lstat(path)):  # else it was removed before it was locked
+            return lock
+    except OSError:
+        pass  # locked by somebody, or removed
+    os.close(lock)
+    return None
