@@ -29,7 +29,8 @@ def random_query(pick: Random, *, arrival: bool = True, without: tuple[str, ...]
 
     Columns of the kinds in `without` are left out.
     """
-    query = _source(pick, without)
+    # Text files hold no durations; without the column they are among the sources.
+    query = _source(pick, ("dur",) if pick.random() < 0.5 else without)
     draw = pick.random()
     if draw < 0.25:
         _projection(pick, query)
