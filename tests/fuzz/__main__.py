@@ -35,10 +35,9 @@ def main() -> int:
     began = time.monotonic()
     report = run(
         seed, cases=args.cases, seconds=args.seconds, step=args.step, engines=engines,
-        shrink=args.shrink, spark=_spark() if "spark" in engines else None,
+        shrink=args.shrink, say=lambda text: print(text, flush=True),
+        spark=_spark() if "spark" in engines else None,
     )  # fmt: skip
-    for found in report.found:
-        print(f"\n{'-' * 100}\n{found.shown()}")
     print("\n".join(report.lines()))
     took = time.monotonic() - began
     print(f"fuzz: {report.total} cases, {report.values} values, {took:.0f} s")

@@ -40,7 +40,7 @@ def literal(kind: str, value: Any) -> Any:
 
 def expression(expr: Any) -> Any:
     name, *args = expr
-    if name == "col":
+    if name in ("col", "name"):
         return col[args[0]]
     if name == "lit":
         return tm.lit(literal(*args))
@@ -72,7 +72,8 @@ def expression(expr: Any) -> Any:
 
 
 def aggregate(spec: dict[str, Any], clock: bool) -> Any:
-    f, args = spec["f"], [expression(a) for a in spec["args"]]
+    f = spec["f"]
+    args = [a[1] if a[0] == "name" and START else expression(a) for a in spec["args"]]
     if f == "hll":
         return tm.distinct_count(*args, method="hll")
     if f == "kll":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -46,6 +47,13 @@ class Report:
     allowed: Counter[str] = field(default_factory=Counter)
     differences: Counter[str] = field(default_factory=Counter)
     found: list[Found] = field(default_factory=list)
+    say: Callable[[str], None] | None = None
+    """Told of each difference when it is found."""
+
+    def note(self, found: Found) -> None:
+        self.found.append(found)
+        if self.say:
+            self.say(f"\n{'-' * 100}\n{found.shown()}")
 
     def lines(self) -> list[str]:
         engines = sorted({*self.cases, *self.differences})
@@ -58,14 +66,6 @@ class Report:
     @property
     def total(self) -> int:
         return sum(self.cases.values())
-
-    def add(self, other: Report) -> None:
-        self.cases += other.cases
-        self.values += other.values
-        self.skipped += other.skipped
-        self.allowed += other.allowed
-        self.differences += other.differences
-        self.found += other.found
 
 
 def run_seed(
@@ -117,7 +117,7 @@ def _one(
         return
     seen.add(case.engine)
     small = shrunk(case, shrink) if shrink and differs(case) else case
-    report.found.append(Found(seed, small, differs(small) or found.difference))
+    report.note(Found(seed, small, differs(small) or found.difference))
 
 
 def _cases(
@@ -137,7 +137,9 @@ def _cases(
     if "threads" in engines:
         made.append(Case(query, rows, "threads1", "batches", f"{salt}/t1"))
         made.append(Case(query, rows, "threads2", "batches", f"{salt}/t2"))
-    if "reference" in engines and (engines == ("reference",) or pick.random() < 0.35):
+    # The reference looks at every window from the first to the last: not where they are 2**61 apart.
+    near = all(abs(row["t"]) < 1 << 55 for row in rows)
+    if "reference" in engines and near and (engines == ("reference",) or pick.random() < 0.35):
         made.append(Case(query, rows, "reference", "rows", ""))
     if "spark" in engines:
         made.append(Case(query, rows, "spark", "frame", f"{salt}/s", spark))
@@ -160,19 +162,21 @@ def run_wheel_seed(seed: int, report: Report, *, scripts: int = 150, shrink: flo
             continue
         report.differences["wheel"] += 1
         small = shrunk_by(case, wheels.smaller, wheels.differs, shrink)
-        report.found.append(Found(seed, small, wheels.differs(small) or found.difference))
+        report.note(Found(seed, small, wheels.differs(small) or found.difference))
         return
 
 
 def run(
     seed: int, *, cases: int, seconds: float | None = None, step: int = 1,
-    engines: tuple[str, ...] = ENGINES, **options: Any,
+    engines: tuple[str, ...] = ENGINES, say: Callable[[str], None] | None = None, **options: Any,
 ) -> Report:  # fmt: skip
     """Seeds from `seed` on, until so many cases ran or time is up."""
     rest = tuple(e for e in engines if e != "wheel")
-    report, until = Report(), None if seconds is None else time.monotonic() + seconds
+    report, until = Report(say=say), None if seconds is None else time.monotonic() + seconds
     while report.total < cases and (until is None or time.monotonic() < until):
-        if "wheel" in engines and (seed % 3 == 0 or not rest):  # a kind of wheel takes long to compile
+        if "wheel" in engines and (
+            seed % 3 == 0 or not rest
+        ):  # a kind of wheel takes long to compile
             run_wheel_seed(seed, report, shrink=options.get("shrink", 60.0))
         if rest:
             run_seed(seed, report, engines=rest, **options)

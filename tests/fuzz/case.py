@@ -10,7 +10,7 @@ from typing import Any
 from tests.fuzz import engines
 from tests.fuzz.build import build
 from tests.fuzz.compare import difference
-from tests.fuzz.known import allowed
+from tests.fuzz.known import START, allowed
 from tests.fuzz.oracle.run import Answer, answer
 
 Row = dict[str, Any]
@@ -88,7 +88,12 @@ def verdict(case: Case, stream: Any = None, expected: Answer | None = None) -> V
         reason = allowed(case.engine, case.query, case.rows, "rows")
         text = f"{len(rows)} rows came, an error was expected: {expected.reason}"
         return Verdict(None if reason else text, allowed=reason)
-    return Verdict(difference(rows, expected.rows), values=len(rows) * len(rows[0]) if rows else 0)
+    text = difference(rows, expected.rows)
+    counted = expected.before_start
+    looked = START and counted is not None and isinstance(rows, engines.Came)
+    if text is None and looked and rows.before_start != counted:
+        text = f"{rows.before_start} rows before the start, {counted} were expected"
+    return Verdict(text, values=len(rows) * len(rows[0]) if rows else 0)
 
 
 def differs(case: Case) -> str | None:

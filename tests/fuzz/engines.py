@@ -38,6 +38,14 @@ class Failed(Exception):
     """An error of Tidemill's own, as users are meant to get it."""
 
 
+class Came(list[Row]):
+    """Rows, and how many were before the start of all windows."""
+
+    def __init__(self, rows: list[Row], metadata: dict[bytes, bytes] | None) -> None:
+        super().__init__(rows)
+        self.before_start = int((metadata or {}).get(b"tidemill.before_start", 0))
+
+
 def plain(table: pa.Table) -> list[Row]:
     """Rows of Python values, instants and durations as ints."""
     columns = {}
@@ -85,7 +93,8 @@ def from_source(
     with tempfile.TemporaryDirectory(prefix="tidemill-fuzz-") as folder:
         given = sources.SOURCES[how](pick, whole, Path(folder))
         with told():
-            return plain(query.run(s=given))
+            table = query.run(s=given)
+            return Came(plain(table), table.schema.metadata)
 
 
 def in_batches(

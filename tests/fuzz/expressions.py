@@ -1,7 +1,8 @@
 """Random typed expressions as plain data, and the values they meet.
 
 An expression is a list: `["col", name]`, `["lit", kind, value]`, `["cast", kind, strict, arg]`,
-`["udf", name, arg, …]`, or a function of `SIGNATURES` and its arguments. Kinds are int, float, str,
+`["udf", name, arg, …]`, or a function of `SIGNATURES` and its arguments; `["name", name]` is a column
+given as text, as an argument of an aggregate. Kinds are int, float, str,
 bool, ts, dur and strs (a list of strings).
 """
 
@@ -173,12 +174,3 @@ def random_value(pick: Random, kind: str, *, edges: float) -> Any:
     if EDGES[kind] and pick.random() < edges:
         return pick.choice(EDGES[kind])
     return pick.choice(PLAIN[kind])
-
-
-def columns_of(expr: Any) -> set[str]:
-    """Names of the columns that an expression reads."""
-    if not isinstance(expr, list):
-        return set()
-    if expr[:1] == ["col"]:
-        return {expr[1]}
-    return set().union(*map(columns_of, expr))

@@ -24,8 +24,13 @@ def spark_reads_durations() -> bool:
     from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, StructType
 
     try:
-        tm.stream("s", time="t", schema=StructType([
-            StructField("t", LongType()), StructField("d", DayTimeIntervalType())]))
+        tm.stream(
+            "s",
+            time="t",
+            schema=StructType(
+                [StructField("t", LongType()), StructField("d", DayTimeIntervalType())]
+            ),
+        )
     except tm.UserError:
         return False
     return True

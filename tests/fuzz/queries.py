@@ -29,7 +29,8 @@ def random_query(pick: Random, *, arrival: bool = True, without: tuple[str, ...]
 
     Columns of the kinds in `without` are left out.
     """
-    query = _source(pick, without)
+    # Text files hold no durations; without the column they are among the sources.
+    query = _source(pick, ("dur",) if pick.random() < 0.5 else without)
     draw = pick.random()
     if draw < 0.25:
         _projection(pick, query)
@@ -164,7 +165,12 @@ def _one_window(pick: Random, clock: bool, partition: Any, order: str | None) ->
     if kind == "per_event":
         every = pick.choice((1, 1, 2, 3))
         by = "rank" if every > 1 and pick.random() < 0.5 else "arrival"
-        window |= {"range": _ticks(pick, clock, 1, 12), "every": every, "by": by, "partition": partition}
+        window |= {
+            "range": _ticks(pick, clock, 1, 12),
+            "every": every,
+            "by": by,
+            "partition": partition,
+        }
         return {**window, "order_by": None if by == "rank" or every == 1 else order}
     base = NOW if clock else 0
     window["fill"] = pick.random() < 0.2
@@ -240,7 +246,7 @@ def random_aggregates(
 def _argument(pick: Random, schema: Schema, kind: str) -> Any:
     names = [n for n, k in schema.items() if k == kind and n != "t"]
     if names and pick.random() < 0.75:
-        return ["col", pick.choice(names)]
+        return [pick.choice(("col", "col", "name")), pick.choice(names)]
     return random_expr(pick, schema, kind, 2, root=False)
 
 

@@ -146,7 +146,7 @@ def _windows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _smaller(expr: Any) -> Iterator[Any]:
     """An argument in place of the whole, or somewhere inside."""
-    if not isinstance(expr, list) or expr[0] in ("col", "lit"):
+    if not isinstance(expr, list) or expr[0] in ("col", "name", "lit"):
         return
     first = {"cast": 3, "udf": 2}.get(expr[0], 1)
     yield from (a for a in expr[first:] if isinstance(a, list))

@@ -41,7 +41,9 @@ def _table(rows: list[Row], schema: Schema) -> pa.Table:
 
 def zoned(whole: pa.Table) -> pa.Table:
     """The same instants with a zone, UTC."""
-    kinds = [pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type for f in whole.schema]
+    kinds = [
+        pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type for f in whole.schema
+    ]
     return whole.cast(pa.schema([pa.field(n, k) for n, k in zip(whole.column_names, kinds)]))
 
 

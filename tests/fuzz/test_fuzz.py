@@ -45,20 +45,21 @@ def test_a_fault_is_found_and_shrunk_to_a_few_events(monkeypatch: pytest.MonkeyP
     honest = engines.by_reference
 
     def faulty(query: Any, rows: list[Any]) -> list[Any]:
-        """Counts rows of a key once too often where text is empty."""
+        """Loses a row of the answer where some text is empty."""
         found = honest(query, rows)
         spoilt = any(row.get("s") == "" for row in rows)
         return found[:-1] if spoilt and len(found) > 1 else found
 
     monkeypatch.setattr(engines, "by_reference", faulty)
     report = Report()
-    for seed in range(30, 60):
-        run_seed(seed, report, engines=("reference",), data=3, shrink=5.0)
-    assert report.found
-    smallest = min(report.found, key=lambda f: len(f.case.rows))
-    assert len(smallest.case.rows) <= 2 and "check(Case(" in smallest.shown()
+    seed = 30
+    while not report.found:
+        run_seed(seed, report, engines=("reference",), data=3, shrink=20.0)
+        seed += 1
+    [found] = report.found
+    assert len(found.case.rows) <= 3 and "check(Case(" in found.shown()
     monkeypatch.undo()
-    cases.check(smallest.case)
+    cases.check(found.case)
 
 
 def test_a_seed_is_the_same_cases_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,7 @@ def test_a_seed_is_the_same_cases_every_time(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_reference_engine() -> None:
     report = Report()
-    for seed in range(60):
+    for seed in range(40):
         run_seed(seed, report, engines=("reference",), data=4)
     agreed(report)
 
@@ -91,7 +92,7 @@ def test_sources_splits_and_threads(seed: int) -> None:
     agreed(report)
 
 
-@pytest.mark.parametrize("seed", [3])
+@pytest.mark.parametrize("seed", [3, 36])  # numbers, and Python values
 def test_wheels(seed: int) -> None:
     report = Report()
     run_wheel_seed(seed, report, scripts=30)

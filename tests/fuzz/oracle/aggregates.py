@@ -65,10 +65,11 @@ def _sum(values: Args) -> Any:
 
 
 def _mean(values: Args) -> Any:
+    """Of ints it is a float too, and does not overflow."""
     if isinstance(values[0], float):
         return scaled(float_total(values), Fraction(1, len(values)))
-    mean = Fraction(total(values), len(values))
-    return Approx(float(mean), 1e-15 * abs(float(mean)))
+    mean = float(Fraction(sum(values), len(values)))
+    return Approx(mean, 1e-15 * abs(mean))
 
 
 def _product(values: Args) -> Any:

@@ -19,7 +19,7 @@ Get = Callable[[str], Any]
 def evaluate(expr: Expr, get: Get) -> Any:
     """`expr` as in `tests.fuzz.expressions`, over a row whose columns `get` gives."""
     name, *args = expr
-    if name == "col":
+    if name in ("col", "name"):
         return get(args[0])
     if name == "lit":
         return args[1]

@@ -28,13 +28,16 @@ class Answer:
     may_fail: bool = False
     sure: bool = True
     reason: str = ""
+    before_start: int | None = None
+    """How many rows lie before the start of all windows; None where that was not looked at."""
 
 
 def answer(query: Query, rows: list[Row]) -> Answer:
     """What every engine must say of these rows, in this order of arrival."""
     try:
         try:
-            return Answer(_run(query, rows, lazy=False))
+            found = _run(query, rows, lazy=False)
+            return Answer(found, before_start=_before_start(query, rows))
         except Wrong as wrong:
             try:
                 return Answer(_run(query, rows, lazy=True), may_fail=True, reason=str(wrong))
@@ -96,6 +99,19 @@ def _run(query: Query, given: list[Row], *, lazy: bool) -> list[Row]:
             rows, columns = _windowed(step, rows, columns, time, cell)
             time = "window_start"
     return [{n: _getter(r)(n) for n in columns} for r in rows]
+
+
+def _before_start(query: Query, rows: list[Row]) -> int | None:
+    """Of a query with one step of windows."""
+    at = [i for i, step in enumerate(query["steps"]) if step["op"] == "window"]
+    if len(at) != 1:
+        return None
+    windows = query["steps"][at[0]]["windows"]
+    starts = [w.get("start") or (0 if w["kind"] == "landmark" else w.get("start")) for w in windows]
+    if None in starts or windows[0]["kind"] == "rows":
+        return 0
+    seen = _run({**query, "steps": query["steps"][: at[0]]}, rows, lazy=True)
+    return sum(row[windows[0].get("on") or "t"] < min(starts) for row in seen)
 
 
 def _windowed(
