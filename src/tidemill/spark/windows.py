@@ -19,6 +19,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
+from tidemill.local.gaps import has_gaps
 from tidemill.local.partials import PANE, key_name, partial_schema, state_fields
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
@@ -206,10 +207,25 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
         source.output(plan.attribute).alias(TICK),
         *(source.column(a).alias(n) for a, n in args.items()),
     )  # fmt: skip
-    if plan.start is not None:  # rows before belong to no window; a null time is still to be refused
-        inputs = inputs.filter(f"{TICK} IS NULL OR {TICK} >= {number(plan.start)}")
+    if plan.start is not None or has_gaps(plan):  # nothing is computed for rows that are in no window
+        inputs = inputs.filter(_to_look_at(plan))
     pane = f"{source.pane(TICK)} AS {PANE}"
     return inputs.selectExpr(*_keys(plan), pane, *args.values()), args
+
+
+def _to_look_at(plan: WindowAggregate) -> str:
+    """The rows that are in a window, or are to be refused: null, or too far away. See `local.gaps`."""
+    inside = [] if plan.start is None else [f"{TICK} >= {number(plan.start)}"]
+    if has_gaps(plan):
+        samples = []
+        for spec in (w.spec for w in plan.windows):
+            assert isinstance(spec, GridWindow) and spec.length is not None
+            past = f"pmod({TICK} - {number(spec.origin)}, {number(spec.slide)})"
+            sample = f"{past} >= {number(spec.slide - spec.length)}"
+            samples.append(sample if spec.start is None else f"({sample} AND {TICK} >= {number(spec.start)})")
+        inside.append(f"({' OR '.join(samples)})")
+    near = f"{TICK} BETWEEN {number(-FARTHEST)} AND {number(FARTHEST)}"
+    return f"{TICK} IS NULL OR NOT ({near}) OR ({' AND '.join(inside)})"
 
 
 def _keys(plan: WindowAggregate) -> list[str]:
