@@ -57,6 +57,7 @@ def _spark() -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.sql.session.timeZone", "America/New_York")
     session = builder.getOrCreate()

@@ -9,7 +9,6 @@ from typing import Any
 
 import tidemill as tm
 from tests.fuzz.functions import AGGREGATES, UDFS
-from tests.fuzz.known import START
 from tidemill import col
 from tidemill.stream import Stream
 
@@ -73,7 +72,7 @@ def expression(expr: Any) -> Any:
 
 def aggregate(spec: dict[str, Any], clock: bool) -> Any:
     f = spec["f"]
-    args = [a[1] if a[0] == "name" and START else expression(a) for a in spec["args"]]
+    args = [a[1] if a[0] == "name" else expression(a) for a in spec["args"]]
     if f == "hll":
         return tm.distinct_count(*args, method="hll")
     if f == "kll":
@@ -117,8 +116,6 @@ def window(spec: dict[str, Any], clock: bool) -> Any:
     if kind == "hopping":
         return tm.hopping(length["range"], length["every"], **options)
     if kind == "landmark":
-        if not START and "start" in options:
-            options["origin"] = options.pop("start")
         return tm.landmark(length["every"], **options)
     if kind == "rows":
         return tm.rows(spec["range"], spec["every"], **options)

@@ -16,7 +16,6 @@ from tests.fuzz import sources, wheels
 from tests.fuzz.build import build
 from tests.fuzz.case import Case, differs, verdict
 from tests.fuzz.events import random_events
-from tests.fuzz.known import adapted, spark_reads_durations
 from tests.fuzz.oracle.run import answer
 from tests.fuzz.queries import random_query, varied
 from tests.fuzz.shrink import shrunk, shrunk_by
@@ -75,8 +74,7 @@ def run_seed(
     """All cases of one seed. The first difference of each engine is made small and kept."""
     pick = Random(seed)
     on_spark = "spark" in engines
-    without = ("dur",) if on_spark and not spark_reads_durations() else ()
-    shape = adapted(random_query(pick, arrival=not on_spark, without=without))
+    shape = random_query(pick, arrival=not on_spark)
     seen: set[str] = set()
     try:
         stream = build(shape)
@@ -86,7 +84,7 @@ def run_seed(
     for d in range(data):
         query, asked = shape, stream
         if d and pick.random() < 0.6:
-            query = adapted(varied(pick, shape))
+            query = varied(pick, shape)
             try:
                 asked = build(query)
             except UserError as refused:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -177,18 +176,18 @@ def _text(value: Any) -> Any:
 
 def _csv(pick: Random, whole: pa.Table, folder: Path) -> Any:
     path = folder / "rows.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = (
-            csv.writer(file, quoting=csv.QUOTE_NOTNULL)
-            if hasattr(csv, "QUOTE_NOTNULL")
-            else (csv.writer(file))
-        )
-        writer.writerow(whole.column_names)
-        for row in whole.to_pylist():
-            writer.writerow(
-                [str(v).lower() if isinstance(v, bool) else _text(v) for v in row.values()]
-            )
+    rows = [{n: n for n in whole.column_names}, *whole.to_pylist()]
+    lines = [",".join(map(_field, row.values())) for row in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def _field(value: Any) -> str:
+    """An empty field that is not quoted is null, and nothing else is."""
+    if value is None:
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else str(_text(value))
+    return '"' + text.replace('"', '""') + '"' if isinstance(value, str) else text
 
 
 def _json(pick: Random, whole: pa.Table, folder: Path) -> Any:
@@ -232,11 +231,9 @@ def fitting(rows: list[Row], schema: Schema) -> list[str]:
         names.remove("json")
     if nan:  # null, in pandas
         names.remove("pandas")
-    empty = any(k == "str" and (v is None or v == "") for k, v in values)
-    if empty or "dur" in schema.values() or any(k == "str" and "\n" in v for k, v in values):
-        names.remove("csv")  # null and empty text look alike
-    if "dur" in schema.values() and "json" in names:
-        names.remove("json")
+    lines = any(k == "str" and v is not None and not {"\n", "\r"}.isdisjoint(v) for k, v in values)
+    if lines or len(schema) == 1:
+        names.remove("csv")  # a line is a row, and one that is empty is none
     far = any(k == "ts" and v is not None and not -(1 << 55) < v < 1 << 57 for k, v in values)
     if far or not rows:
         names = [n for n in names if n not in ("csv", "json", "pandas", "dicts")]

@@ -16,7 +16,6 @@ from tests.fuzz.case import Verdict
 from tests.fuzz.compare import difference, same
 from tests.fuzz.engines import Failed, Refused, plain, told
 from tests.fuzz.expressions import EDGES, NOW, PLAIN
-from tests.fuzz.known import adapted
 from tests.fuzz.oracle.run import answer
 from tests.fuzz.oracle.wheel import RowWheel
 from tests.fuzz.queries import SECOND, random_aggregates
@@ -267,7 +266,7 @@ def as_query(case: WheelCase) -> dict[str, Any]:
     """The same aggregates over windows, as a query that takes the wheel in place of rows."""
     step = {"op": "window", "keys": case.kind["keys"][::-1], "aggs": case.kind["aggs"],
             "windows": [{**w, "label": f"w{i}"} for i, w in enumerate(case.windows)]}  # fmt: skip
-    return adapted({"schema": case.kind["schema"], "roles": {}, "ordered": False, "steps": [step]})
+    return {"schema": case.kind["schema"], "roles": {}, "ordered": False, "steps": [step]}
 
 
 def _windows(case: WheelCase, wheel: Any, rows: RowWheel) -> str | None:

@@ -114,9 +114,9 @@ def _covariance(args: Args, spec: Spec) -> Any:
     n, ddof = len(xs), spec.get("ddof", 1)
     if n <= ddof:
         return None
-    if any(x != x for x in xs + ys) and n > 1:
+    if not all(map(math.isfinite, xs + ys)):
         return math.nan
-    if not _tame(xs + ys):  # with infinities it is NaN or infinite, by the order of rows
+    if not _tame(xs + ys):
         return Anything()
     xx, yy, xy = _moment(xs, ys)
     top = max(map(abs, xs)) * max(map(abs, ys))
@@ -136,10 +136,12 @@ def _std(args: Args, spec: Spec) -> Any:
 
 def _correlation(args: Args, spec: Spec) -> Any:
     xs, ys = ([float(a[i]) for a in args] for i in (0, 1))
-    if not _tame(xs + ys):
-        return Anything()
+    if not all(map(math.isfinite, xs + ys)):
+        return math.nan
     if len(xs) < 2:
         return None
+    if not _tame(xs + ys):
+        return Anything()
     xx, yy, xy = _moment(xs, ys)
     if xx == 0 or yy == 0:
         return None
