@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import tidemill as tm
-from tests.conformance.harness import assert_same, by_reference, in_batches, locally
+from tests.conformance.harness import assert_same, by_reference, in_batches, locally, on_spark
 from tidemill import col
 from tidemill.core.errors import UserError
 
@@ -35,6 +37,26 @@ def test_an_overflow_in_rows_that_are_in_no_window_does_not_fail_the_query(name:
     failing = [{**r, "v": MOST} if r is first else r for r in rows]
     with pytest.raises(UserError, match="overflow"):
         locally(query, failing)
+
+
+@pytest.mark.parametrize("window", [tm.hopping(2, every=8, origin=3), tm.tumbling(8, start=16)], ids=str)
+def test_an_overflow_in_rows_that_are_in_no_window_does_not_fail_the_query_on_spark(
+    spark: Any, window: tm.Window
+) -> None:
+    rows = [{"t": t, "v": t, "s": ""} for t in range(40)]
+    inside = {v for r in by_reference(S.window(window).agg(n=tm.collect("v")), rows) for v in r["n"]}
+    bad = [row if row["t"] in inside else {**row, "v": MOST} for row in rows]
+    assert 0 < len(inside) < len(rows)
+    query = S.window(window).agg(a=tm.sum(col.v + 1))
+    want = by_reference(query, bad)
+    assert_same(locally(query, bad), want, query.schema)
+    assert_same(on_spark(spark, query, bad), want, query.schema)
+
+
+def test_a_far_time_before_the_start_is_refused_on_spark(spark: Any) -> None:
+    query = S.window(tm.tumbling(8, start=0)).agg(n=tm.count())
+    with pytest.raises(Exception, match=r"2\*\*61"):
+        on_spark(spark, query, [{"t": t, "v": 1, "s": ""} for t in (1, -(1 << 62))])
 
 
 def test_an_overflow_in_rows_that_a_filter_drops_does_not_fail_the_query() -> None:

@@ -87,6 +87,19 @@ def test_epoch_ints_without_a_unit_are_refused_from_every_source(spark: Any, tmp
         clock().on_spark(spark).run(c=spark.createDataFrame(table.to_pandas()))
 
 
+def test_epoch_seconds_and_naive_times_go_into_a_wheel_by_their_unit_and_zone() -> None:
+    options = {"schema": CLOCK, "time": "ts", "start": "2026-07-01", "granularities": ["1h", "1d"]}
+    wheel = tm.Wheel.create(tm.sum("v"), retention="keep", **options)
+    rows = [{"ts": UTC_NOON // 1_000_000, "v": 1}]
+    with pytest.raises(tm.UserError, match=r"insert, row 1: .*unit='s'"):
+        wheel.insert(rows)
+    wheel.insert(rows, unit="s")
+    wheel.insert([{"ts": NOON, "v": 10}], tz=BERLIN)
+    wheel.advance_to("2026-07-02")
+    hours = [(f"2026-07-01T{h:02}", f"2026-07-01T{h + 1:02}") for h in (10, 11, 12)]
+    assert [wheel.query(*hour) for hour in hours] == [10, None, 1]
+
+
 def test_epoch_ints_that_leave_int64_in_microseconds_are_refused() -> None:
     with pytest.raises(tm.UserError, match="check the unit"):
         clock(unit="s").run(c=pa.table({"ts": [1 << 60], "v": [1]}))

@@ -109,10 +109,15 @@ def test_spark(spark: Any) -> None:
 # --- the soak -------------------------------------------------------------------------------------
 
 
+def random_seed() -> int:
+    """`TIDEMILL_SEED`, or a new one."""
+    return int(os.environ.get("TIDEMILL_SEED") or SystemRandom().randrange(1 << 40))
+
+
 @pytest.mark.soak
 def test_random_cases_in_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """At least 200 000 cases times TIDEMILL_SOAK; TIDEMILL_SOAK_SECONDS ends it before."""
-    seed = SystemRandom().randrange(1 << 40)
+    seed = random_seed()
     limit = os.environ.get("TIDEMILL_SOAK_SECONDS")
     wanted = size(CASES)
 
@@ -135,7 +140,7 @@ def test_random_cases_in_process(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.soak
 def test_random_cases_on_spark(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    seed, report, wanted = SystemRandom().randrange(1 << 40), Report(), size(400)
+    seed, report, wanted = random_seed(), Report(), size(400)
     with capsys.disabled():
         print(f"\nfuzz: seed {seed} on Spark, {wanted} cases", flush=True)
     at = seed

@@ -7,6 +7,7 @@ import copy
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tidemill.codegen.wheel_plan import BASE, UNIT, VERSION
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.forks import renew_locks
+from tidemill.core.reading import reading
 from tidemill.core.time import FARTHEST, Domain, DurationLike, InstantLike
 from tidemill.core.types import to_arrow
 from tidemill.expr.fluent import Expr
@@ -195,12 +197,16 @@ class Wheel(WheelQueries):
 
     # -- rows in
 
-    def insert(self, rows: Any, value: Any = None, key: Any = ALL) -> None:
+    def insert(
+        self, rows: Any, value: Any = None, key: Any = ALL, *, unit: Any = None, tz: Any = None
+    ) -> None:
         """Add rows: a table, a batch, a data frame, dicts; or one row as `insert(time, value, key)`.
 
         `value` is that of the one column that is aggregated, or a dict of all; what is not in it is
         null. Rows below the watermark are late: they are left out, counted and kept for `late()`. Rows
         without a time are left out and counted (`stats`). A null value counts as no value.
+
+        `unit` and `tz` say what ints and naive times of the rows mean, as in `tm.stream`.
 
         All rows go in, or none: an error in one of them, in what they are read from, or Ctrl-C leaves the
         wheel as it was, and it goes on.
@@ -212,7 +218,11 @@ class Wheel(WheelQueries):
         alone = len(self._schema.names) == 1  # then a text may be the time of a row
         path = isinstance(rows, str) and value is None and key is ALL and not alone
         if path or not is_instant(rows):
-            reader = open_source(rows, self._plan.input, promises=False)
+            source = self._plan.input
+            if unit is not None or tz is not None:
+                how = reading(self._schema, self._time, unit, tz, step="insert")
+                source = replace(source, reading=how)
+            reader = open_source(rows, source, promises=False)
             self._insert_all(chunk.batch for chunk in reader)
             return
         row = self._row(rows, value, key)
