@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.faults.counts import LINES
+
 # The first call of anything that compiles is slow, and the machine may be busy.
 settings.register_profile("tidemill", deadline=None)
 settings.load_profile("tidemill")
@@ -24,6 +26,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(autouse=True)
+def machines_say(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What machines counted travels with the report of their test, from whichever process runs it."""
+    LINES.clear()
+    yield
+    request.node.user_properties.extend(("machine", line) for line in LINES)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many cases each machine ran and how many differed, whether or not pytest shows what tests print."""
+    entries = [entry for some in terminalreporter.stats.values() for entry in some]
+    reports = [e for e in entries if isinstance(e, pytest.TestReport) and e.when == "teardown"]
+    lines = [line for report in reports for name, line in report.user_properties if name == "machine"]
+    if lines:
+        terminalreporter.write_sep("=", "machines")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

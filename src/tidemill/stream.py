@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
-from tidemill.core.schema import Schema
+from tidemill.core.schema import Schema, users_name
 from tidemill.plan import build
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
@@ -107,6 +107,8 @@ class Windowed:
 
     def agg(self, **aggregates: Aggregate) -> Stream:
         """One row for each window and key: the keys, `window_start`, `window_end`, the results."""
+        for name in aggregates:
+            users_name(name, step="agg")
         return Stream(build.window_aggregate(self._plan, self._keys, self._windows, aggregates))
 
     def __repr__(self) -> str:

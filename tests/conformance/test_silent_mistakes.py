@@ -218,12 +218,6 @@ def test_a_method_without_its_parentheses_is_named() -> None:
         STREAM.where(col.v.is_null)
 
 
-@pytest.mark.parametrize("function", [tm.least, tm.greatest, tm.coalesce, tm.concat])
-def test_strings_that_were_meant_as_columns_of_a_function(function: Any) -> None:
-    with pytest.raises(tm.UserError, match=r"write col\.k"):
-        function("k", "other")
-
-
 def test_an_aggregate_of_a_plain_bool_is_refused() -> None:
     with pytest.raises(tm.UserError, match="is_not_null"):
         tm.count(col.v is not None)  # type: ignore[arg-type]
@@ -357,6 +351,14 @@ def test_times_that_say_their_zone_keep_it(tmp_path: Path) -> None:
     lines = ["ts,v", "2026-07-01T12:00:00+05:00,1", "2026-07-01T12:00:00,2", "2026-07-01,3"]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     assert ticks(clock(tz=BERLIN).run(c=tmp_path / "a.csv")) == expected
+
+
+@pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "us", "ns"])
+def test_times_of_numpy_are_of_the_zone_of_the_stream(unit: str) -> None:
+    day = np.datetime64("2026-07-01T00", unit)
+    rows = [{"ts": day, "v": 1}, {"ts": np.datetime64("NaT"), "v": 2}]
+    assert ticks(clock(tz=BERLIN).run(c=rows)) == [UTC_NOON - 14 * HOUR, None]
+    assert ticks(clock().run(c=rows)) == [UTC_NOON - 12 * HOUR, None]
 
 
 def test_a_time_that_a_zone_has_twice_is_the_earlier_and_one_that_it_skips_is_refused(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 
 SOAK = float(os.environ.get("TIDEMILL_SOAK", "1"))
@@ -25,4 +24,10 @@ def report(machine: str, cases: int, differences: int) -> None:
 
 
 def say(line: str) -> None:
-    print(line, file=sys.__stdout__, flush=True)
+    """Show a line in the summary at the end of the run, and at once where pytest shows what tests print."""
+    LINES.append(line)
+    print(line, flush=True)
+
+
+LINES: list[str] = []
+"""What the machines of the test that runs have said; see `tests/conftest.py`."""

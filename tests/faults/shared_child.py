@@ -88,7 +88,8 @@ def outcome(made: Path, case: dict[str, Any], work: Path) -> dict[str, Any]:
         return {"answer": answers(path)}
     except TidemillError as refused:
         # What is wrong with a question has no path: a watermark may have become another one.
-        return {"refused": str(refused), "path": str(path) in str(refused) or refused.step == "query"}
+        question = refused.step in ("query", "wheel query")
+        return {"refused": str(refused), "path": str(path) in str(refused) or question}
     except Exception as foreign:
         where = "".join(traceback.format_exception(foreign)[-3:])
         return {"foreign": f"{type(foreign).__name__}: {foreign}\n{where}"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ PATIENCE = 60.0
 
 
 def forked_writer(path: Path, writer: int) -> int:
+    gc.collect()  # a writer of this process that nobody has any more still has the directory
     child = os.fork()
     if child == 0:
         try:
@@ -31,6 +34,8 @@ def forked_writer(path: Path, writer: int) -> int:
             while True:
                 write(wheel, writer, now, now + 3)
                 now += 3
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     return child

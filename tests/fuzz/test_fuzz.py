@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.counts import say
 from tests.fuzz import case as cases
 from tests.fuzz import engines
 from tests.fuzz.campaign import Report, run_seed, run_wheel_seed
@@ -21,7 +22,8 @@ from tests.fuzz.soak import CASES, size, soak
 
 def agreed(report: Report) -> None:
     """Show what was counted, and every difference."""
-    print("\n".join(report.lines()))
+    for line in report.lines():
+        say(line)
     assert report.total
     assert not report.found, "\n\n".join(found.shown() for found in report.found)
 
@@ -115,38 +117,26 @@ def random_seed() -> int:
 
 
 @pytest.mark.soak
-def test_random_cases_in_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_cases_in_process(tmp_path: Path) -> None:
     """At least 200 000 cases times TIDEMILL_SOAK; TIDEMILL_SOAK_SECONDS ends it before."""
-    seed = random_seed()
+    seed, wanted = random_seed(), size(CASES)
     limit = os.environ.get("TIDEMILL_SOAK_SECONDS")
-    wanted = size(CASES)
-
-    def say(text: str) -> None:
-        with capsys.disabled():
-            print(text, flush=True)
-
-    say(f"\nfuzz: seed {seed}, {wanted} cases")
-    totals = soak(seed, wanted, tmp_path, seconds=float(limit) if limit else None, say=say)
-    for engine in sorted(totals.cases):
-        say(
-            f"fuzz: {engine}: {totals.cases[engine]} cases, {totals.differences[engine]} differences"
-        )
+    say(f"fuzz: TIDEMILL_SEED={seed}, {wanted} cases are wanted")
+    totals = soak(seed, wanted, tmp_path, seconds=float(limit) if limit else None)
+    for engine, ran in sorted(totals.cases.items()):
+        say(f"fuzz: {engine}: {ran} cases, {totals.differences[engine]} differences")
     for reason, count in totals.allowed.items():
         say(f"fuzz: allowed {count} times: {reason}")
-    say(f"fuzz: seed {seed}: {sum(totals.cases.values())} cases, {totals.values} values")
+    say(f"fuzz: in all: {sum(totals.cases.values())} cases, {len(totals.found)} differences")
     assert not totals.found, "\n\n".join(totals.found)
     assert limit or sum(totals.cases.values()) >= wanted
 
 
 @pytest.mark.soak
-def test_random_cases_on_spark(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_cases_on_spark(spark: Any) -> None:
     seed, report, wanted = random_seed(), Report(), size(400)
-    with capsys.disabled():
-        print(f"\nfuzz: seed {seed} on Spark, {wanted} cases", flush=True)
-    at = seed
+    say(f"fuzz: TIDEMILL_SEED={seed} on Spark, {wanted} cases are wanted")
     while report.total < wanted:
-        run_seed(at, report, engines=("spark",), data=3, spark=spark)
-        at += 1
-    with capsys.disabled():
-        print("\n".join(report.lines()), flush=True)
+        run_seed(seed, report, engines=("spark",), data=3, spark=spark)
+        seed += 1
     agreed(report)

@@ -12,6 +12,7 @@ import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.core.errors import UserError
+from tidemill.expr.json import from_json, to_json
 from tidemill.expr.nodes import MOST_LEVELS, Node
 from tidemill.local import expressions
 
@@ -118,3 +119,15 @@ def test_a_name_that_is_ours_is_refused() -> None:
 def test_literals_of_two_zeros_and_of_nan_are_told_apart() -> None:
     assert tm.lit(0.0).node != tm.lit(-0.0).node
     assert tm.lit(float("nan")).node == tm.lit(-float("nan")).node
+
+
+def test_an_expression_that_is_added_to_itself_again_and_again_is_as_large_as_it_was_written() -> None:
+    doubled = col.v
+    for _ in range(40):
+        doubled = doubled + doubled
+    assert from_json(to_json(doubled.node)) == doubled.node
+    assert pickle.loads(pickle.dumps(doubled.node)) == doubled.node
+    assert len(str(doubled)) <= 1_000
+    rows = [{"t": 1, "v": 3, "s": ""}]
+    query = S.select(x=doubled)
+    assert by_reference(query, rows) == locally(query, rows) == [{"t": 1, "x": 3 << 40}]

@@ -92,8 +92,9 @@ WIDE_PRODUCT = Algebra(
     combine=_combine_wide_products,
     factory=(built_in, (__name__, "WIDE_PRODUCT")),
 )
-"""Of the factors that are not 0 the magnitude, turned negative and 0 once it is beyond 2**63; whether
-their product is negative; whether any factor is 0. Magnitudes only grow, so the order does not matter."""
+"""Three fields: the magnitude of the factors that are not 0, as a negative number because 2**63 is one, and 0
+once it is larger; whether their product is negative; whether any factor is 0. A magnitude only grows, so the
+order of factors does not matter."""
 PRODUCT = Algebra(
     "product",
     identity=lambda types: (1.0,),

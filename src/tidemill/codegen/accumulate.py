@@ -55,7 +55,7 @@ def accumulate_kernel(
     fixed: tuple[int, ...],
     kept: tuple[int, ...],
     keyed: bool,
-    bounded: bool,
+    has_start: bool,
     unit_pane: bool,
     by_plane: bool,
 ) -> AccumulateKernel:
@@ -63,7 +63,7 @@ def accumulate_kernel(
     e = Emitter(columns.schema, columns.loads(), indent=1)
     with _rows_that_pass(e, predicates):
         time = e.emit(attribute)
-        _find_place(e, time, keyed, bounded, unit_pane)
+        _find_place(e, time, keyed, has_start, unit_pane)
         _open_record(e, layout, fixed, by_plane)
         for index in fixed:
             _accumulate(e, PartCode(index, layout.parts[index]), args[index])
@@ -113,7 +113,7 @@ def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
             yield
 
 
-def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: bool) -> None:
+def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane: bool) -> None:
     """Pane and key of a row; rows that have none are counted and left out."""
     if time.null is not None:
         e.line(f"if {time.null}:")
@@ -123,7 +123,7 @@ def _find_place(e: Emitter, time: Value, keyed: bool, bounded: bool, unit_pane: 
     e.line(f"if outside({time.code}, {-FARTHEST}, {2 * FARTHEST + 1}):")
     e.line("    err |= FAR_TIME")
     e.line("    continue")
-    if bounded:
+    if has_start:
         e.line(f"if {time.code} < start:")
         e.line("    before += 1")
         e.line("    continue")

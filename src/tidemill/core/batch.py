@@ -62,8 +62,7 @@ def _as(array: pa.Array, kind: DataType, reading: Reading, step: str, name: str)
     if ints:
         return reading.from_ints(array, name, step=step)
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        naive = pa.timestamp("us", array.type.tz)
-        array = floored(array.cast(pa.int64())).cast(naive)
+        array = floored(array.cast(pa.int64())).cast(pa.timestamp("us", array.type.tz))
     try:
         if kind == TIMESTAMP and have == TIMESTAMP and getattr(array.type, "tz", None) is None:
             return reading.from_naive(array, name, step=step)

@@ -34,12 +34,17 @@ class Tree:
         return tuple(found)
 
     def walk(self: N) -> Iterator[N]:
-        """This node and everything below it, parents first."""
-        waiting = [self]
+        """This node and everything below it, each once, parents before their first child.
+
+        A node may be in a tree many times: `x = x + x`, again and again, has twice as many paths each time.
+        """
+        waiting, seen = [self], set()
         while waiting:
             node = waiting.pop()
-            yield node
-            waiting.extend(reversed(node.children()))
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                waiting.extend(reversed(node.children()))
 
     def fold(
         self: N, combine: Callable[[N, list[R]], R], leaf: Callable[[N], R | None] = lambda node: None

@@ -415,9 +415,8 @@ _BOOLS = ("bool", "bool_")
 
 
 def _one_for_all_rows(value: Any, *, step: str, expected: str = "a condition on each row") -> UserError:
-    names = [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, str)]
-    if names and names[0].isidentifier():
-        hint = f"write col.{names[0]} for the column of that name"
+    if isinstance(value, str) and value.isidentifier():
+        hint = f"write col.{value} for the column of that name"
     else:
         hint = (
             "write the parentheses of methods, col.t.hour() == 13, and col.v.is_not_null() in place of "
@@ -431,8 +430,8 @@ def _value(other: Operand) -> Operand:
     """What a value may be equal to. `x == None` asks whether x is null in Python, and is null in SQL."""
     if other is None:
         raise UserError(
-            "expression", "comparing with None is null for every row",
-            hint="write .is_null() or .is_not_null()",
+            "expression", "whether a value is None is not known until it meets a row",
+            hint="write .is_null() or .is_not_null(): a comparison with null is null",
         )  # fmt: skip
     return other
 
@@ -443,29 +442,22 @@ def call(function: str, *args: Operand) -> Expr:
 
 def least(*values: Operand) -> Expr:
     """The smallest of several values; nulls are skipped."""
-    return _of_a_row("least", values)
+    return call("least", *values)
 
 
 def greatest(*values: Operand) -> Expr:
     """The greatest of several values; nulls are skipped."""
-    return _of_a_row("greatest", values)
+    return call("greatest", *values)
 
 
 def coalesce(*values: Operand) -> Expr:
     """The first value that is not null."""
-    return _of_a_row("coalesce", values)
+    return call("coalesce", *values)
 
 
 def concat(*values: Operand) -> Expr:
     """Strings put together; null if any is null."""
-    return _of_a_row("concat", values)
-
-
-def _of_a_row(function: str, values: tuple[Operand, ...]) -> Expr:
-    """A function of several values. Where none is an expression, whoever wrote it meant columns."""
-    if values and not any(isinstance(v, Expr) or callable(v) for v in values):
-        raise _one_for_all_rows(values, step=function, expected="a column among its arguments")
-    return call(function, *values)
+    return call("concat", *values)
 
 
 class When:

@@ -20,21 +20,16 @@ def to_json(node: Node) -> Json:
     >>> to_json((col.x > 1).node)
     {'call': 'gt', 'args': [{'column': 'x'}, {'literal': 1, 'type': 'int64'}]}
     """
+    if node.levels <= MOST_NESTED and node.size <= MOST_WRITTEN_OUT:
+        return node.fold(_record)
     order = _leaves_first(node)
     place = {id(n): i for i, n in enumerate(order)}
-    told: list[Json] = []
-    levels: list[int] = []
-    for each in order:
-        below = [place[id(c)] for c in each.children()]
-        told.append(_record(each, [told[i] for i in below]))
-        levels.append(1 + max((levels[i] for i in below), default=0))
-    if levels[-1] <= MOST_NESTED:
-        return told[-1]
     return {"deep": [_record(n, [place[id(c)] for c in n.children()]) for n in order]}
 
 
-MOST_NESTED = 100
-"""Levels of JSON in JSON that any reader takes; deeper trees are lists, with numbers in place of branches."""
+MOST_NESTED, MOST_WRITTEN_OUT = 100, 10_000
+"""Levels of JSON in JSON that any reader takes, and nodes; trees beyond are lists, with numbers in place of
+branches."""
 
 
 def _leaves_first(node: Node) -> list[Node]:

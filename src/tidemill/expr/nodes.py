@@ -22,6 +22,8 @@ class Node(Tree):
 
     __slots__ = ()
     levels: int
+    size: int
+    """How many nodes there are where those that are shared are written out."""
     _hash: int
 
     def __post_init__(self) -> None:
@@ -32,6 +34,7 @@ class Node(Tree):
                 got="more", hint="name a part of it with .select(...), and go on from there",
             )  # fmt: skip
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "size", 1 + sum(c.size for c in self.children()))
 
     def own(self) -> tuple[Any, ...]:
         """What the node says besides its children."""
@@ -45,10 +48,12 @@ class Node(Tree):
         if not isinstance(other, Node):
             return NotImplemented
         waiting: list[tuple[Node, Node]] = [(self, other)]
+        seen = set()
         while waiting:
             a, b = waiting.pop()
-            if a is b:
+            if a is b or (id(a), id(b)) in seen:
                 continue
+            seen.add((id(a), id(b)))
             if type(a) is not type(b) or hash(a) != hash(b) or a.own() != b.own():
                 return False
             waiting.extend(zip(a.children(), b.children(), strict=True))
@@ -60,18 +65,17 @@ class Node(Tree):
         return self._hash
 
     def __str__(self) -> str:
-        return self.fold(lambda node, children: node.shown(children))
+        return self.fold(lambda node, children: _cut(node.shown(children)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
 
     def __reduce__(self) -> Any:
         flat: list[tuple[Any, ...]] = []
-        places: dict[int, int] = {}
 
         def note(node: Node, children: list[int]) -> int:
             flat.append((type(node), node.parts(), children))
-            return places.setdefault(id(node), len(flat) - 1)
+            return len(flat) - 1
 
         self.fold(note)
         return _from_flat, (flat,)
@@ -79,6 +83,14 @@ class Node(Tree):
     def parts(self) -> tuple[Any, ...]:
         """The arguments of the constructor that are no nodes, in order."""
         return self.own()
+
+
+MOST_TEXT = 1_000
+
+
+def _cut(text: str) -> str:
+    """Text that people read, and no more: what is in a tree many times would be in its text as often."""
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
 
 
 def _hashed(node: Node, children: list[int]) -> int:

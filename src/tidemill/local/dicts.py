@@ -117,8 +117,7 @@ def _apart(
     if own is _is_int:
         read = reading.from_ints(pa.array(mine, pa.int64()), name, step=name)
     else:
-        plain = [_midnight(v) if type(v) is date else v for v in mine]
-        read = reading.from_naive(pa.array(plain, pa.timestamp("us")), name, step=name)
+        read = reading.from_naive(pa.array(map(_naive, mine), pa.timestamp("us")), name, step=name)
     rest = [None if own(v) else v for v in values]
     return pc.coalesce(read, _array(rest, name, kind, reading))
 
@@ -131,6 +130,13 @@ def _is_naive(value: Any) -> bool:
     if isinstance(value, datetime):
         return value.tzinfo is None
     return isinstance(value, (date, np.datetime64))
+
+
+def _naive(value: Any) -> Any:
+    """A naive time as a datetime; NumPy floors what is finer."""
+    if isinstance(value, np.datetime64):
+        return value.astype("datetime64[us]").item()
+    return _midnight(value) if type(value) is date else value
 
 
 def _all_zoned(values: list[Any]) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.reading import Reading
+from tidemill.core.schema import users_name
 from tidemill.core.time import Domain
 from tidemill.local.parts import plan_parts
 from tidemill.plan import build as plans
@@ -63,6 +64,8 @@ def named_aggregates(given: Any, step: str) -> dict[str, Aggregate]:
     named = {"value": given} if isinstance(given, Aggregate) else given
     if not isinstance(named, Mapping) or not all(isinstance(n, str) for n in named):
         raise UserError(step, expected="an aggregate, or a dict of names to aggregates", got=repr(given))
+    for name in named:
+        users_name(name, step=step)
     return dict(named)
 
 

@@ -146,7 +146,7 @@ def window_aggregate(
         *((k, own) for k in node.group_keys),
         *((a, [*node.group_keys, *own]) for a in aggregates),
     ):
-        if users_name(name, step="agg") in taken:
+        if name in taken:
             raise UserError("agg", expected=f"a name not taken by {taken}", got=repr(name))
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     return node

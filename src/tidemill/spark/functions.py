@@ -312,7 +312,8 @@ def _wide(add: Callable[[SparkColumn, SparkColumn], SparkColumn], high: bool) ->
 
 def _unwrap(low: Term, high: Term) -> SparkColumn:
     failed = F.raise_error(F.lit(_OVERFLOW)).cast("bigint")
-    return F.when(high.column == 0, low.column).when(high.column.isNotNull(), failed)
+    known = high.column.isNotNull() & low.column.isNotNull()
+    return F.when(high.column == 0, low.column).when(known, failed)
 
 
 def _magnitude(a: Term, b: Term) -> SparkColumn:

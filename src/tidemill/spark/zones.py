@@ -32,7 +32,7 @@ def as_declared(df: DataFrame, source: Source) -> DataFrame:
         if field.name not in source.schema or source.schema[field.name] != TIMESTAMP:
             continue
         if isinstance(field.dataType, T.IntegralType):
-            changed[field.name] = _from_ints(named(field.name), reading.unit(field.name) or "us")
+            changed[field.name] = _from_ints(named(field.name), dict(reading.units)[field.name])
         elif isinstance(field.dataType, _NAIVE) and reading.zoned:
             changed[field.name] = _from_naive(named(field.name), field.name, reading)
     _warn_of_text(df, source)
