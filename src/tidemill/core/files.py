@@ -75,7 +75,8 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, step: str, mode: int = 0
 
 def read_plain(path: Path, *, step: str) -> bytes:
     """All of a plain file; see `open_plain`."""
-    with our_errors(step, path), open(open_plain(path, step=step), "rb") as file:
+    descriptor = open_plain(path, step=step)
+    with our_errors(step, path), open(descriptor, "rb") as file:
         return file.read()
 
 

@@ -21,10 +21,14 @@ from tidemill.core.files import is_plain, lock, open_plain, our_errors
 
 LOCK = "save.lock"
 """Who has it may number a save, make a claim, and remove what is not needed any more."""
-DATA = re.compile(r"[a-z]+\d*-(\d{6,9}-[0-9a-f]{8})\.arrow")
+LAST_SAVE = 999_999_999
+"""There is no number after it."""
+_NUMBER = "(?!000000)[0-9]{6}|[1-9][0-9]{6,8}"
+"""Numbers of saves, each in one way only: from 000001 to `LAST_SAVE`."""
+DATA = re.compile(rf"[a-z]+[0-9]*-((?:{_NUMBER})-[0-9a-f]{{8}})\.arrow")
 """What files of a save are called: what is in them, and the claim."""
-MANIFEST = re.compile(r"manifest(?:-(\d{6,9}))?\.json")
-_CLAIM = re.compile(r"\.(\d{6,9}-[0-9a-f]{8})\.saving")
+MANIFEST = re.compile(rf"manifest(?:-({_NUMBER}))?\.json")
+_CLAIM = re.compile(rf"\.((?:{_NUMBER})-[0-9a-f]{{8}})\.saving")
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp")
 """What `core.files.appearing` calls a file that is being written."""
 
@@ -45,6 +49,7 @@ def locked(path: Path, step: str = "save wheel") -> Iterator[None]:
 @contextlib.contextmanager
 def claimed(path: Path, number: int, step: str = "save wheel") -> Iterator[str]:
     """A claim of this process, as long as it has it. The number is only for people to see."""
+    require_number(path, number, step)
     claim = f"{number:06}-{secrets.token_hex(4)}"
     file = path / f".{claim}.saving"
     with locked(path, step), our_errors(step, file):
@@ -55,6 +60,15 @@ def claimed(path: Path, number: int, step: str = "save wheel") -> Iterator[str]:
     finally:
         file.unlink(missing_ok=True)
         os.close(handle)
+
+
+def require_number(path: Path, number: int, step: str) -> None:
+    """Refuse to make a save after the last one that has a number."""
+    if number > LAST_SAVE:
+        raise UserError(
+            step, expected=f"saves up to {LAST_SAVE} in {path}", got=f"save {number - 1} there already",
+            hint="name another directory; or remove that manifest, if it is not one of yours",
+        )  # fmt: skip
 
 
 def is_running(path: Path, claim: str) -> bool:
