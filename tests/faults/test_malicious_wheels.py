@@ -18,7 +18,7 @@ from tests.faults.wheels_damage import files_of, places, seal
 from tests.faults.wheels_machine import run_cases, wrong
 from tests.faults.wheels_made import KINDS, MAKERS
 from tidemill.local.wheel_files import open_wheel
-from tidemill.wheels.files import CHECKSUM, checksum, saves_in
+from tidemill.wheels.files import CHECKSUM, checksum, manifest_of, saves_in
 
 VALUES: list[Any] = [
     -1, 0, 1, {"add": 1}, {"add": -1}, 1 << 31, (1 << 31) - 1, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63,
@@ -200,3 +200,27 @@ def test_files_that_others_put_there_are_neither_saves_nor_removed(wheel: Path) 
     for _ in range(3):
         going.save(wheel)
     assert all((wheel / name).read_text() == "mine" for name in others)
+
+
+@pytest.mark.parametrize("first", ["manifest-000002.json", "manifest-0000002.json"])
+def test_a_save_does_not_disappear_behind_a_number_with_more_zeros(
+    wheel: Path, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wheel / "manifest-0000002.json").write_text("mine")
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: sorted(listed(path), key=lambda name: name != first))
+    assert saves_in(wheel) == [1, 2]
+
+
+def test_a_save_after_the_last_number_there_is_is_refused(wheel: Path) -> None:
+    going: Any = open_wheel(wheel)
+    (wheel / "manifest-999999999.json").write_text("mine")
+    before = sorted(os.listdir(wheel))
+    with pytest.raises(tm.UserError, match=rf"saves up to 999999999 in {wheel}, got save 999999999 there"):
+        going.save(wheel)
+    assert sorted(os.listdir(wheel)) == before
+
+
+def test_a_manifest_that_is_gone_is_said_to_be_missing(wheel: Path) -> None:
+    with pytest.raises(tm.UserError, match=r"manifest-000007.json as it was written, got missing"):
+        manifest_of(wheel, 7)

@@ -33,7 +33,6 @@ from tidemill.wheels.checks import (
     require,
 )
 from tidemill.wheels.files import (
-    LAST_SAVE,
     Fields,
     FilesGone,
     Save,
@@ -42,6 +41,7 @@ from tidemill.wheels.files import (
     require_own_directory,
     write_save,
 )
+from tidemill.wheels.leftovers import LAST_SAVE
 from tidemill.wheels.packing import packed
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import Subscriber, is_shared

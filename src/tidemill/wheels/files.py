@@ -32,6 +32,7 @@ from tidemill.wheels.leftovers import (
     locked,
     names_in,
     remove_leftovers,
+    require_number,
 )
 from tidemill.wheels.mapped import Mapped, as_it_must_be, column, corrupt, map_file
 
@@ -39,8 +40,6 @@ FORMAT = 2
 NEWEST = "manifest.json"
 KEPT = 2
 """Saves that stay on disk."""
-LAST_SAVE = 999_999_999
-"""There is no number after it."""
 SAID = (
     "aggregates", "schema", "time", "keys", "domain", "rings", "write ahead", "prefix", "one ring below",
     "name", "merged", "line", "rows", "left out", "compressed",
@@ -68,12 +67,13 @@ class Fields(dict[str, Any]):
 
 
 def read_json(file: Path, hint: str = "", kind: str = "JSON") -> Any:
-    """What a file of JSON says, with fields that are asked for by name."""
+    """What a file of JSON says, with fields that are asked for by name.
+
+    `FileNotFoundError` is left to the caller, as by `read_plain`.
+    """
+    text = read_plain(file, step="open wheel")
     try:
-        text = read_plain(file, step="open wheel")
         return json.loads(text, object_hook=lambda found: Fields(found, file, hint))
-    except FileNotFoundError as gone:
-        raise corrupt(file, "missing", hint) from gone
     except (ValueError, RecursionError, MemoryError) as torn:  # also text that is none
         raise corrupt(file, f"not {kind}: {torn or type(torn).__name__}", hint) from torn
 
@@ -163,8 +163,7 @@ def forget_saves(path: Path, counts: Callable[[int], bool]) -> None:
 def saves_in(path: Path) -> list[int]:
     """The numbers of the saves there are."""
     found = (MANIFEST.fullmatch(name) for name in names_in(path))
-    numbers = {int(f[1]): f[0] for f in found if f and f[1]}
-    return sorted(n for n, name in numbers.items() if n and name == _manifest(path, n).name)
+    return sorted(int(f[1]) for f in found if f and f[1])
 
 
 class _Digesting:
@@ -206,8 +205,7 @@ def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> 
             "save wheel", expected=f"save {after} to be the newest in {path}",
             got=f"save {newest}, by another writer", hint="do it again, on what is there now",
         )  # fmt: skip
-    if newest >= LAST_SAVE:
-        raise UserError("save wheel", expected=f"saves up to {LAST_SAVE} in {path}", got=str(newest))
+    require_number(path, newest + 1, "save wheel")
     gone = [f["file"] for f in manifest["files"].values() if not is_plain(path / f["file"])]
     if gone:
         raise FilesGone("save wheel", expected=f"{path / gone[0]}, saved before", got="no such file")
@@ -241,7 +239,7 @@ def _files_of(path: Path, number: int) -> set[str] | None:
     try:
         manifest = read_json(_manifest(path, number))
         return {_file_name(facts["file"]) for facts in manifest["files"].values()}
-    except (UserError, AttributeError, TypeError):
+    except (FileNotFoundError, UserError, AttributeError, TypeError):
         return None
 
 
@@ -299,7 +297,10 @@ def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Sa
 def manifest_of(path: Path, number: int, before: str = "") -> Fields:
     """What the manifest of a save says, which is as it was written."""
     file = _manifest(path, number)
-    facts = read_json(file, before, "a manifest")
+    try:
+        facts = read_json(file, before, "a manifest")
+    except FileNotFoundError as gone:
+        raise corrupt(file, "missing", before) from gone
     if not isinstance(facts, Fields) or not isinstance(facts["files"], dict):
         raise corrupt(file, "not a manifest", before)
     if facts["format"] != FORMAT:

@@ -17,14 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidemill.core.errors import UserError
-from tidemill.core.files import is_plain, open_plain, our_errors
+from tidemill.core.files import is_plain, lock, open_plain, our_errors
 
 LOCK = "save.lock"
 """Who has it may number a save, make a claim, and remove what is not needed any more."""
-DATA = re.compile(r"[a-z]+\d*-(\d{6,9}-[0-9a-f]{8})\.arrow")
+LAST_SAVE = 999_999_999
+"""There is no number after it."""
+_NUMBER = "(?!000000)[0-9]{6}|[1-9][0-9]{6,8}"
+"""Numbers of saves, each in one way only: from 000001 to `LAST_SAVE`."""
+DATA = re.compile(rf"[a-z]+[0-9]*-((?:{_NUMBER})-[0-9a-f]{{8}})\.arrow")
 """What files of a save are called: what is in them, and the claim."""
-MANIFEST = re.compile(r"manifest(?:-(\d{6,9}))?\.json")
-_CLAIM = re.compile(r"\.(\d{6,9}-[0-9a-f]{8})\.saving")
+MANIFEST = re.compile(rf"manifest(?:-({_NUMBER}))?\.json")
+_CLAIM = re.compile(rf"\.((?:{_NUMBER})-[0-9a-f]{{8}})\.saving")
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp")
 """What `core.files.appearing` calls a file that is being written."""
 
@@ -45,6 +49,7 @@ def locked(path: Path, step: str = "save wheel") -> Iterator[None]:
 @contextlib.contextmanager
 def claimed(path: Path, number: int, step: str = "save wheel") -> Iterator[str]:
     """A claim of this process, as long as it has it. The number is only for people to see."""
+    require_number(path, number, step)
     claim = f"{number:06}-{secrets.token_hex(4)}"
     file = path / f".{claim}.saving"
     with locked(path, step), our_errors(step, file):
@@ -57,6 +62,15 @@ def claimed(path: Path, number: int, step: str = "save wheel") -> Iterator[str]:
         os.close(handle)
 
 
+def require_number(path: Path, number: int, step: str) -> None:
+    """Refuse to make a save after the last one that has a number."""
+    if number > LAST_SAVE:
+        raise UserError(
+            step, expected=f"saves up to {LAST_SAVE} in {path}", got=f"save {number - 1} there already",
+            hint="name another directory; or remove that manifest, if it is not one of yours",
+        )  # fmt: skip
+
+
 def is_running(path: Path, claim: str) -> bool:
     """Whether the process that made a claim has it still."""
     try:
@@ -64,11 +78,7 @@ def is_running(path: Path, claim: str) -> bool:
     except (FileNotFoundError, UserError):  # none, or not one of ours
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
+        return not lock(handle)
     finally:
         os.close(handle)
 
