@@ -113,7 +113,7 @@ def _hidden(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
         file = open(hidden, "xb")  # noqa: SIM115  # the caller closes it
-        _lock(file.fileno())
+        lock(file.fileno())
         try:
             if os.stat(hidden).st_ino == os.fstat(file.fileno()).st_ino:
                 return hidden, file
@@ -137,14 +137,17 @@ def remove_unfinished(path: Path, *, step: str) -> None:
             except (FileNotFoundError, UserError):  # it has its name by now, or is someone else's
                 continue
             try:
-                if _lock(descriptor):
+                if lock(descriptor):
                     left.unlink(missing_ok=True)
             finally:
                 os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
-    """Whether a file is locked now by this process; not where the system knows no locks."""
+def lock(descriptor: int) -> bool:
+    """Whether this descriptor has the lock of its file or directory from now on, until it is closed.
+
+    Not if another has it, nor where the system knows no locks. Nobody waits.
+    """
     try:
         import fcntl
     except ImportError:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidemill.core.errors import UserError
-from tidemill.core.files import is_plain, open_plain, our_errors
+from tidemill.core.files import is_plain, lock, open_plain, our_errors
 
 LOCK = "save.lock"
 """Who has it may number a save, make a claim, and remove what is not needed any more."""
@@ -64,11 +64,7 @@ def is_running(path: Path, claim: str) -> bool:
     except (FileNotFoundError, UserError):  # none, or not one of ours
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
+        return not lock(handle)
     finally:
         os.close(handle)
 
