@@ -65,7 +65,25 @@ def test_a_link_to_a_directory_that_others_can_write_is_not_used(fresh: Any, tmp
         fresh(tmp_path / "link")
     (tmp_path / "own").mkdir()
     (tmp_path / "fine").symlink_to("own")
-    assert fresh(tmp_path / "fine") == tmp_path / "fine"
+    assert fresh(tmp_path / "fine") == tmp_path / "fine" / "machine"
+
+
+def test_what_is_planted_in_the_cache_is_looked_at_as_the_cache_is(fresh: Any, tmp_path: Path) -> None:
+    cache, machine = tmp_path / "cache", tmp_path / "cache" / "machine"
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    cache.mkdir(mode=0o700)
+    machine.symlink_to(tmp_path / "open")
+    with pytest.warns(RuntimeWarning, match=f"others can write {tmp_path / 'open'}"):
+        assert fresh(cache).name.startswith("tidemill-kernels-")
+    assert list((tmp_path / "open").iterdir()) == []
+    machine.unlink()
+    machine.mkdir()
+    machine.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match=f"others can write {machine}"):
+        fresh(cache)
+    machine.chmod(0o755)
+    assert fresh(cache) == machine and machine.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
@@ -83,7 +101,7 @@ def test_a_directory_or_a_link_of_someone_else_is_not_used(fresh: Any, tmp_path:
         fresh(tmp_path / "sticky" / "link")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fresh(tmp_path / "sticky" / "ours") == tmp_path / "sticky" / "ours"
+        assert fresh(tmp_path / "sticky" / "ours") == tmp_path / "sticky" / "ours" / "machine"
 
 
 def test_what_is_made_is_for_the_user_alone(
@@ -91,7 +109,7 @@ def test_what_is_made_is_for_the_user_alone(
 ) -> None:
     before = os.umask(0)
     try:
-        assert fresh(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+        assert fresh(tmp_path / "a" / "b") == tmp_path / "a" / "b" / "machine"
         monkeypatch.delenv("TIDEMILL_CACHE")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
         (tmp_path / "home" / "tidemill").mkdir(parents=True)
@@ -101,8 +119,9 @@ def test_what_is_made_is_for_the_user_alone(
         found = place.cache_directory()
     finally:
         os.umask(before)
-    assert found == tmp_path / "home" / "tidemill" / "kernels"
-    for path in (tmp_path / "a", tmp_path / "a" / "b", found, found.parent):
+    assert found == tmp_path / "home" / "tidemill" / "kernels" / "machine"
+    below = tmp_path / "a" / "b" / "machine"
+    for path in (below, *below.parents[:2], found, *found.parents[:2]):
         assert path.stat().st_mode & 0o777 == 0o700, path
 
 

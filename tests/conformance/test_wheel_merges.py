@@ -72,3 +72,21 @@ def test_rows_that_wait_count_as_a_change_since_a_merge() -> None:
     b.insert(500, {"v": 1})  # far ahead
     with pytest.raises(UserError, match="nothing was merged before"):
         a.merge(b)
+
+
+@pytest.mark.parametrize("keys", ["no keys", "one"])
+def test_a_merge_that_overflows_leaves_the_wheel_as_it_was(keys: str) -> None:
+    (a, b, c), _ = separately("kept", "sum", keys, [[], [], []], [0, 0, 0])
+    most = {"t": 3, "k": 1, "s": None, "v": (1 << 63) - 1, "x": None}
+    for wheel in (a, b):
+        wheel.insert([most])
+    b.advance_to(20)
+    before = a.stats()
+    with pytest.raises(UserError, match="overflow"):
+        a.merge(b)
+    assert a.watermark == 0 and a.stats() == before
+    c.advance_to(20)
+    a.insert([{**most, "v": -1}])  # in a slot that would be closed
+    assert a.merge(c) and a.watermark == 20
+    found = a.query(3, 4, 1) if a._keyed else a.query(3, 4)
+    assert found == (1 << 63) - 2 and a.stats()["left out"]["late"] == 0

@@ -134,10 +134,10 @@ class _Place:
         return cls(function, hashlib.sha256(f"{text} {numba.__version__}".encode()).hexdigest())
 
     def ensure_cache_path(self) -> None:
-        os.makedirs(self.get_cache_path(), mode=0o700, exist_ok=True)
+        cache_directory()
 
     def get_cache_path(self) -> str:
-        return str(cache_directory() / "machine")
+        return str(cache_directory())
 
     def get_source_stamp(self) -> str:
         return self._text

@@ -30,7 +30,7 @@ _made: dict[Path, tuple[int, int]] = {}
 
 
 def cache_directory() -> Path:
-    """Where kernels are kept: `TIDEMILL_CACHE`, or `tidemill/kernels` in the user's cache."""
+    """Where kernels lie: `machine` in `TIDEMILL_CACHE`, or in `tidemill/kernels` of the user's cache."""
     global _found
     if _found is None or not os.path.isdir(_found):  # a parent's is gone when the parent is
         _found = _kept() or _temporary()
@@ -44,24 +44,25 @@ def _kept() -> Path | None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # a user without a home
         home = Path("/nonexistent")
-    path = Path(given or home / "tidemill" / "kernels").absolute()
-    own = () if given else (path.parent, path)  # of a directory that is named, the rest may be for others
+    root = Path(given or home / "tidemill" / "kernels").absolute()
+    path = root / "machine"
     try:
-        _make(path)
-        for directory in own:
+        for directory in (root, path):  # nothing is made in one that is not trusted
+            _make(directory)
+            if why := distrust(directory):
+                warnings.warn(
+                    f"compiled kernels are not kept in {directory}: {why}; chmod it, or set TIDEMILL_CACHE "
+                    "to a directory that only you can write",
+                    RuntimeWarning, stacklevel=2,
+                )  # fmt: skip
+                return None
+        # Of a directory that is named, the rest may be for others.
+        for directory in (path,) if given else (root.parent, root, path):
             _have_alone(directory)
         with tempfile.TemporaryFile(dir=path):
-            pass
+            return path
     except OSError:  # a read-only home, as on some clusters: compile again in each process
         return None
-    if why := distrust(path):
-        warnings.warn(
-            f"compiled kernels are not kept in {path}: {why}; chmod it, or set TIDEMILL_CACHE to a "
-            "directory that only you can write",
-            RuntimeWarning, stacklevel=2,
-        )  # fmt: skip
-        return None
-    return path
 
 
 def _make(path: Path) -> None:

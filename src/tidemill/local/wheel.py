@@ -599,7 +599,8 @@ class Wheel(WheelQueries):
         """Add everything another wheel of the same kind has seen; the watermark becomes the later one.
 
         In any order and grouping the result is the same. A wheel that was merged before, directly or in
-        another one, is not counted twice: False says that nothing happened.
+        another one, is not counted twice: False says that nothing happened. Where it fails, as on a sum
+        that overflows, both wheels are as they were.
         """
         from tidemill.local.wheel_merge import merge
 

@@ -1,8 +1,7 @@
-"""One wheel into another: what both have seen, nothing twice."""
+"""One wheel into another: what both have seen, nothing twice; or, where that fails, nothing at all."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -30,30 +29,27 @@ def merge(wheel: Wheel, other: Any) -> bool:
     theirs = {other._name: other.id, **other._merged}
     if not _is_new(wheel, other, theirs):
         return False
-    incoming = other._copy()
-    now = max(wheel._store.now, incoming._store.now) * wheel._grain
-    wheel.advance_to(now)
-    incoming.advance_to(now)
-    keys, count = wheel._keys.copy(), 1
+    ours, incoming = wheel._copy(), other._copy()  # whatever fails, fails there
+    now = max(wheel._store.now, other._store.now) * wheel._grain
+    for one in (ours, incoming):
+        one.advance_to(now)
+    keys, count = ours._keys, 1
     names = np.zeros(incoming._store.keys, dtype=np.int64)
-    if wheel._keyed:
+    if ours._keyed:
         names = keys.encode(incoming._keys.decode(np.arange(incoming._store.keys)))
         count = keys.count
-    both = wheel._merged_store(incoming, names, count)
-    merged = copy.copy(wheel)
-    merged._keys, merged._store = keys, both
-    merged._windows = ClosingWindows(wheel._plan, both, wheel._domain, keys, wheel._look_at)
-    merged._merged = {**wheel._merged, **theirs}
-    merged._inserted += incoming._inserted
-    merged._left_out, merged._late = dict(wheel._left_out), list(wheel._late)
-    for name, count in incoming._left_out.items():
-        merged._left_out[name] = merged._left_out.get(name, 0) + count
+    ours._store = both = ours._merged_store(incoming, names, count)
+    ours._windows = ClosingWindows(wheel._plan, both, wheel._domain, keys, wheel._look_at)
+    ours._merged |= theirs
+    ours._inserted += incoming._inserted
+    for name, left_out in incoming._left_out.items():
+        ours._left_out[name] = ours._left_out.get(name, 0) + left_out
     for rows in incoming._late:
-        merged._keep_late(rows)
-    merged._early = wheel._early.copy()
-    merged._early.add_all(incoming._early)
-    wheel.__dict__.update(merged.__dict__)  # at once: Ctrl-C comes before it, or after
-    wheel._bring_in()
+        ours._keep_late(rows)
+    ours._early.add_all(incoming._early)
+    ours._bring_in()
+    ours._lock = wheel._lock  # somebody may have it
+    wheel.__dict__.update(ours.__dict__)  # at once: Ctrl-C comes before it, or after
     return True
 
 

@@ -97,12 +97,14 @@ def _is_wide(part: StatePart) -> bool:
 
 
 def _wide_sum(x: str, only: str = "", high: str = "0") -> list[str]:
-    """The two words of a sum of ints: half words are added up, of which neither can overflow.
+    """The two words of a sum of ints: half words are added up, each with a sign, and put together again.
 
+    Neither sum can overflow below 2**32 rows, nor that of the lower halves at all where values are small.
     `shiftleft` lets the bits above the word go.
     """
-    low = f"sum({x} & 4294967295L){only}"
-    above = f"(sum(shiftright({x}, 32)){only} + shiftright({low}, 32))"
+    low = f"sum(shiftright(shiftleft({x}, 32), 32)){only}"
+    rest = f"shiftright({x}, 32) + (shiftrightunsigned({x}, 31) & 1L)"
+    above = f"(sum({rest}){only} + shiftright({low}, 32))"
     return [
         f"shiftleft({above}, 32) | ({low} & 4294967295L)",
         f"shiftright({above} + 2147483648L, 32) + {high}",

@@ -24,14 +24,8 @@ from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.functions import COMPARE, FLIPPED, SPARK_FUNCTIONS, Term, cast
 from tidemill.spark.values import instant, literal, named, read, spark_type, without_ticks
 
-MOST_LEVELS, MOST_SUMS = 100, 98
-"""Spark repeats its rules a hundred times at most, and some take one level, or one sum, at a time."""
-
-
-def _sums(node: Node, below: list[int]) -> int:
-    """How many sums and products are in each other."""
-    own = isinstance(node, Call) and node.function in ("add", "mul")
-    return max(below, default=0) + own
+SPARK_LEVELS = 99
+"""Spark repeats its rules a hundred times at most, and some take one level of an expression at a time."""
 
 
 class SparkExpressions:
@@ -50,8 +44,8 @@ class SparkExpressions:
 
     def column(self, node: Node) -> SparkColumn:
         """A resolved expression in the internal form."""
-        if node.levels > MOST_LEVELS or node.fold(_sums) > MOST_SUMS:
-            what = f"an expression of {node.levels} levels, of which Spark takes {MOST_LEVELS}"
+        if node.levels > SPARK_LEVELS:
+            what = f"an expression of {node.levels} levels, of which Spark takes {SPARK_LEVELS}"
             raise UnsupportedError("spark", what, instead="run it in process")
         return self._term(node, None).column
 
