@@ -86,7 +86,7 @@ def test_whether_an_int_overflows_does_not_depend_on_the_order_of_arrival(name: 
     assert found == ({"fits"} if name == "mean" else {"fits", "fails"})
 
 
-@pytest.mark.parametrize("name", ["hopping", "product"])
+@pytest.mark.parametrize("name", ["hopping", pytest.param("product", marks=pytest.mark.soak)])
 def test_nor_on_spark(spark: Any, name: str) -> None:
     pick = random.Random(name)
 

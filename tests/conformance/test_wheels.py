@@ -45,7 +45,9 @@ def test_any_ring_set_and_keys(
     check_ranges(wheel, reference, pick)
 
 
-@pytest.mark.parametrize("aggregates", AGGREGATES)
+@pytest.mark.parametrize(
+    "aggregates", [pytest.param(a, marks=pytest.mark.soak) if a == "many" else a for a in AGGREGATES]
+)
 @given(script=steps, pick=st.randoms(use_true_random=False), rings=st.sampled_from(list(RINGS)))
 @examples(6)
 def test_any_aggregate(aggregates: str, script: list[Any], pick: random.Random, rings: str) -> None:
@@ -167,7 +169,11 @@ WINDOWS = {
 
 @pytest.mark.parametrize(
     ("window", "aggregates"),
-    [(w, a) for w in WINDOWS for a in ("sum", "mean and more") if a == "sum" or w != "tumbling"],
+    [
+        pytest.param(w, a, marks=[pytest.mark.soak] if a != "sum" and w != "pairs" else [])
+        for w in WINDOWS
+        for a in ("sum", "mean and more")
+    ],
 )
 @given(script=steps, start=st.integers(-30, 30), keyed=st.booleans())
 @examples(4)

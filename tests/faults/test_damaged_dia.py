@@ -131,7 +131,7 @@ def _kept(wrong: str, folder: Path) -> str:
 
 
 def test_damaged_binary_files_are_refused_or_read_as_they_were(tmp_path: Path) -> None:
-    machine(tmp_path / "work", 160)
+    machine(tmp_path / "work", 90)
 
 
 @pytest.mark.soak

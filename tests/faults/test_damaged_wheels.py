@@ -64,7 +64,7 @@ def _flip(made: Path, work: Path, machine: str, count: int) -> None:
 
 
 def test_damaged_wheels_are_refused_or_answer_right(made: Path, tmp_path: Path) -> None:
-    _flip(made, tmp_path, "damaged wheels", 105)
+    _flip(made, tmp_path, "damaged wheels", 60)
 
 
 @pytest.mark.soak

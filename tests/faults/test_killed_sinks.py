@@ -78,7 +78,7 @@ def sinks_are_killed(kills: int, tmp_path: Path) -> None:
 
 
 def test_killed_sinks_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    sinks_are_killed(25, tmp_path)
+    sinks_are_killed(12, tmp_path)
 
 
 def test_a_sink_killed_in_a_process_of_its_own(tmp_path: Path) -> None:

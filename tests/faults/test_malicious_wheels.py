@@ -67,7 +67,7 @@ def _craft(made: Path, work: Path, count: int) -> None:
 
 
 def test_crafted_wheels_do_no_harm(made: Path, tmp_path: Path) -> None:
-    _craft(made, tmp_path, 100)
+    _craft(made, tmp_path, 60)
 
 
 @pytest.mark.soak

@@ -94,7 +94,7 @@ def test_sources_splits_and_threads(seed: int) -> None:
     agreed(report)
 
 
-@pytest.mark.parametrize("seed", [3, 36])  # numbers, and Python values
+@pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.soak), 36])  # numbers, and Python values
 def test_wheels(seed: int) -> None:
     report = Report()
     run_wheel_seed(seed, report, scripts=30)

@@ -26,6 +26,7 @@ from tidemill.spark.values import instant, literal, named, read, spark_type, wit
 
 SPARK_LEVELS = 99
 """Spark repeats its rules a hundred times at most, and some take one level of an expression at a time."""
+SPARK_NODES = 10_000
 
 
 class SparkExpressions:
@@ -46,6 +47,9 @@ class SparkExpressions:
         """A resolved expression in the internal form."""
         if node.levels > SPARK_LEVELS:
             what = f"an expression of {node.levels} levels, of which Spark takes {SPARK_LEVELS}"
+            raise UnsupportedError("spark", what, instead="run it in process")
+        if node.size > SPARK_NODES:  # Spark writes out what is in an expression many times
+            what = f"an expression of {node.size:,} parts, of which Spark takes {SPARK_NODES:,}"
             raise UnsupportedError("spark", what, instead="run it in process")
         return self._term(node, None).column
 

@@ -260,6 +260,7 @@ def test_a_star_is_the_columns_of_the_user(left: DataFrame) -> None:
     assert made.schema == left.groupBy("k").agg(first).schema and "'*'" in decision_of(made).why
 
 
+@pytest.mark.soak
 def test_files_and_frames_of_nothing(spark: Any, left: DataFrame, tmp_path: Any) -> None:
     left.write.parquet(str(tmp_path / "rows"))
     files = spark.read.parquet(str(tmp_path / "rows"))

@@ -67,7 +67,9 @@ def test_medians(spark: Any) -> None:
 GRAPHS = {"figure 3.9": triangles.four_nodes(), "random": triangles.random_edges(60, 12)}
 
 
-@pytest.mark.parametrize("edges", GRAPHS.values(), ids=GRAPHS)
+@pytest.mark.parametrize(
+    "edges", [GRAPHS["figure 3.9"], pytest.param(GRAPHS["random"], marks=pytest.mark.soak)], ids=GRAPHS
+)
 def test_triangles(spark: Any, edges: list[tuple[int, int]]) -> None:
     df = spark.createDataFrame(edges, "s long, t long").repartition(2, "s")
     found = {tuple(r) for r in triangles.triangles(df, detect="on").collect()}
@@ -75,6 +77,7 @@ def test_triangles(spark: Any, edges: list[tuple[int, int]]) -> None:
     assert expected and found == expected
 
 
+@pytest.mark.soak
 def test_tpch_query_4(spark: Any, tmp_path: Path) -> None:
     placed, lines = orders.tables(spark, tmp_path, scale=0.001)
     of_quarter = {r.o_orderkey: r.o_orderpriority for r in placed.where(orders.QUARTER).collect()}
