@@ -49,7 +49,7 @@ from tidemill.wheels.store import RingStore
 MOST_BUCKETS = 10_000
 BUCKETS = "buckets"
 """What the manifest of a wheel in buckets says of them."""
-_STEP = 1 << 20
+_STEP = 1 << 16
 """Cells that are closed at once when a bucket is behind its store."""
 JOB = "job"
 """What the manifest of a save says of the build or append that it is part of."""
