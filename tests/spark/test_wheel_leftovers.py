@@ -69,7 +69,7 @@ def test_an_append_that_is_done_is_no_error_because_leftovers_cannot_be_removed(
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "rmdir", refused)
-    with pytest.raises(UserError, match=r"bucket-00007, got PermissionError"):
+    with pytest.raises(UserError, match=r"bucket-00007 .*PermissionError"):
         forget_buckets(tmp_path)
     with pytest.warns(RuntimeWarning, match="not needed stay in"), tidying(tmp_path):
         forget_buckets(tmp_path)

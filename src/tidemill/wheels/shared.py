@@ -146,9 +146,10 @@ class Publisher:
         store.settle()
 
     def _remove(self, generation: int) -> None:
-        for pattern in (f"{self._name}-{generation}.json", f"{self._name}-{generation}-*.bin"):
-            for old in self._path.glob(pattern):
-                old.unlink(missing_ok=True)
+        with our_errors(_STEP, self._path):
+            for pattern in (f"{self._name}-{generation}.json", f"{self._name}-{generation}-*.bin"):
+                for old in self._path.glob(pattern):
+                    old.unlink(missing_ok=True)
 
     def _new_root(self, generation: int) -> npt.NDArray[np.int64]:
         with appearing(self._path / ROOT, step=_STEP, durable=False) as file:
