@@ -543,7 +543,7 @@ class Wheel(WheelQueries):
         The arrays move into files in a directory, which is best one in memory, such as under /dev/shm;
         what a shared wheel left there goes, and a directory with anything else is refused. A directory has
         one writer at a time. Where there is no room for the files it is an error, and the wheel goes on
-        alone.
+        as before: alone, or where it was shared already.
         """
         from tidemill.local.wheel_files import described
 
