@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidemill.core.errors import UserError
-from tidemill.core.files import appearing, our_errors, read_plain, unfinished
+from tidemill.core.files import appearing, becomes, our_errors, read_plain, remove_unfinished
 
 
 def test_a_file_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
@@ -24,10 +24,18 @@ def test_a_file_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
 def test_what_a_killed_process_left_is_found(tmp_path: Path) -> None:
     with appearing(tmp_path / "x", step="test") as file:
         file.write(b"whole")
-        [hidden] = unfinished(tmp_path / "x")
-        assert hidden.name.startswith(".x.") and not (tmp_path / "x").exists()
+        [hidden] = os.listdir(tmp_path)
+        assert hidden.startswith(".x.") and becomes(hidden) == "x"
+        remove_unfinished(tmp_path / "x", step="test")  # this one is locked: it is being written
     assert read_plain(tmp_path / "x", step="test") == b"whole"
-    assert unfinished(tmp_path / "x") == []
+    (tmp_path / hidden).write_bytes(b"half")
+    remove_unfinished(tmp_path / "x", step="test")
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_file_that_is_gone_is_left_to_who_reads_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_plain(tmp_path / "x", step="test")
 
 
 @pytest.mark.parametrize("kind", ["symlink", "fifo", "socket", "directory", "device"])

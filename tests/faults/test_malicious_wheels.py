@@ -181,6 +181,45 @@ def test_a_small_file_does_not_become_more_than_there_is_memory_for(wheel: Path)
         open_wheel(wheel)
 
 
+def test_metadata_of_a_batch_cannot_say_that_it_is_compressed(wheel: Path) -> None:
+    [file] = wheel.glob("head-000002-*")
+    size = 1 << 20
+    small = size.to_bytes(8, "little") + pa.compress(bytes(size), codec="zstd", asbytes=True)
+    small += bytes(-len(small) % 8)
+    batch = pa.record_batch({"head": np.frombuffer(small, dtype=np.int64)})
+    old = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, batch.schema, options=old) as out:
+        out.write_batch(batch, custom_metadata={"ARROW:experimental_compression": "zstd"})
+    seal(wheel)
+    with pytest.raises(tm.UserError, match=r"head-000002.*compressed"):
+        open_wheel(wheel)
+
+
+def test_a_watermark_far_away_does_not_hang_who_opens_a_store(tmp_path: Path) -> None:
+    MAKERS["buckets"](tmp_path / "store")
+    manifest = max((tmp_path / "store").glob("manifest-0*.json"))
+    _edit(manifest, lambda facts: facts["buckets"].update(until=(1 << 33) - 1))
+    with pytest.raises(tm.UserError, match=r"bucket of \d keys at most \d+ slots behind|GB"):
+        open_wheel(tmp_path / "store")
+
+
+def test_a_save_that_is_made_is_no_error_because_old_ones_cannot_be_removed(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going: Any = open_wheel(wheel)
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "manifest-000001.json":
+            raise PermissionError(13, "Permission denied", str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.warns(RuntimeWarning, match=r"files that are not needed stay in .*Permission denied"):
+        going.save(wheel)
+    assert saves_in(wheel) == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     "text", ["", "[", "7", '"x"', "[" * 100_000, '{"a":' * 100_000, "\xff", '{"format": 2}']
 )

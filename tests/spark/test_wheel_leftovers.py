@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
+import pytest
+
 from tests.faults.wheels_made import MAKERS, wheel_of
+from tidemill.core.errors import UserError
 from tidemill.local.wheel_files import bucket_path, open_wheel, save
 from tidemill.spark.wheel_leftovers import forget_buckets
 from tidemill.wheels.files import saves_in
-from tidemill.wheels.leftovers import claimed
+from tidemill.wheels.leftovers import claimed, tidying
 
 
 def test_buckets_of_a_killed_append_are_removed_by_the_next(tmp_path: Path) -> None:
@@ -52,3 +57,26 @@ def test_a_bucket_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     bucket_path(store, 7).symlink_to(elsewhere)
     forget_buckets(store)
     assert saves_in(elsewhere) == [1]
+
+
+def test_an_append_that_is_done_is_no_error_because_leftovers_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MAKERS["buckets"](tmp_path)
+    bucket_path(tmp_path, 7).mkdir()
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "rmdir", refused)
+    with pytest.raises(UserError, match=r"bucket-00007 .*PermissionError"):
+        forget_buckets(tmp_path)
+    with pytest.warns(RuntimeWarning, match="not needed stay in"), tidying(tmp_path):
+        forget_buckets(tmp_path)
+    failed = ValueError("the append itself")
+    with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="the append itself"):
+        try:
+            raise failed
+        finally:
+            with tidying(tmp_path):
+                forget_buckets(tmp_path)

@@ -25,6 +25,7 @@ _KINDS = {
 }  # fmt: skip
 _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A symlink is not followed, and a pipe does not wait for who writes it."""
+_HIDDEN = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp")
 _HINTS = {
     errno.ENOSPC: "the disk is full: free some room and do it again",
     errno.EDQUOT: "the quota is used up: free some room and do it again",
@@ -88,9 +89,35 @@ def is_plain(path: Path) -> bool:
         return False
 
 
+def have_directory(path: Path, *, step: str) -> None:
+    """Make a directory, unless there is one."""
+    try:
+        with our_errors(step, path):
+            path.mkdir(parents=True, exist_ok=True)
+    except UserError as failed:
+        if not isinstance(failed.__cause__, (FileExistsError, NotADirectoryError)):
+            raise
+        raise UserError(
+            step, expected=f"a directory at {path}, or nothing yet", got="a file there, or above it",
+            hint="name a directory: there will be several files",
+        ) from failed.__cause__  # fmt: skip
+
+
+def require_own_directory(path: Path, *, step: str) -> None:
+    """Refuse a link or a file in place of a directory; that there is nothing is for others to say."""
+    with our_errors(step, path), contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise UserError(
+                step, expected=f"a directory at {path}", got="a link or a file",
+                hint="what a store has lies in its own directory",
+            )  # fmt: skip
+
+
 @contextlib.contextmanager
-def appearing(path: Path, *, step: str) -> Iterator[BinaryIO]:
+def appearing(path: Path, *, step: str, durable: bool = True) -> Iterator[BinaryIO]:
     """A file to write, which takes its name when all of it is on disk, and is gone if that fails.
+
+    One that is not `durable` need not outlive the machine: nobody waits for the disk.
 
     Meanwhile it is called `.<name>.<random>.tmp`, in the same directory, and is locked: what a killed
     process left is not, and `remove_unfinished` finds it.
@@ -101,19 +128,21 @@ def appearing(path: Path, *, step: str) -> Iterator[BinaryIO]:
             with file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
                 os.replace(hidden, path)  # still locked: nobody takes it for a leftover
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(hidden)
             raise
-        sync(path.parent)
+        if durable:
+            sync(path.parent)
 
 
 def _hidden(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-        file = open(hidden, "xb")  # noqa: SIM115  # the caller closes it
+        file = open(hidden, "x+b")  # noqa: SIM115  # the caller closes it
         lock(file.fileno())
         try:
             if os.stat(hidden).st_ino == os.fstat(file.fileno()).st_ino:
@@ -123,16 +152,18 @@ def _hidden(path: Path) -> tuple[Path, BinaryIO]:
         file.close()
 
 
-def unfinished(path: Path) -> list[Path]:
-    """What `appearing` calls files that become the one by that name: they are being written, or left."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
-    return [p for p in path.parent.iterdir() if name.fullmatch(p.name) and is_plain(p)]
+def becomes(name: str) -> str:
+    """The name that a file will have: its own, unless `appearing` hides it until it is written."""
+    hidden = _HIDDEN.fullmatch(name)
+    return hidden[1] if hidden else name
 
 
 def remove_unfinished(path: Path, *, step: str) -> None:
     """Remove what killed processes left of a file by that name: what nobody has locked."""
     with our_errors(step, path):
-        for left in unfinished(path):
+        for left in path.parent.iterdir():
+            if left.name == path.name or becomes(left.name) != path.name or not is_plain(left):
+                continue
             try:
                 descriptor = open_plain(left, os.O_RDWR, step=step)
             except (FileNotFoundError, UserError):  # it has its name by now, or is someone else's

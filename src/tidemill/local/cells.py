@@ -156,10 +156,6 @@ def _lists(part: StatePart, states: list[Any]) -> pa.Array:
 def cells_in(layout: Layout, table: pa.Table) -> list[Cell]:
     """What `cells_out` was given."""
     columns = {n: table[n].combine_chunks() for n in table.column_names}
-    for part in layout.parts:
-        carries = part.form.carries if isinstance(part.form, Form) else ()
-        for j in carries:  # cells from before there were any: their sums fit
-            columns.setdefault(part.columns.names[j], pa.repeat(pa.scalar(0, pa.int64()), len(table)))
     states = [_states_in(p, [columns[n] for n, _ in state_fields(p)]) for p in layout.parts]
     return list(zip(*states))
 

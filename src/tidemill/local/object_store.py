@@ -33,8 +33,8 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import to_arrow
 from tidemill.local.cells import Cell, CellAlgebra, cells_in, cells_out
 from tidemill.local.partials import state_fields
-from tidemill.wheels.checks import check_head, require
-from tidemill.wheels.files import column
+from tidemill.wheels.checks import check_head, check_length, require
+from tidemill.wheels.mapped import column
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.store import NOT_ASKED, Ints, RingStore
 
@@ -288,9 +288,8 @@ class ObjectStore(RingStore):
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Have what `tables` gave. They may come from anyone: what cannot be is refused."""
         head, cells = column(tables["head"], "head"), tables["cells"]
-        check_head(
-            head, self.rings, keys=int(head[KEYS : KEYS + 1].sum()), prefix=False, block=0, cells=False
-        )
+        check_length(head, self.rings)
+        check_head(head, self.rings, keys=int(head[KEYS]), prefix=False, block=0, cells=False)
         self.head[...] = head
         self.head[VERSION] = 0
         present = column(tables["present"], "key")

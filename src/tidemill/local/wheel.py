@@ -52,7 +52,7 @@ from tidemill.local.wheel_queries import ALL, WheelQueries
 from tidemill.local.wheel_undo import UNDER_WAY, Undo
 from tidemill.local.wheel_windows import FIRST_TIME, LAST_TIME, ClosingWindows
 from tidemill.plan.nodes import Source, WindowAggregate
-from tidemill.wheels.files import Mapped
+from tidemill.wheels.mapped import Mapped
 from tidemill.wheels.merge import merged
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.shared import Publisher, is_shared
@@ -543,24 +543,31 @@ class Wheel(WheelQueries):
         The arrays move into files in a directory, which is best one in memory, such as under /dev/shm;
         what a shared wheel left there goes, and a directory with anything else is refused. A directory has
         one writer at a time. Where there is no room for the files it is an error, and the wheel goes on
-        alone.
+        as before: alone, or where it was shared already.
         """
         from tidemill.local.wheel_files import described
 
         if self._store.cold is not None:
             raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
         publisher = Publisher(Path(path), described(self))  # refused, before anything is given up
-        before, store, head = self._publisher, self._store, self._store.head
+        before, store = self._publisher, self._store
+        try:
+            store.unpack()  # one that is shared already is so
+            arrays, head, version = store.arrays(), store.head, store.head.item(VERSION)
+        except BaseException:
+            publisher.withdraw()
+            raise
         try:
             self._share_by(publisher)
-            store.unpack()
             store.changed()
             self._publish_keys()
         except BaseException:
+            # What readers of the directory before have is still there, with the same in it: back to that.
+            for name, array in arrays.items():
+                store.replace(name, array)
+            head[VERSION] = version
             self._share_by(before)
-            for name, array in store.arrays().items():  # files are gone when nobody has them mapped
-                store.replace(name, array.copy())
-            store.changed()
+            store.settle()
             publisher.withdraw()
             raise
         if before is not None:
@@ -576,7 +583,7 @@ class Wheel(WheelQueries):
         if self._publisher is None:
             return
         self._publisher.require_own()
-        if not self._keyed or self._publisher.keys == self._store.keys:
+        if not self._keyed or self._publisher.closed or self._publisher.keys == self._store.keys:
             return
         columns = self._keys.decode(np.arange(self._publisher.keys, self._store.keys))
         self._publisher.add_keys(pa.table(dict(zip(self._plan.group_keys, columns))))

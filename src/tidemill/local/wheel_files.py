@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.json import to_record
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.files import is_plain, our_errors
+from tidemill.core.files import is_plain, our_errors, require_own_directory
 from tidemill.core.time import FARTHEST
 from tidemill.expr.json import type_to_json
 from tidemill.local.object_store import ObjectStore
@@ -26,7 +26,7 @@ from tidemill.local.wheel_queries import WheelQueries
 from tidemill.local.wheel_reader import WheelReader
 from tidemill.wheels.buckets import Buckets
 from tidemill.wheels.checks import (
-    MOST_SLOTS_BEHIND,
+    MOST_CELLS_BEHIND,
     a_text,
     an_int,
     by_text,
@@ -36,12 +36,11 @@ from tidemill.wheels.files import (
     Fields,
     FilesGone,
     Save,
-    as_it_must_be,
     read_save,
-    require_own_directory,
     write_save,
 )
 from tidemill.wheels.leftovers import LAST_SAVE
+from tidemill.wheels.mapped import as_it_must_be
 from tidemill.wheels.packing import packed
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.shared import Subscriber, is_shared
@@ -50,6 +49,8 @@ from tidemill.wheels.store import RingStore
 MOST_BUCKETS = 10_000
 BUCKETS = "buckets"
 """What the manifest of a wheel in buckets says of them."""
+_STEP = 1 << 16
+"""Cells that are closed at once when a bucket is behind its store."""
 JOB = "job"
 """What the manifest of a save says of the build or append that it is part of."""
 
@@ -290,11 +291,13 @@ def open_bucket(
     opened = read_save(own, number, verify=verify)
     wheel = wheel_of(opened, aggregates, verify=verify)
     with opened.understood():
-        behind = until - wheel._store.now
-        near = 0 <= behind <= MOST_SLOTS_BEHIND
-        require(near, f"a bucket at most {MOST_SLOTS_BEHIND} slots behind", behind)
-        if behind:
-            wheel.advance_to(until * wheel._grain)
+        behind, keys = until - wheel._store.now, max(1, wheel._store.keys)
+        near = 0 <= behind <= MOST_CELLS_BEHIND // keys
+        require(near, f"a bucket of {keys} keys at most {MOST_CELLS_BEHIND // keys} slots behind", behind)
+        if behind * keys > _STEP:
+            wheel.require_memory(until)
+        while wheel._store.now < until:  # in steps: Ctrl-C does not get into a kernel
+            wheel.advance_to(min(until, wheel._store.now + max(1, _STEP // keys)) * wheel._grain)
     return wheel
 
 

@@ -39,7 +39,8 @@ from tidemill.wheels.checks import (
     texts,
 )
 from tidemill.wheels.cold import Cold, Piece, Region
-from tidemill.wheels.files import Save, column
+from tidemill.wheels.files import Save
+from tidemill.wheels.mapped import column
 from tidemill.wheels.packing import unpacked
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.store import RingStore

@@ -33,7 +33,6 @@ class WheelReader(WheelQueries):
         super().__init__(plan, store, domain)
         schema = plan.input.schema.to_arrow()
         self._key_schema = pa.schema([schema.field(k) for k in plan.group_keys])
-        self._since = 0.0
         self._refresh()
 
     def new_locks(self) -> None:
@@ -70,7 +69,6 @@ class WheelReader(WheelQueries):
                 for keys in self._source.new_keys(self._key_schema):  # in order, as the writer numbers them
                     with self._lock:
                         self._keys.restore([keys[k].combine_chunks() for k in self._plan.group_keys])
-            self._since = 0.0
 
     def _numbers(self, keys: Any) -> Ints:
         numbers = super()._numbers(keys)
@@ -83,11 +81,10 @@ class WheelReader(WheelQueries):
         self._source.attach(self._store)
         self._store.settle()
 
-    def _again(self) -> None:
-        """Slots are closing: read again, the newest arrays."""
+    def _again(self, since: float) -> None:
+        """Slots are closing, for one answer since then: read again, the newest arrays."""
         with self._catching_up:
             if self._source.stale():
                 self._refresh()
-        self._since = self._since or time.monotonic()
-        self._source.require_progress(self._since)
+        self._source.require_progress(since)
         time.sleep(0)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tidemill.core.errors import UserError
+from tidemill.core.files import our_errors
 from tidemill.local.wheel_files import BUCKETS, JOB, check_buckets
 from tidemill.local.wheel_opening import store_rings
 from tidemill.wheels.files import forget_saves, manifest_of, saves_in
@@ -23,7 +24,7 @@ _BUCKET = re.compile(r"bucket-(\d{5})")
 
 def forget_buckets(where: Path) -> None:
     """Remove saves of buckets that do not count any more."""
-    with locked(where, "build wheel"):
+    with our_errors("build wheel", where), locked(where, "build wheel"):
         counts = _counting(where)
         if counts is None:
             return

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.files import have_directory, require_own_directory
 from tidemill.core.schema import Schema
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
@@ -61,12 +62,10 @@ from tidemill.spark.wheel_leftovers import forget_buckets
 from tidemill.spark.windows import partials_by_pane
 from tidemill.wheels.files import (
     CHECKSUM,
-    have_directory,
-    require_own_directory,
     saves_in,
     write_save,
 )
-from tidemill.wheels.leftovers import claimed
+from tidemill.wheels.leftovers import claimed, tidying
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 
 BUCKET = "bucket"
@@ -279,7 +278,8 @@ def _fill(
             facts["left out"] = {n: total.get(n, 0) + c for n, c in survey.left_out.items()}
             saved = write_save(where, {}, facts, after=0 if after is None else after)
     finally:  # also what this one leaves, if it failed
-        forget_buckets(where)
+        with tidying(where):
+            forget_buckets(where)
     domain = Domain[facts["domain"]]
     mark = until * grain if domain is Domain.LOGICAL else to_datetime(until * grain)
     return WheelReport(

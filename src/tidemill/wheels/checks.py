@@ -36,8 +36,8 @@ from tidemill.wheels.rings import Ring, rings_of
 Ints = npt.NDArray[np.int64]
 MOST_KEYS = 1 << 31
 """Numbers of keys are put together in pairs, of 32 bits each."""
-MOST_SLOTS_BEHIND = 1 << 33
-"""So many slots a bucket may be behind the store it is in: each is closed when it is opened."""
+MOST_CELLS_BEHIND = 1 << 33
+"""So many cells, slots by keys, a bucket may be behind its store: all are closed when it is opened."""
 
 
 def require(holds: bool, expected: str, got: Any) -> None:

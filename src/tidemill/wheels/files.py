@@ -13,8 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,28 +21,23 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.core.files import appearing, is_plain, our_errors, read_plain
+from tidemill.core.files import appearing, have_directory, is_plain, our_errors, read_plain
 from tidemill.wheels.leftovers import (
     DATA,
-    LOCK,
     MANIFEST,
     claimed,
     locked,
     names_in,
     remove_leftovers,
     require_number,
+    tidying,
 )
-from tidemill.wheels.mapped import Mapped, as_it_must_be, column, corrupt, map_file
+from tidemill.wheels.mapped import Mapped, as_it_must_be, corrupt, map_file
 
 FORMAT = 2
 NEWEST = "manifest.json"
 KEPT = 2
 """Saves that stay on disk."""
-SAID = (
-    "aggregates", "schema", "time", "keys", "domain", "rings", "write ahead", "prefix", "one ring below",
-    "name", "merged", "line", "rows", "left out", "compressed",
-)  # fmt: skip
-"""What every manifest says of a wheel."""
 CHECKSUM = "sha256"
 """What a manifest says of itself: the checksum of the rest of it, see `checksum`."""
 
@@ -117,32 +110,9 @@ def write_save(
             _take_back(path, claim)
             raise
     if forget:
-        forget_saves(path, lambda save: save > number - KEPT)
+        with tidying(path):
+            forget_saves(path, lambda save: save > number - KEPT)
     return Saved(number, described)
-
-
-def have_directory(path: Path, *, step: str) -> None:
-    """Make a directory, unless there is one."""
-    try:
-        with our_errors(step, path):
-            path.mkdir(parents=True, exist_ok=True)
-    except UserError as failed:
-        if not isinstance(failed.__cause__, (FileExistsError, NotADirectoryError)):
-            raise
-        raise UserError(
-            step, expected=f"a directory at {path}, or nothing yet", got="a file there, or above it",
-            hint="name a directory: a wheel is several files",
-        ) from failed.__cause__  # fmt: skip
-
-
-def require_own_directory(path: Path, *, step: str) -> None:
-    """Refuse a link or a file in place of a directory; that there is nothing is for others to say."""
-    with our_errors(step, path), contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise UserError(
-                step, expected=f"a directory at {path}", got="a link or a file",
-                hint="what a store has lies in its own directory",
-            )  # fmt: skip
 
 
 def forget_saves(path: Path, counts: Callable[[int], bool]) -> None:
@@ -311,25 +281,10 @@ def manifest_of(path: Path, number: int, before: str = "") -> Fields:
     with as_it_must_be(file, before):
         right = checksum(facts)
     if facts[CHECKSUM] != right:
-        _name_what_it_lacks(facts, file, before)
         raise corrupt(file, "its checksum differs", before)
     if facts["save"] != number:
         raise corrupt(file, f"it says that it is save {facts['save']!r}", before)
     return facts
-
-
-def _name_what_it_lacks(facts: Fields, file: Path, before: str) -> None:
-    """Of a manifest that is not as it was written: that says more than that its checksum differs."""
-    for name in SAID:
-        facts[name]
-    for said in facts["files"].values():
-        for name in ("file", "bytes", CHECKSUM) if isinstance(said, Fields) else ():
-            said[name]
-    files = facts["files"]
-    numbers = () if "present" in files else ("totals", "open")
-    for name in ("cells", "head", "keys", "early", "late", *numbers) if files else ():
-        if name not in files:
-            raise corrupt(file, f"no file of {name!r}", before)
 
 
 def _file_name(said: Any) -> str:
@@ -340,10 +295,3 @@ def _file_name(said: Any) -> str:
             got=repr(said),
         )  # fmt: skip
     return said
-
-
-__all__ = [
-    "CHECKSUM", "FORMAT", "LOCK", "NEWEST", "Fields", "FilesGone", "Mapped", "Save", "Saved",
-    "as_it_must_be", "checksum", "column", "forget_saves", "have_directory", "manifest_of", "read_json",
-    "read_save", "require_own_directory", "saves_in", "write_save",
-]  # fmt: skip

@@ -13,11 +13,12 @@ import fcntl
 import os
 import re
 import secrets
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from tidemill.core.errors import UserError
-from tidemill.core.files import is_plain, lock, open_plain, our_errors
+from tidemill.core.files import becomes, is_plain, lock, open_plain, our_errors
 
 LOCK = "save.lock"
 """Who has it may number a save, make a claim, and remove what is not needed any more."""
@@ -29,8 +30,6 @@ DATA = re.compile(rf"[a-z]+[0-9]*-((?:{_NUMBER})-[0-9a-f]{{8}})\.arrow")
 """What files of a save are called: what is in them, and the claim."""
 MANIFEST = re.compile(rf"manifest(?:-({_NUMBER}))?\.json")
 _CLAIM = re.compile(rf"\.((?:{_NUMBER})-[0-9a-f]{{8}})\.saving")
-_UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp")
-"""What `core.files.appearing` calls a file that is being written."""
 
 
 @contextlib.contextmanager
@@ -96,18 +95,30 @@ def remove_leftovers(path: Path, used: set[str] | None) -> None:
     """
     alive = running(path)
     for name in names_in(path):
-        hidden = _UNFINISHED.fullmatch(name)
-        data = DATA.fullmatch(hidden[1] if hidden else name)
+        hidden = becomes(name) != name
+        data = DATA.fullmatch(becomes(name))
         claim = _CLAIM.fullmatch(name)
         if data:
             unused = used is not None and name not in used
-            left = data[1] not in alive and (hidden is not None or unused)
+            left = data[1] not in alive and (hidden or unused)
         elif claim:
             left = claim[1] not in alive
         else:  # a manifest is written by who has the lock: nobody now
-            left = hidden is not None and MANIFEST.fullmatch(hidden[1]) is not None
+            left = hidden and MANIFEST.fullmatch(becomes(name)) is not None
         if left and is_plain(path / name):
             (path / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def tidying(path: Path) -> Iterator[None]:
+    """Leftovers are removed: that it fails is a warning, and no error of what was done before.
+
+    The next save removes them.
+    """
+    try:
+        yield
+    except UserError as failed:
+        warnings.warn(f"files that are not needed stay in {path}: {failed}", RuntimeWarning, stacklevel=2)
 
 
 def names_in(path: Path) -> list[str]:

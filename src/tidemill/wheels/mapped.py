@@ -35,19 +35,23 @@ class Mapped:
 
     def table(self, schema: pa.Schema) -> pa.Table:
         """What is in it: columns of just these types, of which nothing lies outside of the file."""
-        with as_it_must_be(self.file, self.hint):
-            batches = _batches(self.content)
-            reader = pa.ipc.open_stream(pa.BufferReader(batches))
-            if not reader.schema.equals(schema):
-                raise corrupt(self.file, f"columns {_shown(reader.schema)}, not {_shown(schema)}", self.hint)
-            table = reader.read_all()
-            # Offsets are followed by whoever reads text or lists; numbers have none, and may be many.
-            table.validate(full=not all(pa.types.is_primitive(f.type) for f in schema))
-            return table.combine_chunks()
+        return table_in(self.content, schema, self.file, self.hint)
+
+
+def table_in(content: pa.Buffer, schema: pa.Schema, file: Path, hint: str) -> pa.Table:
+    """The table in an Arrow file that anyone may have made: see `Mapped.table`."""
+    with as_it_must_be(file, hint):
+        reader = pa.ipc.open_stream(pa.BufferReader(_batches(content)))
+        if not reader.schema.equals(schema):
+            raise corrupt(file, f"columns {_shown(reader.schema)}, not {_shown(schema)}", hint)
+        table = reader.read_all()
+        # Offsets are followed by whoever reads text or lists; numbers have none, and may be many.
+        table.validate(full=not all(pa.types.is_primitive(f.type) for f in schema))
+        return table.combine_chunks()
 
 
 _MAGIC = b"ARROW1\0\0"
-_HEADER, _COMPRESSION = 2, 3
+_HEADER, _METADATA, _COMPRESSION = 2, 4, 3
 """Fields of a message, and of the record batch in it."""
 
 
@@ -55,7 +59,7 @@ def _batches(content: pa.Buffer) -> pa.Buffer:
     """The stream of batches in an Arrow file, none of which is compressed.
 
     The file could be read by its footer, too; but a few bytes that are compressed may become more than there
-    is memory for, and saves are not.
+    is memory for, and saves are not. Arrow also believes metadata of a message that says so.
     """
     if content.slice(0, len(_MAGIC)).to_pybytes() != _MAGIC:
         raise ValueError("not an Arrow file")
@@ -64,7 +68,10 @@ def _batches(content: pa.Buffer) -> pa.Buffer:
         if message.type == "schema":
             continue
         metadata = message.metadata.to_pybytes()
-        batch = _field(metadata, struct.unpack_from("<I", metadata)[0], _HEADER)
+        root = struct.unpack_from("<I", metadata)[0]
+        if _field(metadata, root, _METADATA) is not None:
+            raise ValueError("a batch with metadata of its own, by which it may be compressed")
+        batch = _field(metadata, root, _HEADER)
         if message.type != "record batch" or batch is None:
             raise ValueError(f"a {message.type} in an Arrow file")
         if _field(metadata, batch + struct.unpack_from("<I", metadata, batch)[0], _COMPRESSION) is not None:

@@ -11,7 +11,6 @@ never mixes. Only files by such names are ever removed.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -32,9 +31,18 @@ import pyarrow as pa
 
 from tidemill.codegen.wheel_plan import VERSION
 from tidemill.core.errors import UserError
-from tidemill.core.files import is_plain, open_plain, our_errors, read_plain
+from tidemill.core.files import (
+    appearing,
+    becomes,
+    have_directory,
+    is_plain,
+    open_plain,
+    our_errors,
+    read_plain,
+)
 from tidemill.wheels.checks import require
-from tidemill.wheels.files import Fields, as_it_must_be, have_directory
+from tidemill.wheels.files import read_json
+from tidemill.wheels.mapped import as_it_must_be, corrupt, table_in
 from tidemill.wheels.shared_head import check_arrays
 from tidemill.wheels.store import RingStore
 
@@ -54,8 +62,8 @@ PATIENCE = 10.0
 HANDOVER = 1.0
 """Seconds that a writer tries to get the lock: readers have it for an instant, to see whether one lives."""
 _OURS = re.compile(
-    rf"{re.escape(LOCK)}|{re.escape(ROOT)}|\.{re.escape(ROOT)}\.[0-9a-f]{{12}}\.tmp"
-    r"|[0-9a-f]{16}-(wheel\.json|[0-9]+\.json|[0-9]+-\w+\.bin|keys-[0-9]+\.arrow(\.tmp)?)"
+    rf"{re.escape(LOCK)}|{re.escape(ROOT)}"
+    r"|[0-9a-f]{16}-(wheel\.json|[0-9]+\.json|[0-9]+-\w+\.bin|keys-[0-9]+\.arrow)"
 )
 _STEP = "share wheel"
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
@@ -78,12 +86,10 @@ class Publisher:
             _take(self._lock, path)
             _refuse_others(path)
             _take_over(path)
-            for old in path.iterdir():
-                if old.name != LOCK:
-                    old.unlink()
+            _remove_ours(path)
             self._id = secrets.randbits(63)
             self._name = f"{self._id:016x}"
-            _write(path / f"{self._name}-wheel.json", json.dumps(dict(described)).encode())
+            self._write("wheel.json", json.dumps(dict(described)).encode())
         except BaseException:
             self.close()
             raise
@@ -107,14 +113,14 @@ class Publisher:
         self.require_own()
         generation = self._generation + 1
         made: dict[str, npt.NDArray[Any]] = {}
-        shapes = self._path / f"{self._name}-{generation}.json"
         try:
             for name, array in store.arrays().items():
                 file = self._path / f"{self._name}-{generation}-{name}.bin"
                 mapped = _create(file, array.nbytes)
                 made[name] = np.frombuffer(mapped, dtype=array.dtype)[: array.size].reshape(array.shape)
                 made[name][...] = array
-            _write(shapes, json.dumps({n: list(a.shape) for n, a in made.items()}).encode())
+            shapes = {n: list(a.shape) for n, a in made.items()}
+            self._write(f"{generation}.json", json.dumps(shapes).encode())
             if self._root is None:
                 self._root = self._new_root(generation)
         except BaseException:
@@ -129,21 +135,32 @@ class Publisher:
 
     def publish_again(self, store: RingStore) -> None:
         """Publish a store that has come back to arrays before, unless readers have these still."""
-        if self._head is not store.head:
+        if self._head is store.head:
+            return
+        try:
             self.publish(store)
-            store.settle()
+        except BaseException:  # readers have arrays in which nothing changes any more: they are told so
+            self.close()
+            store.on_change = store.on_undo = lambda store: None
+            raise
+        store.settle()
 
     def _remove(self, generation: int) -> None:
-        for pattern in (f"{self._name}-{generation}.json", f"{self._name}-{generation}-*.bin"):
-            for old in self._path.glob(pattern):
-                old.unlink(missing_ok=True)
+        with our_errors(_STEP, self._path):
+            for pattern in (f"{self._name}-{generation}.json", f"{self._name}-{generation}-*.bin"):
+                for old in self._path.glob(pattern):
+                    old.unlink(missing_ok=True)
 
     def _new_root(self, generation: int) -> npt.NDArray[np.int64]:
-        hidden = self._path / f".{ROOT}.{secrets.token_hex(6)}.tmp"
-        root = np.frombuffer(_create(hidden, 8 * ROOT_NUMBERS), dtype=np.int64)
-        root[[MARK, WRITER, STATE, GENERATION]] = MAGIC, self._id, WRITES, generation
-        os.replace(hidden, self._path / ROOT)
+        with appearing(self._path / ROOT, step=_STEP, durable=False) as file:
+            root = np.frombuffer(_mapped(file.fileno(), 8 * ROOT_NUMBERS), dtype=np.int64)
+            root[[MARK, WRITER, STATE, GENERATION]] = MAGIC, self._id, WRITES, generation
         return root
+
+    def _write(self, name: str, content: Any) -> None:
+        """A file of this writer, which appears whole. It need not outlive the machine."""
+        with appearing(self._path / f"{self._name}-{name}", step=_STEP, durable=False) as file:
+            file.write(content)
 
     def add_keys(self, keys: pa.Table) -> None:
         """Tell readers of more keys."""
@@ -153,9 +170,14 @@ class Publisher:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, keys.schema) as writer:
             writer.write_table(keys)
-        _write(self._path / f"{self._name}-keys-{number}.arrow", sink.getvalue())
+        self._write(f"keys-{number}.arrow", sink.getvalue())
         self.keys += keys.num_rows
         self._root[KEY_FILES] = number + 1
+
+    @property
+    def closed(self) -> bool:
+        """Whether this is a writer no more."""
+        return self._lock < 0
 
     def close(self) -> None:
         """Let another writer have the directory. What was shared stays, for those who read it."""
@@ -167,12 +189,16 @@ class Publisher:
 
     def withdraw(self) -> None:
         """Remove what was written: it was not to be shared after all."""
-        for file in self._path.glob(f"{self._name}-*"):
-            file.unlink(missing_ok=True)
-        if self._root is not None:
-            self._root[STATE] = REPLACED
-            (self._path / ROOT).unlink(missing_ok=True)
-        self.close()
+        try:
+            with our_errors(_STEP, self._path):
+                if self._root is not None:
+                    self._root[STATE] = REPLACED
+                    (self._path / ROOT).unlink(missing_ok=True)
+                for file in self._path.glob(f"{self._name}-*"):
+                    file.unlink(missing_ok=True)
+        finally:
+            self._root = None
+            self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_lock", -1) >= 0:
@@ -202,16 +228,12 @@ class Subscriber:
             self._name = f"{int(self._seen[WRITER]):016x}"
             file = path / f"{self._name}-wheel.json"
             try:
-                text = read_plain(file, step="open wheel")
+                found = read_json(file, _HINT)
                 break
-            except (UserError, FileNotFoundError) as gone:  # another writer has come, a moment ago
+            except FileNotFoundError as gone:  # another writer has come, a moment ago
                 if time.monotonic() - since > PATIENCE / 10:
-                    raise self._damaged(file, str(gone)) from gone
+                    raise corrupt(file, "no such file", _HINT) from gone
                 time.sleep(0.001)
-        try:
-            found = json.loads(text, object_hook=lambda record: Fields(record, file))
-        except ValueError as torn:
-            raise self._damaged(file, f"not JSON: {torn}") from torn
         require(isinstance(found, dict), f"a description of a wheel in {file}", found)
         self.described: dict[str, Any] = found
         self._generation = 0
@@ -222,7 +244,7 @@ class Subscriber:
         try:
             root: npt.NDArray[np.int64] = _map(file, np.dtype(np.int64), ROOT_NUMBERS)
         except FileNotFoundError as gone:
-            raise self._damaged(file, "no such file") from gone
+            raise corrupt(file, "no such file", _HINT) from gone
         ours = root[MARK] == MAGIC and root[WRITER] >= 0
         require(bool(ours), f"the root of a wheel that is shared in {file}", root.tobytes())
         return root
@@ -266,7 +288,7 @@ class Subscriber:
                 same = generation == int(self._seen[GENERATION])
                 if time.monotonic() - since > (SOON if same else PATIENCE):
                     self.stale()
-                    raise self._damaged(Path(str(gone.filename)), "no such file") from gone
+                    raise corrupt(Path(str(gone.filename)), "no such file", _HINT) from gone
                 time.sleep(0)
         for name, array in found.items():
             store.replace(name, array)
@@ -274,10 +296,7 @@ class Subscriber:
 
     def _arrays(self, generation: int, store: RingStore) -> dict[str, npt.NDArray[Any]]:
         file = self.path / f"{self._name}-{generation}.json"
-        try:
-            shapes = json.loads(_plain(file))
-        except ValueError as torn:
-            raise self._damaged(file, f"not JSON: {torn}") from torn
+        shapes = read_json(file, _HINT)
         kinds = store.kinds()
         named = isinstance(shapes, dict) and shapes.keys() == kinds.keys()
         require(named, f"shapes of {list(kinds)} in {file}", shapes)
@@ -290,9 +309,11 @@ class Subscriber:
             size = math.prod(shape)
             array = _map(self.path / f"{self._name}-{generation}-{name}.bin", kind, size)
             found[name] = array.reshape(shape)
-        with as_it_must_be(self.path / f"{self._name}-{generation}-head.bin", _HINT):
-            require(found["head"].size > VERSION, "a head", found["head"])
-            check_arrays(self._settled(found["head"], generation), found, store)
+        file = self.path / f"{self._name}-{generation}-head.bin"
+        require(found["head"].size > VERSION, f"a head in {file}", found["head"])
+        settled = self._settled(found["head"], generation)
+        with as_it_must_be(file, _HINT):
+            check_arrays(settled, found, store)
         return found
 
     def _settled(self, head: npt.NDArray[np.int64], generation: int) -> npt.NDArray[np.int64]:
@@ -326,22 +347,12 @@ class Subscriber:
         while self._key_files < self._seen[KEY_FILES]:
             file = self.path / f"{self._name}-keys-{self._key_files}.arrow"
             try:
-                keys = pa.ipc.open_file(pa.py_buffer(_plain(file))).read_all()
-                keys.validate(full=True)
+                content = read_plain(file, step="open wheel")
             except FileNotFoundError as gone:
                 self.stale()  # it says so if another writer has come
-                raise self._damaged(file, "no such file") from gone
-            except (pa.ArrowException, OSError, ValueError, OverflowError) as torn:
-                raise self._damaged(file, str(torn)) from torn
-            require(keys.schema.equals(schema), f"keys of {schema} in {file}", keys.schema)
-            yield keys
+                raise corrupt(file, "no such file", _HINT) from gone
+            yield table_in(pa.py_buffer(content), schema, file, _HINT)
             self._key_files += 1
-
-    def _damaged(self, file: Path, why: str) -> UserError:
-        return UserError(
-            "open wheel", expected=f"{file} as the writer wrote it", got=why,
-            hint=_HINT,
-        )  # fmt: skip
 
 
 # --- the directory ----------------------------------------------------------------------------------
@@ -349,13 +360,25 @@ class Subscriber:
 
 def _refuse_others(path: Path) -> None:
     """Refuse a directory in which there is anything that no writer left: it would be in the way."""
-    for found in path.iterdir():
-        root = found.name == ROOT
-        if not is_plain(found) or not _OURS.fullmatch(found.name) or (root and not _is_root(found)):
-            raise UserError(
-                _STEP, expected="an empty directory, or one in which a wheel was shared",
-                got=f"{found}, which is no file of one", hint="nothing of it was touched: name another",
-            )  # fmt: skip
+    with our_errors(_STEP, path):
+        for found in path.iterdir():
+            if not _is_ours(found) or (found.name == ROOT and not _is_root(found)):
+                raise UserError(
+                    _STEP, expected="an empty directory, or one in which a wheel was shared",
+                    got=f"{found}, which is no file of one", hint="nothing of it was touched: name another",
+                )  # fmt: skip
+
+
+def _remove_ours(path: Path) -> None:
+    """Remove what a writer before has left. Someone else may have put other files there just now."""
+    with our_errors(_STEP, path):
+        for old in path.iterdir():
+            if old.name != LOCK and _is_ours(old):
+                old.unlink(missing_ok=True)
+
+
+def _is_ours(file: Path) -> bool:
+    return is_plain(file) and _OURS.fullmatch(becomes(file.name)) is not None
 
 
 def _is_root(file: Path) -> bool:
@@ -391,21 +414,12 @@ def _take_over(path: Path) -> None:
     root[STATE] = REPLACED
 
 
-def _plain(file: Path) -> bytes:
-    """All of a plain file. That there is none is left to the caller."""
-    with open(open_plain(file, step="open wheel"), "rb") as opened:
-        return opened.read()
-
-
 def _create(path: Path, size: int) -> mmap.mmap:
-    """A new file of zeros, mapped to memory. Its blocks are there: a full disk is an error here, not later
-    when memory is written."""
-    size = max(8, -(-size // 8) * 8)
+    """A new file of zeros, mapped to memory."""
     with our_errors(_STEP, path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
-            os.posix_fallocate(descriptor, 0, size)
-            return mmap.mmap(descriptor, size)
+            return _mapped(descriptor, size)
         except BaseException:
             os.unlink(path)
             raise
@@ -413,19 +427,12 @@ def _create(path: Path, size: int) -> mmap.mmap:
             os.close(descriptor)
 
 
-def _write(path: Path, content: Any) -> None:
-    """A file that appears whole. It need not outlive the machine."""
-    hidden = path.with_name(f"{path.name}.tmp") if path.suffix == ".arrow" else path
-    with our_errors(_STEP, path):
-        try:
-            with open(hidden, "wb") as file:
-                file.write(content)
-            if hidden != path:
-                os.replace(hidden, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(hidden)
-            raise
+def _mapped(descriptor: int, size: int) -> mmap.mmap:
+    """Zeros in an empty file. Its blocks are there: a full disk is an error here, not later when memory is
+    written."""
+    size = max(8, -(-size // 8) * 8)
+    os.posix_fallocate(descriptor, 0, size)
+    return mmap.mmap(descriptor, size)
 
 
 class _Mapped:

@@ -25,7 +25,7 @@ from tidemill.codegen.wheel_plan import (
     RING,
     ROOM,
 )  # fmt: skip
-from tidemill.wheels.checks import MOST_KEYS, check_head, require
+from tidemill.wheels.checks import MOST_KEYS, check_head, check_length, require
 from tidemill.wheels.store import RingStore
 
 
@@ -33,9 +33,8 @@ def check_arrays(
     head: npt.NDArray[np.int64], arrays: Mapping[str, npt.NDArray[Any]], store: RingStore
 ) -> None:
     """Refuse a head, as it was at one moment, that does not fit the arrays, or a store of this kind."""
-    check_head(
-        head, store.rings, keys=int(head[KEYS : KEYS + 1].sum()), prefix=store.prefix, block=0, cells=True
-    )
+    check_length(head, store.rings)
+    check_head(head, store.rings, keys=int(head[KEYS]), prefix=store.prefix, block=0, cells=True)
     keys, room = int(head[KEYS]), int(head[ROOM])
     require(0 <= keys <= room < MOST_KEYS and room > 0, f"room for {keys} keys", room)
     slots = 0

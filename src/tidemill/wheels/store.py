@@ -91,8 +91,8 @@ class RingStore:
         """Called when there are new arrays, before anybody reads them."""
         self.on_undo: Callable[[RingStore], None] = lambda store: None
         """Called when the arrays before are there again."""
-        self.on_retry: Callable[[], None] = lambda: time.sleep(0)
-        """Called when slots were closing while an answer was made."""
+        self.on_retry: Callable[[float], None] = lambda since: time.sleep(0)
+        """Called when slots were closing while an answer was made, with when that was first so."""
         self.packed = False
         self.others = np.empty(FEW_ROWS, dtype=np.uint32)
         """Where `insert` says which rows it left out."""
@@ -506,6 +506,7 @@ class RingStore:
 
     def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
         """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
+        since = 0.0
         while True:
             asked, frame, seen, sums = self._asked
             version = seen[VERSION]
@@ -514,7 +515,8 @@ class RingStore:
                 found = self._answer.one_at(frame, start, end, key, asked[0], asked[1])
             if seen[VERSION] == version and not version & 1:
                 return None if found[0] == NOT_HELD else found
-            self.on_retry()
+            since = since or time.monotonic()
+            self.on_retry(since)
 
     def sum_of(self, start: int, end: int) -> int | None:
         """The one sum of a store without keys over a range; None where `answer` has to look closer.
@@ -549,6 +551,7 @@ class RingStore:
         """Answer a range for each key, or one range for all. The first that is not held, or -1; bits of
         what failed. `rows`, if given, gets whether there was any row."""
         shared = len(starts) != len(keys)
+        since = 0.0
         while True:
             asked, _, seen, _ = self._asked
             version = seen[VERSION]
@@ -558,7 +561,8 @@ class RingStore:
             )
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
-            self.on_retry()
+            since = since or time.monotonic()
+            self.on_retry(since)
 
     def changed(self) -> None:
         """There are new arrays. Whoever reads the old ones must read again: some are in both, and go on."""

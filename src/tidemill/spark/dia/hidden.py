@@ -48,9 +48,8 @@ def hidden_directory(target: str, step: str) -> Iterator[str]:
                 os.rmdir(folder)
 
 
-def remove_leftovers(target: str) -> list[str]:
-    """Remove what killed writes to a target left beside it; their paths."""
-    removed = []
+def remove_leftovers(target: str) -> None:
+    """Remove what killed writes to a target left beside it."""
     folder, prefix = os.path.dirname(target), _prefix(target)
     names = os.listdir(folder) if os.path.isdir(folder) else []
     for name in names:
@@ -63,10 +62,8 @@ def remove_leftovers(target: str) -> list[str]:
         try:
             if all(map(_FILE.fullmatch, os.listdir(lock))):
                 shutil.rmtree(path, ignore_errors=True)
-                removed.append(path)
         finally:
             os.close(lock)
-    return removed
 
 
 @contextlib.contextmanager
