@@ -107,7 +107,8 @@ def test_what_a_killed_write_left_is_removed_by_the_next(spark: Any, tmp_path: P
     assert os.path.exists(there)
     assert (foreign / "thesis.txt").read_text() == "mine"
     assert (tmp_path / "elsewhere" / "part-000000-000000.txt").exists()
-    assert remove_leftovers(str(target)) == [there]
+    remove_leftovers(str(target))
+    assert not os.path.exists(there)
 
 
 def test_a_write_to_a_link_or_a_place_that_cannot_be(spark: Any, tmp_path: Path) -> None:
@@ -119,6 +120,6 @@ def test_a_write_to_a_link_or_a_place_that_cannot_be(spark: Any, tmp_path: Path)
     for target, one in ((link, False), (link, True), (below, False)):
         with pytest.raises(UserError, match=str(target)):
             lines.write_lines(target, one_file=one)
-    with pytest.raises(UserError, match="cannot write /proc/none"):
+    with pytest.raises(UserError, match=r"expected /proc/none/lines.* to be read and written"):
         lines.write_lines("/proc/none/lines")
     assert sorted(os.listdir(tmp_path)) == ["elsewhere", "file", "link"]
