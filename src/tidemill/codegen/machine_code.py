@@ -40,6 +40,8 @@ GENERATED = "__tidemill_hash__"
 """In a module that was generated, and is in no file: the hash of its source."""
 _IMPORTED = re.compile(r"^from (tidemill\.\S+) import", re.MULTILINE)
 _NOT_COMPILED = ("tidemill.codegen.machine_code", "tidemill.codegen.place", "tidemill.core.errors")
+_OF_ANOTHER_VERSION = pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError
+"""What reading a pickle raises, if it was written by another version of what is in it."""
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -107,10 +109,8 @@ def _read(path: str) -> Any:
         content = b""
     digest, body = content[:_DIGEST], content[_DIGEST:]
     if hashlib.sha256(body).digest() == digest:
-        try:
+        with contextlib.suppress(*_OF_ANOTHER_VERSION):
             return pickle.loads(body)
-        except (pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError):
-            pass  # it was written by another version of what is pickled in it
     with contextlib.suppress(OSError):
         os.unlink(path)
     return None

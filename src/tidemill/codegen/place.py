@@ -19,6 +19,7 @@ import warnings
 from pathlib import Path
 
 from tidemill.core.errors import UserError
+from tidemill.core.files import lock, open_plain
 
 _PREFIX = "tidemill-kernels-"
 _LOCK = "owner.lock"
@@ -148,14 +149,14 @@ def _temporary() -> Path:
     """A directory of this process. Those of others that have ended are removed on the way."""
     try:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as nowhere:
         raise UserError(
             "compile", expected="a directory for compiled kernels, also in the directory for temporary files",
             got=str(nowhere), hint="set TIDEMILL_CACHE to a directory that only you can write",
         ) from nowhere  # fmt: skip
-    _locks(lock)
-    _made[path] = (os.getpid(), lock)
+    lock(held)
+    _made[path] = (os.getpid(), held)
     atexit.register(_remove_own)
     for other in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         if other != path and _is_left_over(other):
@@ -177,22 +178,10 @@ def _is_left_over(path: Path) -> bool:
         mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
         if not stat.S_ISDIR(found.st_mode) or not mine:
             return False
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # it has no lock yet, or is gone
+        held = open_plain(path / _LOCK, os.O_RDWR, step="compile")
+    except (OSError, UserError):  # it has no lock yet, or is gone
         return False
     try:
-        return _locks(lock)
+        return lock(held)
     finally:
-        os.close(lock)
-
-
-def _locks(lock: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: nothing is removed but by its maker
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        os.close(held)

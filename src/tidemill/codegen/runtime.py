@@ -212,7 +212,7 @@ def _int_of_int(value: Any) -> Any:
 
 
 def _int_of_float(value: Any) -> Any:
-    if not (value >= -9223372036854775808.0 and value < 9223372036854775808.0):
+    if not float_to_int_fits(value):
         raise ValueError("it gave NaN or a number outside int64 where an int is declared")
     return np.int64(value)
 

@@ -8,7 +8,6 @@ append that fails changes nothing.
 from __future__ import annotations
 
 import os
-import re
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,6 +56,7 @@ from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.blocks import Blocks
 from tidemill.spark.expr import SparkExpressions
+from tidemill.spark.failures import our_error
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheel_leftovers import forget_buckets
 from tidemill.spark.windows import partials_by_pane
@@ -307,13 +307,10 @@ def _written(
         try:
             return filled.collect()
         except PythonException as failed:
-            raise _as_ours(failed) from failed
-
-
-def _as_ours(failed: PythonException) -> Exception:
-    """The error that a task raised, if it was one of ours: Spark has only its text."""
-    found = re.search(rf"^{re.escape(UserError.__module__)}\.\w+: (\w[^:]*): (.+)$", str(failed), re.M)
-    return failed if found is None else UserError(found[1], found[2])
+            ours = our_error(failed, "build wheel")
+            if ours is None:
+                raise
+            raise ours from failed
 
 
 def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:

@@ -148,3 +148,27 @@ def test_hidden_files_are_no_lines_of_a_pattern_either(spark: Any, tmp_path: Pat
     assert read_lines(spark, f"{tmp_path}/*").all_gather() == ["a"]
     with pytest.raises(UserError, match="are hidden"):
         read_lines(spark, tmp_path / "_SUCCESS")
+
+
+def test_links_and_pipes_in_a_directory_of_lines(spark: Any, tmp_path: Path) -> None:
+    inside, outside = tmp_path / "sent", tmp_path / "outside"
+    for folder in (inside, inside / "2024", outside):
+        folder.mkdir()
+        (folder / "a.txt").write_text("a\n")
+    (tmp_path / "link").symlink_to(inside)
+    for named in (inside, tmp_path / "link", f"{tmp_path}/link/*.txt", f"{inside}/20*/a.txt"):
+        assert read_lines(spark, named).all_gather() == ["a"], named
+    (inside / "2025").symlink_to(outside)
+    for pattern in (f"{inside}/20*/a.txt", f"{inside}/20*", f"{inside}/{{2024/a,2025/a}}.txt"):
+        with pytest.raises(UserError, match="2025, a link"):
+            read_lines(spark, pattern)
+    (inside / "b.txt").symlink_to(outside / "a.txt")
+    for named in (inside, f"{inside}/*.txt"):
+        with pytest.raises(UserError, match=r"b\.txt, a link"):
+            read_lines(spark, named)
+    assert read_lines(spark, inside / "b.txt").all_gather() == ["a"]
+    (inside / "b.txt").unlink()
+    os.mkfifo(inside / "c.txt")
+    for named in (inside, inside / "c.txt", f"{inside}/*.txt", "/dev/null"):
+        with pytest.raises(UserError, match=r"(c\.txt|null), which is none"):
+            read_lines(spark, named)

@@ -8,14 +8,13 @@ if it is a directory with nothing but files of such names as writes have; anythi
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
 import uuid
 from collections.abc import Iterator
 
-from tidemill.core.errors import UserError
+from tidemill.core.files import lock, our_errors
 
 _FILE = re.compile(r"whole|part-\d{6,}-\d{6,}(-[0-9a-f]{8})?\.(txt|arrow)")
 
@@ -28,21 +27,21 @@ def hidden_directory(target: str, step: str) -> Iterator[str]:
     while not os.path.exists(above):
         missing.append(above)
         above = os.path.dirname(above)
-    path, lock, done = "", None, False
+    path, held, done = "", None, False
     try:
-        with ours(target, step):
+        with our_errors(step, target):
             os.makedirs(os.path.dirname(target), exist_ok=True)
             # Another write may take it for left behind, and remove it, before it is locked.
             while not os.path.isdir(path):
                 path = os.path.join(os.path.dirname(target), f"{_prefix(target)}{uuid.uuid4().hex}")
                 os.mkdir(path)
-                lock = _locked(path)
+                held = _locked(path)
         yield path
         done = True
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        if held is not None:
+            os.close(held)
         for folder in [] if done else missing:
             with contextlib.suppress(OSError):  # somebody else has put something there
                 os.rmdir(folder)
@@ -56,23 +55,14 @@ def remove_leftovers(target: str) -> None:
         path = os.path.join(folder, name)
         if not re.fullmatch(r"[0-9a-f]{32}", name.removeprefix(prefix)) or not name.startswith(prefix):
             continue
-        lock = _locked(path)
-        if lock is None:
+        held = _locked(path)
+        if held is None:
             continue
         try:
-            if all(map(_FILE.fullmatch, os.listdir(lock))):
+            if all(map(_FILE.fullmatch, os.listdir(held))):
                 shutil.rmtree(path, ignore_errors=True)
         finally:
-            os.close(lock)
-
-
-@contextlib.contextmanager
-def ours(path: str, step: str) -> Iterator[None]:
-    """What a file system refuses, as an error that names the path."""
-    try:
-        yield
-    except OSError as failed:
-        raise UserError(step, f"cannot write {path}: {failed.strerror or failed}") from failed
+            os.close(held)
 
 
 def _prefix(target: str) -> str:
@@ -82,14 +72,18 @@ def _prefix(target: str) -> str:
 def _locked(path: str) -> int | None:
     """The lock of a directory, unless somebody has it, or it is gone, or is none but a link."""
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(lock), os.lstat(path)):  # else it was removed before it was locked
-            return lock
-    except OSError:
-        pass  # locked by somebody, or removed
-    os.close(lock)
+    if lock(held) and _is_still_at(path, held):
+        return held
+    os.close(held)
     return None
+
+
+def _is_still_at(path: str, held: int) -> bool:
+    """Whether nobody has removed a directory before it was locked."""
+    try:
+        return os.path.samestat(os.fstat(held), os.lstat(path))
+    except FileNotFoundError:
+        return False

@@ -29,7 +29,6 @@ from tidemill.spark.dia.elements import (
     parse_element,
     spelled,
 )
-from tidemill.spark.dia.failures import MARK
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.node import Node
 from tidemill.spark.dia.tracing import (
@@ -41,6 +40,7 @@ from tidemill.spark.dia.tracing import (
     repeated,
     trace,
 )
+from tidemill.spark.failures import MARK
 from tidemill.spark.frames import user_schema
 from tidemill.spark.values import named
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -27,20 +28,23 @@ def _files_of(session: SparkSession, path: str | os.PathLike[str], step: str) ->
     hadoop = context._jvm.org.apache.hadoop.fs.Path
     where = hadoop(str(path))
     system = where.getFileSystem(context._jsc.hadoopConfiguration())
-    found = [hadoop(str(path))] if system.exists(where) else []
-    if not found:
+    if system.exists(where):
+        named, found = where, [where]
+    else:
+        named = hadoop(_before_pattern(str(path)))
         found = [status.getPath() for status in system.globStatus(where) or []]
     files: list[str] = []
     for each in found:
         status = system.getFileStatus(each)
         inside = system.listStatus(each) if status.isDirectory() else [status]
-        names = [
+        files += [
             s.getPath().toString() for s in inside
             if not s.isDirectory() and s.getPath().getName()[0] not in "._"
         ]  # fmt: skip
-        if status.isDirectory():
-            _check_no_links(names, step)
-        files += names
+    for file in files:
+        if file.startswith("file:"):
+            root = local_path(system.makeQualified(named).toString(), step=step)
+            _check_plain(local_path(file, step=step), root, step)
     if not files:
         raise UserError(
             step, expected="a file, a directory with files, or a pattern that matches some",
@@ -49,12 +53,25 @@ def _files_of(session: SparkSession, path: str | os.PathLike[str], step: str) ->
     return sorted(files)
 
 
-def _check_no_links(files: list[str], step: str) -> None:
-    """What a directory holds is in it: a link could name any file of who reads it."""
-    for file in files:
-        if file.startswith("file:") and os.path.islink(local_path(file, step=step)):
-            got = f"{local_path(file, step=step)}, a link"
-            raise UserError(step, expected="a directory of files", got=got)
+def _before_pattern(path: str) -> str:
+    """The directory that a pattern is about.
+
+    >>> _before_pattern("/data/of/2024-*/x.txt"), _before_pattern("*.txt")
+    ('/data/of/', '.')
+    """
+    plain = re.split(r"[*?{\[\\]", path, maxsplit=1)[0]
+    return plain[: plain.rfind("/") + 1] or "."
+
+
+def _check_plain(file: str, root: str, step: str) -> None:
+    """A file, and no link below the root, which the user named: a link could name any file of theirs."""
+    at = file
+    while at not in (root, "/"):
+        if os.path.islink(at):
+            raise UserError(step, expected=f"files in {root}", got=f"{at}, a link")
+        at = os.path.dirname(at)
+    if not os.path.isfile(file):  # to open a pipe would wait for who writes it
+        raise UserError(step, expected="plain files", got=f"{file}, which is none")
 
 
 def local_path(path: str | os.PathLike[str], *, step: str) -> str:

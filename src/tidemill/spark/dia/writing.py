@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
+from tidemill.core.files import our_errors
 from tidemill.core.types import STRING, DataType
 from tidemill.spark.dia.batches import Batches, mapped
 from tidemill.spark.dia.checks import CheckedWriter, checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled
 from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.hidden import hidden_directory, ours, remove_leftovers
+from tidemill.spark.dia.hidden import hidden_directory, remove_leftovers
 from tidemill.spark.dia.layout import PART
 from tidemill.spark.dia.node import Node
 from tidemill.spark.dia.paths import local_path
@@ -78,14 +79,14 @@ def _write(
     if limit < 1:
         raise UserError(step, expected="a limit of at least one byte", got=repr(limit))
     target = local_path(path, step=step)
-    with ours(target, step):
+    with our_errors(step, target):
         remove_leftovers(target)
         _check_free(target, one_file, step)
     with hidden_directory(target, step) as hidden:
         with told(step, node):
             rows = node.frame.select("*", F.spark_partition_id().alias(PART))
             done = mapped(rows, _task(make, hidden, suffix, limit, step), _REPORT).collect()
-        with ours(target, step):
+        with our_errors(step, target):
             files = sorted(row[0] for row in done)
             if not files:  # a DIA without elements is still a DIA
                 files = [f"{_name(0, 0)}.{suffix}"]
@@ -138,7 +139,7 @@ def _task(make: Callable[[str], Writer], hidden: str, suffix: str, limit: int, s
     """Writes the rows of a partition to files below the limit; their names and bytes come out."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
-        with ours(hidden, step):
+        with our_errors(step, hidden):
             yield from write(batches)
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
