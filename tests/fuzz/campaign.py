@@ -68,7 +68,7 @@ class Report:
 
 
 def run_seed(
-    seed: int, report: Report, *, engines: tuple[str, ...] = ENGINES, data: int = 120, each: int = 8,
+    seed: int, report: Report, *, engines: tuple[str, ...] = ENGINES, data: int = 120, each: int = 16,
     spark: Any = None, shrink: float = 60.0,
 ) -> None:  # fmt: skip
     """All cases of one seed. The first difference of each engine is made small and kept."""
