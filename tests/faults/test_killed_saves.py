@@ -47,7 +47,7 @@ def test_killed_saves_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_many_killed_saves(tmp_path: Path) -> None:
-    _kill(tmp_path, int(400 * SOAK), CALLS)
+    _kill(tmp_path, int(500 * SOAK), CALLS)
 
 
 # --- a full disk --------------------------------------------------------------------------------------

@@ -93,4 +93,4 @@ def test_a_sink_killed_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_hundreds_of_killed_sinks(tmp_path: Path) -> None:
-    sinks_are_killed(int(700 * SOAK), tmp_path)
+    sinks_are_killed(int(900 * SOAK), tmp_path)

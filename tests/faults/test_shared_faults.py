@@ -139,7 +139,7 @@ def test_damaged_shared_directories_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_hundreds_of_killed_writers(tmp_path: Path) -> None:
-    writers_are_killed(int(200 * SOAK), tmp_path / "wheel")
+    writers_are_killed(int(250 * SOAK), tmp_path / "wheel")
 
 
 @pytest.mark.soak
