@@ -87,6 +87,9 @@ def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
         raise pa.ArrowTypeError("a bool")
     if kind == TIMESTAMP and any(issubclass(f, (int, np.integer)) for f in found):
         return _apart(values, _is_int, name, kind, reading)
+    if kind == TIMESTAMP and np.datetime64 in found:  # Arrow takes them in one unit, and not in all
+        values = [_naive(v) if isinstance(v, np.datetime64) else v for v in values]
+        found = set(map(type, values))
     if kind == TIMESTAMP and reading.zoned and not _all_zoned(values):
         return _apart(values, _is_naive, name, kind, reading)
     if kind == DURATION and any(issubclass(f, (int, np.integer)) for f in found):
