@@ -28,18 +28,18 @@ class Stream(Query):
         """Rows for which a condition is true; rows where it is false or null go."""
         return Stream(build.where(self.plan, predicate))
 
-    def select(self, *columns: Any, **named: Any) -> Stream:
+    def select(self, /, *columns: Any, **named: Any) -> Stream:
         """Other columns for each row: names as they are, `name=expression` for computed ones.
 
         The time column always travels along.
         """
         return Stream(build.select(self.plan, columns, named, keep=False))
 
-    def with_columns(self, **named: Any) -> Stream:
+    def with_columns(self, /, **named: Any) -> Stream:
         """The columns there are, and computed ones besides."""
         return Stream(build.select(self.plan, (), named, keep=True))
 
-    def group_by(self, *keys: Any, **computed: Any) -> Grouped:
+    def group_by(self, /, *keys: Any, **computed: Any) -> Grouped:
         """Ask for each value of the keys apart. Null is a key like any other."""
         plan, names = build.grouped(self.plan, keys, computed)
         return Grouped(plan, names)
@@ -58,7 +58,7 @@ class Stream(Query):
         """
         return Stream(build.left_out(self.plan))
 
-    def window(self, *windows: Window, **named: Window) -> Windowed:
+    def window(self, /, *windows: Window, **named: Window) -> Windowed:
         """Cut the stream into windows; see `tm.hopping` and its neighbours.
 
         Several windows share one pass over the data; name them, and the result has a `window`
@@ -73,7 +73,7 @@ class Grouped:
     def __init__(self, plan: Plan, keys: tuple[str, ...]) -> None:
         self._plan, self._keys = plan, keys
 
-    def window(self, *windows: Window, **named: Window) -> Windowed:
+    def window(self, /, *windows: Window, **named: Window) -> Windowed:
         """Cut the stream into windows; see `Stream.window`."""
         for spec in (*windows, *named.values()):
             if not isinstance(spec, Window):
@@ -86,7 +86,7 @@ class Grouped:
         listed += [NamedWindow(n, w) for n, w in named.items()]
         return Windowed(self._plan, self._keys, tuple(listed))
 
-    def agg(self, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, **aggregates: Aggregate) -> Stream:
         """Needs a window first."""
         return Stream(build.window_aggregate(self._plan, self._keys, (), aggregates))
 
@@ -100,12 +100,12 @@ class Windowed:
     def __init__(self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...]) -> None:
         self._plan, self._keys, self._windows = plan, keys, windows
 
-    def group_by(self, *keys: Any, **computed: Any) -> Windowed:
+    def group_by(self, /, *keys: Any, **computed: Any) -> Windowed:
         """Ask for each value of the keys apart."""
         plan, names = build.grouped(self._plan, keys, computed)
         return Windowed(plan, (*self._keys, *names), self._windows)
 
-    def agg(self, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, **aggregates: Aggregate) -> Stream:
         """One row for each window and key: the keys, `window_start`, `window_end`, the results."""
         for name in aggregates:
             users_name(name, step="agg")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import warnings
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -118,6 +122,59 @@ def test_units_that_are_none(unit: Any) -> None:
         clock(unit=unit)
 
 
+@pytest.mark.parametrize("value", [Decimal(1_700_000_000), Fraction(17), np.array(17), 1.5, "17"], ids=repr)
+def test_numbers_in_other_clothes_are_no_instants(value: Any) -> None:
+    waits = tm.stream("w", time="t", schema={"t": "int64", "wait": "duration"})
+    for query in (clock(), clock(unit="s")):
+        with pytest.raises(tm.UserError, match="row 1"):
+            query.run(c=[{"ts": value, "v": 1}])
+    with pytest.raises(tm.UserError, match="row 1"):
+        waits.run(w=[{"t": 1, "wait": value}])
+
+
+def test_objects_of_pandas_are_read_as_dicts_are() -> None:
+    def frame(*values: Any) -> pd.DataFrame:
+        return pd.DataFrame({"ts": pd.Series(values, dtype=object), "v": range(len(values))})
+
+    midnight = UTC_NOON - 12 * HOUR
+    assert ticks(clock().run(c=frame(date(2026, 7, 1), NOON, None))) == [midnight, UTC_NOON, None]
+    aware = NOON.replace(tzinfo=timezone.utc)
+    assert ticks(clock(tz=BERLIN).run(c=frame(NOON, aware))) == [UTC_NOON - 2 * HOUR, UTC_NOON]
+    for wrong in (1_700_000_000, 1.5, Decimal(5)):
+        with pytest.raises(tm.UserError, match="row 2"):
+            clock().run(c=frame(NOON, wrong))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(pa.int64(), 1.5), (pa.timestamp("us", "UTC"), 2), (pa.duration("us"), 2), (pa.float64(), True)],
+    ids=str,
+)
+def test_items_of_lists_are_as_strict_as_values(kind: pa.DataType, value: Any) -> None:
+    stream = tm.stream("s", time="t", schema=pa.schema([("t", pa.int64()), ("l", pa.list_(kind))]))
+    with pytest.raises(tm.UserError, match="row 2"):
+        stream.run(s=[{"t": 1, "l": None}, {"t": 1, "l": [value]}])
+    assert stream.run(s=[{"t": 1, "l": []}, {"t": 2, "l": None}])["l"].to_pylist() == [[], None]
+
+
+def test_naive_times_in_lists_have_no_zone_to_be_given(spark: Any) -> None:
+    times = pa.list_(pa.timestamp("us", "UTC"))
+    stream = tm.stream("s", time="t", schema=pa.schema([("t", pa.int64()), ("l", times)]), tz=BERLIN)
+    naive = pa.table({"t": [1], "l": pa.array([[NOON]], pa.list_(pa.timestamp("us")))})
+    with pytest.raises(tm.UserError, match="inside 'l'"):
+        stream.run(s=naive)
+    with pytest.raises(tm.UserError, match="inside 'l'"):
+        stream.on_spark(spark).run(
+            s=spark.sql("SELECT bigint(1) AS t, array(timestamp_ntz'2026-07-01 12:00:00') AS l")
+        )
+
+
+def test_one_row_of_a_wheel_has_no_unit_and_no_zone() -> None:
+    wheel = tm.Wheel.create(tm.sum("v"), schema=CLOCK, time="ts", start="2026-07-01", granularities=["1h", "1d"])
+    with pytest.raises(tm.UserError, match="a list of one dict"):
+        wheel.insert(1_700_000_000, 5, unit="s")
+
+
 # --- strings as arguments of aggregates -----------------------------------------------------------
 
 
@@ -216,6 +273,35 @@ def test_a_method_without_its_parentheses_is_named() -> None:
         STREAM.select(h=col.t.hour)
     with pytest.raises(tm.UserError, match=r"parentheses: col\.v\.is_null\(\)"):
         STREAM.where(col.v.is_null)
+
+
+def test_computed_columns_that_are_a_plain_bool_are_refused() -> None:
+    for wrong in (lambda: STREAM.with_columns(noon=col.t.hour == 12), lambda: STREAM.select(x=col.v is None),  # type: ignore[comparison-overlap]
+                  lambda: STREAM.group_by(x=lambda e: e.v is None)):  # fmt: skip
+        with pytest.raises(tm.UserError, match="the same for every row"):
+            wrong()
+    with pytest.raises(tm.UserError, match=r"\['red'\]"):
+        col.k.is_in("red")
+    for compare in (lambda: col.v.between(None, 5), lambda: col.v < None, lambda: col.v >= None):
+        with pytest.raises(tm.UserError, match="is_null"):
+            compare()
+
+
+def test_a_condition_that_is_null_keeps_nothing(spark: Any) -> None:
+    query = STREAM.where(tm.lit(None))
+    for rows in (by_reference(query, ROWS), locally(query, ROWS), on_spark(spark, query, ROWS)):
+        assert rows == []
+
+
+def test_columns_named_as_patterns_of_polars_or_as_self() -> None:
+    schema = {"t": "int64", "*": "int64", "^v$": "int64", "self": "int64"}
+    rows = [{"t": 1, "*": 2, "^v$": 3, "self": 4}]
+    stream = tm.stream("s", time="t", schema=schema)
+    assert stream.run(s=polars.DataFrame(rows)).to_pylist() == rows
+    assert stream.run(s=polars.DataFrame(rows).lazy()).to_pylist() == rows
+    asked = stream.group_by("self").window(tm.tumbling(10)).agg(n=tm.count())
+    assert asked.run(s=rows)["self"].to_pylist() == [4]
+    assert stream.window(tm.tumbling(10)).agg(self=tm.sum("*")).run(s=rows)["self"].to_pylist() == [2]
 
 
 def test_an_aggregate_of_a_plain_bool_is_refused() -> None:

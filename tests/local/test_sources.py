@@ -693,7 +693,7 @@ def test_pandas_floats_that_were_integers() -> None:
     assert read(frame, LOGICAL) == [{"t": 1, "v": 3}, {"t": 2, "v": None}]
     with pytest.raises(UserError, match="column 'v' of type int64, got float64"):
         read(pd.DataFrame({"t": [1], "v": [3.5]}), LOGICAL)
-    with pytest.raises(UserError, match="column 'v' of type int64, got object"):
+    with pytest.raises(UserError, match="row 2: expected column 'v' of int64, got 'x'"):
         read(pd.DataFrame({"t": [1, 2], "v": [3, "x"]}), LOGICAL)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.core.reading import PLAIN, Reading, floored
+from tidemill.core.reading import PLAIN, Reading, floored, inside
 from tidemill.core.schema import Schema
 from tidemill.core.types import FLOAT64, INT64, NULL, TIMESTAMP, DataType, from_arrow, to_arrow
 
@@ -61,6 +61,8 @@ def _as(array: pa.Array, kind: DataType, reading: Reading, step: str, name: str)
         array = _decoded(array)
     if ints:
         return reading.from_ints(array, name, step=step)
+    if kind.of and reading.zoned and _holds_naive(array.type):
+        raise inside(step, name, str(array.type))
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
         array = floored(array.cast(pa.int64())).cast(pa.timestamp("us", array.type.tz))
     try:
@@ -71,6 +73,13 @@ def _as(array: pa.Array, kind: DataType, reading: Reading, step: str, name: str)
         raise UserError(
             step, expected=f"column {name!r} to fit {kind!r}", got=f"{array.type}: {unfit}"
         ) from unfit
+
+
+def _holds_naive(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return pa.types.is_date(kind) or any(map(_holds_naive, inner))
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:

@@ -53,7 +53,7 @@ class Reading:
         if unit is None:
             raise UserError(
                 step, expected=f"instants in column {column!r}, or the unit of its ints", got=str(array.type),
-                hint=f"declare the stream with unit='s' (or 'ms', 'us', 'ns'), or column {column!r} as int64",
+                hint="give the stream, or the insert, unit='s' (or 'ms', 'us', 'ns'), or declare the column int64",
             )  # fmt: skip
         import pyarrow.compute as pc  # slow to import, seldom needed
 
@@ -86,6 +86,14 @@ class Reading:
                     hint=f"{self.tz} skips a time here: it is of another zone, or wrong",
                 ) from gap  # fmt: skip
         return naive.cast(to_arrow(TIMESTAMP))
+
+
+def inside(step: str, column: str, got: str) -> UserError:
+    """Naive times in lists and structs have no zone to be given."""
+    return UserError(
+        step, expected=f"times with a zone inside {column!r}", got=got,
+        hint="tz= is for columns of times: make them instants before",
+    )  # fmt: skip
 
 
 PLAIN = Reading()

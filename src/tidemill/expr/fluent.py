@@ -170,23 +170,28 @@ class Expr:
         return call("ne", self, _value(other))
 
     def __lt__(self, other: Operand) -> Expr:
-        return call("lt", self, other)
+        return call("lt", self, _value(other))
 
     def __le__(self, other: Operand) -> Expr:
-        return call("le", self, other)
+        return call("le", self, _value(other))
 
     def __gt__(self, other: Operand) -> Expr:
-        return call("gt", self, other)
+        return call("gt", self, _value(other))
 
     def __ge__(self, other: Operand) -> Expr:
-        return call("ge", self, other)
+        return call("ge", self, _value(other))
 
     def between(self, low: Operand, high: Operand) -> Expr:
         """Both ends included."""
+        low, high = _value(low), _value(high)
         return (self >= low) & (self <= high)
 
     def is_in(self, values: Any) -> Expr:
         """Whether the value is one of the given constants."""
+        if isinstance(values, str):
+            raise UserError(
+                "is_in", expected="a list of constants", got=repr(values), hint=f"write [{values!r}]"
+            )  # fmt: skip
         listed = list(values)
         if any(v is None for v in listed):
             raise UserError(
@@ -392,6 +397,17 @@ def argument(value: Operand) -> Node:
     if type(value).__name__ in _BOOLS:
         raise _one_for_all_rows(value, step="aggregate", expected="a column or an expression")
     return as_node(value)
+
+
+def computed(value: Any, *, step: str) -> Node:
+    """The node of a computed column. A plain bool is the same for every row; see `condition`."""
+    if callable(value) and not isinstance(value, (type, Expr)):
+        node, value = _called(value, step=step)
+        if node is not None:
+            return node
+    if type(value).__name__ in _BOOLS:
+        raise _one_for_all_rows(value, step=step, expected="an expression")
+    return traced(value, step=step)
 
 
 def condition(value: Any, *, step: str) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
                 expected="a dict for each row", got=f"{row!r:.60} ({_type(row)})",
             )  # fmt: skip
         columns = [
-            _column(_values(block, name, source, first_row), name, kind, source, first_row)
+            column_of(_values(block, name, source, first_row), name, kind, source, first_row)
             for name, kind in source.schema
         ]
         yield Piece(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
@@ -58,9 +58,10 @@ def _values(block: list[Any], name: str, source: Source, first_row: int) -> list
         ) from None  # fmt: skip
 
 
-def _column(
+def column_of(
     values: list[Any], name: str, kind: DataType, source: Source, first_row: int
 ) -> pa.Array:
+    """Python values as a column of a stream; the first one that does not fit is named with its row."""
     try:
         return _array(values, name, kind, source.reading)
     except (*_UNFIT, UserError) as unfit:
@@ -97,17 +98,47 @@ def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
             name, expected="durations", got="ints, which have no unit", hint="give timedeltas"
         )  # fmt: skip
     if kind in (TIMESTAMP, DURATION):
+        if not all(issubclass(f, _TIMES[kind.kind]) for f in found):
+            raise pa.ArrowTypeError("a number, or something else, has no unit")  # Arrow would take a Decimal
         if date in found:  # Arrow would drop the time of day of datetimes among dates
             values = [_midnight(v) if type(v) is date else v for v in values]
-        if any(issubclass(f, (float, np.floating)) for f in found):  # Arrow would truncate them
-            raise pa.ArrowTypeError("a float")
         try:
             return pa.array(values, to_arrow(kind))
         except pa.ArrowNotImplementedError:  # NumPy's finer units, which `conform` floors
             return _conformed(values, name, kind)
-    if kind.of:
-        return pa.array(values, to_arrow(kind))
+    if kind.kind == "list":
+        return _lists(values, name, kind, reading)
+    if kind.kind == "struct":
+        return _structs(values, name, kind, reading)
     return _conformed(values, name, kind)
+
+
+_TIMES: dict[str, tuple[type, ...]] = {
+    "timestamp": (datetime, date, np.datetime64, type(None)),
+    "duration": (timedelta, np.timedelta64, type(None)),
+}
+
+
+def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
+    """Lists, whose items are read as values of a column: Arrow, told their type, would make 1.5 the int 1."""
+    if not all(v is None or isinstance(v, (list, tuple, np.ndarray)) for v in values):
+        raise pa.ArrowTypeError("no list")
+    items = _array([item for v in values if v is not None for item in v], name, kind.of[0], reading)
+    ends = np.cumsum([0, *(0 if v is None else len(v) for v in values)]).tolist()
+    begins = [None if v is None else end for v, end in zip(values, ends)]
+    return pa.ListArray.from_arrays(pa.array([*begins, ends[-1]], pa.int32()), items).cast(to_arrow(kind))
+
+
+def _structs(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
+    """Dicts in a column; a field that one leaves out is null."""
+    if not all(v is None or isinstance(v, Mapping) for v in values):
+        raise pa.ArrowTypeError("no dict")
+    fields = [
+        _array([None if v is None else v.get(n) for v in values], name, k, reading)
+        for n, k in zip(kind.names, kind.of)
+    ]
+    missing = pa.array([v is None for v in values], pa.bool_())
+    return pa.StructArray.from_arrays(fields, fields=list(to_arrow(kind)), mask=missing)
 
 
 def _apart(

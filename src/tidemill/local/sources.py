@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.core.types import INT64
+from tidemill.core.types import INT64, STRING, DataType
 from tidemill.local.chunks import (
     BATCH_ROWS,
     WIDE_ROWS,
@@ -24,7 +25,7 @@ from tidemill.local.chunks import (
     read_stream,
     step_of,
 )
-from tidemill.local.dicts import read_rows
+from tidemill.local.dicts import column_of, read_rows
 from tidemill.local.files import open_path
 from tidemill.local.parquet import open_dataset
 from tidemill.plan.nodes import Source
@@ -103,7 +104,9 @@ def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
     columns = []
     for name, kind in source.schema:
         try:
-            column = pa.array(frame[name], from_pandas=True)
+            column = _python_column(frame[name], name, kind, source) if frame[name].dtype == object else (
+                pa.array(frame[name], from_pandas=True)
+            )
             if kind == INT64 and pa.types.is_floating(column.type):
                 # Pandas has made floats of integers where some are missing.
                 column = column.cast(pa.int64())
@@ -116,12 +119,27 @@ def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
     return pa.table(columns, names=list(source.schema.names))
 
 
+def _python_column(values: Any, name: str, kind: DataType, source: Source) -> pa.Array:
+    """A column of Python objects, by the rules of dicts: Arrow would take all for what the first one is."""
+    if kind == STRING:
+        return pa.array(values, from_pandas=True)
+    listed = [None if v is None or (np.ndim(v) == 0 and v != v) else v for v in values]
+    return column_of(listed, name, kind, source, first_row=1)
+
+
 def _from_polars(frame: Any, source: Source, place: str) -> pa.Table:
     _require(frame.columns, source, place)
-    needed = frame.select(list(source.schema.names))
+    needed = frame.select(_by_name(source))
     # Given whole, Polars would first copy a frame of several chunks into one.
     parts = [needed.clear(), *needed.iter_slices(BATCH_ROWS)]
     return pa.concat_tables([pa.table(part) for part in parts])
+
+
+def _by_name(source: Source) -> Any:
+    """The columns by their very names, some of which Polars would read as patterns."""
+    import polars.selectors as selectors
+
+    return selectors.by_name(*source.schema.names)
 
 
 def _held(
@@ -159,7 +177,7 @@ def _pieces(
 def _lazy(frame: Any, source: Source) -> Reader:
     """A Polars LazyFrame, computed in batches where this Polars can do so."""
     _require(frame.collect_schema().names(), source)
-    needed = frame.select(list(source.schema.names))
+    needed = frame.select(_by_name(source))
     if not hasattr(needed, "collect_batches"):
         return _held([(_from_polars(needed.collect(), source, ""), "")], source, "LazyFrame")
     found = pa.table(needed.clear().collect()).schema

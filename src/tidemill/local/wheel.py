@@ -225,6 +225,11 @@ class Wheel(WheelQueries):
             reader = open_source(rows, source, promises=False)
             self._insert_all(chunk.batch for chunk in reader)
             return
+        if unit is not None or tz is not None:
+            raise UserError(
+                "insert", expected="unit= and tz= beside rows from a source",
+                got=f"one row at {rows!r}", hint="give its time as an instant, or the row as a list of one dict",
+            )  # fmt: skip
         row = self._row(rows, value, key)
         if not -FARTHEST <= row[self._time] <= FARTHEST:  # it may not even fit a column
             self._left_out["time out of range"] += 1

@@ -13,7 +13,7 @@ from tidemill.core.schema import schema as read_schema
 from tidemill.core.schema import users_name
 from tidemill.core.time import Domain
 from tidemill.core.types import BOOL, NULL
-from tidemill.expr.fluent import Expr, condition, traced
+from tidemill.expr.fluent import Expr, computed, condition, traced
 from tidemill.expr.nodes import Call, Column, Literal, Node, substitute
 from tidemill.expr.typing import resolve, type_of
 from tidemill.plan.nodes import (
@@ -53,7 +53,9 @@ def source(
 def where(plan: Plan, predicate: Any) -> Filter:
     node = resolve(condition(predicate, step="where"), plan.schema, step="where")
     kind = type_of(node, plan.schema)
-    if kind not in (BOOL, NULL):
+    if kind == NULL:
+        node = Literal(None, BOOL)
+    elif kind != BOOL:
         raise UserError("where", expected="a condition (bool)", got=f"{kind!r} in {node}")
     return Filter(plan, node)
 
@@ -78,7 +80,7 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
                 hint="give the computed column another name",
             )  # fmt: skip
         users_name(name, step="select")
-        outputs[name] = Column(value) if isinstance(value, str) else traced(value, step="select")
+        outputs[name] = Column(value) if isinstance(value, str) else computed(value, step=f"select {name}")
     resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
     return Project(plan, tuple(resolved.items()))
 

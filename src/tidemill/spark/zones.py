@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.core.reading import NANOS, UNITS, UTC, Reading, zone_name
+from tidemill.core.reading import NANOS, UNITS, UTC, Reading, inside, zone_name
 from tidemill.core.types import TIMESTAMP
 from tidemill.plan.nodes import Source
 from tidemill.spark.values import integer, named
@@ -29,7 +29,11 @@ def as_declared(df: DataFrame, source: Source) -> DataFrame:
     """The DataFrame with the instants of a stream as instants. Build it in ANSI mode."""
     reading, changed = source.reading, {}
     for field in df.schema.fields:
-        if field.name not in source.schema or source.schema[field.name] != TIMESTAMP:
+        if field.name not in source.schema:
+            continue
+        if reading.zoned and source.schema[field.name].of and "timestamp_ntz" in field.dataType.simpleString():
+            raise inside(f"run {source.name}", field.name, field.dataType.simpleString())
+        if source.schema[field.name] != TIMESTAMP:
             continue
         if isinstance(field.dataType, T.IntegralType):
             changed[field.name] = _from_ints(named(field.name), dict(reading.units)[field.name])
