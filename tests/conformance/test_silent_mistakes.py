@@ -170,7 +170,8 @@ def test_naive_times_in_lists_have_no_zone_to_be_given(spark: Any) -> None:
 
 
 def test_one_row_of_a_wheel_has_no_unit_and_no_zone() -> None:
-    wheel = tm.Wheel.create(tm.sum("v"), schema=CLOCK, time="ts", start="2026-07-01", granularities=["1h", "1d"])
+    rings = ["1h", "1d"]
+    wheel = tm.Wheel.create(tm.sum("v"), schema=CLOCK, time="ts", start="2026-07-01", granularities=rings)
     with pytest.raises(tm.UserError, match="a list of one dict"):
         wheel.insert(1_700_000_000, 5, unit="s")
 

@@ -53,7 +53,7 @@ class Reading:
         if unit is None:
             raise UserError(
                 step, expected=f"instants in column {column!r}, or the unit of its ints", got=str(array.type),
-                hint="give the stream, or the insert, unit='s' (or 'ms', 'us', 'ns'), or declare the column int64",
+                hint="give the stream, or the insert, unit='s' (or 'ms', 'us', 'ns'), or declare it int64",
             )  # fmt: skip
         import pyarrow.compute as pc  # slow to import, seldom needed
 

@@ -227,8 +227,8 @@ class Wheel(WheelQueries):
             return
         if unit is not None or tz is not None:
             raise UserError(
-                "insert", expected="unit= and tz= beside rows from a source",
-                got=f"one row at {rows!r}", hint="give its time as an instant, or the row as a list of one dict",
+                "insert", expected="unit= and tz= beside rows from a source", got=f"one row at {rows!r}",
+                hint="give its time as an instant, or the row as a list of one dict",
             )  # fmt: skip
         row = self._row(rows, value, key)
         if not -FARTHEST <= row[self._time] <= FARTHEST:  # it may not even fit a column

@@ -31,8 +31,9 @@ def as_declared(df: DataFrame, source: Source) -> DataFrame:
     for field in df.schema.fields:
         if field.name not in source.schema:
             continue
-        if reading.zoned and source.schema[field.name].of and "timestamp_ntz" in field.dataType.simpleString():
-            raise inside(f"run {source.name}", field.name, field.dataType.simpleString())
+        shown = field.dataType.simpleString()
+        if reading.zoned and source.schema[field.name].of and "timestamp_ntz" in shown:
+            raise inside(f"run {source.name}", field.name, shown)
         if source.schema[field.name] != TIMESTAMP:
             continue
         if isinstance(field.dataType, T.IntegralType):
