@@ -78,7 +78,7 @@ def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> Wheel:
             require(near, f"times of {name} rows within {FARTHEST}", "others")
             take(rows)
     wheel._name, wheel._merged = a_text(facts["name"], "a name"), by_text(facts["merged"], "merged", str)
-    wheel._inserted = an_int(facts["rows"], "rows", 0, 1 << 63)
+    wheel._inserted = an_int(facts["rows"], "rows", 0, 1 << 62)
     wheel._left_out |= by_text(facts["left out"], "rows that were left out", int)
     wheel._line, wheel._opened = a_text(facts["line"], "a line"), wheel._seen
     return wheel
