@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tidemill as tm
 from tidemill.core.errors import UserError
 from tidemill.core.files import appearing, becomes, our_errors, read_plain, remove_unfinished
 
@@ -62,3 +63,15 @@ def test_what_the_system_refuses_is_ours_with_the_path_in_it(tmp_path: Path) -> 
         raise AssertionError("there is no such directory")
     with pytest.raises(UserError, match=r"x.*disk is full"), our_errors("test", tmp_path / "x"):
         raise OSError(28, "No space left on device")
+
+
+def test_a_path_with_a_nul_in_it_is_refused_by_whoever_gets_it(tmp_path: Path) -> None:
+    schema = {"t": "int64", "v": "int64"}
+    wheel = tm.Wheel.create(tm.sum("v"), schema=schema, time="t", start=0, granularities=[1, 10])
+    stream, strange = tm.stream("s", time="t", schema=schema), f"{tmp_path}/a\0b"
+    for ask in (
+        lambda: tm.open_wheel(strange), lambda: wheel.save(strange), lambda: wheel.share(strange),
+        lambda: stream.to_csv(strange, s=[]), lambda: stream.run(s=f"{strange}.csv"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match="x00"):
+            ask()

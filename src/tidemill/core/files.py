@@ -38,6 +38,8 @@ _HINTS = {
 @contextlib.contextmanager
 def our_errors(step: str, path: str | os.PathLike[str]) -> Iterator[None]:
     """What the system says about a path, as a `UserError` that names it."""
+    if "\0" in os.fspath(path):  # the one thing that is no path, of which Python says another error
+        raise UserError(step, expected="a path", got=f"{os.fspath(path)!r}, which has a NUL in it")
     try:
         yield
     except OSError as failed:
@@ -48,6 +50,14 @@ def our_errors(step: str, path: str | os.PathLike[str]) -> Iterator[None]:
             step, expected=f"{shown} to be read and written as usual", got=said,
             hint=_HINTS.get(failed.errno or 0, ""),
         ) from failed  # fmt: skip
+
+
+def resolved(path: str | os.PathLike[str], *, step: str) -> Path:
+    """A path, with its links followed; one that no system takes is refused."""
+    try:
+        return Path(path).resolve()
+    except (ValueError, TypeError, RuntimeError) as no_path:  # a NUL, or links in a circle
+        raise UserError(step, expected="a path", got=f"{path!r}: {no_path}") from no_path
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, step: str, mode: int = 0o666) -> int:
@@ -85,7 +95,7 @@ def is_plain(path: Path) -> bool:
     """Whether the path itself names a plain file."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
+    except (OSError, ValueError):  # a NUL in it
         return False
 
 

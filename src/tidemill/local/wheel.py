@@ -22,6 +22,7 @@ from tidemill.codegen.wheel_insert import InsertKernel, has_eight_bytes, insert_
 from tidemill.codegen.wheel_plan import BASE, UNIT, VERSION
 from tidemill.codegen.wheel_slots import Slots
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.files import resolved
 from tidemill.core.forks import renew_locks
 from tidemill.core.reading import reading
 from tidemill.core.time import FARTHEST, Domain, DurationLike, InstantLike
@@ -536,7 +537,7 @@ class Wheel(WheelQueries):
         from tidemill.local.wheel_files import save
 
         self._require_sound("save")
-        if is_shared(Path(path)):
+        if is_shared(resolved(path, step="wheel save")):
             raise UserError("save", expected="a directory of its own", got=f"{path}, which is shared")
         save(self, path)
 

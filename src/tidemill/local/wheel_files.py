@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.json import to_record
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.files import is_plain, our_errors, require_own_directory
+from tidemill.core.files import is_plain, our_errors, require_own_directory, resolved
 from tidemill.core.time import FARTHEST
 from tidemill.expr.json import type_to_json
 from tidemill.local.object_store import ObjectStore
@@ -61,7 +61,7 @@ def save(wheel: Wheel, path: str | os.PathLike[str], *, job: str = "") -> int:
     if wheel._windows:
         raise UnsupportedError("wheel save", "windows that are open", instead="save without windows")
     wheel._require_verified()
-    directory = Path(path).resolve()
+    directory = resolved(path, step="wheel save")
     rows = np.arange(wheel._store.keys)
     keys = wheel._keys.decode(rows) if wheel._keyed else []
     schema = wheel._schema.to_arrow()
