@@ -281,7 +281,8 @@ def test_nothing_stays_behind(spark: Any, left: DataFrame, right: DataFrame) -> 
     assert join(left, right, ["k"], detect="on").count()
     with pytest.raises(UserError, match="inputs whose partitions are on hosts that Spark knows"):
         join(spark.range(5).toDF("k"), spark.range(9).toDF("k"), ["k"], detect="on", by="host")
-    assert (kept(), [spark.conf.get(n, None) for n in names]) == before
+    # What earlier tests left to the collector may go meanwhile.
+    assert kept() <= before[0] and [spark.conf.get(n, None) for n in names] == before[1]
 
 
 def test_places_say_what_is_wrong(spark: Any) -> None:
