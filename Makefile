@@ -47,7 +47,7 @@ unit: setup ## pytest with doctests, two processes, one Spark session (ARGS="-k 
 	$(JAVA) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # What pytest prints goes to out/soak.log, too; the machines' counts are the lines `fuzz:` and `faults:`.
-machines: setup ## an hour of random queries, kills and damaged files; prints what was tried and what differed
+machines: setup ## random queries, kills and damaged files; prints what was tried and what differed
 	@mkdir -p out
 	set -o pipefail; $(JAVA) $(BIN)/python -m pytest -n0 -s -m soak -q tests/fuzz tests/faults $(ARGS) 2>&1 | tee out/soak.log
 	@grep -E '^(fuzz|faults): .* (cases|differences)' out/soak.log
