@@ -17,13 +17,16 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
 API = ("__init__", "stream", "query", "demo")
 LAYERS: tuple[tuple[str, ...], ...] = (
     API,
-    ("cli", "serve", "plot"),
+    ("cli", "serve", "plot", "sql"),
+    ("features",),
     ("spark",),
+    ("wheels",),
     ("local",),
-    ("reference",),
-    ("intervals", "wheels"),
-    ("kernels",),
+    ("io", "reference"),
+    ("intervals",),
     ("codegen",),
+    ("kernels",),
+    ("jit",),
     ("optimize",),
     ("plan",),
     ("aggregates", "windows"),
@@ -32,8 +35,34 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 DEPTH = {unit: depth for depth, layer in enumerate(LAYERS) for unit in layer}
 
+INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "spark": (
+        ("__init__", "query"),
+        ("wheels",),
+        ("batch", "dia"),
+        ("exchange",),
+        ("expr",),
+        ("failures", "keeping", "names", "settings", "workers"),
+    ),
+    "local": (
+        ("explain", "partial_batches"),
+        ("run",),
+        ("windows",),
+        ("lanes",),
+        ("results", "slides"),
+        ("pane_store",),
+        ("object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
+        ("expressions",),
+        ("failures", "threads"),
+    ),
+}
+"""The same inside a package, for its folders and files."""
+
+# The definition of the answers: no engine may lean on it.
+ORACLE = "reference"
+
 # Who may import a package of others. Imports for type checkers alone are never executed: free.
-RESTRICTED = {"pyspark": {"spark"}, "numba": {"codegen", "kernels"}}
+RESTRICTED = {"pyspark": {"spark"}, "numba": {"jit"}, "llvmlite": {"jit"}}
 # Who may do so inside functions only, so that importing the module stays cheap.
 LAZILY = {"pyspark": {"demo"}}
 
@@ -78,7 +107,8 @@ def _modules(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
         above = package[: len(package) - node.level + 1] if node.level else ()
         base = ".".join([*above, *([node.module] if node.module else [])])
         # `from tidemill import core` imports a package, `from tidemill import col` a name.
-        yield from (f"{base}.{a.name}" if base == "tidemill" else base for a in node.names)
+        packages = ("tidemill", *(f"tidemill.{package}" for package in INSIDE))
+        yield from (f"{base}.{a.name}" if base in packages else base for a in node.names)
     elif isinstance(node, ast.Call) and node.args:
         called = ast.unparse(node.func).rsplit(".", 1)[-1]
         name = node.args[0]
@@ -107,11 +137,27 @@ def complaint(importer: str, found: Import) -> str | None:
     imported = unit_of(found.module)
     if imported == importer or (importer in API and imported in API):
         return None
+    if imported == ORACLE:
+        return f"{importer} must not import {ORACLE}: an engine does not lean on its oracle"
     if DEPTH[imported] <= DEPTH[importer]:
         return f"{importer} must not import {imported}: imports point down"
     if imported == "spark" and not (found.lazy or found.typing_only):
         return f"{importer} may import spark inside functions only: it brings pyspark"
     return None
+
+
+def complaint_inside(package: str, importer: str, found: Import) -> str | None:
+    """Why a folder or file of a package may not import this from the same package."""
+    parts = found.module.split(".")
+    if parts[:2] != ["tidemill", package]:
+        return None
+    imported = parts[2] if len(parts) > 2 else "__init__"
+    depth = {unit: at for at, layer in enumerate(INSIDE[package]) for unit in layer}
+    if importer not in depth:
+        return f"{package}/{importer} belongs to no layer of {package}"
+    if imported == importer or depth.get(imported, -1) > depth[importer]:
+        return None
+    return f"{package}/{importer} must not import {package}/{imported}: imports point down"
 
 
 def violations(root: Path) -> list[str]:
@@ -125,6 +171,8 @@ def violations(root: Path) -> list[str]:
             continue
         for found in imports(path, root):
             reason = complaint(importer, found)
+            if reason is None and importer in INSIDE and len(relative.parts) > 1:
+                reason = complaint_inside(importer, relative.parts[1].removesuffix(".py"), found)
             if reason:
                 broken.append(f"{relative}:{found.line}: {reason}")
     return broken
@@ -147,10 +195,17 @@ def test_the_package_keeps_its_layers() -> None:
         ("core/time.py", "from ..plan import nodes"),
         ("core/time.py", "import importlib\nimportlib.import_module('tidemill.plan')"),
         ("windows/spec.py", "from tidemill.aggregates import algebra"),
-        ("codegen/emit.py", "from tidemill.kernels import slide"),
+        ("kernels/slide.py", "from tidemill.codegen import cache"),
+        ("local/run.py", "from tidemill.reference.run import run"),
+        ("local/run.py", "from tidemill.wheels.wheel import Wheel"),
+        ("local/failures.py", "from tidemill.local.windows import WindowOperator"),
+        ("local/failures.py", "def f():\n    from tidemill.local import windows"),
+        ("local/new.py", "from tidemill.local.failures import raise_for"),
+        ("spark/expr/values.py", "from tidemill.spark.batch.run import frame_of"),
+        ("spark/exchange/join.py", "def f():\n    from tidemill.spark.dia import dia"),
         ("plan/nodes.py", "def f():\n    from tidemill.optimize import rules"),
         ("plan/nodes.py", "if TYPE_CHECKING:\n    from tidemill.local import engine"),
-        ("local/engine.py", "import numba"),
+        ("kernels/order.py", "import numba"),
         ("local/engine.py", "def f():\n    import pyspark.sql"),
         ("query.py", "def f():\n    from pyspark.sql import DataFrame"),
         ("query.py", "import tidemill.spark"),
@@ -168,8 +223,8 @@ def test_the_check_finds(tmp_path: Path, file: str, source: str) -> None:
     [
         ("core/time.py", "from tidemill.core.errors import UserError\nfrom . import types"),
         ("windows/spec.py", "from ..core.time import duration"),
-        ("kernels/slide.py", "import numba\nfrom tidemill.codegen import cache"),
-        ("spark/batch.py", "import pyspark\nfrom tidemill.local import engine"),
+        ("codegen/fold.py", "from tidemill.kernels import slide\nfrom tidemill.jit.kernel import kernel"),
+        ("spark/batch/run.py", "import pyspark\nfrom tidemill.local import run"),
         ("query.py", "def f():\n    from tidemill.spark import batch"),
         ("query.py", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
         ("demo.py", "import tidemill as tm\ndef f():\n    import pyspark"),
@@ -182,7 +237,7 @@ def test_the_check_allows(tmp_path: Path, file: str, source: str) -> None:
 
 def _check(root: Path, file: str, source: str) -> list[str]:
     path = root / file
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(source)
     return violations(root)
 

@@ -49,12 +49,12 @@ from tidemill.windows.spec import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from tidemill.local.wheel import Wheel
-    from tidemill.local.wheel_files import open_wheel
+    from tidemill.wheels.files.saving import open_wheel
+    from tidemill.wheels.wheel import Wheel
 
 __version__ = "0.1.0"
 
-_LATER = {"Wheel": "tidemill.local.wheel", "open_wheel": "tidemill.local.wheel_files"}
+_LATER = {"Wheel": "tidemill.wheels.wheel", "open_wheel": "tidemill.wheels.files.saving"}
 
 
 def __getattr__(name: str) -> Any:

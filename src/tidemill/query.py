@@ -80,7 +80,7 @@ class Query:
 
         Returns the number of rows written.
         """
-        from tidemill.local.sinks import write_parquet
+        from tidemill.io.sinks import write_parquet
 
         return write_parquet(
             path, self.schema.to_arrow(), self.batches(progress=progress, **inputs)
@@ -88,13 +88,13 @@ class Query:
 
     def to_csv(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
         """Answer into a CSV file with a header, as `to_parquet` does."""
-        from tidemill.local.sinks import write_csv
+        from tidemill.io.sinks import write_csv
 
         return write_csv(path, self.schema.to_arrow(), self.batches(progress=progress, **inputs))
 
     def to_ipc(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
         """Answer into an Arrow IPC file, as `to_parquet` does."""
-        from tidemill.local.sinks import write_ipc
+        from tidemill.io.sinks import write_ipc
 
         return write_ipc(path, self.schema.to_arrow(), self.batches(progress=progress, **inputs))
 
@@ -116,7 +116,7 @@ class Query:
         """
         from tidemill.local.explain import describe as in_process
         from tidemill.local.explain import with_inputs
-        from tidemill.spark.explain import describe as on_spark
+        from tidemill.spark.batch.explain import describe as on_spark
 
         plan, wheel = with_inputs(self.optimized, inputs) if inputs else (self.optimized, None)
         sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan)}

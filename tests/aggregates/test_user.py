@@ -13,7 +13,7 @@ from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate, Form, OpaqueForm
 from tidemill.core.errors import UserError
-from tidemill.local.parts import plan_parts
+from tidemill.local.state_plan import plan_parts
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.stream import Stream
 

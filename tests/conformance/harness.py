@@ -18,8 +18,9 @@ import pytest
 from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING
-from tidemill.local import lanes, panes
-from tidemill.local.chunks import Chunk
+from tidemill.io.chunks import Chunk
+from tidemill.local import lanes
+from tidemill.local import pane_store as panes
 from tidemill.local.run import Pipeline
 from tidemill.plan.nodes import Source
 from tidemill.reference.run import run as run_reference

@@ -10,8 +10,8 @@ import tidemill as tm
 from tests.conformance.cases import FAMILIES, STREAM, TYPICAL, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import assert_same, by_reference, on_spark
 from tidemill import col
-from tidemill.spark.blocks import Blocks
-from tidemill.spark.windows import strategy
+from tidemill.spark.batch.blocks import Blocks
+from tidemill.spark.batch.windows import strategy
 
 ALIKE = (
     "tumbling on another column", "hopping, origin", "hopping, range no multiple of slide",

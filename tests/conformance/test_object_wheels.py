@@ -23,8 +23,8 @@ from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
-from tidemill.local.object_wheel import ObjectWheel
-from tidemill.local.wheel_files import open_wheel
+from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.objects.wheel import ObjectWheel
 
 longest = tm.aggregate(
     "longest", identity=lambda: "", lift=lambda s: s * 2, lower=lambda s: s[:1] + str(len(s)),

@@ -19,8 +19,8 @@ from tests.conformance.wheels import AGGREGATES, KEYS, check_ranges, pair, play,
 from tidemill import col
 from tidemill.aggregates.json import from_record, to_record
 from tidemill.core.errors import UserError
-from tidemill.local.wheel import Wheel
-from tidemill.local.wheel_files import open_wheel
+from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.wheel import Wheel
 
 
 @pytest.mark.parametrize("keys", KEYS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.wheels import KEYS, check_ranges, pair, separately, steps
 from tidemill.core.errors import UserError
-from tidemill.local.wheel_files import open_wheel
+from tidemill.wheels.files.saving import open_wheel
 
 
 @pytest.mark.parametrize("keys", KEYS)

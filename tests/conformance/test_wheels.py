@@ -26,9 +26,9 @@ from tests.conformance.wheels import (
 )
 from tests.examples import examples
 from tidemill import col
-from tidemill.codegen.wheel_plan import PLAN_ROOM, plan
 from tidemill.core.errors import UserError
-from tidemill.local.wheel import Wheel
+from tidemill.wheels.loops.range_plan import PLAN_ROOM, plan
+from tidemill.wheels.wheel import Wheel
 
 
 @pytest.mark.parametrize("keys", KEYS)

@@ -11,8 +11,8 @@ import tidemill as tm
 from tests.conformance.harness import same
 from tidemill import col
 from tidemill.core.errors import UserError
-from tidemill.local.wheel import Wheel
 from tidemill.reference.wheels import RowWheel
+from tidemill.wheels.wheel import Wheel
 
 SCHEMA = {"t": "int64", "k": "int64", "s": "string", "v": "int64", "x": "float64"}
 RINGS: dict[str, list[Any]] = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tidemill.local.sinks import write_csv, write_ipc, write_parquet
+from tidemill.io.sinks import write_csv, write_ipc, write_parquet
 
 WRITERS = {"x.parquet": write_parquet, "x.csv": write_csv, "x.arrow": write_ipc}
 ROWS, BATCHES = 20_000, 6

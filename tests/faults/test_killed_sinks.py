@@ -16,7 +16,7 @@ from tests.faults.counts import SOAK, report, seed_of
 from tests.faults.sinks_child import BATCHES, ROWS, SCHEMA, WRITERS, batches
 from tests.faults.wheels_machine import ROOT
 from tidemill.core.schema import schema
-from tidemill.local.sources import open_source
+from tidemill.io.sources import open_source
 from tidemill.plan.nodes import Source
 
 SOURCE = Source("back", schema({"t": "int64", "n": "int64"}), "t")

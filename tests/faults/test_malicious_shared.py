@@ -14,7 +14,7 @@ import pytest
 import tidemill as tm
 from tests.faults.shared_child import new_wheel, write
 from tidemill.core.errors import UserError
-from tidemill.wheels import shared
+from tidemill.wheels.sharing import writer as shared
 
 
 @pytest.fixture

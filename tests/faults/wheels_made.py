@@ -9,9 +9,9 @@ from typing import Any
 import tidemill as tm
 from tests.conformance.wheels import AGGREGATES, KEYS, RINGS, SCHEMA
 from tidemill import col
-from tidemill.local.wheel import Wheel
-from tidemill.local.wheel_files import BUCKETS, bucket_path, described, open_wheel, save
-from tidemill.wheels.files import write_save
+from tidemill.wheels.files.directory import write_save
+from tidemill.wheels.files.saving import BUCKETS, bucket_path, described, open_wheel, save
+from tidemill.wheels.wheel import Wheel
 
 OBJECTS = {
     "a": tm.distinct_count(col.s, method="hll"), "b": tm.quantile(col.x, 0.5, method="kll"),

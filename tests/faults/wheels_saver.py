@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.wheels_made import wheel_of
-from tidemill.local.wheel_files import open_wheel
-from tidemill.wheels.files import KEPT, manifest_of, saves_in
+from tidemill.wheels.files.directory import KEPT, manifest_of, saves_in
+from tidemill.wheels.files.saving import open_wheel
 
 CALLS = 110
 """More than one save makes of those below, so that a child can die at each of them."""

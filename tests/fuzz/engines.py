@@ -13,8 +13,9 @@ import pyarrow as pa
 
 import tidemill as tm
 from tests.fuzz import sources
-from tidemill.local import lanes, panes
-from tidemill.local.chunks import Chunk
+from tidemill.io.chunks import Chunk
+from tidemill.local import lanes
+from tidemill.local import pane_store as panes
 from tidemill.local.run import Pipeline
 from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream

@@ -14,7 +14,7 @@ import tidemill as tm
 from tests.conformance.harness import haste
 from tidemill import col
 from tidemill.core.time import BEGINNING
-from tidemill.local.chunks import Chunk
+from tidemill.io.chunks import Chunk
 from tidemill.local.lanes import Share
 from tidemill.local.run import Pipeline
 from tidemill.stream import Stream

@@ -143,7 +143,7 @@ def test_an_ordered_stream_closes_windows_as_it_is_read() -> None:
 
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
     with haste("eager"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.local.chunks._SMALL", 1)
+        patch.setattr("tidemill.io.chunks._SMALL", 1)
         found = query.batches(s=source())
         first = next(found)
     assert first.column("window_end").to_pylist()[0] == 5
@@ -156,7 +156,7 @@ def test_an_ordered_stream_that_goes_back_is_an_error(batches: list[tuple[int, .
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
     rows = [{"t": t, "k": 0, "x": 0} for times in batches for t in times]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.local.chunks._SMALL", 1)
+        patch.setattr("tidemill.io.chunks._SMALL", 1)
         for run in (
             lambda: query.run(s=[batch(*times) for times in batches]),
             lambda: run_reference(query.plan, {"s": rows}),

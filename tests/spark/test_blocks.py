@@ -10,7 +10,7 @@ import pytest
 import tidemill as tm
 from tidemill import col
 from tidemill.plan.nodes import WindowAggregate
-from tidemill.spark.blocks import Blocks
+from tidemill.spark.batch.blocks import Blocks
 
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64", "x": "float64"})
 

@@ -44,11 +44,11 @@ from tidemill.expr.fluent import Expr, col, greatest, lit, udf, when
 from tidemill.expr.functions import FUNCTIONS
 from tidemill.expr.nodes import Call, Node
 from tidemill.expr.typing import resolve
-from tidemill.spark import values as spark_values
-from tidemill.spark.expr import SparkExpressions
-from tidemill.spark.functions import SPARK_FUNCTIONS
+from tidemill.spark.expr import values as spark_values
+from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.functions import SPARK_FUNCTIONS
+from tidemill.spark.expr.values import named, output
 from tidemill.spark.settings import ANSI, ansi
-from tidemill.spark.values import named, output
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 

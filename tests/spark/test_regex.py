@@ -15,7 +15,7 @@ import tidemill as tm
 from tests.expressions import TEXTS
 from tidemill import col
 from tidemill.spark.dia import generate
-from tidemill.spark.regex import to_java, why_not_java
+from tidemill.spark.expr.regex import to_java, why_not_java
 
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "s": "string"})
 

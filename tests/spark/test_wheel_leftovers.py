@@ -10,10 +10,10 @@ import pytest
 
 from tests.faults.wheels_made import MAKERS, wheel_of
 from tidemill.core.errors import UserError
-from tidemill.local.wheel_files import bucket_path, open_wheel, save
-from tidemill.spark.wheel_leftovers import forget_buckets
-from tidemill.wheels.files import saves_in
-from tidemill.wheels.leftovers import claimed, tidying
+from tidemill.spark.wheels.leftovers import forget_buckets
+from tidemill.wheels.files.directory import saves_in
+from tidemill.wheels.files.leftovers import claimed, tidying
+from tidemill.wheels.files.saving import bucket_path, open_wheel, save
 
 
 def test_buckets_of_a_killed_append_are_removed_by_the_next(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from tests.conformance.wheels import AGGREGATES, SCHEMA
 from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
-from tidemill.local.wheel_files import WheelStore
-from tidemill.spark import wheels
+from tidemill.spark.wheels import build as wheels
+from tidemill.wheels.files.saving import WheelStore
 
 RINGS = [(1, "keep"), (5, "keep"), (20, "keep")]
 Row = dict[str, Any]

@@ -14,14 +14,14 @@ import numpy as np
 
 from tidemill.aggregates.algebra import Algebra, Form, OpaqueForm, Scalar
 from tidemill.aggregates.layout import Layout, Result, StatePart
-from tidemill.codegen.runtime import any_kernel
 from tidemill.codegen.scalar import COMPILED, Emitter, Value, literal_value, returned
-from tidemill.codegen.udfs import refusal
 from tidemill.core.errors import InternalError
 from tidemill.core.schema import Schema
 from tidemill.core.types import STRING, DataType
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.expr.typing import type_of
+from tidemill.jit.kernel import any_kernel
+from tidemill.jit.user_functions import refusal
 
 Partial = list[str]
 

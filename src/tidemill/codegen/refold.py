@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.algebra import PartCode
-from tidemill.codegen.cache import load
-from tidemill.codegen.runtime import any_kernel
+from tidemill.codegen.modules import load
 from tidemill.codegen.scalar import Emitter, Value
 from tidemill.core.schema import Schema
+from tidemill.jit.kernel import any_kernel
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.codegen.cache import load
 from tidemill.codegen.columns import Columns
-from tidemill.codegen.runtime import any_kernel
+from tidemill.codegen.modules import load
 from tidemill.codegen.scalar import Emitter
 from tidemill.expr.nodes import Column, Node
+from tidemill.jit.kernel import any_kernel
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import kernel
+from tidemill.jit.kernel import kernel
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]

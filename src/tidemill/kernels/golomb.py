@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import kernel, leading_zeros
+from tidemill.jit.intrinsics import leading_zeros
+from tidemill.jit.kernel import kernel
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import kernel
+from tidemill.jit.kernel import kernel
 from tidemill.kernels.buckets import bucket_of
 
 Ints = npt.NDArray[np.int64]

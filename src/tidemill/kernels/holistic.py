@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import OVERFLOW, carry, kernel, wrap_add
+from tidemill.jit.kernel import kernel
+from tidemill.kernels.scalars import OVERFLOW, carry, wrap_add
 
 Ints = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]

@@ -11,7 +11,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import kernel, leading_zeros
+from tidemill.jit.intrinsics import leading_zeros
+from tidemill.jit.kernel import kernel
 
 Registers = npt.NDArray[np.uint8]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.codegen.runtime import kernel
+from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import enlarged, validity
 
 Ints = npt.NDArray[np.int64]

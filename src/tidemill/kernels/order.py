@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import kernel
+from tidemill.jit.kernel import kernel
 
 Ints = npt.NDArray[np.int64]
 _DIGIT = 11

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.codegen.runtime import kernel
+from tidemill.jit.kernel import kernel
 
 Words = npt.NDArray[np.int64]
 

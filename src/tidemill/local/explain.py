@@ -9,10 +9,10 @@ from tidemill.aggregates.algebra import Algebra, OpaqueForm
 from tidemill.core.errors import UserError
 from tidemill.core.time import Domain, to_datetime
 from tidemill.expr.nodes import Node
+from tidemill.io.window_source import WindowSource
 from tidemill.local.expressions import compiles, row_by_row
-from tidemill.local.parts import plan_parts, refusal
 from tidemill.local.run import check_inputs
-from tidemill.local.wheel_queries import WheelQueries
+from tidemill.local.state_plan import plan_parts, refusal
 from tidemill.local.windows import fuses
 from tidemill.optimize import with_wheels
 from tidemill.plan.explain import describe as describe_plan
@@ -39,7 +39,7 @@ def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None
     source = next(node for node in plan.walk() if isinstance(node, Source))
     check_inputs(source, inputs, step="explain")
     wheel = inputs[source.name]
-    if not isinstance(wheel, WheelQueries):
+    if not isinstance(wheel, WindowSource):
         return plan, None
     facts = wheel.facts()
     try:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.scalar import COMPILED
 from tidemill.codegen.stage import stage_kernel
-from tidemill.codegen.udfs import refusal
 from tidemill.core.batch import to_rows
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
@@ -34,6 +33,7 @@ from tidemill.expr.nodes import (
     udf_name,
 )  # fmt: skip
 from tidemill.expr.typing import type_of
+from tidemill.jit.user_functions import refusal
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.strings import call, cast

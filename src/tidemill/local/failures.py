@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidemill.codegen.runtime import BAD_CAST, NULL_STATE, OVERFLOW
 from tidemill.core.errors import UserError
+from tidemill.kernels.scalars import BAD_CAST, NULL_STATE, OVERFLOW
 
 _MESSAGES = {
     OVERFLOW: ("integer overflow: a result outside int64", "cast to float64 first"),

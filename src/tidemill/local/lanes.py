@@ -24,10 +24,10 @@ from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.planes import pick
 from tidemill.kernels.ranges import Ranges
-from tidemill.local.panes import Elements, PaneStore
-from tidemill.local.parts import PartPlan
+from tidemill.local.pane_store import Elements, PaneStore
 from tidemill.local.results import Results
 from tidemill.local.slides import Progress, Slide, slide_for
+from tidemill.local.state_plan import PartPlan
 from tidemill.plan.nodes import WindowAggregate
 
 Ints = npt.NDArray[np.int64]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import NamedLower, Sketch
 from tidemill.aggregates.layout import Layout, Result
+from tidemill.aggregates.values import lower as lower_row
 from tidemill.codegen.fold import FoldKernel, fold_kernel
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
@@ -17,10 +18,9 @@ from tidemill.kernels.index import StringIndex
 from tidemill.kernels.ranges import Ranges
 from tidemill.local.expressions import allocate
 from tidemill.local.failures import raise_for
-from tidemill.local.objects import combine_objects
-from tidemill.local.panes import Elements
-from tidemill.local.parts import PartPlan
-from tidemill.reference.aggregates import lower as lower_row
+from tidemill.local.object_states import combine_objects
+from tidemill.local.pane_store import Elements
+from tidemill.local.state_plan import PartPlan
 
 
 class Results:

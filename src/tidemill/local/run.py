@@ -10,12 +10,11 @@ import pyarrow as pa
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.forks import in_one_process
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.local.progress import shown
-from tidemill.local.sources import Chunk, open_source
+from tidemill.io.progress import shown
+from tidemill.io.sources import Chunk, open_source
+from tidemill.io.window_source import WindowSource
 from tidemill.local.stages import StageRunner
 from tidemill.local.threads import on_threads, threads
-from tidemill.local.wheel_answers import read_windows
-from tidemill.local.wheel_queries import WheelQueries
 from tidemill.local.windows import WindowOperator
 from tidemill.optimize import with_wheels
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
@@ -108,9 +107,10 @@ def _run(
 ) -> Iterator[pa.RecordBatch]:
     source = next(node for node in plan.walk() if isinstance(node, Source))
     check_inputs(source, inputs)
-    if isinstance(wheel := inputs[source.name], WheelQueries):
+    if isinstance(wheel := inputs[source.name], WindowSource):
         plan = with_wheels(plan, {source.name: wheel.facts()})
-        windows = read_windows(plan, wheel)
+        [node] = (n for n in plan.walk() if isinstance(n, WheelWindows))
+        windows = wheel.read_windows(node)
         yield from Pipeline(plan).run(shown(windows, source.name, None) if progress else windows)
         return
     stateless = stage_of(plan).base is source

@@ -16,7 +16,7 @@ from tidemill.core.time import BEGINNING
 from tidemill.kernels import ranges as kernels
 from tidemill.kernels.order import order_by
 from tidemill.kernels.ranges import Ranges
-from tidemill.local.panes import Elements
+from tidemill.local.pane_store import Elements
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.windows.semantics import bounds, session_runs
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window

@@ -28,14 +28,14 @@ from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import Expressions, evaluate
-from tidemill.local.gaps import has_gaps, in_windows
 from tidemill.local.lanes import Lane, Share
-from tidemill.local.ordering import in_order
-from tidemill.local.panes import PaneStore
-from tidemill.local.partitions import ROW, Partitions
-from tidemill.local.parts import plan_parts
+from tidemill.local.pane_store import PaneStore
+from tidemill.local.row_numbers import ROW, Partitions
+from tidemill.local.sampling import has_gaps, in_windows
 from tidemill.local.slides import ROWS, Progress, ends_name
+from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
+from tidemill.local.state_plan import plan_parts
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.stages import stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window

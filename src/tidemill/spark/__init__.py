@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidemill.spark import dia
-    from tidemill.spark.wheel_ranges import wheel_query
-    from tidemill.spark.wheels import append, build_wheel
+    from tidemill.spark.wheels.build import append, build_wheel
+    from tidemill.spark.wheels.ranges import wheel_query
 
 _LATER = {
-    "append": "tidemill.spark.wheels",
-    "build_wheel": "tidemill.spark.wheels",
-    "wheel_query": "tidemill.spark.wheel_ranges",
+    "append": "tidemill.spark.wheels.build",
+    "build_wheel": "tidemill.spark.wheels.build",
+    "wheel_query": "tidemill.spark.wheels.ranges",
 }
 _PACKAGES = ("dia",)
 

@@ -9,15 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.explain import from_wheel
-from tidemill.local.wheel_queries import WheelQueries
 from tidemill.optimize import with_wheels
 from tidemill.plan.nodes import Plan, Source, WheelWindows, format_plan
+from tidemill.spark.batch.explain import describe
+from tidemill.spark.batch.run import frame_of
 from tidemill.spark.exchange.decision import Decision, watched
-from tidemill.spark.explain import describe
-from tidemill.spark.run import frame_of
+from tidemill.spark.expr.zones import as_declared
 from tidemill.spark.settings import ansi
-from tidemill.spark.wheel_windows import wheel_frame, where_answered
-from tidemill.spark.zones import as_declared
+from tidemill.spark.wheels.windows import wheel_frame, where_answered
+from tidemill.wheels.queries import WheelQueries
 
 
 class SparkQuery:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.codegen.wheel_plan import (
+from tidemill.wheels.loops.range_plan import (
     ADD_PREFIX,
     COMBINED,
     HEAD,
@@ -27,7 +27,7 @@ from tidemill.codegen.wheel_plan import (
     USES_PREFIX,
     plan,
 )  # fmt: skip
-from tidemill.wheels.store import Ints, RingStore
+from tidemill.wheels.memory.store import Ints, RingStore
 
 NAMES = {
     NOTHING: "nothing to read", USES_PREFIX: "prefix", LANDMARK: "landmark", ONE_RING: "one ring",

@@ -1,75 +1,43 @@
-"""Open slots as they were, so that rows which went in can be taken out again.
-
-Where slots are few beside the rows, all of them are copied first: less than a nanosecond a row. Where they
-are many, kernels log each record before it changes. A log that gets longer than there are slots becomes
-such a copy.
-"""
+"""A wheel as it was before rows went in, apart from its slots: see `wheels.undo`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+
+from tidemill.core.errors import UserError
+from tidemill.kernels.keys import KeyIndex
 
 if TYPE_CHECKING:
-    from tidemill.wheels.store import RingStore
+    from tidemill.wheels.wheel import Wheel
 
-FEW_CELLS = 256
-"""So many records are copied for any number of rows."""
-ROWS_TO_COPY = 8
-"""A record is copied in an eighth of the time that a row takes."""
-Log = tuple[npt.NDArray[np.int64], npt.NDArray[Any]]
-"""Places (how many, then slot and key of each), and the records that were there."""
+UNDER_WAY = UserError("insert", "rows are going in, and are not all in yet")
+"""Why a wheel takes nothing else meanwhile. It stays so where taking them out again is interrupted, too."""
 
 
-def copies(cells: int, rows: int) -> bool:
-    """Whether copying all records costs less than logging those that change."""
-    return cells <= FEW_CELLS or cells * ROWS_TO_COPY <= rows
+class Undo:
+    """Counts, late rows, rows ahead and keys of a wheel when this was made."""
 
+    def __init__(self, wheel: Wheel) -> None:
+        self._wheel = wheel
+        self._inserted, self._left_out = wheel._inserted, dict(wheel._left_out)
+        self._late = len(wheel._late), wheel._late_kept
+        self._early = wheel._early.state
+        self._keys = wheel._keys.count
 
-class OpenSlotsUndo:
-    """What the open slots of a store held when this was made. Keys may be added since."""
-
-    def __init__(self, store: RingStore) -> None:
-        self._store = store
-        self._room = store.ahead.shape[1]
-        self._copy: npt.NDArray[Any] | None = None
-        self._logs: list[Log] = []
-
-    def log_for(self, rows: int) -> Log:
-        """Where a kernel logs what it changes while so many rows go in; no room if it need not."""
-        store = self._store
-        if self._copy is None and not self._logs and copies(store.ahead.size, rows):
-            self._copy, self._room = store.ahead.copy(), store.ahead.shape[1]
-        if self._copy is not None:
-            return np.zeros(1, dtype=np.int64), store.fresh[:0]
-        if sum(int(places[0]) for places, _ in self._logs) > store.ahead.size:
-            before = store.ahead.copy()
-            self._undo_logs(before)
-            self._copy, self._room, self._logs = before, before.shape[1], []
-            return np.zeros(1, dtype=np.int64), store.fresh[:0]
-        places = np.empty(rows + 1, dtype=np.int64)
-        places[0] = 0
-        log = places, np.empty(rows, dtype=store.ahead.dtype)
-        self._logs.append(log)
-        return log
-
-    def roll_back(self) -> None:
-        """Have what was there, in the arrays that the store has now."""
-        ahead = self._store.ahead
-        if self._copy is not None:
-            ahead[:, : self._room] = self._copy
-            ahead[:, self._room :] = self._store.fresh[0]
-        self._undo_logs(ahead)
-
-    def _undo_logs(self, ahead: npt.NDArray[Any]) -> None:
-        for places, records in reversed(self._logs):
-            undo_log(ahead, places, records)
-
-
-def undo_log(ahead: npt.NDArray[Any], places: npt.NDArray[np.int64], records: npt.NDArray[Any]) -> None:
-    """Put records back, the newest first: of several of one place the oldest stays."""
-    count = int(places[0])
-    where = places[count:0:-1]
-    ahead[where >> 32, where & 0xFFFFFFFF] = records[:count][::-1]
+    def roll_back(self, cause: BaseException) -> None:
+        """Have them as they were, whatever it was that failed."""
+        wheel = self._wheel
+        wheel._inserted, wheel._left_out = self._inserted, self._left_out
+        del wheel._late[self._late[0] :]
+        wheel._late_kept = self._late[1]
+        wheel._early.cut_back(*self._early)
+        # What comes from outside, as Ctrl-C does, may have come while keys were added.
+        if wheel._keyed and (wheel._keys.count != self._keys or not isinstance(cause, UserError)):
+            keys = KeyIndex(wheel._keys.schema)
+            if self._keys:
+                keys.restore(wheel._keys.decode(np.arange(self._keys)))
+            wheel._store.forget(self._keys)
+            with wheel._lock:  # windows and others have the same object
+                wheel._keys.__dict__.update(keys.__dict__)

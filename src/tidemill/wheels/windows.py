@@ -1,171 +1,148 @@
-"""Windows over the closed slots of a wheel, kept from one advance to the next."""
+"""Windows of a wheel, as tables of those that close."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
 
-import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from tidemill.codegen.addresses import frame_of
-from tidemill.codegen.wheel_plan import ROOM
-from tidemill.codegen.wheel_windows import no_slice, session_kernel, slide_kernel
-from tidemill.wheels.store import RingStore
+from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.schema import Schema
+from tidemill.core.time import Domain
+from tidemill.core.types import STRING, to_arrow
+from tidemill.kernels.arrow import build
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.expressions import allocate
+from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, WindowAggregate
+from tidemill.wheels.loops.insert import has_eight_bytes
+from tidemill.wheels.memory.store import RingStore
+from tidemill.wheels.memory.windows import Closed, SessionWindows, SlidingWindows
+from tidemill.wheels.queries import HIDDEN
+from tidemill.windows.spec import Session, Sliding, Window
 
-Ints = npt.NDArray[np.int64]
-ROWS, MOST_ROWS = 128, 1024
-"""Windows there is room for at a time, at least, and at the most if they close few at a time: enough that
-making room costs each of them little, and few enough that who keeps, or pickles, one keeps little else."""
-BEFORE_ALL = -(1 << 61)
-"""Before any slot."""
-
-
-@dataclass(frozen=True)
-class Closed:
-    """Windows that closed: keys, bounds in ticks, validity and values of each result."""
-
-    kid: Ints
-    start: Ints
-    end: Ints
-    outputs: list[npt.NDArray[Any]]
-    err: int
-    """Bits of what failed."""
+FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
+"""Aggregates that sessions need: the first and the last instant in a slot."""
 
 
-class Rows:
-    """Room for windows that close, one after the other.
-
-    New arrays for each of them would take longer than all the rest. What was written stays as it is.
-    """
-
-    def __init__(self, size: int, kinds: Sequence[Any]) -> None:
-        self.size, self.used = size, 0
-        self.kid, self.start, self.end = (np.empty(size, dtype=np.int64) for _ in range(3))
-        self.outputs = _outputs(size, kinds)
-        self.frame = frame_of([self.kid, self.start, self.end, *self.outputs])
-        self.shown: Any = None
-        """What the owner makes of all of it."""
-
-    def closed(self, begin: int, err: int) -> Closed:
-        """The rows from one on."""
-        own = slice(begin, self.used)
-        return Closed(self.kid[own], self.start[own], self.end[own], [o[own] for o in self.outputs], err)
-
-
-class SlidingWindows:
-    """One hopping or tumbling window, in finest slots, from the next slot to close on.
-
-    Slots before its `start` are in no window.
-    """
+class ClosingWindows:
+    """The windows of a wheel, by their labels."""
 
     def __init__(
-        self, store: RingStore, range: int, slide: int, origin: int, start: int | None
-    ) -> None:
-        self._store, self._slide, self._origin = store, slide, origin
-        self._begin = store.now if start is None else max(store.now, start)
-        short = range % slide
-        each, slices = (2, 2 * (range // slide) + 1) if short else (1, range // slide)
-        past = (self._begin - origin) % slide
-        coming = 1 if short == 0 or past >= slide - short else 2
-        self._window = np.array(
-            [range, slide, origin, slices, each, 0, coming - slices, 0, store.rings[0].ticks,
-             BEFORE_ALL if start is None else start], dtype=np.int64,
-        )  # fmt: skip
-        self._kernel = slide_kernel(store.layout)
-        self._fresh = no_slice(store.slots)
-        self._size = slices + each + 1
-        self._stacks = 1 if self._kernel.subtracts else self._size
-        self._slices = self._empty(self._size)
-        self._suffixes = self._empty(self._stacks)
-        self._running, self._current = self._empty(1)[0], self._empty(1)[0]
-        self._settled = -1
-        self.rows = Rows(0, ())  # until the types of the results are known
+        self, plan: WindowAggregate, store: RingStore, domain: Domain, keys: KeyIndex,
+        look_at: Callable[[int, str], None],
+    ) -> None:  # fmt: skip
+        self._plan, self._store, self._domain, self._keys = plan, store, domain, keys
+        self._look_at = look_at
+        """Raises what the bits of a kernel stand for."""
+        self._grain = store.rings[0].ticks
+        self._results = plan.layout.results
+        self._shown = [r for r in self._results if not r.name.startswith(HIDDEN)]
+        self._windows: dict[str, SlidingWindows | SessionWindows] = {}
+        self._alone: SlidingWindows | None = None
+        """The window, if it is the only one and nothing else is in the way of being quick."""
+        self._bound = to_arrow(plan.bound_type)
+        self._schemas: dict[bool, pa.Schema] = {}
+        self._none: dict[bool, pa.Table] = {}
+        self._kinds = [allocate(r.type, 0).dtype for r in self._results]
 
-    def _empty(self, rows: int) -> npt.NDArray[Any]:
-        room = int(self._store.head[ROOM])
-        return np.repeat(self._fresh, rows * room).reshape(rows, room)
+    def __len__(self) -> int:
+        return len(self._windows)
 
-    def _fit(self) -> None:
-        """There may be room for more keys by now."""
-        room, had = int(self._store.head[ROOM]), self._slices.shape[1]
-        if room == had:
+    def add(self, spec: Window, label: str) -> None:
+        """One more window, from the next slot to close on."""
+        plain = isinstance(spec, Session) and spec.partition is None
+        plain = plain or (isinstance(spec, Sliding) and not spec.fill_empty)
+        if not plain or spec.on is not None:
+            raise UnsupportedError("wheel", f"window {spec}", instead="use the query engine")
+        if label in self._windows:
+            raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
+        self._alone = None
+        if isinstance(spec, Session):
+            self._windows[label] = self._sessions(spec)
             return
-        for name, rows in (("_slices", self._size), ("_suffixes", self._stacks)):
-            grown = self._empty(rows)
-            grown[:, :had] = getattr(self, name)
-            setattr(self, name, grown)
-        for name in ("_running", "_current"):
-            wider = self._empty(1)[0]
-            wider[:had] = getattr(self, name)
-            setattr(self, name, wider)
+        assert isinstance(spec, Sliding)
+        numbers = (spec.length, spec.slide, spec.origin, spec.start or 0)
+        if spec.domain is not self._domain or any(x % self._grain for x in numbers):
+            grid = self._store.rings[0].shown
+            raise UserError(
+                "wheel window", expected=f"range, slide, origin and start on the grid of {grid}",
+                got=str(spec),
+            )  # fmt: skip
+        length, slide, origin, first = (x // self._grain for x in numbers)
+        start = None if spec.start is None else first
+        sliding = SlidingWindows(self._store, length, slide, origin, start)
+        self._windows[label] = sliding
+        keyed = bool(self._plan.group_keys)
+        if len(self._windows) == 1 and not keyed and all(has_eight_bytes(r.type) for r in self._shown):
+            self._alone = sliding
 
-    def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
-        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
-        begin, _, err = self.add(start, until, kinds)
-        return self.rows.closed(begin, err)
+    def take(self, start: int, until: int) -> Iterator[pa.Table]:
+        """Slots `[start, until)` have closed: the windows that did."""
+        if self._alone is not None:
+            yield from self._take_alone(self._alone, start, until)
+            return
+        for label, window in self._windows.items():
+            yield from self._shown_windows(label, window.take(start, until, self._kinds))
 
-    def add(self, start: int, until: int, kinds: Sequence[Any]) -> tuple[int, bool, int]:
-        """As `take`, into `rows`: the first row that is new, whether a result is missing in one, and bits
-        of what failed."""
-        start = max(start, self._begin)
-        until = max(start, until)
-        ends = (until - self._origin) // self._slide - (start - self._origin) // self._slide
-        most = ends * self._store.keys
-        full = self.rows.used + most > self.rows.size or self._settled < 0
-        if full:
-            self.rows = Rows(max(most, min(8 * most, MOST_ROWS), ROWS), kinds)
-        if self._settled != self._store.settled:
-            self._settle()
-        elif full:
-            self._frame = np.concatenate((self._own_frame, self.rows.frame))
-        begin = self.rows.used
-        self.rows.used, missing, err = self._kernel.run_at(self._frame, start, until, begin)
-        return begin, missing, err
+    def none(self) -> pa.Table:
+        """A table without rows, which takes longer to make than slots to close."""
+        several = len(self._windows) > 1
+        if several not in self._none:
+            self._none[several] = self._schema().empty_table()
+        return self._none[several]
 
-    def _settle(self) -> None:
-        """Take note of arrays that are new."""
-        self._fit()
-        store = self._store
-        # The frame has only addresses: here is what keeps the arrays.
-        self._arrays = (
-            self._window, store.head, store.marks, *store.columns, self._slices, self._suffixes,
-            self._running, self._current, self._fresh,
-        )  # fmt: skip
-        self._own_frame = frame_of(self._arrays)
-        self._frame = np.concatenate((self._own_frame, self.rows.frame))
-        self._settled = store.settled
+    def _sessions(self, spec: Session) -> SessionWindows:
+        names = [r.name for r in self._results]
+        if FIRST_TIME not in names:
+            raise UserError(
+                "wheel window", expected="sessions when the wheel is made", got=str(spec),
+                hint="Wheel.create(..., windows=[tm.session('30m')]): they need more in each slot",
+            )  # fmt: skip
+        if spec.gap.domain is not self._domain or spec.gap.ticks < self._grain:
+            raise UserError(
+                "wheel window", expected=f"a gap of at least {self._store.rings[0].shown}", got=str(spec)
+            )
+        parts = [self._results[names.index(n)].parts[0] for n in (FIRST_TIME, LAST_TIME)]
+        first, last = (self._plan.layout.parts[p].columns.names[0] for p in parts)
+        return SessionWindows(self._store, spec.gap.ticks, first, last)
 
+    def _shown_windows(self, label: str, found: Closed) -> Iterator[pa.Table]:
+        self._look_at(found.err, f"wheel window {label}")
+        if len(found.kid) == 0:
+            return
+        bound = self._bound
+        arrays = self._keys.decode(found.kid) if self._plan.group_keys else []
+        if len(self._windows) > 1:
+            arrays.append(pa.repeat(pa.scalar(label), len(found.kid)))
+        arrays += [build(found.start, None, bound), build(found.end, None, bound)]
+        for j, r in enumerate(self._shown):
+            values_, valid = found.outputs[2 * j + 1], found.outputs[2 * j]
+            arrays.append(build(values_, valid, to_arrow(r.type)))
+        yield pa.Table.from_arrays(arrays, schema=self._schema())
 
-class SessionWindows:
-    """Runs of events of a key with gaps below `gap` ticks, which is no less than a slot.
+    def _take_alone(self, window: SlidingWindows, start: int, until: int) -> Iterator[pa.Table]:
+        """As `take`, for the only window of a wheel without keys: a stretch of a table over all
+        the room there is, which is made once."""
+        begin, missing, err = window.add(start, until, self._kinds)
+        rows = window.rows
+        if err or missing:
+            yield from self._shown_windows(next(iter(self._windows)), rows.closed(begin, err))
+        elif rows.used > begin:
+            if rows.shown is None:
+                arrays = [build(x, None, self._bound) for x in (rows.start, rows.end)]
+                for j, r in enumerate(self._shown):
+                    arrays.append(build(rows.outputs[2 * j + 1], None, to_arrow(r.type)))
+                rows.shown = pa.Table.from_arrays(arrays, schema=self._schema())
+            yield rows.shown.slice(begin, rows.used - begin)
 
-    The fields `first` and `last` of closed slots hold the first and the last instant in them.
-    """
-
-    def __init__(self, store: RingStore, gap: int, first: str, last: str) -> None:
-        self._store, self._gap = store, gap
-        self._kernel = session_kernel(store.layout, first, last)
-        self._fresh = no_slice(store.slots)
-        self._sessions = np.repeat(self._fresh, int(store.head[ROOM]))
-
-    def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
-        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
-        store = self._store
-        grown = int(store.head[ROOM]) - len(self._sessions)
-        self._sessions = np.concatenate((self._sessions, np.repeat(self._fresh, grown)))
-        most = (until - start + 1) * store.keys
-        found = [np.empty(most, dtype=np.int64) for _ in range(3)]
-        outputs = _outputs(most, kinds)
-        rows, err = self._kernel.run(
-            start, until, until * store.rings[0].ticks, self._gap, store.head, store.marks,
-            *store.columns, self._sessions, self._fresh, *found, *outputs,
-        )  # fmt: skip
-        kid, first, last = (x[:rows] for x in found)
-        return Closed(kid, first, last + self._gap, [o[:rows] for o in outputs], int(err))
-
-
-def _outputs(most: int, kinds: Sequence[Any]) -> list[npt.NDArray[Any]]:
-    """Room for validity and values of each result."""
-    return [x for kind in kinds for x in (np.empty(most, dtype=np.bool_), np.empty(most, dtype=kind))]
+    def _schema(self) -> pa.Schema:
+        several = len(self._windows) > 1
+        if several not in self._schemas:
+            columns = self._plan.input.schema
+            fields = [(k, columns[k]) for k in self._plan.group_keys]
+            fields += [(WINDOW, STRING)] if several else []
+            bound = self._plan.bound_type
+            fields += [(WINDOW_START, bound), (WINDOW_END, bound)]
+            shown = ((r.name, r.type) for r in self._shown)
+            self._schemas[several] = Schema((*fields, *shown)).to_arrow()
+        return self._schemas[several]

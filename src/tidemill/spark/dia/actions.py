@@ -18,9 +18,9 @@ from tidemill.spark.dia.jvm import ElementColumns, constant
 from tidemill.spark.dia.layout import fixed
 from tidemill.spark.dia.node import BESIDE, NOWHERE, Node
 from tidemill.spark.dia.tracing import INSIDE, Function, Opaque, reachable
+from tidemill.spark.expr.values import named
 from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
-from tidemill.spark.values import named
 
 _COUNT = f"{BESIDE}count"
 

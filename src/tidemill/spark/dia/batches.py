@@ -17,7 +17,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.tracing import named
-from tidemill.spark.frames import user_schema
+from tidemill.spark.expr.frames import user_schema
 
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]

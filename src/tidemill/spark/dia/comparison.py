@@ -18,8 +18,8 @@ from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.layout import BLOCK, INDEX, parallelism
 from tidemill.spark.dia.node import Node
 from tidemill.spark.dia.tracing import Function
-from tidemill.spark.frames import user_schema
-from tidemill.spark.values import named
+from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.values import named
 
 SAMPLE = 40
 """Elements that are looked at for each range, so that ranges are about even."""

@@ -14,9 +14,9 @@ from tidemill.expr.fluent import lit
 from tidemill.expr.typing import type_of
 from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.tracing import INSIDE, Fields, Out, Traced, parts_of, reachable, repeated
-from tidemill.spark.expr import SparkExpressions
-from tidemill.spark.frames import user_type
-from tidemill.spark.values import literal, named, output
+from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.frames import user_type
+from tidemill.spark.expr.values import literal, named, output
 
 
 class ElementColumns(SparkExpressions):

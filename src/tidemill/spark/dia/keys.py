@@ -40,9 +40,9 @@ from tidemill.spark.dia.tracing import (
     repeated,
     trace,
 )
+from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.values import named
 from tidemill.spark.failures import MARK
-from tidemill.spark.frames import user_schema
-from tidemill.spark.values import named
 
 
 @dataclass(frozen=True)

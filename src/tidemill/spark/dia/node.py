@@ -14,7 +14,7 @@ from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import conformed, decode
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.tracing import INSIDE, Opaque, Out, Traced, TracedList, nodes_of
-from tidemill.spark.functions import outside_java
+from tidemill.spark.expr.functions import outside_java
 from tidemill.spark.names import OURS, alike, folded
 from tidemill.spark.settings import ansi
 

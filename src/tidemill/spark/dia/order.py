@@ -26,7 +26,7 @@ from tidemill.spark.dia.local import same_kind
 from tidemill.spark.dia.node import ARROW, BESIDE, NOWHERE, Node, all_settled, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
 from tidemill.spark.exchange import partitions
-from tidemill.spark.values import named
+from tidemill.spark.expr.values import named
 
 _FROM = f"{BESIDE}from"
 

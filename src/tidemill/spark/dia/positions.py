@@ -23,7 +23,7 @@ from tidemill.spark.dia.node import Node, described, is_steady
 from tidemill.spark.dia.rows import RowFunction
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.exchange import partitions
-from tidemill.spark.values import named
+from tidemill.spark.expr.values import named
 
 HOWS = ("error", "cut", "pad")
 

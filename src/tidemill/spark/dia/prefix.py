@@ -23,7 +23,7 @@ from tidemill.spark.dia.layout import PART, pinned
 from tidemill.spark.dia.node import ARROW, Node
 from tidemill.spark.dia.tracing import Function, Opaque
 from tidemill.spark.exchange import partitions
-from tidemill.spark.frames import user_schema
+from tidemill.spark.expr.frames import user_schema
 
 STEP = "prefix_sum"
 

@@ -44,7 +44,7 @@ from tidemill.spark.dia.tracing import (
     parts_of,
     spelled_out,
 )
-from tidemill.spark.frames import user_schema
+from tidemill.spark.expr.frames import user_schema
 from tidemill.spark.keeping import holding
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.node import BESIDE, Node
-from tidemill.spark.values import named
+from tidemill.spark.expr.values import named
 
 _DRAW = f"{BESIDE}draw"
 

@@ -14,9 +14,9 @@ from tidemill.spark.dia.layout import parallelism
 from tidemill.spark.dia.local import map_
 from tidemill.spark.dia.node import NOWHERE, Node
 from tidemill.spark.dia.tracing import Function
-from tidemill.spark.expr import SparkExpressions
-from tidemill.spark.frames import user_type
-from tidemill.spark.values import named, output
+from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.frames import user_type
+from tidemill.spark.expr.values import named, output
 
 
 def generate(

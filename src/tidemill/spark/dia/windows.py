@@ -28,7 +28,7 @@ from tidemill.spark.dia.local import exploded
 from tidemill.spark.dia.node import HEAD, Node, described, is_steady
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
 from tidemill.spark.exchange import partitions
-from tidemill.spark.frames import user_schema
+from tidemill.spark.expr.frames import user_schema
 
 WIDEST_TRACED = 32
 """Elements of a window up to which it is one row of Spark; a function of more runs in Python."""

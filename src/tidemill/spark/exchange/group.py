@@ -20,8 +20,8 @@ from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
 from tidemill.spark.exchange.partitions import merges_maps, pinned, steady
 from tidemill.spark.exchange.route import routed
 from tidemill.spark.exchange.slots import slots_of
+from tidemill.spark.expr.values import named
 from tidemill.spark.names import fresh_name
-from tidemill.spark.values import named
 
 Groups = Union[Callable[..., pa.Table], Column, Sequence[Column]]
 

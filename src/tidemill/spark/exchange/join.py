@@ -15,8 +15,8 @@ from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, h
 from tidemill.spark.exchange.partitions import has_bloom_filter, pinned, steady
 from tidemill.spark.exchange.route import null_where, routed
 from tidemill.spark.exchange.slots import slots_of
+from tidemill.spark.expr.values import named
 from tidemill.spark.names import fresh_name
-from tidemill.spark.values import named
 
 OWN_FILTER = "Spark has a Bloom filter of its own here, against rows without a partner"
 HASHED = 16e6

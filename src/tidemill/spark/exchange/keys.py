@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
+from tidemill.spark.expr.values import named
 from tidemill.spark.names import alike, check_not_ours, folded
 from tidemill.spark.settings import case_matters
-from tidemill.spark.values import named
 
 
 def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ...]:

@@ -22,10 +22,10 @@ from tidemill.spark.exchange.partitions import arranged_by
 from tidemill.spark.exchange.reduce import States
 from tidemill.spark.exchange.route import Told, shuffled, told
 from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.expr.values import named
 from tidemill.spark.keeping import kept
 from tidemill.spark.names import fresh_name
 from tidemill.spark.settings import ansi, planned
-from tidemill.spark.values import named
 
 
 @dataclass(frozen=True)

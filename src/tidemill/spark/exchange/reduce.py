@@ -13,10 +13,17 @@ from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.expr.nodes import columns_of
-from tidemill.local.partials import state_fields
+from tidemill.local.partial_batches import state_fields
 from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
-from tidemill.spark.aggregates import (
+from tidemill.spark.exchange.cost import of_partials, partials_at_best
+from tidemill.spark.exchange.decision import Decision, decide, noted
+from tidemill.spark.exchange.detect import Keys, Side
+from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
+from tidemill.spark.exchange.partitions import arranged_by, pinned, steady
+from tidemill.spark.exchange.route import routed
+from tidemill.spark.exchange.slots import slots_of
+from tidemill.spark.expr.aggregates import (
     available,
     combined,
     counts_at_home,
@@ -25,18 +32,11 @@ from tidemill.spark.aggregates import (
     or_identity,
     partial,
 )
-from tidemill.spark.exchange.cost import of_partials, partials_at_best
-from tidemill.spark.exchange.decision import Decision, decide, noted
-from tidemill.spark.exchange.detect import Keys, Side
-from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import arranged_by, pinned, steady
-from tidemill.spark.exchange.route import routed
-from tidemill.spark.exchange.slots import slots_of
-from tidemill.spark.expr import SparkExpressions
+from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.values import named
 from tidemill.spark.keeping import holding, kept
 from tidemill.spark.names import fresh_name
 from tidemill.spark.settings import ansi
-from tidemill.spark.values import named
 
 
 def reduce_by_key(

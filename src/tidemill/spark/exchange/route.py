@@ -15,8 +15,8 @@ from tidemill.kernels.targets import Cells, cell_bits
 from tidemill.spark.exchange import partitions
 from tidemill.spark.exchange.detect import Detected, read_answer
 from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.expr.values import named
 from tidemill.spark.names import OURS
-from tidemill.spark.values import named
 
 FEW = 200
 """Buckets of a side that leave, up to which rows are compared with each of them instead of being joined."""

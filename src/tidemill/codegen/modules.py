@@ -1,0 +1,86 @@
+"""Generated source → a module → a compiled kernel, found again by the hash of its source.
+
+Only machine code is kept on disk (`machine_code`). The source is generated each time, so that no file can
+say anything else. The module is in `sys.modules` under its own name before it runs, as Numba needs it to be.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import linecache
+import os
+import re
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tidemill.core.errors import UserError
+from tidemill.jit.machine_code import GENERATED, file_of, source_hash
+
+_HEADER = "from tidemill.kernels.scalars import *\nimport math\nimport numpy as np\n\n"
+
+
+def load(source: str, **names: Any) -> ModuleType:
+    """The module of a generated source; the same source gives the same module.
+
+    It sees the names of `runtime`, and of the modules of this package that it imports all names of.
+
+    `names` are objects the source refers to (compiled user functions). They have no text to hash,
+    so a module that needs any is not kept on disk.
+    """
+    return _load_cached(source) if not names else _load_unique(source, names)
+
+
+@functools.cache
+def _load_cached(source: str) -> ModuleType:
+    text = _HEADER + source
+    inlined = re.findall(r"^from (\S+) import \*", text, re.MULTILINE)
+    # Generated code inlines what it calls, so a change there makes every kernel stale.
+    known = "\0".join((*(source_hash(file_of(module)) or "" for module in inlined), text))
+    found = hashlib.sha256(known.encode()).hexdigest()
+    name = f"tidemill_kernel_{found[:24]}"
+    module = ModuleType(name)
+    module.__dict__[GENERATED] = found
+    file = f"{name}.py"
+    # For tracebacks, which otherwise show no source.
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    sys.modules[name] = module
+    exec(compile(text, file, "exec"), module.__dict__)
+    return module
+
+
+_unique = 0
+
+
+def _load_unique(source: str, names: dict[str, Any]) -> ModuleType:
+    global _unique
+    _unique += 1
+    name = f"tidemill_kernel_once_{os.getpid()}_{_unique}"
+    module = ModuleType(name)
+    sys.modules[name] = module
+    module.__dict__.update(names)
+    text = (_HEADER + source).replace("@kernel", "@any_kernel")
+    exec(compile(text, f"<{name}>", "exec"), module.__dict__)
+    for run in ("run", "run_at"):
+        if run in module.__dict__:
+            module.__dict__[run] = _explained(module.__dict__[run], names)
+    return module
+
+
+def _explained(run: Callable[..., Any], functions: dict[str, Any]) -> Callable[..., Any]:
+    """A kernel that calls users' functions, and says so when one of them raises."""
+    shown = ", ".join(sorted({getattr(f, "__name__", str(f)) for f in functions.values()}))
+
+    @functools.wraps(run)
+    def explained(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except (ArithmeticError, ValueError, LookupError, AssertionError) as failed:
+            raise UserError(
+                f"compiled function {shown}", f"raised {type(failed).__name__}: {failed}",
+                hint="return a value for every argument",
+            ) from failed  # fmt: skip
+
+    return explained

@@ -1,0 +1,191 @@
+"""Python dicts as columns, in the types that the stream declares."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.core.batch import conform
+from tidemill.core.errors import UserError
+from tidemill.core.reading import Reading
+from tidemill.core.schema import Schema
+from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
+from tidemill.io.chunks import BATCH_ROWS, Piece, step_of
+from tidemill.plan.nodes import Source
+
+_UNFIT = (
+    pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError,
+    UnicodeEncodeError, ValueError,
+)  # fmt: skip
+
+
+def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
+    """One dict for each row, with every column that is read; other keys are left alone.
+
+    Instants are datetimes or dates, in UTC or the zone of the stream unless they say otherwise, or
+    ints where the stream has a unit for them. `None` is null.
+    """
+    iterator, first_row = iter(rows), 1
+    while block := list(itertools.islice(iterator, BATCH_ROWS)):
+        if not all(issubclass(kind, Mapping) for kind in set(map(type, block))):
+            at, row = next((i, r) for i, r in enumerate(block) if not isinstance(r, Mapping))
+            raise UserError(
+                step_of(source, f"row {first_row + at}"),
+                expected="a dict for each row", got=f"{row!r:.60} ({_type(row)})",
+            )  # fmt: skip
+        columns = [
+            column_of(_values(block, name, source, first_row), name, kind, source, first_row)
+            for name, kind in source.schema
+        ]
+        yield Piece(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
+        first_row += len(block)
+
+
+def _values(block: list[Any], name: str, source: Source, first_row: int) -> list[Any]:
+    try:
+        return [row[name] for row in block]
+    except KeyError:
+        at = next(i for i, row in enumerate(block) if name not in row)
+        raise UserError(
+            step_of(source, f"row {first_row + at}"),
+            expected=f"a column {name!r} of {source.schema[name]!r}",
+            got=f"keys {list(block[at])}", hint="give None where a value is missing",
+        ) from None  # fmt: skip
+
+
+def column_of(
+    values: list[Any], name: str, kind: DataType, source: Source, first_row: int
+) -> pa.Array:
+    """Python values as a column of a stream; the first one that does not fit is named with its row."""
+    try:
+        return _array(values, name, kind, source.reading)
+    except (*_UNFIT, UserError) as unfit:
+        # Together they did not fit; the first that does not fit alone is the one to name.
+        for number, value in enumerate(values, first_row):
+            try:
+                _array([value], name, kind, source.reading)
+            except (*_UNFIT, UserError) as alone:
+                raise UserError(
+                    step_of(source, f"row {number}"), expected=f"column {name!r} of {kind!r}",
+                    got=f"{value!r:.60} ({_type(value)})", hint=getattr(alone, "hint", ""),
+                ) from unfit  # fmt: skip
+        raise UserError(
+            step_of(source), expected=f"column {name!r} of {kind!r}", got=str(unfit)
+        ) from unfit
+
+
+def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
+    found = set(map(type, values))
+    if any(f.__name__ == "NaTType" for f in found):  # pandas has one null for instants
+        values = [None if type(v).__name__ == "NaTType" else v for v in values]
+        found = set(map(type, values))
+    if bool in found and kind != BOOL:  # Arrow would take it for a number among floats
+        raise pa.ArrowTypeError("a bool")
+    if kind == TIMESTAMP and any(issubclass(f, (int, np.integer)) for f in found):
+        return _apart(values, _is_int, name, kind, reading)
+    if kind == TIMESTAMP and np.datetime64 in found:  # Arrow takes them in one unit, and not in all
+        values = [_naive(v) if isinstance(v, np.datetime64) else v for v in values]
+        found = set(map(type, values))
+    if kind == TIMESTAMP and reading.zoned and not _all_zoned(values):
+        return _apart(values, _is_naive, name, kind, reading)
+    if kind == DURATION and any(issubclass(f, (int, np.integer)) for f in found):
+        raise UserError(
+            name, expected="durations", got="ints, which have no unit", hint="give timedeltas"
+        )  # fmt: skip
+    if kind in (TIMESTAMP, DURATION):
+        if not all(issubclass(f, _TIMES[kind.kind]) for f in found):
+            raise pa.ArrowTypeError("a number, or something else, has no unit")  # Arrow would take a Decimal
+        if date in found:  # Arrow would drop the time of day of datetimes among dates
+            values = [_midnight(v) if type(v) is date else v for v in values]
+        try:
+            return pa.array(values, to_arrow(kind))
+        except pa.ArrowNotImplementedError:  # NumPy's finer units, which `conform` floors
+            return _conformed(values, name, kind)
+    if kind.kind == "list":
+        return _lists(values, name, kind, reading)
+    if kind.kind == "struct":
+        return _structs(values, name, kind, reading)
+    return _conformed(values, name, kind)
+
+
+_TIMES: dict[str, tuple[type, ...]] = {
+    "timestamp": (datetime, date, np.datetime64, type(None)),
+    "duration": (timedelta, np.timedelta64, type(None)),
+}
+
+
+def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
+    """Lists, whose items are read as values of a column: Arrow, told their type, would make 1.5 the int 1."""
+    if not all(v is None or isinstance(v, (list, tuple, np.ndarray)) for v in values):
+        raise pa.ArrowTypeError("no list")
+    items = _array([item for v in values if v is not None for item in v], name, kind.of[0], reading)
+    ends = np.cumsum([0, *(0 if v is None else len(v) for v in values)]).tolist()
+    begins = [None if v is None else end for v, end in zip(values, ends)]
+    return pa.ListArray.from_arrays(pa.array([*begins, ends[-1]], pa.int32()), items).cast(to_arrow(kind))
+
+
+def _structs(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
+    """Dicts in a column; a field that one leaves out is null."""
+    if not all(v is None or isinstance(v, Mapping) for v in values):
+        raise pa.ArrowTypeError("no dict")
+    fields = [
+        _array([None if v is None else v.get(n) for v in values], name, k, reading)
+        for n, k in zip(kind.names, kind.of)
+    ]
+    missing = pa.array([v is None for v in values], pa.bool_())
+    return pa.StructArray.from_arrays(fields, fields=list(to_arrow(kind)), mask=missing)
+
+
+def _apart(
+    values: list[Any], own: Callable[[Any], bool], name: str, kind: DataType, reading: Reading
+) -> pa.Array:
+    """Ints, or naive times, are read by themselves, because Arrow would take them for UTC microseconds."""
+    import pyarrow.compute as pc  # slow to import, seldom needed
+
+    mine = [v if own(v) else None for v in values]
+    if own is _is_int:
+        read = reading.from_ints(pa.array(mine, pa.int64()), name, step=name)
+    else:
+        read = reading.from_naive(pa.array(map(_naive, mine), pa.timestamp("us")), name, step=name)
+    rest = [None if own(v) else v for v in values]
+    return pc.coalesce(read, _array(rest, name, kind, reading))
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, np.integer))
+
+
+def _is_naive(value: Any) -> bool:
+    if isinstance(value, datetime):
+        return value.tzinfo is None
+    return isinstance(value, (date, np.datetime64))
+
+
+def _naive(value: Any) -> Any:
+    """A naive time as a datetime; NumPy floors what is finer."""
+    if isinstance(value, np.datetime64):
+        return value.astype("datetime64[us]").item()
+    return _midnight(value) if type(value) is date else value
+
+
+def _all_zoned(values: list[Any]) -> bool:
+    return not any(map(_is_naive, values))
+
+
+def _conformed(values: list[Any], name: str, kind: DataType) -> pa.Array:
+    # Let Arrow find the type and check that it fits: told the type, it makes 1.5 the integer 1.
+    batch = pa.RecordBatch.from_arrays([pa.array(values)], names=[name])
+    return conform(batch, Schema(((name, kind),)), step=name).column(0)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day)
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__

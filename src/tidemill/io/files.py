@@ -1,0 +1,140 @@
+"""Paths as sources: a file, a directory or a glob; the ending says what is in a file."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidemill.core.batch import check_schema
+from tidemill.core.errors import UserError
+from tidemill.io.chunks import Piece, Reader, readable, step_of
+from tidemill.io.parquet import open_parquet
+from tidemill.io.text import read_csv, read_json
+from tidemill.plan.nodes import Source
+
+_KINDS = {
+    ".parquet": "Parquet", ".pq": "Parquet",
+    ".csv": "CSV",
+    ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
+    ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow",
+}  # fmt: skip
+_PACKED = {".gz", ".bz2", ".zst"}
+_TEXT = {"CSV", "JSON lines"}
+
+
+def open_path(path: str | os.PathLike[str], source: Source) -> Reader:
+    """The files at a path, all of one kind, in the order of their names."""
+    files = _found(os.fspath(path), source)
+    kinds = {_kind(file, source) for file in files}
+    if len(kinds) > 1:
+        raise UserError(
+            step_of(source), expected=f"files of one kind at {os.fspath(path)!r}",
+            got=", ".join(sorted(kinds)), hint="use a glob such as 'folder/*.parquet'",
+        )  # fmt: skip
+    kind = kinds.pop()
+    about = f"{kind} file {files[0]}" if len(files) == 1 else f"{len(files)} {kind} files"
+    if kind == "Parquet":
+        return open_parquet(files, source, about)
+    if kind == "Arrow":
+        _check_ipc(files, source)
+    read: Callable[[Path, Source], Iterator[Piece]]
+    read = {"CSV": read_csv, "JSON lines": read_json, "Arrow": _read_ipc}[kind]
+    return Reader(source, about, lambda: (piece for file in files for piece in read(file, source)))
+
+
+def _found(pattern: str, source: Source) -> list[Path]:
+    if os.path.isfile(pattern):
+        return [Path(pattern)]
+    files: set[Path] = set()
+    with readable(source, f"path {pattern}"):
+        there = os.path.lexists(pattern)
+        for match in map(Path, [pattern] if there else glob.glob(pattern, recursive=True)):
+            files.update(_inside(match) if match.is_dir() else [match])
+        for file in files:
+            _check_plain(file, source)
+    if not files:
+        raise UserError(
+            step_of(source), expected="a file, a directory with files, or a glob that matches",
+            got=f"nothing at {pattern!r}", hint=f"the working directory is {os.getcwd()}",
+        )  # fmt: skip
+    return sorted(files)
+
+
+def _check_plain(file: Path, source: Source) -> None:
+    """Refuse what is no file: a pipe would be waited for without end."""
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        raise UserError(
+            step_of(source), expected=f"a file at {file}", got="a pipe, a socket or a device",
+            hint="open it yourself, and give a reader: pyarrow.ipc.open_stream(...)",
+        )  # fmt: skip
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The files of a directory and below; those that start with _ or . are not data.
+
+    A directory below that cannot be looked into is an error: its rows would be missing.
+    """
+    for path, inner, files in os.walk(folder, onerror=_raise):
+        inner[:] = sorted(name for name in inner if not name.startswith(("_", ".")))
+        for name in files:
+            if not name.startswith(("_", ".")) and (found := Path(path, name)).is_file():
+                yield found
+
+
+def _raise(failed: OSError) -> None:
+    raise failed
+
+
+def _kind(path: Path, source: Source) -> str:
+    endings = [ending.lower() for ending in path.suffixes]
+    if endings and endings[-1] in _PACKED:
+        kind = _KINDS.get(endings[-2], "") if len(endings) > 1 else ""
+        kind = kind if kind in _TEXT else ""
+    else:
+        kind = _KINDS.get(endings[-1], "") if endings else ""
+    if not kind:
+        raise UserError(
+            step_of(source), expected=f"a file that ends in one of {', '.join(_KINDS)}",
+            got=str(path), hint="or open it with pyarrow and give its reader",
+        )  # fmt: skip
+    return kind
+
+
+def _check_ipc(files: Sequence[Path], source: Source) -> None:
+    for path in files:
+        place = f"file {path}"
+        with readable(source, place), pa.OSFile(str(path)) as mapped:
+            found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
+            check_schema(found, source.schema, source.reading, step=step_of(source, place))
+
+
+def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:
+    place = f"file {path}"
+    # Not mapped to memory: the process would be killed if the file were cut while it is read.
+    with readable(source, place), pa.OSFile(str(path)) as mapped:
+        found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
+        fields = [found.get_field_index(name) for name in source.schema.names]
+        reader = _open_ipc(mapped, pa.ipc.IpcReadOptions(included_fields=fields))
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            batches = iter(reader)
+        for batch in batches:
+            yield Piece(batch, place)
+
+
+def _open_ipc(
+    mapped: pa.NativeFile, options: pa.ipc.IpcReadOptions
+) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
+    """The file form of Arrow IPC, or the stream form where it is not that."""
+    mapped.seek(0)
+    try:
+        return pa.ipc.open_file(mapped, options=options)
+    except pa.ArrowInvalid:
+        mapped.seek(0)
+        return pa.ipc.open_stream(mapped, options=options)

@@ -1,0 +1,195 @@
+"""Parquet files and datasets, row group by row group, with promises from their statistics.
+
+After the last batch of a row group no later row is below the least time of the row groups that
+follow; before that, the row group's own least time counts too. A row group without statistics of
+the time column could hold any time, so nothing is promised until it is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.batch import check_schema
+from tidemill.core.errors import UserError
+from tidemill.core.reading import NANOS, PLAIN, UNITS, Reading
+from tidemill.core.time import BEGINNING
+from tidemill.io.chunks import BATCH_ROWS, Piece, Reader, promises, readable, step_of
+from tidemill.plan.nodes import Source
+
+# Column chunks are read through a buffer of this size. Without it each is loaded whole, and a file
+# of one large row group would take its size in memory.
+_BUFFER = 1 << 20
+_TICKS_PER = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class _RowGroup:
+    """One row group to read: its file, its number there, its rows and its least time."""
+
+    file: int
+    number: int
+    rows: int
+    low: int
+
+
+@dataclass(frozen=True)
+class _File:
+    place: str
+    open: Callable[[], Any]
+    groups: tuple[int, ...] | None = None
+
+
+def open_parquet(paths: Sequence[Path], source: Source, about: str) -> Reader:
+    """Parquet files, one after another. Their schemas are checked now, all of them."""
+    return _reader([_File(f"file {p}", lambda p=p: str(p)) for p in paths], source, about)  # type: ignore[misc]
+
+
+def open_dataset(dataset: Any, source: Source) -> Reader:
+    """A pyarrow Dataset, in the order of its fragments."""
+    check_schema(dataset.schema, source.schema, source.reading, step=step_of(source))
+    files = _plain_parquet(dataset, source)
+    if files is not None:
+        return _reader(files, source, f"dataset of {len(files)} Parquet files")
+    return Reader(source, "dataset", lambda: _scan(dataset, source))
+
+
+def least_times(metadata: Any, time: str, reading: Reading = PLAIN) -> list[int]:
+    """For each row group the least time in ticks by its statistics, `BEGINNING` if unknown."""
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    if time not in paths:
+        return [BEGINNING] * metadata.num_row_groups
+    position = paths.index(time)
+    logical = json.loads(metadata.schema.column(position).logical_type.to_json())
+    found = []
+    for number in range(metadata.num_row_groups):
+        statistics = metadata.row_group(number).column(position).statistics
+        known = statistics is not None and statistics.has_min_max
+        low = _ticks(statistics, logical, reading.unit(time)) if known else BEGINNING
+        found.append(_in_zone(low, time, reading) if _naive(logical) else low)
+    return found
+
+
+def _naive(logical: dict[str, Any]) -> bool:
+    return logical["Type"] == "Date" or logical.get("isAdjustedToUTC") is False
+
+
+def _in_zone(low: int, time: str, reading: Reading) -> int:
+    """A naive time in its zone. Rows of a zone are ordered as their naive times are."""
+    if not reading.zoned or low == BEGINNING:
+        return low
+    try:
+        found = reading.from_naive(pa.array([low], pa.timestamp("us")), time, step="statistics")
+    except UserError:  # the row that has this time will say so
+        return BEGINNING
+    return int(found.cast(pa.int64())[0].as_py())
+
+
+def _ticks(statistics: Any, logical: dict[str, Any], unit: str | None) -> int:
+    # `min` would lose what datetime cannot hold; `min_raw` is wrong for unsigned integers only.
+    if logical["Type"] == "Timestamp":
+        times, per = _TICKS_PER[logical["timeUnit"]]
+        return int(statistics.min_raw * times // per)
+    if logical["Type"] == "Date":
+        return int(statistics.min_raw * _DAY)
+    if statistics.physical_type in ("INT32", "INT64"):
+        least = int(statistics.min)
+        return least // NANOS if unit == "ns" else least * UNITS.get(unit or "us", 1)
+    return BEGINNING
+
+
+def _reader(files: Sequence[_File], source: Source, about: str) -> Reader:
+    groups = [group for i, file in enumerate(files) for group in _survey(i, file, source)]
+    rows = sum(group.rows for group in groups)
+    return Reader(source, about, lambda: _read(files, groups, source), rows)
+
+
+def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:
+    import pyarrow.parquet as pq
+
+    step = step_of(source, file.place)
+    with readable(source, file.place), pq.ParquetFile(file.open(), pre_buffer=True) as opened:
+        check_schema(opened.schema_arrow, source.schema, source.reading, step=step)
+        metadata = opened.metadata
+        if source.time in opened.schema_arrow.names:
+            # Asked for the metadata of a column that is damaged, Arrow ends the process; reading that column
+            # is an error. With `pre_buffer` the first row makes it look at all row groups: a millisecond.
+            next(opened.iter_batches(1, columns=[source.time], use_threads=False), None)
+        lows = least_times(metadata, source.time, source.reading)
+    for number in range(len(lows)) if file.groups is None else file.groups:
+        rows = metadata.row_group(number).num_rows
+        if rows:
+            yield _RowGroup(position, number, rows, lows[number])
+
+
+def _read(files: Sequence[_File], groups: Sequence[_RowGroup], source: Source) -> Iterator[Piece]:
+    import pyarrow.parquet as pq
+
+    bounds = iter(promises([group.low for group in groups]))
+    for position, wanted in itertools.groupby(groups, key=lambda group: group.file):
+        file = files[position]
+        with (
+            readable(source, file.place),
+            pq.ParquetFile(file.open(), pre_buffer=False, buffer_size=_BUFFER) as opened,
+        ):
+            for group in wanted:
+                after = next(bounds)
+                left = group.rows
+                for batch in opened.iter_batches(
+                    BATCH_ROWS, row_groups=[group.number], columns=list(source.schema.names)
+                ):
+                    left -= batch.num_rows
+                    yield Piece(batch, file.place, min(group.low, after) if left else after)
+
+
+def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:
+    """The files of a dataset that holds nothing but Parquet files, with the columns as they are."""
+    import pyarrow.dataset as ds
+
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # it has a filter or a projection of its own
+        return None
+    needed = [dataset.schema.field(name) for name in source.schema.names]
+    for fragment in fragments:
+        if not isinstance(fragment, ds.ParquetFileFragment):
+            return None
+        # A column may come from the path, be filled with nulls, or be cast to the dataset's type.
+        held = {field.name: field.type for field in fragment.physical_schema}
+        if any(held.get(field.name) != field.type for field in needed):
+            return None
+    return [
+        _File(f"file {f.path}", f.open, tuple(group.id for group in f.row_groups))
+        for f in fragments
+    ]
+
+
+def _scan(dataset: Any, source: Source) -> Iterator[Piece]:
+    """By Arrow's own scanner, which holds a row group in memory however little is read ahead."""
+    import pyarrow.dataset as ds
+
+    scanner = dataset.scanner(
+        columns=list(source.schema.names), batch_size=BATCH_ROWS,
+        batch_readahead=0, fragment_readahead=0,
+        fragment_scan_options=_lean(ds) if _is_parquet(dataset, ds) else None,
+    )  # fmt: skip
+    with readable(source, "dataset"):
+        for batch in scanner.to_batches():
+            yield Piece(batch, "dataset")
+
+
+def _is_parquet(dataset: Any, ds: Any) -> bool:
+    return isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat)
+
+
+def _lean(ds: Any) -> Any:
+    return ds.ParquetFragmentScanOptions(
+        use_buffered_stream=True, buffer_size=_BUFFER, pre_buffer=False
+    )

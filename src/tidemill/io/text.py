@@ -1,0 +1,164 @@
+"""CSV and JSON lines, read in blocks, in the types that the stream declares.
+
+Instants are ISO text, with or without a zone (that of the stream then, UTC by default), or ints where the
+stream has a unit for them; durations are whole microseconds. In CSV
+an empty field that is not quoted is null, in any column, and nothing else is. In JSON lines a
+field that a row leaves out is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.batch import check_schema
+from tidemill.core.errors import UserError
+from tidemill.core.reading import PLAIN, Reading
+from tidemill.core.types import DURATION, TIMESTAMP, DataType, to_arrow
+from tidemill.io.chunks import Piece, readable, step_of
+from tidemill.plan.nodes import Source
+
+_BLOCK = 4 << 20
+# A date alone has no zone, though it ends as an offset might.
+_ZONED = r":[0-9.]*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$|T[0-9]{2}(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_FINER = r"(\.[0-9]{6})[0-9]+"
+
+
+def read_csv(path: Path, source: Source) -> Iterator[Piece]:
+    """A CSV file with a header. One thread reads it, so that errors can name the row."""
+    import pyarrow.csv as csv
+
+    place = f"file {path}"
+    with readable(source, place):
+        if _blank(path):
+            return
+        header = pa.schema([pa.field(name, pa.null()) for name in _header(path)])
+        check_schema(header, source.schema, source.reading, step=step_of(source, place))
+        reader = csv.open_csv(
+            path,
+            read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+            convert_options=csv.ConvertOptions(
+                column_types=_written(source),
+                include_columns=list(source.schema.names),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        with reader:
+            yield from _pieces(reader, source, place, first_row=2)
+
+
+def read_json(path: Path, source: Source) -> Iterator[Piece]:
+    """A file with one JSON object on each line."""
+    import pyarrow.json as pj
+
+    place = f"file {path}"
+    with readable(source, place):
+        if _blank(path):
+            return
+        reader = pj.open_json(
+            path,
+            read_options=pj.ReadOptions(block_size=_BLOCK),
+            parse_options=pj.ParseOptions(
+                explicit_schema=pa.schema(_written(source)), unexpected_field_behavior="ignore"
+            ),
+        )
+        with reader:
+            yield from _pieces(reader, source, place, first_row=1)
+
+
+def _written(source: Source) -> dict[str, pa.DataType]:
+    """The types in which the columns stand in the file."""
+    kinds = {TIMESTAMP: pa.string(), DURATION: pa.int64()}
+    return {
+        name: pa.int64() if source.reading.unit(name) else kinds.get(kind, to_arrow(kind))
+        for name, kind in source.schema
+    }
+
+
+def _header(path: Path) -> list[str]:
+    import pyarrow.csv as csv
+
+    with csv.open_csv(path, read_options=csv.ReadOptions(use_threads=False)) as reader:
+        return list(reader.schema.names)
+
+
+def _blank(path: Path) -> bool:
+    with pa.input_stream(str(path)) as stream:
+        while block := stream.read(1 << 16):
+            if block.strip():
+                return False
+    return True
+
+
+def _pieces(reader: Any, source: Source, place: str, first_row: int) -> Iterator[Piece]:
+    step = step_of(source, place)
+    for batch in reader:
+        columns = [
+            _column(batch.column(name), name, kind, source.reading, step, first_row)
+            for name, kind in source.schema
+        ]
+        first_row += batch.num_rows
+        yield Piece(pa.RecordBatch.from_arrays(columns, names=list(source.schema.names)), place)
+
+
+def _column(
+    text: pa.Array, name: str, kind: DataType, reading: Reading, step: str, first_row: int
+) -> pa.Array:
+    if kind != TIMESTAMP or reading.unit(name):
+        return text.cast(to_arrow(kind)) if kind == DURATION else text
+    try:
+        return instants(text, reading, name, step=step)
+    except pa.ArrowInvalid as unread:
+        at = _first_unread(text)
+        raise UserError(
+            step, expected=f"column {name!r} of ISO instants such as 2026-01-01T00:05:00Z",
+            got=f"{text[at].as_py()!r} in row {first_row + at}",
+            hint="where it holds numbers, declare their unit= or the column as int64",
+        ) from unread  # fmt: skip
+
+
+def _first_unread(text: pa.Array) -> int:
+    """The position of the first text that is no instant, by halving."""
+    start, end = 0, len(text)
+    while end - start > 1:
+        middle = (start + end) // 2
+        try:
+            instants(text.slice(start, middle - start))  # of any zone: what cannot be read is the same
+            start = middle
+        except pa.ArrowInvalid:
+            end = middle
+    return start
+
+
+def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    try:
+        return text.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
+def instants(
+    text: pa.Array, reading: Reading = PLAIN, column: str = "", *, step: str = "instants"
+) -> pa.Array:
+    """ISO text as instants; without a zone it is that of `reading`. Digits past microseconds are floored.
+
+    >>> instants(pa.array(["1970-01-01T01:00:00+01:00", "1970-01-01"])).cast("int64").to_pylist()
+    [0, 0]
+    """
+    want, naive = to_arrow(TIMESTAMP), pa.timestamp("us")
+    if (all_zoned := _cast(text, want)) is not None:
+        return all_zoned
+    if (none_zoned := _cast(text, naive)) is not None:
+        return reading.from_naive(none_zoned, column, step=step)
+    import pyarrow.compute as pc
+
+    text = pc.replace_substring_regex(text, _FINER, r"\1")
+    zoned = pc.match_substring_regex(text, _ZONED)
+    with_zone = pc.if_else(zoned, text, None).cast(want)
+    without = reading.from_naive(pc.if_else(zoned, None, text).cast(naive), column, step=step)
+    return pc.coalesce(with_zone, without)

@@ -1,0 +1,39 @@
+"""Which opaque Python functions Numba can compile, and for what types."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+from tidemill.core.types import DataType
+from tidemill.jit.kernel import any_kernel
+
+_NUMBA = {
+    "int64": numba.int64, "timestamp": numba.int64, "duration": numba.int64,
+    "float64": numba.float64, "bool": numba.boolean,
+}  # fmt: skip
+
+
+@functools.lru_cache(maxsize=512)
+def refusal(function: Callable[..., Any], args: tuple[DataType, ...], returns: DataType) -> str:
+    """Why a function runs row by row; empty when it compiles.
+
+    >>> from tidemill.core.types import INT64, STRING
+    >>> refusal(abs, (STRING,), STRING)
+    'a string is not a machine number'
+    """
+    for kind in (*args, returns):
+        if kind.kind not in _NUMBA:
+            return f"a {kind!r} is not a machine number"
+    try:
+        compiled = any_kernel(function)
+        compiled.compile(tuple(_NUMBA[a.kind] for a in args))
+        result = compiled.nopython_signatures[0].return_type
+    except Exception as refused:  # Numba raises many kinds; whichever, the function still runs
+        return str(refused).strip().splitlines()[0]
+    if not isinstance(result, (numba.types.Integer, numba.types.Float, numba.types.Boolean)):
+        return f"it returns {result}, not one scalar"
+    return ""

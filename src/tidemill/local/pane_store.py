@@ -1,0 +1,445 @@
+"""Partials by key and pane, as they pile up: records, spills, and the rows some parts must keep.
+
+`add` is called for every batch and `elements` whenever windows may close: it brings everything into
+order by key and pane, combines what belongs together, and keeps it as the new starting point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.aggregates.layout import Layout, StatePart
+from tidemill.codegen.accumulate import AccumulateKernel
+from tidemill.codegen.algebra import numpy_type, record_type
+from tidemill.codegen.combine import combine_kernel
+from tidemill.codegen.refold import refold_kernel
+from tidemill.core.errors import UserError
+from tidemill.core.time import FARTHEST, FOREVER
+from tidemill.kernels.arrow import enlarged
+from tidemill.kernels.index import StringIndex
+from tidemill.kernels.order import float_key, order_by
+from tidemill.kernels.planes import unroll
+from tidemill.kernels.scalars import FAR_TIME, NULL_TIME
+from tidemill.local.failures import raise_for
+from tidemill.local.object_states import combine_objects, update_object
+from tidemill.local.state_plan import PartPlan
+from tidemill.plan.checks import far_time, null_time
+from tidemill.plan.nodes import WindowAggregate
+
+Ints = npt.NDArray[np.int64]
+NO_PANE = -(1 << 63)
+PLANE_BYTES = 1 << 28
+"""As much memory as the planes of all lanes may take. With more keys than fit, every record is spilled
+and sorted."""
+
+FEW_STRINGS = 1 << 16
+"""So many strings may stay in the pool whether anything refers to them or not."""
+
+
+@dataclass
+class KeptRows:
+    """Rows of one part: key, pane, arguments."""
+
+    kid: Ints
+    pane: Ints
+    args: list[npt.NDArray[Any]]
+
+    def room(self, count: int, more: int) -> None:
+        if count + more <= len(self.kid):
+            return
+        size = max(2 * len(self.kid), count + more)
+        self.kid, self.pane = enlarged(self.kid, size, count), enlarged(self.pane, size, count)
+        self.args = [enlarged(a, size, count) for a in self.args]
+
+    def take(self, order: Ints) -> None:
+        self.kid, self.pane = self.kid[order], self.pane[order]
+        self.args = [a[order] for a in self.args]
+
+
+@dataclass
+class Elements:
+    """Everything known, in order by key and pane, each pair once, until windows close again."""
+
+    records: npt.NDArray[Any]
+    rows: dict[int, tuple[Ints, list[npt.NDArray[Any]]]] = field(default_factory=dict)
+    """For each part that keeps rows: offsets by element, and argument columns."""
+    objects: dict[int, list[Any]] = field(default_factory=dict)
+
+    @property
+    def kid(self) -> Ints:
+        return self.records["kid"]
+
+    @property
+    def pane(self) -> Ints:
+        return self.records["pane"]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+class PaneStore:
+    """The mutable state of a window aggregate.
+
+    `reach` is how many panes back from the current one a window may need, where that is known:
+    planes are made to hold them, so that in-order data never has to be sorted.
+    """
+
+    def __init__(
+        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, reach: int | None = None,
+        lanes: int = 1,
+    ) -> None:  # fmt: skip
+        self.plan, self.layout, self.parts = plan, layout, parts
+        self._plane_bytes = PLANE_BYTES // lanes
+        self._reach = reach
+        self._keys = 0
+        self._needed = NO_PANE + 1
+        self._first, self._last = FOREVER, NO_PANE
+        self.pool = StringIndex()
+        self._trim_above = FEW_STRINGS
+        self._dtype = record_type(layout, parts.fixed)
+        self._by_plane = reach is not None
+        self._planes = np.zeros((1, 0), dtype=self._dtype)
+        self._newest = np.zeros(0, dtype=np.int64)
+        """Where planes are not used: the place of each key's newest record in the spill."""
+        self._unrolled = np.zeros(0, dtype=self._dtype)
+        self._spill = np.zeros(0, dtype=self._dtype)
+        self._count = 0
+        self._filled = np.zeros(max(1, len(parts.kept)), dtype=np.int64)
+        self._kept = [_empty_rows(layout.parts[i]) for i in parts.kept]
+        self._objects: dict[int, dict[tuple[int, int], Any]] = {i: {} for i in parts.objects}
+
+    @property
+    def rank(self) -> Ints:
+        """The order of strings, where partials hold any."""
+        return self.pool.rank
+
+    @property
+    def spilled(self) -> int:
+        """How many partials and rows wait to be brought into order."""
+        return self._count + int(self._filled.sum())
+
+    def add(
+        self, kernel: Callable[[bool], AccumulateKernel], rows: npt.NDArray[np.uint32], keys: int,
+        args: list[Any], kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
+    ) -> int:  # fmt: skip
+        """Run an accumulate kernel over rows of a batch; the number of them before the start of all windows.
+
+        `kernel` gives the one for planes, or for lists of newest records.
+        The store counts keys without the low `shift` bits of `kid`. `failure` is what to raise where
+        a row met a column that failed there.
+        """
+        self._fit(keys)
+        self._room(len(rows))
+        buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
+        places = self._planes if self._by_plane else self._newest
+        self._count, first, last, before, err = kernel(self._by_plane).run(
+            rows, *args, kid, shift, *grid, places, self._needed, self._spill,
+            self._count, self.rank, *buffers, self._filled,
+        )  # fmt: skip
+        if err & NULL_TIME:
+            raise null_time(self.plan)
+        if err & FAR_TIME:
+            raise far_time(self.plan)
+        if first <= last:
+            self._reached(int(first), int(last))
+        raise_for(err, "window aggregate", failure)
+        return int(before)
+
+    def room_for(self, n: int) -> npt.NDArray[Any]:
+        """Records to write partials into that were made elsewhere; `add_partials` then adds them.
+
+        They hold whatever was there: write every field, and nothing else may be added in between.
+        """
+        self._room(n)
+        return self._spill[self._count : self._count + n]
+
+    def add_partials(self, n: int) -> None:
+        """Add the first partials of the last `room_for`."""
+        panes = self._spill["pane"][self._count : self._count + n]
+        if n:
+            self._reached(int(panes.min()), int(panes.max()))
+        self._count += n
+
+    def _reached(self, first: int, last: int) -> None:
+        """Take note of the panes there are; windows far from everything else could not be counted."""
+        assert self.plan.panes is not None
+        origin, size = self.plan.panes.origin, self.plan.panes.size
+        if first * size + origin < -FARTHEST - size or last * size + origin > FARTHEST:
+            raise far_time(self.plan)
+        self._first, self._last = min(self._first, first), max(self._last, last)
+
+    def add_rows(self, index: int, kid: Ints, pane: Ints, args: list[npt.NDArray[Any]]) -> None:
+        """Rows of a part that keeps them, gathered elsewhere."""
+        position = self.parts.kept.index(index)
+        rows, count = self._kept[position], int(self._filled[position])
+        rows.room(count, len(kid))
+        for column, more in zip((rows.kid, rows.pane, *rows.args), (kid, pane, *args)):
+            column[count : count + len(kid)] = more
+        self._filled[position] = count + len(kid)
+
+    def add_objects(self, index: int, kid: Ints, pane: Ints, states: list[Any]) -> None:
+        """Partials that are Python objects, made elsewhere."""
+        part, held = self.layout.parts[index], self._objects[index]
+        for at, state in zip(zip(kid.tolist(), pane.tolist()), states):
+            held[at] = combine_objects(part, held.get(at), state)
+
+    def elements(self) -> Elements:
+        """Everything in order by key and pane, combined; it stays, for the windows to come."""
+        if self._by_plane and self._count == 0 and self._in_one_turn:
+            elements = Elements(self._from_planes())
+        else:
+            elements = Elements(self._sorted())
+        for position, index in enumerate(self.parts.kept):
+            self._order_rows(elements, position, index)
+        return elements
+
+    @property
+    def crowded(self) -> bool:
+        """Whether planes are so full that closing windows now saves spilling."""
+        reach = self._reach or 0
+        room = len(self._planes) - reach
+        return self._by_plane and self._last - self._oldest - reach > room // 2
+
+    @property
+    def _oldest(self) -> int:
+        """The oldest pane that is there and needed."""
+        return max(self._needed, self._first)
+
+    @property
+    def _in_one_turn(self) -> bool:
+        """Whether all panes that matter have a plane of their own."""
+        return self._last - self._oldest < len(self._planes)
+
+    def _from_planes(self) -> npt.NDArray[Any]:
+        most = self._keys * max(0, self._last - self._oldest + 1)
+        if most == 0:
+            return self._unrolled[:0]
+        if most >= len(self._unrolled):  # kept: fresh memory costs more than what is done in it
+            self._unrolled = np.empty(most + 1, dtype=self._dtype)
+        found = unroll(self._planes, self._keys, self._oldest, self._last, self._unrolled)
+        return self._unrolled[:found]
+
+    def _sorted(self) -> npt.NDArray[Any]:
+        self._flush()
+        spill = self._spill[: self._count]
+        order = order_by(spill["kid"], spill["pane"])
+        out = np.empty(len(self._spill), dtype=self._dtype)
+        kernel = combine_kernel(self.layout, self.parts.records)
+        distinct, err = kernel.run(order, len(spill), spill, out, self.rank)
+        raise_for(err, "window aggregate")
+        self._spill, self._count = out, distinct
+        return out[:distinct]
+
+    def forget(self, needed: int) -> bool:
+        """Forget all panes below one. Whether that is all there is to do: `retain` otherwise."""
+        self._needed = max(self._needed, needed)
+        return self._count == 0 and not self.parts.kept
+
+    def retain(self, elements: Elements, keep: npt.NDArray[np.bool_]) -> None:
+        """Forget the elements that no window to come can need."""
+        records = elements.records[keep]
+        if self._count or not self._by_plane:
+            self._put_back(records)
+        else:  # they lie in the planes, where what is gone must not be found again
+            self._planes["pane"][self._place(elements.records[~keep])] = NO_PANE
+        for position, index in enumerate(self.parts.kept):
+            if index in self._objects:
+                kept = {(int(k), int(p)) for k, p in zip(records["kid"], records["pane"])}
+                held = self._objects[index]
+                self._objects[index] = {at: state for at, state in held.items() if at in kept}
+                continue
+            offsets, _ = elements.rows[index]
+            rows = self._kept[position]
+            chosen = np.repeat(keep, np.diff(offsets))
+            rows.take(np.flatnonzero(chosen))
+            self._filled[position] = len(rows.kid)
+
+    def trim(self) -> None:
+        """Forget the strings of partials and rows that are gone, once they are most of the pool."""
+        if self.pool.count <= self._trim_above:
+            return
+        columns = list(self._string_columns())
+        used = np.zeros(self.pool.count, dtype=np.bool_)
+        for ids in columns:
+            used[ids[ids >= 0]] = True
+        renamed = self.pool.keep(used)
+        for ids in columns:
+            ids[...] = np.where(ids >= 0, renamed[ids], -1)
+        self._trim_above = max(FEW_STRINGS, 2 * self.pool.count)
+
+    def _string_columns(self) -> Iterator[Ints]:
+        """Every array of ids of strings that is kept from batch to batch."""
+        states = [self.layout.parts[i].columns for i in self.parts.records]
+        fields = [name for columns in states for name, kind in columns if kind.kind == "string"]
+        for records in (self._planes, self._spill[: self._count]):
+            for name in fields:
+                # What no record has put there is not an id.
+                records[name][records["pane"] == NO_PANE] = -1
+                yield records[name]
+        for position, index in enumerate(self.parts.kept):
+            rows, count = self._kept[position], int(self._filled[position])
+            for args, kind in zip(rows.args, self.layout.parts[index].types):
+                if kind.kind == "string":
+                    yield args[:count]
+
+    def collapse(self, pane: int) -> None:
+        """Count everything below a pane as in the one before it: no window will tell them apart."""
+        spilled = self._spill["pane"][: self._count]
+        np.maximum(spilled, pane - 1, out=spilled)
+        for rows, count in zip(self._kept, self._filled):
+            np.maximum(rows.pane[:count], pane - 1, out=rows.pane[:count])
+        for index, held in self._objects.items():
+            part = self.layout.parts[index]
+            merged: dict[tuple[int, int], Any] = {}
+            for (kid, at), state in held.items():
+                where = (kid, max(at, pane - 1))
+                merged[where] = combine_objects(part, merged.get(where), state)
+            self._objects[index] = merged
+
+    def _room(self, n: int) -> None:
+        if self._count + n > len(self._spill):
+            self._spill = enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)
+        for rows, count in zip(self._kept, self._filled):
+            rows.room(int(count), n)
+
+    def _flush(self) -> None:
+        """Have every record that is still needed in the spill, and open none of them again."""
+        if self._by_plane:
+            needed = self._planes[self._planes["pane"] >= self._needed]
+            self.room_for(len(needed))[...] = needed
+            self.add_partials(len(needed))
+            self._planes["pane"] = NO_PANE
+        self._newest.fill(-1)
+
+    def _put_back(self, records: npt.NDArray[Any]) -> None:
+        """Keep records that were spilled: in the planes, which are empty now, if they fit there."""
+        if self._by_plane and self._in_one_turn:
+            self._planes[self._place(records)] = records
+            self._count = 0
+        else:
+            self._count = len(records)
+            self._spill[: self._count] = records
+
+    def _place(self, records: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+        """Where records belong in the planes."""
+        return records["pane"] & (len(self._planes) - 1), records["kid"]
+
+    def _fit(self, keys: int) -> None:
+        """Make room for more keys, with as many planes as memory allows."""
+        held = self._planes.shape[1] if self._by_plane else len(self._newest)
+        if keys > held:
+            room = max(keys, 2 * held, 16)
+            planes = self._planes_for(room) if self._by_plane else 0
+            if self._by_plane and planes != len(self._planes):
+                self._flush()
+                held = 0
+            if planes:
+                fresh = np.zeros((planes, room), dtype=self._dtype)
+                fresh["pane"] = NO_PANE
+                if held:
+                    fresh[:, :held] = self._planes
+                self._planes = fresh
+            else:
+                newest = np.full(room, -1, dtype=np.int64)
+                newest[:held] = self._newest[:held]
+                self._newest, self._by_plane = newest, False
+                self._planes = self._planes[:, :0]
+        self._keys = keys
+
+    def _planes_for(self, keys: int) -> int:
+        """How many planes to have, none if they would take too much memory."""
+        assert self._reach is not None
+        # More than twice the reach gains little.
+        for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
+            planes = 1 << room.bit_length()
+            if planes * keys * self._dtype.itemsize <= self._plane_bytes:
+                return planes
+        return 0
+
+    def _order_rows(self, elements: Elements, position: int, index: int) -> None:
+        rows, count = self._kept[position], int(self._filled[position])
+        part = self.layout.parts[index]
+        kid, pane = rows.kid[:count], rows.pane[:count]
+        args = [a[:count] for a in rows.args]
+        ties = [_order_key(a, t, self.rank) for a, t in zip(args, part.types)]
+        by = ties if index in self.parts.ordered else []
+        order = order_by(kid, pane, *by)
+        if self._needed > NO_PANE + 1:  # between sampling windows rows come that none needs
+            order = order[pane[order] >= self._needed]
+        rows.take(order)
+        self._filled[position] = len(order)
+        if index in self._objects:
+            self._update_objects(elements, position, index)
+            return
+        offsets = _offsets(elements, rows.kid, rows.pane)
+        if index in self.parts.ordered:
+            kernel = refold_kernel(self.layout, index)
+            err = kernel.run(len(elements), offsets, elements.records, self.rank, *rows.args)
+            raise_for(err, "window aggregate")
+        columns = [
+            self.rank[a] if t.kind == "string" else a for a, t in zip(rows.args, part.types)
+        ]
+        elements.rows[index] = (offsets, columns)
+
+    def _update_objects(self, elements: Elements, position: int, index: int) -> None:
+        rows, held = self._kept[position], self._objects[index]
+        part = self.layout.parts[index]
+        starts = np.flatnonzero(
+            np.r_[True, (np.diff(rows.kid) != 0) | (np.diff(rows.pane) != 0)][: len(rows.kid)]
+        )
+        ends = np.r_[starts[1:], len(rows.kid)]
+        values = [self._plain(a, t.kind) for a, t in zip(rows.args, part.types)]
+        for start, end in zip(starts.tolist(), ends.tolist()):
+            at = (int(rows.kid[start]), int(rows.pane[start]))
+            state = held.get(at)
+            held[at] = update_object(part, state, [v[start:end] for v in values])
+        self._filled[position] = 0
+        pairs = zip(elements.kid.tolist(), elements.pane.tolist())
+        elements.objects[index] = [held.get(pair) for pair in pairs]
+
+    def _plain(self, column: npt.NDArray[Any], kind: str) -> Any:
+        if kind == "string":
+            return self.pool.decode(column).to_pylist()
+        return column if kind == "float64" else column.tolist()
+
+
+# --- arrays -----------------------------------------------------------------------------------------
+
+
+def _empty_rows(part: StatePart) -> KeptRows:
+    none = np.empty(0, dtype=np.int64)
+    return KeptRows(none, none, [np.empty(0, dtype=numpy_type(t)) for t in part.types])
+
+
+def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:
+    """Integers in the order of a column's values."""
+    if kind.kind == "string":
+        ranks: Ints = rank[column]
+        return ranks
+    if column.dtype.kind != "f":
+        return column.astype(np.int64)
+    return float_key(column)
+
+
+def _offsets(elements: Elements, kid: Ints, pane: Ints) -> Ints:
+    """Where the rows of each element start: both sides are in the same order."""
+    starts = np.flatnonzero(np.r_[True, (np.diff(kid) != 0) | (np.diff(pane) != 0)][: len(kid)])
+    sizes = np.zeros(len(elements), dtype=np.int64)
+    at = _positions(elements, kid[starts], pane[starts])
+    sizes[at] = np.diff(np.r_[starts, len(kid)])
+    offsets: Ints = np.r_[0, np.cumsum(sizes)]
+    return offsets
+
+
+def _positions(elements: Elements, kid: Ints, pane: Ints) -> Ints:
+    """The element of each pair, by merging two ordered lists of pairs."""
+    everything = np.concatenate((elements.kid, kid)), np.concatenate((elements.pane, pane))
+    order = order_by(*everything)
+    is_element = order < len(elements)
+    at: Ints = (np.cumsum(is_element) - 1)[~is_element]
+    return at

@@ -1,0 +1,68 @@
+"""How each part of the state is kept: decided once for a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemill.aggregates.algebra import NamedLower
+from tidemill.aggregates.layout import Layout
+from tidemill.aggregates.values import functions
+from tidemill.codegen.algebra import compilable, lower_compilable, unwritable
+from tidemill.core.schema import Schema
+from tidemill.expr.nodes import Node
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """Which parts are kept how: the same decision for every batch of a query."""
+
+    records: tuple[int, ...]
+    """Compiled partials, combined as they come."""
+    ordered: tuple[int, ...]
+    """Compiled partials of rows that must be combined in order: rows are kept."""
+    multisets: tuple[int, ...]
+    objects: tuple[int, ...]
+    """Sketches, and algebras that Numba refuses: Python objects, row by row."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The parts whose rows are kept."""
+        return (*self.ordered, *self.multisets, *self.objects)
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        return (*self.records, *self.ordered)
+
+
+def plan_parts(layout: Layout) -> PartPlan:
+    objects = list(layout.sketches)
+    records, ordered = [], []
+    for index in layout.fixed:
+        part = layout.parts[index]
+        if refusal(layout, index):
+            objects.append(index)
+        elif part.part.algebra.commutative:
+            records.append(index)
+        else:
+            ordered.append(index)
+    return PartPlan(tuple(records), tuple(ordered), layout.multisets, tuple(objects))
+
+
+def refusal(layout: Layout, index: int) -> str:
+    """Why a part of fixed size runs row by row all the same; empty when it is compiled."""
+    why = compilable(layout.parts[index])
+    if why:
+        return why
+    for result in layout.results:
+        lower = result.lower
+        if index not in result.parts or isinstance(lower, NamedLower):
+            continue
+        if isinstance(lower, Node):
+            states = Schema(tuple(f for p in result.parts for f in layout.parts[p].columns))
+            if why := unwritable((lower,), states):
+                return why
+        else:
+            identities = tuple(functions(layout.parts[p])[2] for p in result.parts)
+            if not lower_compilable(lower, identities):
+                return "Numba cannot compile its lower function"
+    return ""

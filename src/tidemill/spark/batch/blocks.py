@@ -1,0 +1,122 @@
+"""The rows in which partials travel from Spark's aggregation to the Python workers that slide over them.
+
+A row has the keys of a group, a pane and the states of all parts, with two savings:
+
+- several panes of a key may stand *abreast* in one row: hashing and shuffling is by row;
+- a count that only tells whether there was a value at all stays at home, where another state is null
+  in that case, or where a row would not be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemill.aggregates.algebra import Form
+from tidemill.aggregates.layout import StatePart
+from tidemill.core.types import INT64, to_arrow
+from tidemill.local.partial_batches import PANE, partial_schema, state_fields
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.spark.expr.aggregates import counts_at_home, is_simple
+from tidemill.windows.spec import GridWindow
+
+ABREAST = (16, 8)
+"""Panes to a row of partials, where there are several; powers of two."""
+MOST_FIELDS = 64
+"""Above about a hundred columns Spark interprets what it would otherwise compile."""
+PLACES = "places"
+"""A column of bits: which panes of a block there are in the row."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How the partials of a plan travel: how many panes abreast, and which counts do not."""
+
+    plan: WindowAggregate
+    dense: bool = False
+    """Whether keys have most of the panes between the first and the last."""
+
+    @cached_property
+    def width(self) -> int:
+        """How many panes of a key make one row.
+
+        Where a key has few of the panes, that sends room for more than there is: so not much more
+        than the results take, of which a single value has as many as windows have panes.
+        """
+        assert self.plan.panes is not None
+        lengths = [max(ABREAST)] if self.dense else self._panes_to_a_window()
+        parts = [p for _, p in self.sent]
+        if not lengths or not all(map(is_simple, parts)):
+            return 1
+        fields = sum(len(p.columns.names) for p in parts)
+        fine = [w for w in ABREAST if w <= 4 * min(lengths) and fields * w <= MOST_FIELDS]
+        return max(fine, default=1)
+
+    def _panes_to_a_window(self) -> list[int]:
+        """Of each window; none where one of them has no certain number."""
+        assert self.plan.panes is not None
+        lengths = []
+        for window in self.plan.windows:
+            spec = window.spec
+            if not isinstance(spec, GridWindow) or spec.length is None or spec.until_end:
+                return []
+            lengths.append(spec.length // self.plan.panes.size)
+        return lengths
+
+    @cached_property
+    def at_home(self) -> dict[int, str | None]:
+        """Counts that do not travel: the column that is null where one is 0, if it can be 0 at all."""
+        return counts_at_home(self.plan.layout)
+
+    @cached_property
+    def sent(self) -> list[tuple[int, StatePart]]:
+        """The parts that travel, by position."""
+        parts = enumerate(self.plan.layout.parts)
+        return [(i, p) for i, p in parts if i not in self.at_home]
+
+    def column(self, state: str, place: int) -> str:
+        """The name of a state's column for one pane of a row."""
+        return state if self.width == 1 else f"{state}_{place}"
+
+    def partials(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows as they travel, as rows of one pane with all states: `local.partials` takes them."""
+        schema = partial_schema(self.plan)
+        keys = schema.names[: schema.names.index(PANE)]
+        for place in range(self.width):
+            rows, panes = _at(batch, place, self.width)
+            if rows.num_rows:
+                arrays = [*(rows.column(k) for k in keys), panes, *self._states(rows, place)]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+
+    def _states(self, rows: pa.RecordBatch, place: int) -> Iterator[pa.Array]:
+        for i, part in enumerate(self.plan.layout.parts):
+            if i in self.at_home:
+                yield self._presence(rows, self.at_home[i], place)
+                continue
+            columns = [rows.column(self.column(n, place)) for n, _ in state_fields(part)]
+            if isinstance(part.form, Form):  # as `partial` does in SQL where it is asked for the identity
+                none = [v.value for v in part.form.identity]
+                columns = [c if v is None else c.fill_null(v) for c, v in zip(columns, none)]
+            yield from columns
+
+    def _presence(self, rows: pa.RecordBatch, witness: str | None, place: int) -> pa.Array:
+        """A count that is right in whether it is 0, which is all that anybody asks of it."""
+        if witness is None:
+            return pa.repeat(pa.scalar(1, to_arrow(INT64)), rows.num_rows)
+        return pc.is_valid(rows.column(self.column(witness, place))).cast(to_arrow(INT64))
+
+
+def _at(batch: pa.RecordBatch, place: int, width: int) -> tuple[pa.RecordBatch, pa.Array]:
+    """The rows that have a pane at a place, and these panes."""
+    if width == 1:
+        return batch, batch.column(PANE)
+    held = np.asarray(batch.column(PLACES)) >> place & 1
+    there = np.flatnonzero(held)
+    if len(there) < batch.num_rows:
+        batch = batch.take(pa.array(there))
+    return batch, pa.array(np.asarray(batch.column(PANE)) * width + place)

@@ -1,0 +1,65 @@
+"""What Spark will do, said before it runs."""
+
+from __future__ import annotations
+
+from tidemill.aggregates.algebra import Algebra
+from tidemill.core.errors import UserError
+from tidemill.expr.nodes import Node, Udf
+from tidemill.plan.explain import describe as describe_plan
+from tidemill.plan.nodes import Plan, WindowAggregate
+from tidemill.plan.stages import Stage
+from tidemill.spark.batch.blocks import Blocks
+from tidemill.spark.batch.windows import strategy
+from tidemill.spark.expr.functions import outside_java
+
+_WORK = {
+    "jvm": ["aggregate by key and window in the JVM"],
+    "panes": [
+        "aggregate by key and pane in the JVM",
+        "slide over the partials in Python, by compiled kernels",
+    ],
+    "partials": [
+        "aggregate by key and pane in Python, by compiled kernels, where the rows are",
+        "slide over the partials in Python, by compiled kernels",
+    ],
+    "colocated": ["run the local engine on the rows of each partition"],
+}
+
+
+def describe(plan: Plan) -> str:
+    """The steps of a plan on Spark, with every shuffle."""
+    return describe_plan(plan, _windows, _stage)
+
+
+def _stage(stage: Stage) -> list[str]:
+    lines = [f"filter {_where(p)}: {p}" for p in stage.predicates]
+    changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    return lines + [f"compute {_where(e)}: {n} = {e}" for n, e in changed]
+
+
+def _where(node: Node) -> str:
+    where = "in the JVM"
+    if any(isinstance(n, Udf) for n in node.walk()):
+        where += ", a Python function row by row"
+    for why in dict.fromkeys(map(outside_java, node.walk())):
+        where += "" if why is None else f", a pattern by RE2 in Arrow batches, as {why}"
+    return where
+
+
+def _windows(plan: WindowAggregate) -> list[str]:
+    try:
+        chosen = strategy(plan)
+    except UserError as refused:
+        return [f"not on Spark: {refused}"]
+    shuffles = [f"  shuffle {s}" for s in chosen.shuffles]
+    work = [f"  {w}" for w in _WORK[chosen.name]]
+    if chosen.name == "panes" and (width := Blocks(plan).width) > 1:
+        work[0] += f", {width} panes to a row"
+    steps = [*shuffles, *work] if chosen.name == "colocated" else [work[0], *shuffles, *work[1:]]
+    opaque = [
+        f"  {p.part}: opaque Python functions"
+        for p in plan.layout.parts
+        if isinstance(p.part.algebra, Algebra) and not p.compiled
+    ]
+    windows = "; ".join(map(str, plan.windows))
+    return [f"windows {windows}: {chosen.name}, because {chosen.why}", *steps, *opaque]

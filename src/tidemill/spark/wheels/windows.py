@@ -1,0 +1,55 @@
+"""The windows of a query from a wheel, as a DataFrame: the buckets of a store in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.plan.nodes import WheelWindows
+from tidemill.spark.expr.frames import user_schema
+from tidemill.wheels.files.saving import BUCKETS, WheelStore, open_bucket
+from tidemill.wheels.queries import WheelQueries
+from tidemill.wheels.source import read_windows
+
+
+def where_answered(plan: WheelWindows, wheel: WheelQueries) -> str:
+    """Who reads the wheel, for people."""
+    return "each bucket by a task" if _in_buckets(plan, wheel) else "by the driver"
+
+
+def wheel_frame(spark: SparkSession, plan: WheelWindows, wheel: WheelQueries) -> DataFrame:
+    """The windows that a plan asks of a wheel."""
+    schema = user_schema(plan.schema)
+    if isinstance(wheel, WheelStore) and _in_buckets(plan, wheel):
+        task = _answering(str(wheel.path), wheel.description, wheel.given, plan, wheel.verify)
+        buckets = sorted(map(int, wheel.description[BUCKETS]["saves"]))
+        numbers = spark.createDataFrame([(b,) for b in buckets], "bucket int")
+        return numbers.repartitionById(max(1, len(buckets)), "bucket").mapInArrow(task, schema)
+    found = pa.Table.from_batches(
+        [chunk.batch for chunk in read_windows(plan, wheel)], schema=plan.schema.to_arrow()
+    )
+    return spark.createDataFrame(found, schema)
+
+
+def _in_buckets(plan: WheelWindows, wheel: WheelQueries) -> bool:
+    # Windows until the last row of all need all keys.
+    return isinstance(wheel, WheelStore) and not any(w.spec.until_end for w in plan.windows)
+
+
+def _answering(
+    path: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate], plan: WheelWindows, verify: bool
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Numbers of buckets in, their windows out."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for bucket in batch.column(0).to_pylist():
+                wheel = open_bucket(Path(path), facts, given, bucket, verify=verify)
+                yield from (chunk.batch for chunk in read_windows(plan, wheel))
+
+    return task

@@ -1,0 +1,169 @@
+"""What files say of a store, checked before a kernel uses it: kernels look at no bounds.
+
+Checksums tell damage, not malice, and may be left out (`verify=False`). Everything here is checked always;
+it costs what there are rings and blocks, not cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.core.errors import UserError
+from tidemill.core.time import FARTHEST, Domain
+from tidemill.wheels.loops.compressed import AT, BITS_EACH, COLUMN, COLUMNS, PIECE, THEN
+from tidemill.wheels.loops.range_plan import (
+    BLOCK,
+    END,
+    FIRST,
+    HEAD,
+    HOT,
+    KEYS,
+    LOW,
+    MARKED,
+    PREFIX,
+    RING,
+    RINGS,
+    TOTAL,
+    UNIT,
+)  # fmt: skip
+from tidemill.wheels.memory.compressed import Cold
+from tidemill.wheels.rings import Ring, rings_of
+
+Ints = npt.NDArray[np.int64]
+MOST_KEYS = 1 << 31
+"""Numbers of keys are put together in pairs, of 32 bits each."""
+MOST_CELLS_BEHIND = 1 << 33
+"""So many cells, slots by keys, a bucket may be behind its store: all are closed when it is opened."""
+
+
+def require(holds: bool, expected: str, got: Any) -> None:
+    """Refuse what a file says, unless it may be so."""
+    if not holds:
+        raise UserError("open wheel", expected=expected, got=f"{got!r:.200}")
+
+
+def an_int(value: Any, name: str, least: int, most: int) -> int:
+    """A number of a manifest, from one to another."""
+    require(type(value) is int and least <= value <= most, f"{name} from {least} to {most}", value)
+    return int(value)
+
+
+def a_text(value: Any, name: str) -> str:
+    require(isinstance(value, str), f"{name}, a text", value)
+    return str(value)
+
+
+def a_bool(value: Any, name: str) -> bool:
+    require(isinstance(value, bool), f"{name}, true or false", value)
+    return bool(value)
+
+
+def texts(value: Any, name: str) -> list[str]:
+    require(isinstance(value, list) and all(isinstance(v, str) for v in value), f"{name}, texts", value)
+    return list(value)
+
+
+def by_text(value: Any, name: str, kind: type) -> dict[str, Any]:
+    """Values of one type by name."""
+    ok = isinstance(value, dict) and all(isinstance(n, str) and type(v) is kind for n, v in value.items())
+    require(ok, f"{name}, by name", value)
+    return dict(value)
+
+
+def rings_from(said: Any, domain: Domain) -> tuple[Ring, ...]:
+    """The rings of a manifest, by the rules for those that a user gives."""
+    listed = isinstance(said, list) and all(isinstance(r, list) and len(r) == 3 for r in said)
+    require(listed, "rings of a length, slots and a name each", said)
+    given: list[Any] = []
+    for ticks, slots, _ in said:
+        length = an_int(ticks, "ticks of a ring", 1, FARTHEST)
+        kept = "keep" if slots is None else an_int(slots, "slots of a ring", 1, FARTHEST)
+        given.append((length if domain is Domain.LOGICAL else f"{length}us", kept))
+    return rings_of(given, step="open wheel")[0]
+
+
+def check_length(head: Ints, rings: Sequence[Ring]) -> None:
+    """Refuse a head that has not the numbers of these rings."""
+    size = HEAD + RING * len(rings)
+    require(len(head) == size, f"a head of {size} numbers", len(head))
+
+
+def check_head(
+    head: Ints, rings: Sequence[Ring], *, keys: int, prefix: bool, block: int, cells: bool
+) -> None:
+    """Refuse the numbers of a head that no store of these rings and so many keys can have.
+
+    `cells` says that closed slots have cells in arrays, from `HOT` on; otherwise that number says nothing.
+    """
+    check_length(head, rings)
+    h = head.tolist()
+    known = {
+        "keys": (KEYS, keys), "rings": (RINGS, len(rings)), "prefix": (PREFIX, int(prefix)),
+        "block": (BLOCK, block),
+    }  # fmt: skip
+    for name, (at, value) in known.items():
+        require(h[at] == value, f"{name}: {value} in the head", h[at])
+    for name, at in (("marks", MARKED), ("totals", TOTAL)):
+        require(h[at] in (0, 1), f"{name}: 0 or 1 in the head", h[at])
+    farthest = FARTHEST // rings[0].ticks + 1
+    first, now = h[FIRST], h[HEAD + END]
+    require(-farthest <= first <= now <= farthest, f"slots from {-farthest} to {farthest}", (first, now))
+    for r, ring in enumerate(rings):
+        own = h[HEAD + RING * r : HEAD + RING * (r + 1)]
+        unit, low, end = own[UNIT], own[LOW], own[END]
+        require(unit == ring.ticks // rings[0].ticks, f"ring {ring.shown} of {ring.ticks} ticks", unit)
+        require(end == now // unit, f"ring {ring.shown} up to slot {now // unit}", end)
+        require(first // unit <= low <= end, f"ring {ring.shown} from slot {first // unit} on", low)
+        few = ring.slots is None or end - low <= ring.slots
+        require(few, f"{ring.slots} slots of {ring.shown}", end - low)
+        if cells:
+            hot = own[HOT]
+            most = end if block else low  # those before are compressed
+            require(low <= hot <= most, f"cells of ring {ring.shown} from slots {low} to {most} on", hot)
+
+
+def check_cold(cold: Cold, head: Ints, compressed: Sequence[bool], hot_room: Sequence[int]) -> None:
+    """Refuse blocks that are not where the rings need them, or that lie outside of their pieces.
+
+    Which rings are compressed is given, and how many slots of each have cells at the most.
+    """
+    size, begin = cold.slots, 0
+    for r, region in enumerate(cold.regions):
+        h = head[HEAD + RING * r : HEAD + RING * (r + 1)].tolist()
+        low, hot, end = h[LOW], h[HOT], h[END]
+        name = f"blocks of ring {r}"
+        fits = region.begin == begin and 0 <= region.count <= region.room
+        require(fits, f"{name} from row {begin}", region)
+        begin += region.room
+        if not compressed[r]:
+            require(region.count == 0 and low == hot, f"no {name}", region)
+            continue
+        require(end - hot <= hot_room[r], f"{hot_room[r]} slots of ring {r} with cells", end - hot)
+        if region.count:
+            require((region.first + region.count) * size == hot, f"{name} up to slot {hot}", region)
+        if low < hot:
+            require(region.count > 0 and region.first * size <= low, f"{name} from slot {low}", region)
+    require(cold.directory.shape == (max(1, begin), COLUMNS + COLUMN * cold.columns),
+            f"a directory of {begin} blocks", cold.directory.shape)  # fmt: skip
+    used = [cold.directory[g.begin : g.begin + g.count] for g in cold.regions]
+    _check_blocks(np.concatenate(used), cold, int(head[KEYS]))
+
+
+def _check_blocks(rows: Ints, cold: Cold, keys: int) -> None:
+    if not len(rows):
+        return
+    then, at, bits = rows[:, [THEN]], rows[:, COLUMNS + AT :: COLUMN], rows[:, COLUMNS + BITS_EACH :: COLUMN]
+    require(bool(((then >= 0) & (then <= keys)).all()), f"blocks of up to {keys} keys", then.max())
+    require(bool(((bits >= 0) & (bits <= 64)).all()), "values of up to 64 bits", bits.max())
+    piece, word = at >> PIECE, at & ((1 << PIECE) - 1)
+    lengths = np.array([p.used for p in cold.pieces] or [0], dtype=np.int64)
+    inside = (piece >= 0) & (piece < len(lengths))
+    require(bool(inside.all()), f"blocks in {len(lengths)} pieces", piece.max())
+    # Keys, slots and bits have bounds that make this far less than 2**63.
+    words = word + -(-(bits * then * cold.slots) // 64)
+    there = (words <= lengths[piece]) | (bits == 0)
+    require(bool(there.all()), f"blocks in pieces of {lengths.tolist()} words", words.max())

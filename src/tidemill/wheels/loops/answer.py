@@ -1,0 +1,310 @@
+"""Slots of a wheel into answers: ranges are planned, combined and lowered."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.algebra import PartCode
+from tidemill.codegen.modules import load
+from tidemill.codegen.scalar import Emitter
+from tidemill.core.schema import Schema
+from tidemill.jit.addresses import ADDRESSES, by_address
+from tidemill.jit.kernel import any_kernel
+from tidemill.wheels.loops.range_plan import (
+    ADD_PREFIX,
+    BLOCK,
+    FIRST,
+    HEAD,
+    KEYS,
+    MARKED,
+    PLAN_ROOM,
+    PREFIX,
+    RING,
+    ROOM,
+    SUBTRACT,
+)  # fmt: skip
+from tidemill.wheels.loops.slots import (
+    ABSENT,
+    BITS,
+    COLD_BLOCKS,
+    PLAN,
+    Slots,
+    apply,
+    columns_at,
+    combine_into,
+    lowered,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AnswerKernel:
+    """Plans ranges of finest slots, combines the segments of the plan, and lowers.
+
+    `run(starts, ends, kid, shared, rows, subtracts, threshold, head, totals, marks, *columns, *prefixes,
+    *outputs) -> (bad, err)` answers a query for each of `kid`, all over the first range where it is
+    `shared`. `bad` is the first one that is not held, or -1. A key that there is not has no cells. Outputs
+    are `w<j>` (validity) and `o<j>` for each result. `rows` gets whether there was any row, unless it is
+    empty; where there are marks, that needs a plan that does not subtract.
+
+    `one_at(frame, start, end, k, subtracts, threshold)` answers one, as `(kind, err, valid, value, valid,
+    value, …)`. The frame has `head`, `totals`, `marks`, columns and prefixes.
+
+    Where rings are compressed, `directory, bases` follow the marks: see `wheel_cold`.
+    """
+
+    run: Callable[..., tuple[int, int]]
+    one_at: Callable[..., tuple[Any, ...]]
+    source: str
+
+
+@functools.lru_cache(maxsize=256)
+def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> AnswerKernel:
+    slots = Slots(layout)
+    names = [n for n, _ in slots.stored]
+    outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
+    cold = ["directory", "bases"] if compressed else []
+    stored = ["head", "totals", "marks", *cold, *(f"{x}_{n}" for x in "fx" for n in names)]
+    begin = [
+        "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
+        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
+    ]  # fmt: skip
+    planned = "kind, b, _ = plan(head, {}, {}, subtracts, threshold, segments)"
+
+    many = Emitter(Schema(()), {}, indent=1)
+    many.line("b = 0")
+    many.line(f"finest = {HEAD}")
+    many.line(f"first = head[{FIRST}]")
+    many.line(f"direct = head[{PREFIX}] != 0 and not marked and not shared")
+    with many.block("for i in range(kid.size):"):
+        many.line("k = kid[i]")
+        if prefix:
+            _direct(many, slots, "[i]")
+        other = "starts[i] != starts[i - 1] or ends[i] != ends[i - 1]"
+        with many.block(f"if i == 0 or (not shared and ({other})):"):
+            many.line(planned.format("starts[i]", "ends[i]"))
+            many.line("if kind == NOT_HELD:")
+            many.line("    return i, err")
+        many.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
+        _answer(many, slots, prefix, compressed, "[i]", any_row="rows.size == 0")
+        many.line("if rows.size != 0:")
+        many.line("    rows[i] = p0")
+    parameters = ["starts", "ends", "kid", "shared", "rows", "subtracts", "threshold", *stored, *outputs]
+    lines = ["@kernel", f"def run({', '.join(parameters)}):", *begin, *many.lines, "    return -1, err"]
+
+    one = Emitter(Schema(()), {}, indent=1)
+    one.line(planned.format("start", "end"))
+    one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
+    _answer(one, slots, prefix, compressed, "", any_row="True")
+    parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
+    lines += ["", *by_address("one_at", parameters, slots.arrays()), *begin, *one.lines]
+    lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
+
+    source = "\n".join([PLAN, ADDRESSES, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
+    compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
+    module = load(source, **compiled)
+    return AnswerKernel(module.run, module.one_at, source)
+
+
+def _direct(e: Emitter, slots: Slots, at: str) -> None:
+    """The difference of two sums of the finest ring, where it holds them: without a plan, which would take
+    most of the time."""
+    with e.block("if direct:"):
+        e.line("lo = max(starts[i], first)")
+        e.line("hi = min(ends[i], head[finest + END])")
+        e.line("seen = lo - np.int64(lo != first)")
+        with e.block(f"if lo < hi and seen >= head[finest + LOW] and 0 <= k < head[{KEYS}]:"):
+            parts = slots.stored_codes()
+            states = _nothing(e, slots, parts)
+            e.line("h = finest")
+            _difference(e, parts, states)
+            for m in range(len(slots.marks)):
+                e.line(f"p{m} = True")
+            _lowered(e, slots, states, at)
+            e.line("if rows.size != 0:")
+            e.line("    rows[i] = True")
+            e.line("continue")
+
+
+def _answer(
+    e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str, any_row: str
+) -> None:
+    _lowered(e, slots, _combined(e, slots, prefix, compressed, any_row), at)
+
+
+def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) -> None:
+    for part, mark in slots.mark_of.items():
+        states[part] = [f"np.int64(p{mark})"]
+    for j, result in enumerate(slots.layout.results):
+        lowered(e, j, result, slots.layout, states, at)
+
+
+def _combined(
+    e: Emitter, slots: Slots, prefix: bool, compressed: bool, any_row: str
+) -> dict[int, list[str]]:
+    """The state of all segments together, and `p<m>`: whether any cell has a mark.
+
+    The mark of rows begins as `any_row` where no result needs it: nobody looks for what is known.
+    """
+    parts = slots.stored_codes()
+    states = _nothing(e, slots, parts, any_row)
+    with e.block("for j in range(m):"):
+        e.line("ring = segments[j, 0]")
+        e.line("lo = segments[j, 1]")
+        e.line("hi = segments[j, 2]")
+        with e.block("if ring < 0:"):
+            e.line("t = totals[k]")
+            for part in parts:
+                combine_into(e, part, states[part.index], [f"t.{n}" for n in part.names])
+            for m, counter in enumerate(slots.marks):
+                e.line(f"p{m} = p{m} or t.{counter} != 0")
+            e.line("continue")
+        e.line(f"h = {HEAD} + {RING} * ring")
+        if compressed:
+            _over_blocks(e, slots, states)
+        e.line("begin = head[h + OFFSET]")
+        e.line("end = begin + head[h + CAPACITY]")
+        e.line("row = row_of(head, h, lo)")
+        if slots.subtracts:
+            if prefix:
+                with e.block(f"if segments[j, 3] == {ADD_PREFIX}:"):
+                    _difference(e, parts, states)
+            with e.block(f"{'elif' if prefix else 'if'} segments[j, 3] == {SUBTRACT}:"):
+                _over_slots(e, parts, states, subtract=True)
+            with e.block("else:"):
+                _over_slots(e, parts, states, subtract=False)
+        else:
+            _over_slots(e, parts, states, subtract=False)
+        with e.block(f"if segments[j, 3] != {SUBTRACT}:"):
+            _present(e, slots)
+    return states
+
+
+def _nothing(
+    e: Emitter, slots: Slots, parts: list[PartCode], any_row: str = "False"
+) -> dict[int, list[str]]:
+    states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
+    for part in parts:
+        for variable, code in zip(states[part.index], part.identity()):
+            e.line(f"{variable} = {code}")
+    for m in range(len(slots.marks)):
+        e.line(f"p{m} = {'False' if m or 0 in slots.mark_of.values() else any_row}")
+    return states
+
+
+def _over_slots(
+    e: Emitter, parts: list[PartCode], states: dict[int, list[str]], *, subtract: bool
+) -> None:
+    # Up to the end of the ring, then from its beginning.
+    e.line("count = min(hi - lo, end - row)")
+    e.line("c = np.uint64(row * room + k)")
+    with e.block("for half in range(2):"):
+        with e.block("for s in range(count):"):
+            for part in parts:
+                own = states[part.index]
+                how = "inverse" if subtract else "combine"
+                apply(e, part, own, own, columns_at(part, "f", "c"), how)
+            e.line("c += np.uint64(room)")
+        e.line("count = hi - lo - count")
+        e.line("c = np.uint64(begin * room + k)")
+
+
+def _over_blocks(e: Emitter, slots: Slots, states: dict[int, list[str]]) -> None:
+    """The slots of a segment that are compressed; the others are left as `[lo, hi)`."""
+    e.line("hot = max(lo, min(hi, head[h + HOT]))")
+    e.line(f"size = head[{BLOCK}]")
+    with e.block("while lo < hot:"):
+        e.line("block = lo // size")
+        e.line("at_row = head[h + COLD] + block")
+        # Slots may close meanwhile: then this is read again, and must not be wild now.
+        e.line("if at_row < 0 or at_row >= directory.shape[0]:")
+        e.line("    break")
+        e.line("d = directory[at_row]")
+        e.line("until = min(hot, (block + 1) * size)")
+        e.line("keys = d[THEN]")
+        with e.block("if k < keys:"):
+            e.line("at = (lo - block * size) * keys + k")
+            if slots.subtracts:
+                with e.block(f"if segments[j, 3] == {SUBTRACT}:"):
+                    _over_packed(e, slots, states, "inverse")
+                with e.block("else:"):
+                    _over_packed(e, slots, states, "combine")
+            else:
+                _over_packed(e, slots, states, "combine")
+            with e.block(f"if segments[j, 3] != {SUBTRACT}:"):
+                for m in range(len(slots.marks)):
+                    _present_packed(e, len(slots.stored) + m, m)
+        e.line("lo = until")
+
+
+def _frame(e: Emitter, column: int) -> None:
+    """Where the values of a column lie, and how."""
+    at = f"COLUMNS + COLUMN * {column}"
+    e.line(f"a{column} = address_of(bases, d[{at} + AT])")
+    e.line(f"e{column} = d[{at} + LEAST]")
+    e.line(f"b{column} = d[{at} + BITS_EACH]")
+
+
+def _over_packed(e: Emitter, slots: Slots, states: dict[int, list[str]], how: str) -> None:
+    numbers = {name: c for c, (name, _) in enumerate(slots.stored)}
+    for column in numbers.values():
+        _frame(e, column)
+    e.line("i_ = at")
+    with e.block("for s in range(until - lo):"):
+        for part in slots.stored_codes():
+            read = []
+            for name, kind in part.part.columns:
+                if name in part.carries:
+                    read.append(ABSENT)
+                    continue
+                c = numbers[name]
+                value = f"unpacked(a{c}, b{c}, e{c}, i_)"
+                shapes = {"float64": f"float_of({value})", "bool": f"{value} != 0"}
+                read.append(shapes.get(kind.kind, value))
+            own = states[part.index]
+            apply(e, part, own, own, read, how)
+        e.line("i_ += keys")
+
+
+def _present_packed(e: Emitter, column: int, mark: int) -> None:
+    _frame(e, column)
+    with e.block(f"if b{column} == 0:"):
+        e.line(f"p{mark} = p{mark} or e{column} != 0")
+    with e.block("else:"):
+        e.line("i_ = at")
+        e.line("s = lo")
+        with e.block(f"while s < until and not p{mark}:"):
+            e.line(f"p{mark} = unpacked(a{column}, b{column}, e{column}, i_) != 0")
+            e.line("i_ += keys")
+            e.line("s += 1")
+
+
+def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
+    """What the slots come to, from what all slots up to the last and up to the first come to."""
+    e.line("c = np.uint64(row_of(head, h, hi - 1) * room + k)")
+    e.line("o = row_of(head, h, lo - 1) * room + k")
+    for part in parts:
+        combine_into(e, part, states[part.index], columns_at(part, "x", "c"))
+    with e.block(f"if lo != head[{FIRST}] // head[h]:"):
+        for part in parts:
+            own = states[part.index]
+            apply(e, part, own, own, columns_at(part, "x", "o"), "inverse")
+
+
+def _present(e: Emitter, slots: Slots) -> None:
+    with e.block("if not marked:"):
+        for m in range(len(slots.marks)):
+            e.line(f"p{m} = p{m} or lo < hi")
+    with e.block("else:"):
+        for m in range(len(slots.marks)):
+            e.line("at = row")
+            e.line("s = lo")
+            with e.block(f"while s < hi and not p{m}:"):
+                e.line(f"p{m} = _has(marks, {m}, at * room + k)")
+                e.line("s += 1")
+                e.line("at += 1")
+                e.line("if at == end:")
+                e.line("    at = begin")

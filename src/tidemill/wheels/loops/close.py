@@ -1,0 +1,142 @@
+"""Open slots of a wheel into its rings, and finer slots into coarser ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.modules import load
+from tidemill.codegen.scalar import Emitter
+from tidemill.core.schema import Schema
+from tidemill.jit.addresses import ADDRESSES, by_address
+from tidemill.jit.kernel import any_kernel
+from tidemill.wheels.loops.range_plan import HEAD, KEYS, MARKED, RING, RINGS, ROOM, TOTAL
+from tidemill.wheels.loops.slots import (
+    BITS,
+    PLAN,
+    Slots,
+    adding_records,
+    columns_at,
+    combine_into,
+    prefix_sums,
+    put,
+)  # fmt: skip
+
+DONE, NEEDS_MARKS, FAILED = range(3)
+"""How closing ended."""
+
+
+@dataclass(frozen=True)
+class CloseKernel:
+    """`run_at(frame, until) -> (how, err)`.
+
+    Closes slots below `until` and rolls them up; `head` says how far it came. `fresh` has the record
+    of nothing. The frame has `head`, `ahead`, `fresh`, `totals`, `marks`, columns and prefixes.
+    """
+
+    run_at: Callable[..., tuple[int, int]]
+    source: str
+
+
+@functools.lru_cache(maxsize=256)
+def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
+    slots = Slots(layout)
+    names = [name for name, _ in slots.stored]
+    e = Emitter(Schema(()), {}, indent=1)
+    with e.block("while head[finest + END] < until:"):
+        e.line("s = head[finest + END]")
+        e.line("a = np.uint64(s & mask)")
+        _look_for_carries(e, slots)
+        _look_for_gaps(e, slots)
+        e.line("row = row_of(head, finest, s)")
+        with e.block("for k in range(keys):"):
+            e.line("r = ahead[a, k]")
+            e.line("c = row * room + k")
+            for name in names:
+                e.line(f"f_{name}[c] = r.{name}")
+            e.line("if _add(totals[k], r) != 0:")
+            e.line(f"    head[{TOTAL}] = 0")
+            _mark(e, [f"r.{m} != 0" for m in slots.marks])
+            e.line("ahead[a, k] = fresh[0]")
+        _published(e, slots, "finest", prefix)
+        _roll_up(e, slots, prefix)
+    adding, functions = adding_records(slots)
+    columns = [f"f_{name}" for name in names] + [f"x_{name}" for name in names]
+    parameters = ["head", "until", "ahead", "fresh", "totals", "marks", *columns]
+    source = "\n".join(
+        [
+            PLAN, ADDRESSES, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS,
+            *adding, "",
+            "@kernel", "def _closed(head, ring):",
+            "    head[ring + END] += 1",
+            "    head[ring + HOT] = max(head[ring + HOT], head[ring + END] - head[ring + CAPACITY])",
+            "    if head[ring + COLD] == NEVER:", "        head[ring + LOW] = head[ring + HOT]", "", "",
+            *by_address("run_at", parameters, slots.arrays()), "    err = 0",
+            "    mask = ahead.shape[0] - 1", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            f"    finest = {HEAD}",
+            *e.lines, "    return DONE, err", "",
+        ]
+    )  # fmt: skip
+    compiled = {name: any_kernel(f) for name, f in (functions | e.functions).items()}
+    return CloseKernel(load(source, **compiled).run_at, source)
+
+
+def _look_for_carries(e: Emitter, slots: Slots) -> None:
+    """A slot that does not fit stops the loop before anything is done."""
+    if slots.carries:
+        with e.block("for k in range(keys):"):
+            e.line(f"if {' or '.join(f'ahead[a, k].{name} != 0' for name in slots.carries)}:")
+            e.line("    return FAILED, OVERFLOW")
+
+
+def _look_for_gaps(e: Emitter, slots: Slots) -> None:
+    """As long as there are no marks, a cell that lacks one stops the loop before anything is done."""
+    with e.block(f"if head[{MARKED}] == 0:"), e.block("for k in range(keys):"):
+        lacks = " or ".join(f"ahead[a, k].{mark} == 0" for mark in slots.marks)
+        e.line(f"if {lacks}:")
+        e.line("    return NEEDS_MARKS, err")
+
+
+def _mark(e: Emitter, present: list[str]) -> None:
+    with e.block(f"if head[{MARKED}] != 0:"):
+        for m, condition in enumerate(present):
+            e.line(f"_put(marks, {m}, c, {condition})")
+
+
+def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
+    """Combine the slots below each slot of a coarser ring that is now complete."""
+    with e.block(f"for g in range(1, head[{RINGS}]):"):
+        e.line(f"ring = {HEAD} + {RING} * g")
+        e.line(f"below = ring - {RING}")
+        e.line("if head[finest + END] % head[ring] != 0:")
+        e.line("    break")
+        e.line("s = head[ring + END]")
+        e.line("ratio = head[ring] // head[below]")
+        e.line("row = row_of(head, ring, s)")
+        with e.block("for k in range(keys):"):
+            e.line("c = row * room + k")
+            for part in slots.stored_codes():
+                for target, code in zip(columns_at(part, "f", "c"), part.identity()):
+                    put(e, target, code)
+            _mark(e, ["False"] * len(slots.marks))
+        with e.block("for b in range(max(s * ratio, head[below + LOW]), (s + 1) * ratio):"):
+            e.line("lower = row_of(head, below, b)")
+            with e.block("for k in range(keys):"):
+                e.line("c = row * room + k")
+                e.line("o = lower * room + k")
+                for part in slots.stored_codes():
+                    combine_into(e, part, columns_at(part, "f", "c"), columns_at(part, "f", "o"))
+                marks = len(slots.marks)
+                _mark(e, [f"_has(marks, {m}, c) or _has(marks, {m}, o)" for m in range(marks)])
+        _published(e, slots, "ring", prefix)
+
+
+def _published(e: Emitter, slots: Slots, ring: str, prefix: bool) -> None:
+    """Slot `s` of a ring is complete, unless something failed."""
+    if prefix:
+        prefix_sums(e, slots, ring)
+    e.line("if err != 0:")
+    e.line("    return FAILED, err")
+    e.line(f"_closed(head, {ring})")

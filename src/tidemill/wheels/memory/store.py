@@ -1,0 +1,667 @@
+"""The memory of a wheel: open slots ahead of the watermark, rings of closed ones behind it.
+
+Columns hold a cell for each key of each slot, slot by slot, all rings one after the other. Nothing here
+knows of columns of events or of Arrow; keys are numbers `0, 1, 2, …`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.algebra import numpy_type
+from tidemill.core.errors import UserError
+from tidemill.core.time import FOREVER
+from tidemill.core.types import INT64
+from tidemill.expr.functions import INT_MAX, INT_MIN
+from tidemill.expr.nodes import Call, Column
+from tidemill.jit.addresses import frame_of
+from tidemill.wheels.loops.answer import answer_kernel
+from tidemill.wheels.loops.close import DONE, NEEDS_MARKS, close_kernel
+from tidemill.wheels.loops.range_plan import (
+    BASE,
+    BLOCK,
+    CAPACITY,
+    COLD,
+    END,
+    FIRST,
+    HEAD,
+    HOT,
+    KEYS,
+    LOW,
+    MARKED,
+    NEVER,
+    NOT_HELD,
+    OFFSET,
+    PREFIX,
+    RING,
+    RINGS,
+    ROOM,
+    TOTAL,
+    UNIT,
+    USES_PREFIX,
+    VERSION,
+)  # fmt: skip
+from tidemill.wheels.loops.slots import Slots
+from tidemill.wheels.memory.compressed import Cold
+from tidemill.wheels.memory.compression import freeze
+from tidemill.wheels.memory.undo import OpenSlotsUndo, copies, undo_log
+from tidemill.wheels.rings import Ring
+
+Ints = npt.NDArray[np.int64]
+NOT_ASKED = np.empty(0, dtype=np.bool_)
+FEW_ROWS = 1 << 16
+"""So many rows at the most are inserted by address."""
+MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+"""What a wheel may take of the memory for what is not in it yet."""
+FIRST_ROOM = 64
+"""Slots a ring that keeps everything has room for at first."""
+
+
+class RingStore:
+    """Slots of a layout for some keys. Slots are counted from the epoch, in the finest granularity.
+
+    With `compress`, rings that keep many slots have the older ones in blocks of so many, compressed.
+    """
+
+    def __init__(
+        self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
+        threshold: int = 0, compress: int = 0, room: bool = True,
+    ) -> None:  # fmt: skip
+        self.layout, self.rings, self.slots = layout, tuple(rings), Slots(layout)
+        self.prefix, self.threshold, self.compress = prefix, threshold, compress
+        self.cold: Cold | None = None
+        if compress:
+            columns = len(self.slots.stored) + len(self.slots.marks)
+            self.cold = Cold.empty(len(rings), compress, columns)
+        offset = self._number_rings(first)
+        if not room:  # there are arrays elsewhere, which take the place of those made here
+            offset = 0
+        self._require_memory(offset, 1)
+        self.slots_in_all = offset
+        self.on_change: Callable[[RingStore], None] = lambda store: None
+        """Called when there are new arrays, before anybody reads them."""
+        self.on_undo: Callable[[RingStore], None] = lambda store: None
+        """Called when the arrays before are there again."""
+        self.on_retry: Callable[[float], None] = lambda since: time.sleep(0)
+        """Called when slots were closing while an answer was made, with when that was first so."""
+        self.packed = False
+        self.others = np.empty(FEW_ROWS, dtype=np.uint32)
+        """Where `insert` says which rows it left out."""
+        self.places = np.zeros(FEW_ROWS + 1, dtype=np.int64)
+        self._shadow: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
+        self.settled = 0
+        """How often there were new arrays."""
+        self._asked: Any = None
+        """What answers are made from: arrays in the order of the kernel, their addresses, the head, sums."""
+        self.fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
+        self.records = np.empty(FEW_ROWS, dtype=self.slots.open_type)
+        """With `places`: where the insertion of few rows logs what it changes."""
+        self.ahead = records(self.fresh, ahead).reshape(ahead, 1)
+        self.totals = self.fresh.copy()
+        self.identity = {n: self.fresh[n][0] for n, _ in self.slots.stored}
+        self.columns = [self.column(n, offset) for n, _ in self.slots.stored]
+        self.prefixes = [self.column(n, offset if prefix else 0) for n, _ in self.slots.stored]
+        self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
+        self.one_sum = prefix and _is_one_sum(self.slots)
+        self._close = close_kernel(layout, prefix)
+        self._answer = answer_kernel(layout, prefix, bool(compress))
+        self.changed()
+
+    # -- shape
+
+    def _number_rings(self, first: int) -> int:
+        """The head of a store that begins with a slot; how many slots there is room for."""
+        self.head = np.zeros(HEAD + RING * len(self.rings), dtype=np.int64)
+        self.head[[KEYS, ROOM, RINGS, FIRST, TOTAL]] = (0, 1, len(self.rings), first, 1)
+        self.head[PREFIX], self.head[BLOCK] = int(self.prefix), self.compress
+        offset = 0
+        for r, ring in enumerate(self.rings):
+            h = self.ring(r)
+            capacity = self._least_room(r)
+            h[UNIT] = ring.ticks // self.rings[0].ticks
+            h[[BASE, LOW, END, HOT]] = first // h[UNIT]
+            h[CAPACITY], h[OFFSET] = capacity, offset
+            h[COLD] = 0 if self.compresses(r) else NEVER
+            offset += capacity
+        return offset
+
+    def compresses(self, r: int) -> bool:
+        """Whether a ring has its older slots compressed: not if it keeps few."""
+        kept = self.rings[r].slots
+        return bool(self.compress) and (kept is None or kept > self.hot_room(r))
+
+    def hot_room(self, r: int) -> int:
+        """Slots of a compressed ring that have cells: the next ring is made from them, and windows."""
+        coarser = self.rings[r + 1].ticks // self.rings[r].ticks if r + 1 < len(self.rings) else 1
+        return max(coarser, self.compress) + 2 * self.compress
+
+    def _least_room(self, r: int) -> int:
+        """Slots that a ring has room for at first, and for good unless it grows."""
+        return self.hot_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
+
+    def grows(self, r: int) -> bool:
+        """Whether a ring takes more memory with every slot."""
+        return self.rings[r].slots is None and not self.compresses(r)
+
+    def ring(self, number: int) -> Ints:
+        """The numbers of a ring, as they are."""
+        return self.head[HEAD + RING * number : HEAD + RING * (number + 1)]
+
+    @property
+    def keys(self) -> int:
+        return int(self.head[KEYS])
+
+    @property
+    def room(self) -> int:
+        """The keys that there is room for."""
+        return self.head.item(ROOM)
+
+    @property
+    def now(self) -> int:
+        """The first slot that is open."""
+        return self.head.item(HEAD + END)
+
+    @property
+    def capacity(self) -> int:
+        """The closed slots of the finest ring there is room for."""
+        return self.head.item(HEAD + CAPACITY)
+
+    @property
+    def first(self) -> int:
+        """The slot that everything begins with."""
+        return int(self.head[FIRST])
+
+    @property
+    def cell_bytes(self) -> int:
+        """What a key takes in a slot, marks aside."""
+        columns = (*self.columns, *(self.prefixes if self.prefix else ()))
+        return sum(c.itemsize for c in columns)
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether plans may subtract: marks cannot be taken out of each other."""
+        return self.slots.subtracts and not (self.head[MARKED] and self.slots.mark_of)
+
+    @property
+    def held(self) -> list[int]:
+        """How many closed slots each ring holds."""
+        rings = (self.ring(r) for r in range(len(self.rings)))
+        return [int(h[END] - h[LOW]) for h in rings]
+
+    def column(self, name: str, slots: int) -> npt.NDArray[Any]:
+        """A column of nothing, for so many slots."""
+        kind = dict(self.slots.stored)[name]
+        size = max(1, slots * int(self.head[ROOM]))
+        return _filled(size, self.identity[name], numpy_type(kind))
+
+    # -- growth
+
+    @contextlib.contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        """Arrays are replaced here, never changed: where that does not come to its end, those before stay."""
+        before = {**self.__dict__, "columns": list(self.columns), "prefixes": list(self.prefixes)}
+        version = self.head.item(VERSION)
+        try:
+            yield
+        except BaseException:  # also Ctrl-C
+            self.__dict__.update(before)
+            self.head[VERSION] = version  # readers may have been sent to arrays that are not there
+            self.on_undo(self)
+            raise
+
+    def know(self, keys: int) -> None:
+        """There are so many keys now."""
+        if keys > self.keys:
+            with self._all_or_none():
+                self._know(keys)
+
+    def forget(self, keys: int) -> None:
+        """There are so many keys only: no row of others has ever come."""
+        self.head[KEYS] = min(keys, self.keys)
+
+    def _know(self, keys: int) -> None:
+        self.unpack()
+        room = int(self.head[ROOM])
+        if keys > room:
+            capacities = [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))]
+            self._reshape(max(keys, 2 * room), capacities)
+        if any(self.held):
+            self.need_marks()  # the new keys were not there in the slots that are closed
+        self.head[KEYS] = keys
+
+    def _reshape(self, room: int, capacities: list[int]) -> None:
+        """Room for more keys, or more slots; what there is moves."""
+        self._require_memory(sum(capacities), room)
+        before, old_room = self.head, int(self.head[ROOM])
+        old = (self.columns, self.prefixes, self.marks)
+        self.head = before.copy()  # who reads now reads again: see `changed`
+        self.head[ROOM] = room
+        offset = 0
+        for r, capacity in enumerate(capacities):
+            self.ring(r)[CAPACITY], self.ring(r)[OFFSET] = capacity, offset
+            offset += capacity
+        self.slots_in_all = offset
+        names = [n for n, _ in self.slots.stored]
+        self.columns = [self.column(n, offset) for n in names]
+        self.prefixes = [self.column(n, offset if self.prefix else 0) for n in names]
+        if self.head[MARKED]:
+            self.marks = self.no_marks()
+        for r in range(len(self.rings)):
+            h = before[HEAD + RING * r : HEAD + RING * (r + 1)]
+            slots = np.arange(h[HOT], h[END])
+            source = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
+            target = self.rows(r, slots)
+            moved = zip(self.columns, old[0]), zip(self.prefixes, old[1] if self.prefix else ())
+            for new, was in itertools.chain(*moved):
+                by_slot = was[: len(was) // old_room * old_room].reshape(-1, old_room)
+                new.reshape(-1, room)[target, :old_room] = by_slot[source]
+            if self.head[MARKED]:
+                self._move_marks(old[2], old_room, source, target)
+        grown = room - self.ahead.shape[1]
+        if grown:
+            more = records(self.fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
+            self.ahead = np.concatenate((self.ahead, more), axis=1)
+            self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
+        self.changed()
+
+    def _require_memory(self, slots: int, keys: int) -> None:
+        """Refuse room for so much that there cannot be: a retention may be a mistake, or a file's."""
+        each = sum(np.dtype(numpy_type(kind)).itemsize for _, kind in self.slots.stored)
+        need = slots * keys * each * (2 if self.prefix else 1)
+        if need > MOST_BYTES:
+            raise UserError(
+                "wheel", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
+                got=f"{need / 1e9:.3g} GB for {slots} slots of {keys} keys", hint="keep fewer slots",
+            )  # fmt: skip
+
+    def rows(self, r: int, slots: Ints) -> Ints:
+        """Where slots of a ring lie."""
+        h = self.ring(r)
+        rows: Ints = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
+        return rows
+
+    def no_marks(self) -> npt.NDArray[np.uint8]:
+        """Marks of nothing."""
+        cells = self.slots_in_all * int(self.head[ROOM])
+        return np.zeros((len(self.slots.marks), cells // 8 + 1), dtype=np.uint8)
+
+    def _move_marks(self, was: Any, old_room: int, source: Ints, target: Ints) -> None:
+        room = int(self.head[ROOM])
+        own = np.arange(min(room, old_room))
+        for m in range(len(was)):
+            cells = np.unpackbits(was[m], bitorder="little")
+            found = cells[(source[:, None] * old_room + own).ravel()]
+            mark(self.marks[m], (target[:, None] * room + own).ravel()[found != 0])
+
+    def need_marks(self) -> None:
+        """From now on it is known for each cell whether there was anything; so far there was."""
+        if not self.head[MARKED]:
+            with self._all_or_none():
+                self._mark_all()
+
+    def _mark_all(self) -> None:
+        self.head = self.head.copy()
+        self.head[MARKED] = 1
+        self.marks = self.no_marks()
+        room, own = int(self.head[ROOM]), np.arange(self.keys)
+        for r in range(len(self.rings)):
+            rows = self.rows(r, np.arange(self.ring(r)[HOT], self.ring(r)[END]))
+            at = (rows[:, None] * room + own).ravel()
+            for bits in self.marks:
+                mark(bits, at)
+        self.changed()
+
+    # -- rows in
+
+    def remember(self, rows: int) -> bool:
+        """Be ready to take out again a few rows that go in now; whether the kernel logs what it changes."""
+        if copies(self._words.size, rows):
+            if self._shadow.size != self._words.size:
+                self._shadow = np.empty_like(self._words)
+            np.copyto(self._shadow, self._words)
+            self.places[0] = -1
+            return False
+        self.places[0] = 0
+        return True
+
+    def undo(self) -> OpenSlotsUndo:
+        """What can take out again any number of rows that go in from now on."""
+        return OpenSlotsUndo(self)
+
+    def put_back(self) -> None:
+        """Take out the rows that went in since `remember`."""
+        if self.places[0] < 0:
+            np.copyto(self._words, self._shadow)
+        else:
+            undo_log(self.ahead, self.places, self.records)
+
+    # -- time
+
+    def close(self, until: int) -> int:
+        """Close the open slots below one; bits of what failed, if anything did."""
+        self.make_room(until)
+        self._asked[2][VERSION] += 1
+        try:
+            how, err = self._close_until(until)
+        finally:
+            self._asked[2][VERSION] += 1
+        return 0 if how == DONE else int(err)
+
+    def make_room(self, until: int) -> None:
+        """Have room to close the slots below one."""
+        if self.packed:
+            self.unpack()
+        if until >= self._full_from:
+            self.room_until(until)
+
+    def _close_until(self, until: int) -> tuple[int, int]:
+        while True:
+            # Of a ring that compresses, cells may take the place of those a block was made of.
+            step = min(until, self.now + self.compress) if self.compress else until
+            how, err = self._close.run_at(self._closing, step)
+            if how == NEEDS_MARKS:
+                self.need_marks()
+                continue
+            if self.compress:
+                freeze(self)
+            if how != DONE or step == until:
+                return how, err
+
+    def note_directory(self) -> None:
+        """Say in the head where the blocks of each ring are found."""
+        assert self.cold is not None
+        for r in range(len(self.rings)):
+            if self.compresses(r):
+                self.ring(r)[COLD] = self.cold.row(r)
+
+    def cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
+        """The stored columns, and the marks, of slots that are not compressed: by slot and key."""
+        rows, room, keys = self.rows(r, slots), int(self.head[ROOM]), self.keys
+        columns = [c[: self.slots_in_all * room].reshape(-1, room)[rows, :keys] for c in self.columns]
+        if not self.head[MARKED]:
+            return columns, [np.ones((len(slots), keys), dtype=np.bool_) for _ in self.marks]
+        at = rows[:, None] * room + np.arange(keys)
+        return columns, [(bits[at >> 3] >> (at & 7) & 1).astype(np.bool_) for bits in self.marks]
+
+    def have_open(self, slots: int) -> None:
+        """Have so many slots open, a power of two; there are no rows in them now."""
+        room = self.ahead.shape[1]
+        self.ahead = records(self.fresh, slots * room).reshape(slots, room)
+        self.settle()
+
+    @property
+    def present(self) -> Ints:
+        """The keys that ever had a row: there is room for null, whether it came or not."""
+        return np.flatnonzero(self.totals["rows"][: self.keys])
+
+    def begin_at(self, slot: int) -> None:
+        """Have everything begin with a slot, in a store that has seen no row."""
+        self.head = self.head.copy()
+        self.head[FIRST] = slot
+        for r in range(len(self.rings)):
+            h = self.ring(r)
+            h[[BASE, LOW, END, HOT]] = slot // h[UNIT]
+        if self.cold is not None:  # blocks of nothing
+            self.cold = Cold.empty(len(self.rings), self.compress, self.cold.columns)
+            self.note_directory()
+        self.changed()
+
+    def hold_until(self, until: int) -> None:
+        """Count all slots below one as closed, with nothing in them."""
+        self.room_until(until)
+        assert not self.compress
+        for r in range(len(self.rings)):
+            h = self.ring(r)
+            h[END] = until // h[UNIT]
+            h[LOW] = h[HOT] = max(h[LOW], h[END] - h[CAPACITY])
+        if any(self.held):
+            self.head[MARKED] = 1
+            self.marks = self.no_marks()
+            self.changed()
+
+    def room_until(self, until: int) -> None:
+        """Have room for all slots below one."""
+        if not any(map(self.grows, range(len(self.rings)))):
+            return
+        capacities, grows = [], False
+        for r in range(len(self.rings)):
+            h = self.ring(r)
+            need, capacity = until // int(h[UNIT]) - int(h[BASE]), int(h[CAPACITY])
+            if self.grows(r) and need > capacity:
+                capacity, grows = max(need, capacity + capacity // 16), True
+            capacities.append(capacity)
+        if grows:
+            with self._all_or_none():
+                self._reshape(int(self.head[ROOM]), capacities)
+
+    def copy(self) -> RingStore:
+        """Another store with the same in it."""
+        other = RingStore.__new__(RingStore)
+        other.__dict__.update(self.__dict__)
+        other.on_change = other.on_undo = lambda store: None  # nobody else reads the copy
+        other._asked = None
+        for name in ("head", "ahead", "totals", "marks"):
+            setattr(other, name, getattr(self, name).copy())
+        for name in ("others", "places", "records", "_shadow"):  # nothing is in them between two inserts
+            setattr(other, name, np.empty_like(getattr(self, name)))
+        other.columns = [c.copy() for c in self.columns]
+        other.prefixes = [c.copy() for c in self.prefixes]
+        other.cold = None if self.cold is None else self.cold.copy()
+        other.changed()
+        return other
+
+    # -- as it is shared
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """What answers are made from, by name."""
+        named: dict[str, npt.NDArray[Any]] = {
+            "head": self.head, "totals": self.totals, "marks": self.marks,
+        }
+        for kind, columns in (("f", self.columns), ("x", self.prefixes)):
+            named |= {f"{kind}_{n}": c for (n, _), c in zip(self.slots.stored, columns)}
+        return named
+
+    def kinds(self) -> dict[str, np.dtype[Any]]:
+        return {name: array.dtype for name, array in self.arrays().items()}
+
+    def replace(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Have another array in place of one; `settle` when all are replaced."""
+        if name in ("head", "totals", "marks"):
+            setattr(self, name, array)
+            return
+        names = [n for n, _ in self.slots.stored]
+        columns = self.columns if name.startswith("f_") else self.prefixes
+        columns[names.index(name[2:])] = array
+
+    # -- as it is kept in files
+
+    def seal(self) -> Cold | None:
+        """The compressed slots, all that is in no file yet in one piece; None if nothing is compressed."""
+        if self.cold is not None:
+            self.cold.seal()
+            self.settle()
+        return self.cold
+
+    def unpack(self) -> None:
+        """Have arrays of its own, with room to go on."""
+        if self.packed:
+            with self._all_or_none():
+                self.packed = False
+                rooms = [
+                    max(FIRST_ROOM, held) if self.grows(r) else self._least_room(r)
+                    for r, held in enumerate(self.held)
+                ]
+                self._reshape(int(self.head[ROOM]), rooms)
+
+    # -- answers
+
+    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
+        """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
+        since = 0.0
+        while True:
+            asked, frame, seen, sums = self._asked
+            version = seen[VERSION]
+            found = None if sums is None else _difference(seen, sums, start, end, key)
+            if found is None:
+                found = self._answer.one_at(frame, start, end, key, asked[0], asked[1])
+            if seen[VERSION] == version and not version & 1:
+                return None if found[0] == NOT_HELD else found
+            since = since or time.monotonic()
+            self.on_retry(since)
+
+    def sum_of(self, start: int, end: int) -> int | None:
+        """The one sum of a store without keys over a range; None where `answer` has to look closer.
+
+        As `_difference`, in one piece and with the numbers that stay as they are from one `settle` to
+        the next read before: a microsecond less, which is half of it.
+        """
+        seen, sums, first, base, capacity = self._summed
+        version = seen[VERSION]
+        now = seen[HEAD + END]
+        if end > now:
+            end = now
+        if sums is None or start >= end or version & 1:
+            return None
+        # Nearly always a range begins after everything does, and there is a sum before it.
+        if start > first:
+            if start <= seen[HEAD + LOW]:
+                return None
+            value = sums[(end - 1 - base) % capacity] - sums[(start - 1 - base) % capacity]
+            if not INT_MIN <= value <= INT_MAX:
+                return None
+        else:
+            if first < seen[HEAD + LOW] or first >= end:
+                return None
+            value = sums[(end - 1 - base) % capacity]
+        return value if seen[VERSION] == version else None
+
+    def answers(
+        self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
+        rows: npt.NDArray[np.bool_] = NOT_ASKED,
+    ) -> tuple[int, int]:  # fmt: skip
+        """Answer a range for each key, or one range for all. The first that is not held, or -1; bits of
+        what failed. `rows`, if given, gets whether there was any row."""
+        shared = len(starts) != len(keys)
+        since = 0.0
+        while True:
+            asked, _, seen, _ = self._asked
+            version = seen[VERSION]
+            subtracts = asked[0] and not (len(rows) and seen[MARKED])  # marks of rows do not, ever
+            bad, err = self._answer.run(
+                starts, ends, keys, shared, rows, subtracts, *asked[1:], *outputs
+            )
+            if seen[VERSION] == version and not version & 1:
+                return int(bad), int(err)
+            since = since or time.monotonic()
+            self.on_retry(since)
+
+    def changed(self) -> None:
+        """There are new arrays. Whoever reads the old ones must read again: some are in both, and go on."""
+        before = self._asked
+        self.on_change(self)
+        self.settle()
+        if before is not None and before[0][2] is not self.head:
+            before[2][VERSION] |= 1
+
+    def settle(self) -> None:
+        """Take note of arrays that are new.
+
+        The version is odd while slots close. Who reads meanwhile reads again.
+        """
+        cold = () if self.cold is None else (self.cold.directory, self.cold.bases)
+        arrays = (self.head, self.totals, self.marks, *cold, *self.columns, *self.prefixes)
+        asked = (self.subtracts, self.threshold, *arrays)
+        sums = memoryview(self.prefixes[0]) if self.one_sum else None  # type: ignore[arg-type]
+        seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
+        self._asked = (asked, frame_of(arrays), seen, sums)
+        # The finest ring is the first one, so its sums begin at the beginning.
+        direct = None if seen[MARKED] else sums
+        self._summed = (seen, direct, seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY])
+        self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
+        self._words = self.ahead.view(np.int64)
+        self._closing = frame_of(
+            [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
+        )
+        self._full_from = self._first_without_room()
+        self.settled += 1
+
+    def _first_without_room(self) -> int:
+        """Slots below can be closed without more room."""
+        rings = (self.ring(r) for r in range(len(self.rings)) if self.grows(r))
+        return min((int((h[BASE] + h[CAPACITY] + 1) * h[UNIT]) for h in rings), default=FOREVER)
+
+    def ring_bytes(self, r: int) -> int:
+        """What the closed slots of a ring take, marks and room to spare aside."""
+        plain = int(self.ring(r)[END] - self.ring(r)[HOT]) * self.keys * self.cell_bytes
+        return plain + (self.cold.ring_bytes(r) if self.cold is not None else 0)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Memory by what it is for."""
+        return {
+            "rings": sum(c.nbytes for c in self.columns),
+            "prefixes": sum(c.nbytes for c in self.prefixes) if self.prefix else 0,
+            "compressed": 0 if self.cold is None else self.cold.nbytes,
+            "marks": self.marks.nbytes,
+            "open slots": self.ahead.nbytes,
+            "totals": self.totals.nbytes,
+        }
+
+
+def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
+    """An array of one value. Memory of zeros is not touched before it is used, and many slots never are."""
+    return np.full(size, value, dtype=kind) if value or value != value else np.zeros(size, dtype=kind)
+
+
+def records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """So many records of nothing."""
+    return np.repeat(fresh, count) if any(fresh.tobytes()) else np.zeros(count, dtype=fresh.dtype)
+
+
+def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
+    """Say that there was something in cells."""
+    np.bitwise_or.at(bits, cells >> 3, (1 << (cells & 7)).astype(np.uint8))
+
+
+def unmark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
+    """Say that there was nothing."""
+    np.bitwise_and.at(bits, cells >> 3, ~(1 << (cells & 7)).astype(np.uint8))
+
+
+def _is_one_sum(slots: Slots) -> bool:
+    """Whether the only result is the only thing stored, an int."""
+    results = slots.layout.results
+    if len(slots.stored) != 1 or len(results) != 1:
+        return False
+    [(name, kind)] = slots.stored
+    whole = (Column(name), Call("unwrap", (Column(name), *map(Column, slots.carries))))
+    return results[0].lower in whole and kind == results[0].type == INT64
+
+
+def _difference(
+    seen: memoryview, sums: memoryview, start: int, end: int, key: int
+) -> tuple[Any, ...] | None:
+    """The difference of two running sums of the finest ring, without a kernel, whose call alone would
+    take longer. None where that is not enough."""
+    first = seen[FIRST]
+    start = max(start, first)
+    end = min(end, seen[HEAD + END])
+    if start >= end or seen[MARKED] or not 0 <= key < seen[KEYS]:
+        return None
+    if start - (start != first) < seen[HEAD + LOW]:
+        return None
+    base, capacity = seen[HEAD + BASE], seen[HEAD + CAPACITY]
+    offset, room = seen[HEAD + OFFSET], seen[ROOM]
+    value = sums[(offset + (end - 1 - base) % capacity) * room + key]
+    if start != first:
+        value -= sums[(offset + (start - 1 - base) % capacity) * room + key]
+    return (USES_PREFIX, 0, True, value) if INT_MIN <= value <= INT_MAX else None

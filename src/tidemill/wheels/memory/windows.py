@@ -1,0 +1,171 @@
+"""Windows over the closed slots of a wheel, kept from one advance to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.jit.addresses import frame_of
+from tidemill.wheels.loops.range_plan import ROOM
+from tidemill.wheels.loops.windows import no_slice, session_kernel, slide_kernel
+from tidemill.wheels.memory.store import RingStore
+
+Ints = npt.NDArray[np.int64]
+ROWS, MOST_ROWS = 128, 1024
+"""Windows there is room for at a time, at least, and at the most if they close few at a time: enough that
+making room costs each of them little, and few enough that who keeps, or pickles, one keeps little else."""
+BEFORE_ALL = -(1 << 61)
+"""Before any slot."""
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Windows that closed: keys, bounds in ticks, validity and values of each result."""
+
+    kid: Ints
+    start: Ints
+    end: Ints
+    outputs: list[npt.NDArray[Any]]
+    err: int
+    """Bits of what failed."""
+
+
+class Rows:
+    """Room for windows that close, one after the other.
+
+    New arrays for each of them would take longer than all the rest. What was written stays as it is.
+    """
+
+    def __init__(self, size: int, kinds: Sequence[Any]) -> None:
+        self.size, self.used = size, 0
+        self.kid, self.start, self.end = (np.empty(size, dtype=np.int64) for _ in range(3))
+        self.outputs = _outputs(size, kinds)
+        self.frame = frame_of([self.kid, self.start, self.end, *self.outputs])
+        self.shown: Any = None
+        """What the owner makes of all of it."""
+
+    def closed(self, begin: int, err: int) -> Closed:
+        """The rows from one on."""
+        own = slice(begin, self.used)
+        return Closed(self.kid[own], self.start[own], self.end[own], [o[own] for o in self.outputs], err)
+
+
+class SlidingWindows:
+    """One hopping or tumbling window, in finest slots, from the next slot to close on.
+
+    Slots before its `start` are in no window.
+    """
+
+    def __init__(
+        self, store: RingStore, range: int, slide: int, origin: int, start: int | None
+    ) -> None:
+        self._store, self._slide, self._origin = store, slide, origin
+        self._begin = store.now if start is None else max(store.now, start)
+        short = range % slide
+        each, slices = (2, 2 * (range // slide) + 1) if short else (1, range // slide)
+        past = (self._begin - origin) % slide
+        coming = 1 if short == 0 or past >= slide - short else 2
+        self._window = np.array(
+            [range, slide, origin, slices, each, 0, coming - slices, 0, store.rings[0].ticks,
+             BEFORE_ALL if start is None else start], dtype=np.int64,
+        )  # fmt: skip
+        self._kernel = slide_kernel(store.layout)
+        self._fresh = no_slice(store.slots)
+        self._size = slices + each + 1
+        self._stacks = 1 if self._kernel.subtracts else self._size
+        self._slices = self._empty(self._size)
+        self._suffixes = self._empty(self._stacks)
+        self._running, self._current = self._empty(1)[0], self._empty(1)[0]
+        self._settled = -1
+        self.rows = Rows(0, ())  # until the types of the results are known
+
+    def _empty(self, rows: int) -> npt.NDArray[Any]:
+        room = int(self._store.head[ROOM])
+        return np.repeat(self._fresh, rows * room).reshape(rows, room)
+
+    def _fit(self) -> None:
+        """There may be room for more keys by now."""
+        room, had = int(self._store.head[ROOM]), self._slices.shape[1]
+        if room == had:
+            return
+        for name, rows in (("_slices", self._size), ("_suffixes", self._stacks)):
+            grown = self._empty(rows)
+            grown[:, :had] = getattr(self, name)
+            setattr(self, name, grown)
+        for name in ("_running", "_current"):
+            wider = self._empty(1)[0]
+            wider[:had] = getattr(self, name)
+            setattr(self, name, wider)
+
+    def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
+        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
+        begin, _, err = self.add(start, until, kinds)
+        return self.rows.closed(begin, err)
+
+    def add(self, start: int, until: int, kinds: Sequence[Any]) -> tuple[int, bool, int]:
+        """As `take`, into `rows`: the first row that is new, whether a result is missing in one, and bits
+        of what failed."""
+        start = max(start, self._begin)
+        until = max(start, until)
+        ends = (until - self._origin) // self._slide - (start - self._origin) // self._slide
+        most = ends * self._store.keys
+        full = self.rows.used + most > self.rows.size or self._settled < 0
+        if full:
+            self.rows = Rows(max(most, min(8 * most, MOST_ROWS), ROWS), kinds)
+        if self._settled != self._store.settled:
+            self._settle()
+        elif full:
+            self._frame = np.concatenate((self._own_frame, self.rows.frame))
+        begin = self.rows.used
+        self.rows.used, missing, err = self._kernel.run_at(self._frame, start, until, begin)
+        return begin, missing, err
+
+    def _settle(self) -> None:
+        """Take note of arrays that are new."""
+        self._fit()
+        store = self._store
+        # The frame has only addresses: here is what keeps the arrays.
+        self._arrays = (
+            self._window, store.head, store.marks, *store.columns, self._slices, self._suffixes,
+            self._running, self._current, self._fresh,
+        )  # fmt: skip
+        self._own_frame = frame_of(self._arrays)
+        self._frame = np.concatenate((self._own_frame, self.rows.frame))
+        self._settled = store.settled
+
+
+class SessionWindows:
+    """Runs of events of a key with gaps below `gap` ticks, which is no less than a slot.
+
+    The fields `first` and `last` of closed slots hold the first and the last instant in them.
+    """
+
+    def __init__(self, store: RingStore, gap: int, first: str, last: str) -> None:
+        self._store, self._gap = store, gap
+        self._kernel = session_kernel(store.layout, first, last)
+        self._fresh = no_slice(store.slots)
+        self._sessions = np.repeat(self._fresh, int(store.head[ROOM]))
+
+    def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
+        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
+        store = self._store
+        grown = int(store.head[ROOM]) - len(self._sessions)
+        self._sessions = np.concatenate((self._sessions, np.repeat(self._fresh, grown)))
+        most = (until - start + 1) * store.keys
+        found = [np.empty(most, dtype=np.int64) for _ in range(3)]
+        outputs = _outputs(most, kinds)
+        rows, err = self._kernel.run(
+            start, until, until * store.rings[0].ticks, self._gap, store.head, store.marks,
+            *store.columns, self._sessions, self._fresh, *found, *outputs,
+        )  # fmt: skip
+        kid, first, last = (x[:rows] for x in found)
+        return Closed(kid, first, last + self._gap, [o[:rows] for o in outputs], int(err))
+
+
+def _outputs(most: int, kinds: Sequence[Any]) -> list[npt.NDArray[Any]]:
+    """Room for validity and values of each result."""
+    return [x for kind in kinds for x in (np.empty(most, dtype=np.bool_), np.empty(most, dtype=kind))]

@@ -1,0 +1,169 @@
+"""Cells of Python values: what a key has in a slot, where partials are not a few numbers.
+
+A cell has a state for each part of a layout, as the reference engine has it: a tuple of scalars, a list of
+argument tuples, a sketch. None is the identity of a sketch. Cells never change; combining makes new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.aggregates import sketches
+from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
+from tidemill.aggregates.layout import Layout, StatePart
+from tidemill.aggregates.values import functions, lower, row_key
+from tidemill.core.errors import UserError
+from tidemill.core.types import to_arrow
+from tidemill.expr.functions import checked
+from tidemill.kernels.scalars import NULL_STATE, OVERFLOW
+from tidemill.local.expressions import plain
+from tidemill.local.failures import raise_for
+from tidemill.local.object_states import combine_objects
+from tidemill.local.partial_batches import objects_in, objects_out, state_columns, state_fields
+from tidemill.local.windows import WindowOperator
+
+Cell = tuple[Any, ...]
+
+
+class CellAlgebra:
+    """The algebra of a layout, on cells."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._folds = [_fold(part) for part in layout.parts]
+
+    def combined(self, cells: Sequence[Cell]) -> Cell:
+        """One cell of what some cells, one at least, have seen."""
+        if len(cells) == 1:
+            return cells[0]
+        return tuple(fold(states) for fold, states in zip(self._folds, zip(*cells)))
+
+    def held(self, cells: Sequence[Cell]) -> Cell:
+        """The same as a slot holds it: an error where a sum does not fit, as in wheels of numbers."""
+        cell = self.combined(cells)
+        for part, state in zip(self._layout.parts, cell):
+            carries = part.form.carries if isinstance(part.form, Form) else ()
+            if state is not None and any(state[j] for j in carries):
+                raise_for(OVERFLOW, str(part.part))
+        return cell
+
+    def lowered(self, cells: Sequence[Cell]) -> list[Any]:
+        """The results over some cells, or over none."""
+        cell = self.combined(cells) if cells else (None,) * len(self._folds)
+        states = [_whole(part, state) for part, state in zip(self._layout.parts, cell)]
+        return [lower(r, self._layout, states) for r in self._layout.results]
+
+
+def _whole(part: StatePart, state: Any) -> Any:
+    """A state as it is lowered: multisets in order, and None as what it stands for."""
+    algebra = part.part.algebra
+    if isinstance(algebra, Multiset):
+        return sorted(state or (), key=row_key)
+    if state is not None:
+        return state
+    return sketches.new(algebra) if isinstance(algebra, Sketch) else functions(part)[2]
+
+
+def _fold(part: StatePart) -> Callable[[tuple[Any, ...]], Any]:
+    """How states of a part become one."""
+    algebra = part.part.algebra
+    if isinstance(algebra, Multiset):
+        return _distinct if algebra.distinct else lambda states: list(chain.from_iterable(states))
+    if isinstance(algebra, Sketch):
+        return partial(reduce, partial(combine_objects, part))
+    combine = functions(part)[1]
+
+    def fold(states: tuple[Any, ...]) -> Any:
+        try:
+            return _sound(part, reduce(combine, states))
+        except UserError:
+            raise
+        except Exception as failed:  # the user's function
+            raise UserError(
+                f"aggregate {algebra.name}", f"combine raised {type(failed).__name__}: {failed}",
+                got=f"partials {states!r:.200}",
+            ) from failed  # fmt: skip
+
+    return fold
+
+
+def _distinct(states: tuple[Any, ...]) -> list[Any]:
+    return list({row_key(row): row for row in chain.from_iterable(states)}.values())
+
+
+def _sound(part: StatePart, state: Any) -> Any:
+    """A state of which other engines could make numbers: the rules of wheels are the same for all."""
+    for value, (_, kind) in zip(state, part.columns):
+        checked(value)
+        if value is None and kind.kind != "string":
+            raise_for(NULL_STATE, str(part.part))
+    return state
+
+
+# --- from rows ------------------------------------------------------------------------------------
+
+
+def take_cells(operator: WindowOperator) -> tuple[list[int], list[int], list[Cell]]:
+    """Key, pane and cell of all that an operator has gathered; it is empty then."""
+    store = operator.store
+    elements = store.elements()
+    states: list[list[Any]] = []
+    for index, part in enumerate(operator.layout.parts):
+        if index in operator.parts.objects:  # as they are: they need not fit a column
+            states.append([_known(part, s) for s in elements.objects[index]])
+        else:
+            states.append(_states_in(part, state_columns(operator, index, part, elements)))
+    found = elements.kid.tolist(), elements.pane.tolist(), list(zip(*states))
+    store.retain(elements, np.zeros(len(elements), dtype=np.bool_))
+    store.trim()
+    return found
+
+
+def _known(part: StatePart, state: Any) -> Any:
+    """A state that may be None, for no rows: only that of a sketch stays so."""
+    return functions(part)[2] if state is None and isinstance(part.part.algebra, Algebra) else state
+
+
+# --- as Arrow -------------------------------------------------------------------------------------
+
+
+def cells_out(layout: Layout, cells: Sequence[Cell]) -> dict[str, pa.Array]:
+    """Cells as columns, as partials travel: see `local.partials`."""
+    found: dict[str, pa.Array] = {}
+    for index, part in enumerate(layout.parts):
+        states = [cell[index] for cell in cells]
+        multiset = isinstance(part.part.algebra, Multiset)
+        columns = [_lists(part, states)] if multiset else objects_out(part, states)
+        found |= dict(zip((n for n, _ in state_fields(part)), columns))
+    return found
+
+
+def _lists(part: StatePart, states: list[Any]) -> pa.Array:
+    rows = list(chain.from_iterable(states))
+    columns = [pa.array(map(itemgetter(j), rows), to_arrow(t)) for j, t in enumerate(part.types)]
+    inside = pa.StructArray.from_arrays(columns, names=[f"x{j}" for j in range(len(columns))])
+    offsets = list(accumulate(map(len, states), initial=0))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inside)
+
+
+def cells_in(layout: Layout, table: pa.Table) -> list[Cell]:
+    """What `cells_out` was given."""
+    columns = {n: table[n].combine_chunks() for n in table.column_names}
+    states = [_states_in(p, [columns[n] for n, _ in state_fields(p)]) for p in layout.parts]
+    return list(zip(*states))
+
+
+def _states_in(part: StatePart, columns: list[pa.Array]) -> list[Any]:
+    if not isinstance(part.part.algebra, Multiset):
+        return [_known(part, s) for s in objects_in(part, columns)]
+    inside = columns[0].flatten()
+    rows = list(zip(*(plain(inside.field(j)) for j in range(len(part.types)))))
+    ends = np.cumsum(np.diff(np.asarray(columns[0].offsets))).tolist()
+    return [rows[a:b] for a, b in zip((0, *ends), ends)]

@@ -1,0 +1,346 @@
+"""The memory of a wheel whose partials are not a few numbers: cells of Python values.
+
+Rings, plans and numbers of slots are those of `RingStore`, so that everything about time is the same; only
+keys that had rows in a slot have a cell there. Slower, and never compressed, shared or subtracted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.aggregates.algebra import Sketch
+from tidemill.aggregates.layout import Layout
+from tidemill.aggregates.sketch_checks import check_sketch
+from tidemill.core.errors import UserError
+from tidemill.core.types import to_arrow
+from tidemill.local.partial_batches import state_fields
+from tidemill.wheels.files.checks import check_head, check_length, require
+from tidemill.wheels.files.mapped import column
+from tidemill.wheels.loops.range_plan import (
+    END,
+    KEYS,
+    LOW,
+    NOT_HELD,
+    PLAN_ROOM,
+    TOTAL,
+    TOTALS,
+    UNIT,
+    VERSION,
+    plan,
+)  # fmt: skip
+from tidemill.wheels.memory.store import NOT_ASKED, Ints, RingStore
+from tidemill.wheels.objects.cells import Cell, CellAlgebra, cells_in, cells_out
+from tidemill.wheels.rings import Ring
+
+Question = tuple[int, int, int]
+"""The first slot of a range, the slot after its last, and a key."""
+Slot = dict[int, Cell]
+"""The cells of a slot, by key."""
+PLACE = ("ring", "slot", "key")
+"""Columns that say where a cell belongs."""
+OPEN = -2
+"""In place of a ring, in files: slots that are open."""
+MOST_TOTALS = 64
+"""Cells of a key that make up its total before they become one: a multiset is copied whole each time."""
+
+
+class ObjectStore(RingStore):
+    """Slots of any layout whose parts combine in any order."""
+
+    def __init__(
+        self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, threshold: int = 0
+    ) -> None:
+        self.layout, self.rings, self.threshold = layout, tuple(rings), threshold
+        self.prefix, self.compress, self.cold, self.one_sum = False, 0, None, False
+        self._number_rings(first)
+        self.ahead = np.empty((ahead, 0))  # nothing but how many there are
+        self._algebra = CellAlgebra(layout)
+        self._open: dict[int, Slot] = {}
+        self._closed: list[dict[int, Slot]] = [{} for _ in rings]
+        self._whole: dict[int, tuple[Cell, ...]] = {}
+        """Cells that make up the total of each key that ever had a row in a closed slot."""
+        self.new_locks()
+
+    def new_locks(self) -> None:
+        """Have locks that nobody has."""
+        self._changing = threading.Lock()
+        """Who reads while slots close waits; what was read never changes."""
+
+    def changed(self) -> None:
+        """Nobody keeps arrays of this one."""
+
+    def make_room(self, until: int) -> None:
+        """Slots take room when they have cells."""
+
+    # -- what there is
+
+    subtracts = False
+    cell_bytes = 0
+    """Slots without rows take nothing."""
+
+    @property
+    def present(self) -> Ints:
+        """The keys that ever had a row."""
+        with self._changing:
+            return np.array(sorted(self._whole), dtype=np.int64)
+
+    def know(self, keys: int) -> None:
+        """There are so many keys now."""
+        self.head[KEYS] = max(keys, self.keys)
+
+    def ring_bytes(self, r: int) -> Any:
+        """Python does not say what its values take."""
+        return None
+
+    @property
+    def nbytes(self) -> Any:
+        return None
+
+    def _slots(self, r: int, first: int, end: int) -> list[int]:
+        """The slots of a ring, from one to another, that have cells."""
+        held = self._closed[r]
+        if end - first <= len(held):
+            return [s for s in range(first, end) if s in held]
+        return sorted(s for s in held if first <= s < end)
+
+    # -- rows in
+
+    def add(self, keys: Iterable[int], slots: Iterable[int], cells: Iterable[Cell], undo: Any) -> None:
+        """Add cells to open slots, so that `undo` can take them out again."""
+        for key, slot, cell in zip(keys, slots, cells):
+            if undo is not None:
+                undo.note(slot, key)
+            _put(self._open.setdefault(slot, {}), key, cell, self._algebra)
+
+    def undo(self) -> Any:
+        """See `RingStore.undo`."""
+        return _OpenCells(self._open)
+
+    def forget(self, keys: int) -> None:
+        """There are so many keys only: no row of others has ever come."""
+        self.head[KEYS] = min(keys, self.keys)
+
+    def close(self, until: int) -> int:
+        """Close the open slots below one. What fails is raised; finer slots are closed then."""
+        with self._changing:
+            for slot in sorted(s for s in self._open if s < until):
+                self._closed[0][slot] = closed = self._open.pop(slot)
+                for key, cell in closed.items():
+                    self._count_in(key, cell)
+            self.ring(0)[END] = until
+            for r in range(1, len(self.rings)):
+                self._roll_up(r, until)
+            for r in range(len(self.rings)):
+                self._drop(r)
+        return 0
+
+    def _count_in(self, key: int, *cells: Cell) -> None:
+        """Add cells to the total of a key. One that overflows makes nobody use the totals."""
+        mine = (*self._whole.get(key, ()), *cells) if self.head[TOTAL] else ()
+        if len(mine) > MOST_TOTALS:
+            try:
+                mine = (self._algebra.combined(mine),)
+            except UserError:
+                self.head[TOTAL] = 0
+                mine = ()
+        self._whole[key] = mine
+
+    def _roll_up(self, r: int, until: int) -> None:
+        """Make the slots of a ring that are complete now, from those of the ring below."""
+        h = self.ring(r)
+        ratio, end = int(h[UNIT] // self.ring(r - 1)[UNIT]), until // int(h[UNIT])
+        found: dict[int, dict[int, list[Cell]]] = {}
+        for slot in self._slots(r - 1, int(h[END]) * ratio, end * ratio):
+            for key, cell in self._closed[r - 1][slot].items():
+                found.setdefault(slot // ratio, {}).setdefault(key, []).append(cell)
+        for slot, cells in found.items():
+            h[END] = slot  # those before it count, should it fail
+            self._closed[r][slot] = {k: self._algebra.held(c) for k, c in cells.items()}
+        h[END] = end
+
+    def _drop(self, r: int) -> None:
+        h, kept = self.ring(r), self.rings[r].slots
+        if kept is None or h[END] - kept <= h[LOW]:
+            return
+        for slot in self._slots(r, int(h[LOW]), int(h[END]) - kept):
+            del self._closed[r][slot]
+        h[LOW] = h[END] - kept
+
+    def copy(self) -> ObjectStore:
+        """Another store with the same in it."""
+        other = ObjectStore(
+            self.layout, self.rings, self.first, len(self.ahead), threshold=self.threshold
+        )
+        other.head[...] = self.head
+        other._open = {slot: dict(cells) for slot, cells in self._open.items()}
+        other._closed = [dict(ring) for ring in self._closed]  # closed slots stay as they are
+        other._whole = dict(self._whole)
+        return other
+
+    def merged(self, other: ObjectStore, key_of: Ints, keys: int) -> ObjectStore:
+        """A store of what both have seen; see `wheels.merge`."""
+        assert self.now == other.now and self.rings == other.rings
+        first = min(self.first, other.first)
+        both = ObjectStore(self.layout, self.rings, first, len(self.ahead), threshold=self.threshold)
+        both.know(keys)
+        both.head[TOTAL] = self.head[TOTAL] and other.head[TOTAL]
+        both.close(self.now)
+        for one, names in ((self, range(keys)), (other, key_of.tolist())):
+            for ring, mine in zip((*both._closed, both._open), (*one._closed, one._open)):
+                for slot, cells in mine.items():
+                    target = ring.setdefault(slot, {})
+                    for key, cell in cells.items():
+                        _put(target, names[key], cell, self._algebra)
+            for key, whole in one._whole.items():
+                both._count_in(names[key], *whole)
+        return both
+
+    # -- answers
+
+    def _found(self, questions: Iterable[Question], head: Ints) -> list[Any]:
+        """For each range and key: the kind of plan and the cells, or None if the range is not held."""
+        found: list[Any] = []
+        segments, planned = np.empty((PLAN_ROOM, 4), dtype=np.int64), None
+        for start, end, key in questions:
+            if planned != (start, end):  # often it is one range for many keys
+                planned = start, end
+                kind, n, _ = plan(head, start, end, False, self.threshold, segments)
+                slots = [slot for s in segments[:n].tolist() for slot in self._of_segment(*s)]
+            own = [slot[key] for slot in slots if key in slot]
+            if n and segments[0, 0] == TOTALS:
+                own = list(self._whole.get(key, ()))
+            found.append(None if kind == NOT_HELD else (kind, own))
+        return found
+
+    def _of_segment(self, r: int, first: int, end: int, _: int) -> list[Slot]:
+        return [] if r == TOTALS else [self._closed[r][s] for s in self._slots(r, first, end)]
+
+    def _lowered(self, question: Question, cells: list[Cell]) -> list[Any]:
+        try:
+            return self._algebra.lowered(cells)
+        except UserError:
+            if not self.head[TOTAL]:
+                raise
+        head = self.head.copy()  # a total may overflow where the slots of it do not
+        head[TOTAL] = 0
+        with self._changing:
+            [found] = self._found([question], head)
+        return self._algebra.lowered(cells if found is None else found[1])
+
+    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
+        """See `RingStore.answer`; what fails is raised."""
+        question = start, end, key
+        with self._changing:
+            [found] = self._found([question], self.head)
+        if found is None:
+            return None
+        values = self._lowered(question, found[1])
+        return (found[0], 0, *(x for v in values for x in (v is not None, v)))
+
+    def answers(
+        self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
+        rows: npt.NDArray[np.bool_] = NOT_ASKED,
+    ) -> tuple[int, int]:  # fmt: skip
+        """See `RingStore.answers`; outputs are of objects, and what fails is raised."""
+        n = len(keys)
+        asked = list(zip(*(np.broadcast_to(x, n).tolist() for x in (starts, ends, keys))))
+        with self._changing:
+            found = self._found(asked, self.head)
+        for i, (question, cells) in enumerate(zip(asked, found)):
+            if cells is None:
+                return i, 0
+            for j, value in enumerate(self._lowered(question, cells[1])):
+                outputs[2 * j][i], outputs[2 * j + 1][i] = value is not None, value
+            if len(rows):
+                rows[i] = bool(cells[1])
+        return -1, 0
+
+    # -- files
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All cells with ring, slot and key; the numbers of the rings; the keys that had rows."""
+        rings = enumerate(self._closed)
+        placed = [(r, s, k, c) for r, ring in rings for s, slot in ring.items() for k, c in slot.items()]
+        placed += [(OPEN, s, k, c) for s, slot in self._open.items() for k, c in slot.items()]
+        placed += [(TOTALS, 0, k, c) for k, cells in self._whole.items() for c in cells]
+        where = {n: pa.array([p[i] for p in placed], pa.int64()) for i, n in enumerate(PLACE)}
+        states = cells_out(self.layout, [p[3] for p in placed])
+        present = pa.array(list(self._whole), pa.int64())
+        return {
+            "cells": pa.table({**where, **states}), "head": pa.table({"head": self.head}),
+            "present": pa.table({"key": present}),
+        }  # fmt: skip
+
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of `tables`."""
+        states = [(n, to_arrow(t)) for p in self.layout.parts for n, t in state_fields(p)]
+        return {
+            "cells": pa.schema([*((n, pa.int64()) for n in PLACE), *states]),
+            "head": pa.schema({"head": pa.int64()}), "present": pa.schema({"key": pa.int64()}),
+        }  # fmt: skip
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Have what `tables` gave. They may come from anyone: what cannot be is refused."""
+        head, cells = column(tables["head"], "head"), tables["cells"]
+        check_length(head, self.rings)
+        check_head(head, self.rings, keys=int(head[KEYS]), prefix=False, block=0, cells=False)
+        self.head[...] = head
+        self.head[VERSION] = 0
+        present = column(tables["present"], "key")
+        require(bool(((present >= 0) & (present < self.keys)).all()), f"{self.keys} keys", present)
+        for part in self.layout.parts:
+            if isinstance(sketch := part.part.algebra, Sketch):
+                for data in cells[state_fields(part)[0][0]].to_pylist():
+                    if data is not None:
+                        check_sketch(sketch, data)
+        where = [column(cells, n) for n in PLACE]
+        self._check_places(*where)
+        self._whole = dict.fromkeys(present.tolist(), ())
+        for (r, slot, key), cell in zip(zip(*(w.tolist() for w in where)), cells_in(self.layout, cells)):
+            if r == TOTALS:
+                self._count_in(key, cell)
+            else:
+                ring = self._open if r == OPEN else self._closed[r]
+                ring.setdefault(slot, {})[key] = cell
+
+    def _check_places(self, rings: Ints, slots: Ints, keys: Ints) -> None:
+        """Refuse cells in slots that are not held, or of keys that there are not."""
+        require(bool(((keys >= 0) & (keys < self.keys)).all()), f"cells of {self.keys} keys", keys)
+        there = rings == TOTALS
+        there |= (rings == OPEN) & (slots >= self.now) & (slots < self.now + len(self.ahead))
+        for r in range(len(self.rings)):
+            h = self.ring(r)
+            there |= (rings == r) & (slots >= h[LOW]) & (slots < h[END])
+        require(bool(there.all()), "cells in slots that are held", slots[~there])
+
+
+class _OpenCells:
+    """The cells of open slots before others are added. Cells never change."""
+
+    def __init__(self, slots: dict[int, Slot]) -> None:
+        self._slots = slots
+        self._before: list[tuple[int, int, Cell | None]] = []
+
+    def note(self, slot: int, key: int) -> None:
+        """This cell is about to change."""
+        self._before.append((slot, key, self._slots.get(slot, {}).get(key)))
+
+    def roll_back(self) -> None:
+        for slot, key, cell in reversed(self._before):
+            if cell is not None:
+                self._slots[slot][key] = cell
+            elif slot in self._slots:
+                self._slots[slot].pop(key, None)
+        for slot in {s for s, _, _ in self._before}:
+            if not self._slots.get(slot, True):
+                del self._slots[slot]
+
+
+def _put(slot: Slot, key: int, cell: Cell, algebra: CellAlgebra) -> None:
+    slot[key] = algebra.held((slot[key], cell) if key in slot else (cell,))

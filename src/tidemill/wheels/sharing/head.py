@@ -1,0 +1,56 @@
+"""What a shared directory says of arrays, checked before a kernel uses it: kernels look at no bounds.
+
+A writer that goes on keeps to it. Of a directory that was damaged, or made by someone else, nothing is read
+that lies outside of its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.wheels.files.checks import MOST_KEYS, check_head, check_length, require
+from tidemill.wheels.loops.range_plan import (
+    CAPACITY,
+    COLD,
+    END,
+    HEAD,
+    KEYS,
+    LOW,
+    MARKED,
+    NEVER,
+    OFFSET,
+    RING,
+    ROOM,
+)  # fmt: skip
+from tidemill.wheels.memory.store import RingStore
+
+
+def check_arrays(
+    head: npt.NDArray[np.int64], arrays: Mapping[str, npt.NDArray[Any]], store: RingStore
+) -> None:
+    """Refuse a head, as it was at one moment, that does not fit the arrays, or a store of this kind."""
+    check_length(head, store.rings)
+    check_head(head, store.rings, keys=int(head[KEYS]), prefix=store.prefix, block=0, cells=True)
+    keys, room = int(head[KEYS]), int(head[ROOM])
+    require(0 <= keys <= room < MOST_KEYS and room > 0, f"room for {keys} keys", room)
+    slots = 0
+    for r, ring in enumerate(store.rings):
+        own = head[HEAD + RING * r : HEAD + RING * (r + 1)].tolist()
+        require(own[OFFSET] == slots, f"ring {ring.shown} at {slots}", own[OFFSET])
+        held = own[END] - own[LOW]
+        require(held <= own[CAPACITY] < 1 << 48, f"room for {held} slots of {ring.shown}", own[CAPACITY])
+        require(own[CAPACITY] > 0, f"room for slots of {ring.shown}", own[CAPACITY])
+        require(own[COLD] == NEVER, f"ring {ring.shown} as it is", "a compressed one")
+        slots += own[CAPACITY]
+    cells = slots * room
+    marks = cells // 8 + 1 if head[MARKED] else 1
+    require(arrays["marks"].shape[0] == len(store.slots.marks), "marks", arrays["marks"].shape)
+    require(arrays["marks"].shape[1] >= marks, f"marks of {cells} cells", arrays["marks"].shape)
+    require(len(arrays["totals"]) >= room, f"totals of {room} keys", len(arrays["totals"]))
+    for name, array in arrays.items():
+        least = cells if name.startswith("f_") or (store.prefix and name.startswith("x_")) else 1
+        require(array.size >= least, f"{least} cells in {name}", array.size)

@@ -1,0 +1,463 @@
+"""One writer, readers in other processes: the arrays of a wheel in files that both map to memory.
+
+The writer's arrays are those of the newest *generation*, which has a file for each; growing makes a new
+one. Readers see in the root which that is. While slots close, the version in the head is odd, and who
+reads meanwhile reads again: nobody sees half of it.
+
+Every file but the root has the id of its writer in its name. A writer that takes a directory over says so in
+the root before, which its readers have mapped, and makes a root of its own: what two writers have written
+never mixes. Only files by such names are ever removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import mmap
+import os
+import re
+import secrets
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.files import (
+    appearing,
+    becomes,
+    have_directory,
+    is_plain,
+    open_plain,
+    our_errors,
+    read_plain,
+)
+from tidemill.wheels.files.checks import require
+from tidemill.wheels.files.directory import read_json
+from tidemill.wheels.files.mapped import as_it_must_be, corrupt, table_in
+from tidemill.wheels.loops.range_plan import VERSION
+from tidemill.wheels.memory.store import RingStore
+from tidemill.wheels.sharing.head import check_arrays
+
+ROOT, LOCK = "root.bin", "writer.lock"
+MAGIC = int.from_bytes(b"tidewhl2", "little")
+MARK, WRITER, STATE, GENERATION, KEY_FILES = range(5)
+"""The numbers in the root: that it is one; who writes; whether that goes on; the newest generation; how many
+files of keys there are."""
+WRITES, CLOSED, REPLACED = range(3)
+"""States: the writer goes on, or was killed; it has let go; another has taken the directory over."""
+ROOT_NUMBERS = 8
+_HINT = "share the wheel again, in an empty directory"
+SOON = 0.05
+"""Seconds after which a reader that waits looks whether there is a writer at all."""
+PATIENCE = 10.0
+"""Seconds after which a reader no longer waits for a writer that lives."""
+HANDOVER = 1.0
+"""Seconds that a writer tries to get the lock: readers have it for an instant, to see whether one lives."""
+_OURS = re.compile(
+    rf"{re.escape(LOCK)}|{re.escape(ROOT)}"
+    r"|[0-9a-f]{16}-(wheel\.json|[0-9]+\.json|[0-9]+-\w+\.bin|keys-[0-9]+\.arrow)"
+)
+_STEP = "share wheel"
+_publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
+
+
+def is_shared(path: Path) -> bool:
+    return is_plain(path / ROOT)
+
+
+class Publisher:
+    """The writer's side of a directory; there is one for each directory at a time."""
+
+    def __init__(self, path: Path, described: Mapping[str, Any]) -> None:
+        have_directory(path, step=_STEP)
+        _refuse_others(path)
+        self._path, self._maker = path, os.getpid()
+        self._root: npt.NDArray[np.int64] | None = None
+        self._lock = open_plain(path / LOCK, os.O_RDWR | os.O_CREAT, step=_STEP)
+        try:
+            _take(self._lock, path)
+            _refuse_others(path)
+            _take_over(path)
+            _remove_ours(path)
+            self._id = secrets.randbits(63)
+            self._name = f"{self._id:016x}"
+            self._write("wheel.json", json.dumps(dict(described)).encode())
+        except BaseException:
+            self.close()
+            raise
+        self.keys = 0
+        """How many keys readers know."""
+        self._generation = 0
+        self._head: npt.NDArray[np.int64] | None = None
+        """That of the newest generation."""
+        _publishers.add(self)
+
+    def require_own(self) -> None:
+        """Refuse a process that was forked: it has the same files mapped, and would write them too."""
+        if os.getpid() != self._maker:
+            raise UserError(
+                _STEP, expected="the process that shares the wheel to go on with it",
+                got="one that was forked from it", hint="there, read it: tm.open_wheel(path)",
+            )  # fmt: skip
+
+    def publish(self, store: RingStore) -> None:
+        """Have the arrays of a store in files from now on; all of them, or it stays as it was."""
+        self.require_own()
+        generation = self._generation + 1
+        made: dict[str, npt.NDArray[Any]] = {}
+        try:
+            for name, array in store.arrays().items():
+                file = self._path / f"{self._name}-{generation}-{name}.bin"
+                mapped = _create(file, array.nbytes)
+                made[name] = np.frombuffer(mapped, dtype=array.dtype)[: array.size].reshape(array.shape)
+                made[name][...] = array
+            shapes = {n: list(a.shape) for n, a in made.items()}
+            self._write(f"{generation}.json", json.dumps(shapes).encode())
+            if self._root is None:
+                self._root = self._new_root(generation)
+        except BaseException:
+            self._remove(generation)
+            raise
+        for name, array in made.items():
+            store.replace(name, array)
+        self._head = made["head"]
+        self._root[GENERATION] = generation
+        before, self._generation = self._generation, generation
+        self._remove(before)
+
+    def publish_again(self, store: RingStore) -> None:
+        """Publish a store that has come back to arrays before, unless readers have these still."""
+        if self._head is store.head:
+            return
+        try:
+            self.publish(store)
+        except BaseException:  # readers have arrays in which nothing changes any more: they are told so
+            self.close()
+            store.on_change = store.on_undo = lambda store: None
+            raise
+        store.settle()
+
+    def _remove(self, generation: int) -> None:
+        with our_errors(_STEP, self._path):
+            for pattern in (f"{self._name}-{generation}.json", f"{self._name}-{generation}-*.bin"):
+                for old in self._path.glob(pattern):
+                    old.unlink(missing_ok=True)
+
+    def _new_root(self, generation: int) -> npt.NDArray[np.int64]:
+        with appearing(self._path / ROOT, step=_STEP, durable=False) as file:
+            root = np.frombuffer(_mapped(file.fileno(), 8 * ROOT_NUMBERS), dtype=np.int64)
+            root[[MARK, WRITER, STATE, GENERATION]] = MAGIC, self._id, WRITES, generation
+        return root
+
+    def _write(self, name: str, content: Any) -> None:
+        """A file of this writer, which appears whole. It need not outlive the machine."""
+        with appearing(self._path / f"{self._name}-{name}", step=_STEP, durable=False) as file:
+            file.write(content)
+
+    def add_keys(self, keys: pa.Table) -> None:
+        """Tell readers of more keys."""
+        assert self._root is not None
+        self.require_own()
+        number = int(self._root[KEY_FILES])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, keys.schema) as writer:
+            writer.write_table(keys)
+        self._write(f"keys-{number}.arrow", sink.getvalue())
+        self.keys += keys.num_rows
+        self._root[KEY_FILES] = number + 1
+
+    @property
+    def closed(self) -> bool:
+        """Whether this is a writer no more."""
+        return self._lock < 0
+
+    def close(self) -> None:
+        """Let another writer have the directory. What was shared stays, for those who read it."""
+        if self._lock >= 0:
+            if self._root is not None and os.getpid() == self._maker:
+                self._root[STATE] = CLOSED
+            os.close(self._lock)
+            self._lock = -1
+
+    def withdraw(self) -> None:
+        """Remove what was written: it was not to be shared after all."""
+        try:
+            with our_errors(_STEP, self._path):
+                if self._root is not None:
+                    self._root[STATE] = REPLACED
+                    (self._path / ROOT).unlink(missing_ok=True)
+                for file in self._path.glob(f"{self._name}-*"):
+                    file.unlink(missing_ok=True)
+        finally:
+            self._root = None
+            self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_lock", -1) >= 0:
+            self.close()
+
+
+def _let_go() -> None:
+    """In a child that was forked: who only has a copy of the lock keeps nobody waiting."""
+    for publisher in _publishers:
+        if publisher._lock >= 0:
+            os.close(publisher._lock)
+            publisher._lock = -1
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+class Subscriber:
+    """A reader's side. It needs no permission to write."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        since = time.monotonic()
+        while True:
+            self._root = self._open_root()
+            self._seen = memoryview(self._root)  # type: ignore[arg-type]
+            self._name = f"{int(self._seen[WRITER]):016x}"
+            file = path / f"{self._name}-wheel.json"
+            try:
+                found = read_json(file, _HINT)
+                break
+            except FileNotFoundError as gone:  # another writer has come, a moment ago
+                if time.monotonic() - since > PATIENCE / 10:
+                    raise corrupt(file, "no such file", _HINT) from gone
+                time.sleep(0.001)
+        require(isinstance(found, dict), f"a description of a wheel in {file}", found)
+        self.described: dict[str, Any] = found
+        self._generation = 0
+        self._key_files = 0
+
+    def _open_root(self) -> npt.NDArray[np.int64]:
+        file = self.path / ROOT
+        try:
+            root: npt.NDArray[np.int64] = _map(file, np.dtype(np.int64), ROOT_NUMBERS)
+        except FileNotFoundError as gone:
+            raise corrupt(file, "no such file", _HINT) from gone
+        ours = root[MARK] == MAGIC and root[WRITER] >= 0
+        require(bool(ours), f"the root of a wheel that is shared in {file}", root.tobytes())
+        return root
+
+    def stale(self) -> bool:
+        """Whether there is a newer generation. A writer that was replaced makes none."""
+        if self._seen[STATE] == REPLACED:
+            raise UserError(
+                "wheel query", expected=f"the writer that shared this wheel in {self.path}",
+                got="another, which has shared one there since", hint="open it again: tm.open_wheel(path)",
+            )  # fmt: skip
+        return bool(self._seen[GENERATION] != self._generation)
+
+    def writes(self) -> bool:
+        """Whether the writer goes on. One that was killed does not."""
+        if self._seen[STATE] != WRITES:
+            return False
+        with our_errors("wheel query", self.path):
+            try:
+                lock = open_plain(self.path / LOCK, step="wheel query")
+            except FileNotFoundError:
+                return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+
+    def attach(self, store: RingStore) -> None:
+        """Read the newest generation from now on."""
+        since = time.monotonic()
+        while True:
+            self.stale()
+            generation = int(self._seen[GENERATION])
+            try:
+                found = self._arrays(generation, store)
+                break
+            except FileNotFoundError as gone:  # the writer went on meanwhile
+                same = generation == int(self._seen[GENERATION])
+                if time.monotonic() - since > (SOON if same else PATIENCE):
+                    self.stale()
+                    raise corrupt(Path(str(gone.filename)), "no such file", _HINT) from gone
+                time.sleep(0)
+        for name, array in found.items():
+            store.replace(name, array)
+        self._generation = generation
+
+    def _arrays(self, generation: int, store: RingStore) -> dict[str, npt.NDArray[Any]]:
+        file = self.path / f"{self._name}-{generation}.json"
+        shapes = read_json(file, _HINT)
+        kinds = store.kinds()
+        named = isinstance(shapes, dict) and shapes.keys() == kinds.keys()
+        require(named, f"shapes of {list(kinds)} in {file}", shapes)
+        found: dict[str, npt.NDArray[Any]] = {}
+        for name, kind in kinds.items():
+            shape = shapes[name]
+            plain = isinstance(shape, list) and all(type(n) is int and 0 <= n < 1 << 48 for n in shape)
+            plain = plain and len(shape) == store.arrays()[name].ndim
+            require(plain, f"the shape of {name} in {file}", shape)
+            size = math.prod(shape)
+            array = _map(self.path / f"{self._name}-{generation}-{name}.bin", kind, size)
+            found[name] = array.reshape(shape)
+        file = self.path / f"{self._name}-{generation}-head.bin"
+        require(found["head"].size > VERSION, f"a head in {file}", found["head"])
+        settled = self._settled(found["head"], generation)
+        with as_it_must_be(file, _HINT):
+            check_arrays(settled, found, store)
+        return found
+
+    def _settled(self, head: npt.NDArray[np.int64], generation: int) -> npt.NDArray[np.int64]:
+        """The head as it was at one moment. While slots close it says nothing: who reads it waits."""
+        since = time.monotonic()
+        while True:
+            copied = head.copy()
+            if copied[VERSION] == head[VERSION] and not copied[VERSION] & 1:
+                return copied
+            if self._seen[GENERATION] != generation:  # these arrays are done with: to be found again
+                raise FileNotFoundError(errno.ENOENT, "a newer generation", str(self.path))
+            self.require_progress(since)
+            time.sleep(0)
+
+    def require_progress(self, since: float) -> None:
+        """Refuse to wait any more for slots to close, if nobody closes them or it takes too long."""
+        waited = time.monotonic() - since
+        if waited > SOON and not self.writes():
+            raise UserError(
+                "wheel query", expected=f"a writer that goes on in {self.path}", got="one that is gone",
+                hint="it died while slots were closing; open what it saved",
+            )  # fmt: skip
+        if waited > PATIENCE:
+            raise UserError(
+                "wheel query", expected=f"a writer that goes on in {self.path}",
+                got=f"one that stopped {PATIENCE} s ago", hint="slots were closing; open what it saved",
+            )  # fmt: skip
+
+    def new_keys(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Keys that were added since this was asked last."""
+        while self._key_files < self._seen[KEY_FILES]:
+            file = self.path / f"{self._name}-keys-{self._key_files}.arrow"
+            try:
+                content = read_plain(file, step="open wheel")
+            except FileNotFoundError as gone:
+                self.stale()  # it says so if another writer has come
+                raise corrupt(file, "no such file", _HINT) from gone
+            yield table_in(pa.py_buffer(content), schema, file, _HINT)
+            self._key_files += 1
+
+
+# --- the directory ----------------------------------------------------------------------------------
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse a directory in which there is anything that no writer left: it would be in the way."""
+    with our_errors(_STEP, path):
+        for found in path.iterdir():
+            if not _is_ours(found) or (found.name == ROOT and not _is_root(found)):
+                raise UserError(
+                    _STEP, expected="an empty directory, or one in which a wheel was shared",
+                    got=f"{found}, which is no file of one", hint="nothing of it was touched: name another",
+                )  # fmt: skip
+
+
+def _remove_ours(path: Path) -> None:
+    """Remove what a writer before has left. Someone else may have put other files there just now."""
+    with our_errors(_STEP, path):
+        for old in path.iterdir():
+            if old.name != LOCK and _is_ours(old):
+                old.unlink(missing_ok=True)
+
+
+def _is_ours(file: Path) -> bool:
+    return is_plain(file) and _OURS.fullmatch(becomes(file.name)) is not None
+
+
+def _is_root(file: Path) -> bool:
+    with open(open_plain(file, step=_STEP), "rb") as root:
+        content = root.read(8 * ROOT_NUMBERS + 1)
+    return len(content) == 8 * ROOT_NUMBERS and int.from_bytes(content[:8], "little") == MAGIC
+
+
+def _take(lock: int, path: Path) -> None:
+    since = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as taken:
+            if time.monotonic() - since > HANDOVER:
+                raise UserError(
+                    _STEP, expected=f"no other writer in {path}", got="one that is running",
+                    hint="readers open it with tm.open_wheel(path)",
+                ) from taken  # fmt: skip
+            time.sleep(0.01)
+
+
+def _take_over(path: Path) -> None:
+    """Tell who reads what a writer before has left that it is being removed."""
+    if not is_plain(path / ROOT):
+        return
+    file = open_plain(path / ROOT, os.O_RDWR, step=_STEP)
+    try:
+        root = np.frombuffer(mmap.mmap(file, 8 * ROOT_NUMBERS), dtype=np.int64)
+    finally:
+        os.close(file)
+    root[STATE] = REPLACED
+
+
+def _create(path: Path, size: int) -> mmap.mmap:
+    """A new file of zeros, mapped to memory."""
+    with our_errors(_STEP, path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            return _mapped(descriptor, size)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+
+
+def _mapped(descriptor: int, size: int) -> mmap.mmap:
+    """Zeros in an empty file. Its blocks are there: a full disk is an error here, not later when memory is
+    written."""
+    size = max(8, -(-size // 8) * 8)
+    os.posix_fallocate(descriptor, 0, size)
+    return mmap.mmap(descriptor, size)
+
+
+class _Mapped:
+    """Memory of a file that can only be read, in a form that kernels take for any other array.
+
+    NumPy would mark it as read-only, and every kernel would be compiled once more for that.
+    """
+
+    def __init__(self, memory: mmap.mmap, kind: np.dtype[Any], size: int) -> None:
+        self._memory = np.frombuffer(memory, dtype=np.uint8)
+        self.__array_interface__ = {
+            "shape": (size,), "typestr": kind.str, "descr": kind.descr, "version": 3,
+            "data": (self._memory.ctypes.data, False),
+        }  # fmt: skip
+
+
+def _map(path: Path, kind: np.dtype[Any], size: int) -> Any:
+    """So many values of a file, to be read. That there is no such file is left to the caller."""
+    need = size * kind.itemsize
+    descriptor = open_plain(path, step="open wheel")
+    with our_errors("open wheel", path):
+        try:
+            held = os.fstat(descriptor).st_size
+            require(held >= max(8, need), f"at least {max(8, need)} bytes in {path}", held)
+            memory = mmap.mmap(descriptor, held, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptor)
+    return np.asarray(_Mapped(memory, np.dtype("u1"), need)).view(kind)

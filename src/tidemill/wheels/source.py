@@ -1,0 +1,124 @@
+"""The windows of a query, from a wheel: a range of slots for each window and key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.time import BEGINNING
+from tidemill.core.types import STRING, to_arrow
+from tidemill.io.chunks import Chunk
+from tidemill.kernels.arrow import build
+from tidemill.local.failures import raise_for
+from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WheelWindows
+from tidemill.wheels.queries import ALL, WheelQueries
+from tidemill.windows.semantics import bounds, wid_range
+from tidemill.windows.spec import GridWindow
+
+Ints = npt.NDArray[np.int64]
+CELLS = 1 << 16
+"""Windows times keys that are held at once."""
+SOON = 1 << 12
+"""Those that are asked for at once: whoever reads while slots close reads again, which should not be much."""
+
+
+def read_windows(node: WheelWindows, wheel: WheelQueries) -> Iterator[Chunk]:
+    """The windows that a plan asks of a wheel, as a source of rows, in order of time.
+
+    They are those of the rows below the watermark, as it is when this begins.
+    """
+    answers = _Answers(node, wheel)
+    for window in node.windows:
+        yield from answers.of(window)
+
+
+class _Answers:
+    """A wheel as it is now, as far as a query looks at it."""
+
+    def __init__(self, node: WheelWindows, wheel: WheelQueries) -> None:
+        self._node, self._wheel, self._store = node, wheel, wheel._store
+        self._grain = self._store.rings[0].ticks
+        now, self._kid = wheel.closed()
+        self._first, self._end = self._store.first * self._grain, now * self._grain
+        if node.since is not None:
+            self._first = max(self._first, node.since)
+        if node.until is not None:
+            self._end = min(self._end, node.until)
+        self._at_once = max(1, CELLS // max(1, len(self._kid)))
+        self._arrow = node.schema.to_arrow()
+
+    def of(self, window: NamedWindow) -> Iterator[Chunk]:
+        spec = window.spec
+        assert isinstance(spec, GridWindow)
+        ids = self._ids(spec)
+        for at in range(0, len(ids), self._at_once):
+            start, end = bounds(np.array(ids[at : at + self._at_once]), spec)
+            batch = self._batch(window.label, start, end)
+            if batch.num_rows:
+                # Windows of another length begin anew.
+                below = BEGINNING if len(self._node.windows) > 1 else int(start[-1])
+                yield Chunk(batch, below)
+
+    def _ids(self, spec: GridWindow) -> range:
+        """The windows that may have rows."""
+        first = self._first if spec.start is None else max(self._first, spec.start)
+        if first >= self._end or len(self._kid) == 0:
+            return range(0)
+        begin, end = wid_range([first, self._end - 1], spec)
+        ids = range(int(begin[0]), int(end[1]) + 1)
+        return ids if spec.length is not None else self._until_last_row(ids, spec)
+
+    def _until_last_row(self, ids: range, spec: GridWindow) -> range:
+        """Landmark windows end with the one in whose last stretch the last row of all is."""
+        for stop in range(len(ids), 0, -self._at_once):
+            some = ids[max(0, stop - self._at_once) : stop]
+            _, end = bounds(np.array(some), spec)
+            rows, _ = self._cells(end - spec.slide, end)
+            found = np.flatnonzero(rows.reshape(len(some), -1).any(axis=1))
+            if len(found):
+                return range(ids.start, some[int(found[-1])] + 1)
+        return range(0)
+
+    def _cells(self, start: Ints, end: Ints) -> tuple[npt.NDArray[np.bool_], list[npt.NDArray[Any]]]:
+        """Whether there are rows, and validity and values of each result: window by window, all keys."""
+        keys = len(self._kid)
+        # What is asked for ends where time was at first: meanwhile it may have gone on.
+        low = np.repeat(np.clip(start, self._first, self._end) // self._grain, keys)
+        high = np.repeat(np.clip(end, self._first, self._end) // self._grain, keys)
+        kid = np.tile(self._kid, len(start))
+        rows = np.empty(len(kid), dtype=np.bool_)
+        outputs = self._wheel._outputs(len(kid))
+        for at in range(0, len(kid), SOON):
+            some = slice(at, at + SOON)
+            bad, err = self._store.answers(
+                low[some], high[some], kid[some], [o[some] for o in outputs], rows[some]
+            )
+            if bad >= 0:
+                raise self._wheel._not_held(int(low[at + bad]), int(high[at + bad]))
+            raise_for(err, "wheel query")
+        return rows, outputs
+
+    def _batch(self, label: str | None, start: Ints, end: Ints) -> pa.RecordBatch:
+        """The windows that have rows."""
+        rows, outputs = self._cells(start, end)
+        at = np.flatnonzero(rows)
+        which = at // len(self._kid)
+        found: dict[str, pa.Array] = {}
+        if self._node.keys:
+            columns = self._wheel._key_columns(ALL, self._kid, at % len(self._kid))
+            found |= {name: columns[own] for name, own in self._node.keys}
+        if len(self._node.windows) > 1:
+            found[WINDOW] = pa.repeat(pa.scalar(label, to_arrow(STRING)), len(at))
+        bound = to_arrow(self._node.schema[WINDOW_START])
+        found |= {n: build(x[which], None, bound) for n, x in ((WINDOW_START, start), (WINDOW_END, end))}
+        results = self._wheel._results
+        places = {r.name: j for j, r in enumerate(results)}
+        for name, own in self._node.aggregates:
+            j = places[own]
+            valid, values = outputs[2 * j][at], outputs[2 * j + 1][at]
+            found[name] = self._wheel._column(values, valid, results[j].type)
+        return pa.RecordBatch.from_arrays([found[n] for n in self._arrow.names], schema=self._arrow)

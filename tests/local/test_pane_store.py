@@ -1,0 +1,133 @@
+"""Partials by key and pane: planes and spills hold the same, and what is gone stays gone."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from tests.conformance.harness import haste
+from tidemill import col
+from tidemill.core.time import FOREVER
+from tidemill.local import pane_store as panes
+from tidemill.local.windows import WindowOperator
+from tidemill.plan.nodes import WindowAggregate
+
+STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})
+Pairs = list[tuple[int, int]]
+
+
+def operator() -> WindowOperator:
+    query = STREAM.group_by("k").window(tm.hopping(40, every=10)).agg(total=tm.sum(col.x))
+    assert isinstance(query.optimized, WindowAggregate)
+    return WindowOperator(query.optimized)
+
+
+def push(op: WindowOperator, pairs: Pairs) -> None:
+    times, keys = zip(*pairs)
+    op.push(pa.record_batch({"t": times, "k": keys, "x": [1] * len(pairs)}))
+
+
+def totals(op: WindowOperator) -> dict[tuple[int, int], int]:
+    elements = op.store.elements()
+    (keys,) = op.keys.decode(elements.kid)
+    values = elements.records["s0_0"].tolist()
+    return dict(zip(zip(keys.to_pylist(), elements.pane.tolist()), values))
+
+
+def counted(pairs: Pairs) -> dict[tuple[int, int], int]:
+    expected: dict[tuple[int, int], int] = {}
+    for t, k in pairs:
+        expected[k, t // 10] = expected.get((k, t // 10), 0) + 1
+    return expected
+
+
+@pytest.mark.parametrize("speed", ["patient", "spilling"])
+@pytest.mark.parametrize("span", [30, 5000])
+def test_partials_are_by_key_and_pane_whatever_the_order(speed: str, span: int) -> None:
+    pick = random.Random(span)
+    with haste(speed):
+        op, seen = operator(), Pairs()
+        for _ in range(6):
+            some = [(pick.randint(-span, span), pick.randint(0, 40)) for _ in range(200)]
+            push(op, some)
+            seen += some
+            assert totals(op) == counted(seen)
+
+
+def test_elements_come_in_order_of_key_and_pane_each_once() -> None:
+    op = operator()
+    push(op, [(55, 1), (5, 0), (15, 0), (5, 1), (5, 0)])
+    elements = op.store.elements()
+    pairs = list(zip(elements.kid.tolist(), elements.pane.tolist()))
+    assert pairs == sorted(set(pairs)) and len(pairs) == 4
+
+
+def test_a_pane_that_no_window_needs_is_forgotten() -> None:
+    op = operator()
+    push(op, [(5, 0), (15, 0), (95, 0)])
+    assert [b.num_rows for b in op.advance(60, prompt=True)] == [5]  # those that end at 10 … 50
+    assert set(totals(op)) == {(0, 9)}
+
+
+def test_a_pane_goes_on_after_windows_were_closed() -> None:
+    op = operator()
+    push(op, [(5, 0), (31, 0)])
+    list(op.advance(20, prompt=True))
+    push(op, [(32, 0), (39, 1)])
+    assert totals(op)[0, 3] == 2 and totals(op)[1, 3] == 1
+    rest = pa.Table.from_batches(op.advance(FOREVER)).to_pylist()
+    assert {(r["k"], r["window_end"]): r["total"] for r in rest} == {
+        (0, 30): 1, (0, 40): 3, (0, 50): 2, (0, 60): 2, (0, 70): 2,
+        (1, 40): 1, (1, 50): 1, (1, 60): 1, (1, 70): 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["eager", "spilling"])
+def test_strings_that_no_window_needs_are_forgotten(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panes, "FEW_STRINGS", 8)
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "string"})
+    query = stream.group_by("k").window(tm.hopping(4, every=2)).agg(
+        low=tm.min(col.x), last=tm.last(col.x), most=tm.top_k(col.x, 2)
+    )
+    rows = [{"t": t, "k": t % 3, "x": f"{(t * 7919) % 1000:03d} at {t}"} for t in range(400)]
+    with haste(how):
+        op = WindowOperator(query.optimized)
+        found, held = [], []
+        for t in range(0, 400, 20):
+            batch = pa.RecordBatch.from_pylist(rows[t : t + 20])
+            op.push(batch)
+            found += op.advance(t + 20, prompt=True)
+            held.append(op.store.pool.count)
+        found += op.advance(FOREVER)
+    assert max(held) < 60
+    got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])
+    expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
+    assert got.equals(expected)
+
+
+@pytest.mark.parametrize("room", [0, 20_000, 40_000, 80_000, 1 << 28])
+def test_keys_may_outgrow_the_planes(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panes, "PLANE_BYTES", room)
+    query = STREAM.group_by("k").window(tm.hopping(60, every=10)).agg(n=tm.sum(col.x))
+    assert isinstance(query.optimized, WindowAggregate)
+    op, pick = WindowOperator(query.optimized), random.Random(4)
+    expected: dict[tuple[int, int], int] = {}
+    found, planes = [], set()
+    for at in range(60):
+        pairs = [(3 * at + pick.randint(0, 9), pick.randint(0, 4 * at)) for _ in range(30)]
+        for time, key in pairs:
+            for end in range(time // 10 * 10 + 10, time // 10 * 10 + 70, 10):
+                expected[key, end] = expected.get((key, end), 0) + 1
+        push(op, pairs)
+        found += op.advance(3 * at, prompt=at % 7 == 0)
+        planes.add(len(op.store._planes) if op.store._by_plane else 0)
+    found += op.advance(FOREVER)
+    rows = [row for batch in found for row in batch.to_pylist()]
+    assert {(r["k"], r["window_end"]): r["n"] for r in rows} == expected
+    assert len(rows) == len(expected)
+    assert (len(planes) > 1) == (0 < room < 1 << 28)
