@@ -459,7 +459,7 @@ def test_a_shared_wheel_that_lacks_something_is_named(tmp_path: Path) -> None:
 SECOND_WRITER = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.local.test_wheel_bad_input import logical
+from tests.wheels.test_bad_input import logical
 wheel = logical()
 {act}
 """
