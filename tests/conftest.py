@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import compiling
 from tests.faults.counts import LINES
 
 # The first call of anything that compiles is slow, and the machine may be busy.
@@ -28,6 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+def pytest_configure() -> None:
+    compiling.listen()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a test compiled travels with its report, from whichever process runs it."""
+    item.user_properties.extend(("compiled", one) for one in compiling.taken())
+
+
 @pytest.fixture(autouse=True)
 def machines_say(request: pytest.FixtureRequest) -> Iterator[None]:
     """What machines counted travels with the report of their test, from whichever process runs it."""
@@ -37,12 +49,21 @@ def machines_say(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How many cases each machine ran and how many differed, whether or not pytest shows what tests print."""
+    """What was compiled; how many cases each machine ran and how many differed, whether or not pytest shows
+    what tests print."""
     entries = [entry for some in terminalreporter.stats.values() for entry in some]
     reports = [e for e in entries if isinstance(e, pytest.TestReport) and e.when == "teardown"]
-    lines = [line for report in reports for name, line in report.user_properties if name == "machine"]
-    if lines:
-        terminalreporter.write_sep("=", "machines")
+    said = [(report.nodeid, *pair) for report in reports for pair in report.user_properties]
+    compiled = [(test, one) for test, name, one in said if name == "compiled"]
+    if file := os.environ.get("TIDEMILL_COMPILED"):
+        lines = [json.dumps({"test": test, **one}) for test, one in compiled]
+        Path(file).write_text("\n".join(lines))
+    for title, lines in (
+        ("kernels", compiling.summary(compiled) if compiled else []),
+        ("machines", [line for _, name, line in said if name == "machine"]),
+    ):
+        if lines:
+            terminalreporter.write_sep("=", title)
         for line in lines:
             terminalreporter.write_line(line)
 
