@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import compiling
+from tests import compiling, interpreter
 from tests.faults.counts import LINES
 
 # The first call of anything that compiles is slow, and the machine may be busy.
@@ -20,6 +20,8 @@ settings.register_profile("tidemill", deadline=None)
 settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
+COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
+"""Whether tests marked `interpreted` compile their kernels all the same, as they do in `make soak`."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -32,6 +34,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure() -> None:
     compiling.listen()
+    interpreter.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tests marked `interpreted` compile no generated kernel, unless a mark nearer to them is `compiled`."""
+    nearest = next((m.name for m in item.iter_markers() if m.name in ("interpreted", "compiled")), "compiled")
+    with interpreter.interpreted(on=nearest == "interpreted" and not COMPILED):
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)
