@@ -15,6 +15,7 @@ import ast
 import ctypes
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ import numpy as np
 from tidemill.codegen import modules
 from tidemill.jit.machine_code import file_of
 
+COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
+"""Whether nothing is interpreted."""
 _BITS = 1 << 64
 _on = False
 
@@ -35,7 +38,7 @@ _on = False
 def interpreted(*, on: bool = True) -> Iterator[None]:
     """Generated kernels are interpreted in this process, whichever thread calls them."""
     global _on
-    before, _on = _on, on
+    before, _on = _on, on and not COMPILED
     try:
         yield
     finally:
