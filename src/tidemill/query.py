@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.core.schema import Schema
 from tidemill.optimize import optimize
+from tidemill.optimize.choices import with_choices
 from tidemill.plan.nodes import Plan, format_plan
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Query:
         from tidemill.spark.batch.explain import describe as on_spark
 
         plan, wheel = with_inputs(self.optimized, inputs) if inputs else (self.optimized, None)
-        sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan)}
+        sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan, with_choices)}
         if wheel is not None:
             sections["wheel"] = wheel
         sections["local"] = in_process(plan)

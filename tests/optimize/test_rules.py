@@ -11,13 +11,15 @@ import tidemill as tm
 from tidemill import col
 from tidemill.core.errors import InternalError
 from tidemill.optimize import RULES, optimize, with_wheels
+from tidemill.optimize.choices import choices_of
 from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.merge_filters import merge_filters
 from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
 from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.nodes import Filter, Panes, Plan, Project, WindowAggregate, format_plan
+from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate, format_plan
+from tidemill.plan.physical import Panes
 from tidemill.plan.wheel import HeldRing, WheelFacts
 from tidemill.reference.run import run
 
@@ -156,15 +158,15 @@ def test_prune_columns_keeps_what_breaks_ties_in_an_order() -> None:
     ids=str,
 )
 def test_share_panes(windows: list[tm.Window], expected: Panes) -> None:
-    after = share_panes(S.window(*windows).agg(n=tm.count()).plan)
-    assert isinstance(after, WindowAggregate)
-    assert after.panes == expected
+    node = S.window(*windows).agg(n=tm.count()).plan
+    assert isinstance(node, WindowAggregate)
+    assert share_panes(node) == choices_of(node).panes == expected
 
 
 def test_share_panes_keeps_order_where_an_aggregate_needs_it() -> None:
-    after = share_panes(S.window(tm.tumbling(10)).agg(d=tm.drawdown(col.x)).plan)
-    assert isinstance(after, WindowAggregate)
-    assert after.panes == Panes(0, 1)
+    node = S.window(tm.tumbling(10)).agg(d=tm.drawdown(col.x)).plan
+    assert isinstance(node, WindowAggregate)
+    assert share_panes(node) == Panes(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +184,9 @@ def test_share_panes_keeps_order_where_an_aggregate_needs_it() -> None:
     ids=str,
 )
 def test_choose_sliding(window: tm.Window, aggregate: Any, expected: str) -> None:
-    plan = choose_sliding(share_panes(S.window(window).agg(r=aggregate).plan))
-    assert isinstance(plan, WindowAggregate) and plan.sliding is not None
-    assert plan.sliding[0] == expected
+    node = S.window(window).agg(r=aggregate).plan
+    assert isinstance(node, WindowAggregate)
+    assert choose_sliding(node, share_panes(node))[0] == choices_of(node).sliding[0] == expected
 
 
 def test_use_wheel() -> None:

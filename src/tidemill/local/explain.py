@@ -15,6 +15,7 @@ from tidemill.local.run import check_inputs
 from tidemill.local.state_plan import plan_parts, refusal
 from tidemill.local.windows import fuses
 from tidemill.optimize import with_wheels
+from tidemill.optimize.choices import choices_of
 from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
@@ -85,15 +86,15 @@ def _how(node: Node, stage: Stage) -> str:
 
 
 def _windows(plan: WindowAggregate) -> list[str]:
-    assert plan.panes is not None and plan.sliding is not None
+    choices = choices_of(plan)
     keys = ", ".join(plan.group_keys) or "one group"
     where = "in the same loop" if fuses(plan) else "in a loop of their own, after the keys"
     lines = [
         f"windows {'; '.join(map(str, plan.windows))} by {keys}:",
-        f"  accumulate partials by key and pane of {plan.panes.size} ticks, {where}",
+        f"  accumulate partials by key and pane of {choices.panes.size} ticks, {where}",
     ]
     parts = plan_parts(plan.layout)
-    for index, (part, sliding) in enumerate(zip(plan.layout.parts, plan.sliding)):
+    for index, (part, sliding) in enumerate(zip(plan.layout.parts, choices.sliding)):
         form = "compiled"
         if index in parts.objects and isinstance(part.part.algebra, Algebra):
             form = f"row by row: {refusal(plan.layout, index)}"

@@ -18,6 +18,7 @@ from tidemill.kernels.order import order_by
 from tidemill.kernels.ranges import Ranges
 from tidemill.local.pane_store import Elements
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import Panes
 from tidemill.windows.semantics import bounds, session_runs
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
@@ -91,14 +92,13 @@ class Slide(ABC):
 class GridSlide(Slide):
     """Tumbling, hopping, landmark and row windows."""
 
-    def __init__(self, spec: GridWindow, plan: WindowAggregate) -> None:
-        assert plan.panes is not None
-        self.spec, self._size = spec, plan.panes.size
+    def __init__(self, spec: GridWindow, plan: WindowAggregate, panes: Panes) -> None:
+        self.spec, self._size = spec, panes.size
         self._slide = spec.slide // self._size
         self._length = None if spec.length is None else spec.length // self._size
-        self._shift = (spec.origin - plan.panes.origin) // self._size
+        self._shift = (spec.origin - panes.origin) // self._size
         # Where the start lies within a pane, it is that of all windows, and rows before it never get here.
-        self._since = -_NEVER if spec.start is None else (spec.start - plan.panes.origin) // self._size
+        self._since = -_NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
         self._after = np.full(1, -_NEVER, dtype=np.int64)
         self._first = np.empty(0, dtype=np.int64)
@@ -352,10 +352,10 @@ def _looked_up(
 
 
 
-def slide_for(spec: Window, plan: WindowAggregate, layout: Layout) -> Slide:
+def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout) -> Slide:
     """The slide of a window specification."""
     if isinstance(spec, GridWindow):
-        return GridSlide(spec, plan)
+        return GridSlide(spec, plan, panes)
     if isinstance(spec, PerEvent):
         return EventSlide(spec, plan, layout)
     assert isinstance(spec, Session)

@@ -36,7 +36,9 @@ from tidemill.local.slides import ROWS, Progress, ends_name
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
 from tidemill.local.state_plan import plan_parts
+from tidemill.optimize.choices import choices_of
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import WindowChoices
 from tidemill.plan.stages import stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
 
@@ -50,9 +52,10 @@ class WindowOperator:
     With several lanes, `advance` gives what their threads have ready, and the end gives the rest.
     """
 
-    def __init__(self, plan: WindowAggregate, lanes: int = 1) -> None:
-        assert plan.panes is not None
-        self.plan = plan
+    def __init__(
+        self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None
+    ) -> None:
+        self.plan, self.choices = plan, choices or choices_of(plan)
         stage = stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
@@ -73,7 +76,7 @@ class WindowOperator:
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
         shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
-        self.lanes = [Lane(plan, self.layout, self.parts, self.keys, s) for s in shares]
+        self.lanes = [Lane(plan, self.choices, self.layout, self.parts, self.keys, s) for s in shares]
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
         self._running: deque[list[Future[_Closed]]] = deque()
         self._build_expressions(predicates)
@@ -162,11 +165,10 @@ class WindowOperator:
         for part in self.layout.parts:
             args.append(nodes[at : at + len(part.part.args)])
             at += len(part.part.args)
-        assert self.plan.panes is not None
         return accumulate_kernel(
             columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
             self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.plan.panes.size == 1, by_plane,
+            self.choices.panes.size == 1, by_plane,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:

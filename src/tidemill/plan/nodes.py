@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
@@ -123,26 +123,13 @@ class NamedWindow:
 
 
 @dataclass(frozen=True)
-class Panes:
-    """The shared grid that all windows of a node are made of (rule `share_panes`)."""
-
-    origin: int
-    size: int
-
-
-@dataclass(frozen=True)
 class WindowAggregate(Plan):
-    """Aggregates of the rows of each window, by key. Arguments are resolved over the input.
-
-    `panes` and `sliding` are filled in by the optimizer.
-    """
+    """Aggregates of the rows of each window, by key. Arguments are resolved over the input."""
 
     input: Plan
     keys: tuple[str, ...]
     windows: tuple[NamedWindow, ...]
     aggregates: tuple[tuple[str, Aggregate], ...]
-    panes: Panes | None = field(default=None)
-    sliding: tuple[str, ...] | None = field(default=None)
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -217,12 +204,7 @@ class WindowAggregate(Plan):
         return WINDOW_START
 
     def __str__(self) -> str:
-        text = f"aggregate {_asked(self.aggregates, self.group_keys, self.windows)}"
-        if self.panes is not None:
-            text += f" panes={self.panes.size}"
-        if self.sliding is not None:
-            text += f" sliding=[{', '.join(dict.fromkeys(self.sliding))}]"
-        return text
+        return f"aggregate {_asked(self.aggregates, self.group_keys, self.windows)}"
 
 
 @dataclass(frozen=True)
@@ -268,14 +250,14 @@ def _asked(
     return f"{what}{by} over {'; '.join(map(str, windows))}"
 
 
-def format_plan(plan: Plan) -> str:
-    """The plan as an indented tree, last step first."""
+def format_plan(plan: Plan, show: Callable[[Plan], str] = str) -> str:
+    """The plan as an indented tree, last step first; `show` writes one node."""
     lines = []
 
-    def show(node: Plan, depth: int) -> None:
-        lines.append("  " * depth + str(node))
+    def add(node: Plan, depth: int) -> None:
+        lines.append("  " * depth + show(node))
         for child in node.children():
-            show(child, depth + 1)
+            add(child, depth + 1)
 
-    show(plan, 0)
+    add(plan, 0)
     return "\n".join(lines)
