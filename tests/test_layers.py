@@ -47,6 +47,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "local": (
         ("explain", "partial_batches"),
         ("run",),
+        ("union",),
         ("windows",),
         ("lanes",),
         ("results", "slides"),

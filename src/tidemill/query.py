@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tidemill.core.schema import Schema
 from tidemill.optimize import optimize
 from tidemill.optimize.choices import with_choices
-from tidemill.plan.nodes import Plan, format_plan
+from tidemill.plan.nodes import Plan
+from tidemill.plan.sharing import format_plan
 
 if TYPE_CHECKING:
     import pandas

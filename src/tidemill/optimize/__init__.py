@@ -13,14 +13,17 @@ from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.merge_filters import merge_filters
 from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
+from tidemill.optimize.share_subplans import share_subplans
 from tidemill.optimize.use_wheel import use_wheel
-from tidemill.plan.nodes import Plan, format_plan
+from tidemill.plan.nodes import Plan
+from tidemill.plan.sharing import format_plan
 from tidemill.plan.wheel import WheelFacts
 
 Rule = Callable[[Plan], Plan]
 
 RULES: tuple[Rule, ...] = (
     fold_constants,
+    share_subplans,
     push_filters,
     merge_filters,
     prune_columns,

@@ -1,11 +1,20 @@
-"""Stateless steps seen as one: what lies between a base (source or aggregate) and its consumer."""
+"""Stateless steps seen as one: what lies between a base (source, aggregate, union) and its consumer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tidemill.expr.nodes import Column, Node, substitute
-from tidemill.plan.nodes import Filter, Plan, Project
+from tidemill.plan.nodes import (
+    Filter,
+    Plan,
+    Project,
+    Source,
+    Union,
+    WheelWindows,
+    WindowAggregate,
+    unknown_node,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,4 +53,6 @@ def stage_of(plan: Plan) -> Stage:
         below = stage_of(plan.input)
         outputs = tuple((n, below.rewrite(e)) for n, e in plan.outputs)
         return Stage(below.base, below.predicates, outputs)
+    if not isinstance(plan, (Source, Union, WheelWindows, WindowAggregate)):
+        raise unknown_node(plan, "the function stage_of", "plan/stages.py")
     return Stage(plan, (), tuple((n, Column(n)) for n in plan.schema.names))
