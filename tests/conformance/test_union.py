@@ -165,10 +165,11 @@ def test_a_wheel_may_answer_one_of_the_inputs() -> None:
         assert_same(got, expected(query, ROWS), query.schema, name)
 
 
-def test_a_shared_sub_plan_is_computed_once() -> None:
+@pytest.mark.parametrize("between", [lambda s: s, lambda s: s.with_columns(more=col.total + 1)])
+def test_a_shared_sub_plan_is_computed_once(between: Any) -> None:
     calls = []
     noted = tm.udf(lambda x: calls.append(x) or x, returns="int64")
-    sums = A.group_by("k").window(tm.tumbling(10)).agg(total=tm.sum(noted(col.x)))
+    sums = between(A.group_by("k").window(tm.tumbling(10)).agg(total=tm.sum(noted(col.x))))
     query = sums.where(col.total > 2).union(sums.where(col.k == 0))
     query.run(**inputs_of(query, ROWS))
     assert len(calls) == sum(r["x"] is not None for r in ROWS["a"])

@@ -30,8 +30,7 @@ from tidemill.plan.nodes import (
     require_known,
     sources,
 )  # fmt: skip
-from tidemill.plan.sharing import used_often
-from tidemill.plan.stages import stage_of
+from tidemill.plan.stages import shared_bases, stage_of
 
 NODES = (Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 FEW_ROWS = 1 << 17
@@ -141,7 +140,7 @@ def _run(
     readers = {s.name: open_source(inputs[s.name], s, promises=stateful) for s in sources(plan)}
     rows = [reader.total_rows for reader in readers.values()]
     few = None not in rows and sum(n for n in rows if n is not None) < FEW_ROWS
-    streams = _Streams(readers, wheels, used_often(plan), progress)
+    streams = _Streams(readers, wheels, shared_bases(plan), progress)
     pipeline = Pipeline(plan, 1 if few else threads(), streams.apart)
     yield from pipeline.run(streams.of(pipeline))
     if counts is not None:
@@ -156,7 +155,7 @@ class _Streams:
     readers: Mapping[str, Reader]
     wheels: Mapping[str, WindowSource]
     apart: frozenset[int]
-    """Nodes that several others use: a window aggregate among them is a pipeline of its own."""
+    """The `shared_bases`: a window aggregate among them is a pipeline of its own."""
     progress: bool
     inner: list[Pipeline] = field(default_factory=list)
     """The pipelines of the inputs of unions, and of what is shared."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemill.plan.nodes import Plan, Union, WindowAggregate
-from tidemill.plan.sharing import share, used_often
-from tidemill.plan.stages import Stage, stage_of
+from tidemill.plan.sharing import share
+from tidemill.plan.stages import Stage, shared_bases, stage_of
 
 Lines = list[str]
 
@@ -19,12 +19,12 @@ def describe(
     A sub-plan that is used again is described once.
     """
     plan = share(plan)
-    often, seen = used_often(plan), set[int]()
+    shared, seen = shared_bases(plan), set[int]()
 
     def base(node: Plan) -> Lines:
         if id(node) in seen:
             return [f"the result, computed once, of {node}"]
-        if id(node) in often:
+        if id(node) in shared and node.children():
             seen.add(id(node))
         if isinstance(node, WindowAggregate):
             return [*steps(node.input), *windows(node)]

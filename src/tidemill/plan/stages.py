@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tidemill.expr.nodes import Column, Node, substitute
@@ -35,6 +36,13 @@ class Stage:
     def rewrite(self, node: Node) -> Node:
         """An expression over the stage's outputs, as one over the columns of its base."""
         return substitute(node, dict(self.outputs))
+
+
+def shared_bases(plan: Plan) -> frozenset[int]:
+    """The `id` of each base that several stages read, in a plan after `share`: engines compute it once."""
+    readers = [plan, *(c for n in plan.walk() if not isinstance(n, (Filter, Project)) for c in n.children())]
+    uses = Counter(id(stage_of(reader).base) for reader in readers)
+    return frozenset(base for base, count in uses.items() if count > 1)
 
 
 def stage_of(plan: Plan) -> Stage:

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
+from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.explain import from_wheel
 from tidemill.optimize import with_wheels
@@ -44,24 +45,24 @@ class SparkQuery:
             return wheel_frame(self._spark, leaf, inputs[leaf.stream])
         return as_declared(inputs[leaf.name], leaf)
 
-    def explain(self, **inputs: DataFrame | WheelQueries) -> str:
+    def explain(self, **inputs: DataFrame | WheelQueries) -> Explanation:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
         if not inputs:
-            text = describe(self._plan)
-        else:
-            plan = self._with_wheels(inputs)
-            text = describe(plan)
-            for node in (n for n in plan.walk() if isinstance(n, WheelWindows)):
-                wheel: Any = inputs[node.stream]
-                text += f"\n{from_wheel(node, wheel.facts())}"
-                text += f"\n  read: {where_answered(node, wheel)}"
-            decisions: list[Decision] = []
-            with watched(decisions):
-                executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
-            text += "".join(f"\nexchange {d}" for d in decisions)
-            text += f"\n\n== Spark's plan ==\n{executed.toString()}"
-        print(text)
-        return text
+            return Explanation({"spark": describe(self._plan)})
+        plan = self._with_wheels(inputs)
+        sections = {"spark": describe(plan)}
+        from_wheels = []
+        for node in (n for n in plan.walk() if isinstance(n, WheelWindows)):
+            wheel: Any = inputs[node.stream]
+            from_wheels += [from_wheel(node, wheel.facts()), f"  read: {where_answered(node, wheel)}"]
+        if from_wheels:
+            sections["wheel"] = "\n".join(from_wheels)
+        decisions: list[Decision] = []
+        with watched(decisions):
+            executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
+        if decisions:
+            sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
+        return Explanation({**sections, "Spark's plan": executed.toString()})
 
     def _with_wheels(self, inputs: dict[str, DataFrame | WheelQueries]) -> Plan:
         """The plan for these inputs, of which some may be wheels."""
