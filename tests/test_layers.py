@@ -48,6 +48,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explain", "partial_batches"),
         ("run",),
         ("graph",),
+        ("union",),
         ("windows",),
         ("lanes",),
         ("results", "slides", "state_columns"),

@@ -43,7 +43,10 @@ from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
 from tidemill.local.state_plan import plan_parts
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.plan.nodes import WindowAggregate, format_plan
+from tidemill.optimize.choices import choices_of
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import WindowChoices
+from tidemill.plan.sharing import format_plan
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
 
@@ -60,11 +63,11 @@ class WindowOperator(Operator):
     """
 
     def __init__(
-        self, plan: WindowAggregate, lanes: int = 1, tuning: Tuning = DEFAULT, stage: Stage | None = None
-    ) -> None:
+        self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
+        tuning: Tuning = DEFAULT, stage: Stage | None = None,
+    ) -> None:  # fmt: skip
         """`stage` is what is fused of the filters and projections below; by default, all of them."""
-        assert plan.panes is not None
-        self.plan, self._tuning = plan, tuning
+        self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
@@ -85,7 +88,9 @@ class WindowOperator(Operator):
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
         shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
-        self.lanes = [Lane(plan, self.layout, self.parts, self.keys, s, tuning) for s in shares]
+        self.lanes = [
+            Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
+        ]
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
         self._running: deque[list[Future[_Closed]]] = deque()
         self._build_expressions(predicates)
@@ -214,11 +219,10 @@ class WindowOperator(Operator):
         for part in self.layout.parts:
             args.append(nodes[at : at + len(part.part.args)])
             at += len(part.part.args)
-        assert self.plan.panes is not None
         return accumulate_kernel(
             columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
             self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.plan.panes.size == 1, by_plane,
+            self.choices.panes.size == 1, by_plane,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
@@ -255,6 +259,8 @@ class WindowOperator(Operator):
 
         Unless it is `prompt`, it may wait until enough has come to be worth sorting.
         """
+        if self._promised.floor == FOREVER:
+            return
         final = below == FOREVER
         if final and self._waiting and self._order is not None:
             for batch in in_order(self._waiting, self._order):

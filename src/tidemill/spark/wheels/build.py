@@ -30,9 +30,6 @@ from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
 from tidemill.local.partial_batches import PANE, key_name
-from tidemill.optimize.choose_sliding import choose_sliding
-from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import partials_by_pane
 from tidemill.spark.expr.compile import SparkExpressions
@@ -294,8 +291,7 @@ def _written(
 ) -> list[Any]:  # fmt: skip
     """Fill the buckets that have rows; which they are, and their saves."""
     prototype = empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
-    plan = choose_sliding(share_panes(prototype._plan))
-    assert isinstance(plan, WindowAggregate)
+    plan = prototype._plan
     count = facts[BUCKETS]["count"]
     with ansi(df.sparkSession):
         partials, blocks = partials_by_pane(plan, df.filter(survey.inside))
