@@ -15,9 +15,10 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Multiset, NamedLower, Part
 from tidemill.aggregates.sketches import approximate_distinct, approximate_quantile
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.core.types import FLOAT64, INT64, DataType, list_of, struct_of
 from tidemill.expr.fluent import Operand, argument
-from tidemill.expr.functions import checked, order_key
+from tidemill.expr.functions import checked
 from tidemill.expr.nodes import Cast, Node
 
 Row = tuple[Any, ...]
@@ -39,7 +40,7 @@ def _quantile(rows: list[Row], q: float) -> float:
 
 
 def _entropy(rows: list[Row]) -> float:
-    counts = [len(list(g)) for _, g in itertools.groupby(rows, key=_key)]
+    counts = [len(list(g)) for _, g in itertools.groupby(rows, key=order_key)]
     return -math.fsum(c / len(rows) * math.log2(c / len(rows)) for c in counts) + 0.0
 
 
@@ -74,13 +75,9 @@ def _top_keys(rows: list[Row], n: int) -> list[dict[str, Any]]:
     return ordered[:n]
 
 
-def _key(row: Row) -> Any:
-    return tuple(order_key(v) for v in row)
-
-
 LOWER: dict[str, Callable[..., Any]] = {
     "quantile": _quantile,
-    "distinct_count": lambda rows: len({_key(r) for r in rows}),
+    "distinct_count": lambda rows: len({order_key(r) for r in rows}),
     "top_k": lambda rows, k: [r[0] for r in rows[::-1][:k]],
     "bottom_k": lambda rows, k: [r[0] for r in rows[:k]],
     "collect": lambda rows: [r[1] for r in rows],
