@@ -16,9 +16,9 @@ import tidemill as tm
 from tests.conformance.harness import by_reference, locally
 from tidemill.core.floats import canonical, canonical_array, canonical_arrow, equal, order_key
 from tidemill.core.schema import schema
+from tidemill.kernels.functions import equal_float, less_float
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.order import float_key
-from tidemill.kernels.scalars import equal_float, less_float
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
 VALUES = (-math.inf, -1.5, -5e-324, -0.0, 0.0, 5e-324, 2.0, math.inf, math.nan, OTHER_NAN)

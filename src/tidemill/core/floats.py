@@ -4,7 +4,7 @@ Values therefore compare, sort and group alike on every engine. A key is shown i
 or the one NaN; an aggregate that picks a value (`min`, `first`) may show either zero.
 
 Each representation has the rule in one place: Python values, NumPy and Arrow arrays here, scalars of compiled
-loops in `kernels.scalars` (`less_float`, `equal_float`), integers that sort as floats do in `kernels.order`
+loops in `kernels.functions` (`less_float`, `equal_float`), integers that sort as floats do in `kernels.order`
 (`float_key`), columns of Spark in `spark.expr.values` (`canonical`); Spark's own comparisons follow it.
 """
 

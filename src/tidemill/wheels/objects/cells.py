@@ -23,7 +23,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.floats import order_key
 from tidemill.core.types import to_arrow
 from tidemill.expr.functions import checked
-from tidemill.kernels.scalars import NULL_STATE, OVERFLOW
+from tidemill.kernels.functions import NULL_STATE, OVERFLOW
 from tidemill.local.expressions import plain
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects
