@@ -28,11 +28,16 @@ Ints = npt.NDArray[np.int64]
 
 
 def windows(T: Any, S: Window) -> npt.NDArray[Any]:
-    """The ids of the windows that rows of `T` may belong to, ascending; partition by partition.
+    """The ids of the windows of `T`, ascending; partition by partition.
 
-    >>> from tidemill.windows.spec import hopping
-    >>> windows([0, 25], hopping(20, every=10))
-    array([0, 1, 2, 3])
+    For grid windows these are all ids from the first to the last window that holds a row; one between them
+    may hold none.
+
+    >>> from tidemill.windows.spec import tumbling
+    >>> windows([0, 45], tumbling(10))
+    array([0, 1, 2, 3, 4])
+    >>> extent(2, [0, 45], tumbling(10))
+    array([], dtype=int64)
     """
     stream = _stream(T, S)
     return stream.named(*_windows(stream, S))
