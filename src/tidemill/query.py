@@ -63,7 +63,12 @@ class Query:
         return table.replace_schema_metadata(found) if found else table
 
     def batches(self, *, progress: bool = False, **inputs: Any) -> Iterator[pa.RecordBatch]:
-        """Answer in this process, as a stream of record batches as windows close."""
+        """Answer in this process, as a stream of record batches.
+
+        Windows close in groups, so that a row comes some time after its window is complete. If the input does
+        not promise how far its times have come (`ordered=True`, a table, Parquet with statistics), the first
+        row comes when all of it has been read.
+        """
         from tidemill.local.run import run
 
         return run(self.optimized, inputs, progress=progress)

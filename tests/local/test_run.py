@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,6 +12,7 @@ import tidemill as tm
 from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.io.chunks import SIZES
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
 from tidemill.local.tuning import DEFAULT, Tuning
@@ -24,6 +26,12 @@ STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int6
 
 def batch(*times: int, key: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"t": times, "k": [key] * len(times), "x": [1] * len(times)})
+
+
+def large(*times: int) -> pa.RecordBatch:
+    """Each time so often that the source does not join this batch with others."""
+    ts = np.repeat(times, SIZES.small)
+    return pa.record_batch({"t": ts, "k": np.zeros_like(ts), "x": np.ones_like(ts)})
 
 
 def operator(window: Window, tuning: Tuning = DEFAULT, **aggregates: Any) -> WindowOperator:
@@ -141,30 +149,27 @@ def test_an_ordered_stream_closes_windows_as_it_is_read() -> None:
     def source() -> Any:
         for at in range(0, 400, 10):
             read.append(at)
-            yield batch(*range(at, at + 10))
+            yield large(*range(at, at + 10))
 
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.io.chunks._SMALL", 1)
-        found = run_local(query.optimized, {"s": source()}, tuning=HASTE["eager"])
-        first = next(found)
+    found = run_local(query.optimized, {"s": source()}, tuning=HASTE["eager"])
+    first = next(found)
     assert first.column("window_end").to_pylist()[0] == 5
     assert read[-1] < 200
-    assert [row["n"] for row in query.run(s=source()).to_pylist()] == [5] * 80
+    assert [row["n"] for row in query.run(s=source()).to_pylist()] == [5 * SIZES.small] * 80
 
 
 @pytest.mark.parametrize("batches", [[(1, 3, 2)], [(1, 3), (2, 4)]], ids=["within", "between"])
 def test_an_ordered_stream_that_goes_back_is_an_error(batches: list[tuple[int, ...]]) -> None:
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
     rows = [{"t": t, "k": 0, "x": 0} for times in batches for t in times]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.io.chunks._SMALL", 1)
-        for run in (
-            lambda: query.run(s=[batch(*times) for times in batches]),
-            lambda: run_reference(query.plan, {"s": rows}),
-        ):
-            with pytest.raises(tm.UserError, match=r"'t'.*2 after 3"):
-                run()
+    for run in (
+        lambda: query.run(s=[batch(*times) for times in batches]),
+        lambda: query.run(s=[large(*times) for times in batches]),
+        lambda: run_reference(query.plan, {"s": rows}),
+    ):
+        with pytest.raises(tm.UserError, match=r"'t'.*2 after 3"):
+            run()
     plain = STREAM.window(tm.tumbling(5)).agg(n=tm.count())
     assert plain.run(s=[batch(*times) for times in batches]).num_rows == 1
 

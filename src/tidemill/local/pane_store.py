@@ -21,10 +21,10 @@ from tidemill.codegen.refold import refold_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.kernels.arrow import enlarged
+from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.planes import unroll
-from tidemill.kernels.scalars import FAR_TIME, NULL_TIME
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects, update_object
 from tidemill.local.state_plan import PartPlan

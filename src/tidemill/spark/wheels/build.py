@@ -33,6 +33,7 @@ from tidemill.local.partial_batches import PANE, key_name
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import partials_by_pane
 from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.values import canonical
 from tidemill.spark.failures import our_error
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.leftovers import forget_buckets
@@ -296,7 +297,7 @@ def _written(
     with ansi(df.sparkSession):
         partials, blocks = partials_by_pane(plan, df.filter(survey.inside))
         keys = [(key_name(i), plan.input.schema[k].kind) for i, k in enumerate(plan.group_keys)]
-        bucket = bucket_of([canonical(F.col(n), kind) for n, kind in keys], count)
+        bucket = bucket_of([canonical(F.col(n)) if k == "float64" else F.col(n) for n, k in keys], count)
         together = partials.withColumn(BUCKET, bucket).repartitionById(count, BUCKET)
         task = _filling(where, facts, given, until, blocks, job)
         filled = together.mapInArrow(task, "bucket int, save int")
@@ -312,13 +313,6 @@ def _written(
 def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:
     """The bucket of a key. It must never change: files are laid out by it."""
     return F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int") if keys else F.lit(0)
-
-
-def canonical(key: SparkColumn, kind: str) -> SparkColumn:
-    """Zero has one sign, and NaN one form."""
-    if kind != "float64":
-        return key
-    return F.when(F.isnan(key), F.lit(float("nan"))).otherwise(key + F.lit(0.0))
 
 
 def _filling(
