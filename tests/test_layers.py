@@ -42,7 +42,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("batch", "dia"),
         ("exchange",),
         ("expr",),
-        ("failures", "keeping", "names", "settings", "workers"),
+        ("caching", "frames", "settings", "workers"),
+        ("failures", "names", "private"),
     ),
     "local": (
         ("explain", "partial_batches"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +15,9 @@ from tidemill.optimize import with_wheels
 from tidemill.plan.nodes import Plan, Source, WheelWindows, format_plan
 from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.run import frame_of
-from tidemill.spark.exchange.decision import Decision, watched
+from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
+from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.windows import wheel_frame, where_answered
 from tidemill.wheels.queries import WheelQueries
@@ -45,9 +48,12 @@ class SparkQuery:
             return frame_of(plan, frames, self._detect)
 
     def explain(self, **inputs: DataFrame | WheelQueries) -> str:
-        """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
+        """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
+
+        Without inputs it runs nothing. With them, `detect="auto"` decides as in `run`, which may count keys.
+        """
         if not inputs:
-            text = describe(self._plan)
+            text = f"{describe(self._plan)}\nexchanges: {outlook(self._spark, self._detect)}"
         else:
             plan = self._with_wheels(inputs)
             text = describe(plan)
@@ -58,9 +64,9 @@ class SparkQuery:
                     text += f"\n  read: {where_answered(windows, wheel)}"
             decisions: list[Decision] = []
             with watched(decisions):
-                executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
+                executed = _physical(self.run(**inputs))
             text += "".join(f"\nexchange {d}" for d in decisions)
-            text += f"\n\n== Spark's plan ==\n{executed.toString()}"
+            text += f"\n\n== Spark's plan ==\n{executed}"
         print(text)
         return text
 
@@ -72,6 +78,13 @@ class SparkQuery:
 
     def __repr__(self) -> str:
         return f"on Spark:\n{format_plan(self._plan)}"
+
+
+def _physical(df: DataFrame) -> str:
+    """Spark's physical plan, which its interface prints."""
+    with redirect_stdout(io.StringIO()) as printed:
+        df.explain()
+    return printed.getvalue().removeprefix("== Physical Plan ==\n").rstrip()
 
 
 def _sources(plan: Plan) -> list[Source]:
@@ -95,11 +108,7 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
         df = inputs[source.name]
         if isinstance(df, WheelQueries):
             continue  # the rule that puts it in place of rows checks it
-        if not hasattr(df, "mapInArrow"):
-            raise UserError(
-                step, expected="a Spark DataFrame", got=type(df).__name__,
-                hint="for data in this process use query.run(...)",
-            )  # fmt: skip
+        require_batch(step, df)
         found = {f.name: f for f in df.schema.fields}
         twice = sorted({n for n in df.columns if df.columns.count(n) > 1} & set(source.schema.names))
         if twice:
