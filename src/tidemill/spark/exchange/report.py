@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.exchange.network import host_count
 from tidemill.spark.exchange.traffic import Traffic, size, traffic
+from tidemill.spark.private import require_classic
 
 
 @dataclass
@@ -117,6 +118,7 @@ def report(spark: SparkSession) -> Iterator[Report]:
             join(orders, lines, ["order"]).count()
         print(seen)
     """
+    require_classic("report", spark)
     seen = Report(hosts=host_count(spark))
     began = time.monotonic()
     with traffic(spark) as moved, watched(seen.exchanges):
