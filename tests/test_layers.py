@@ -70,8 +70,8 @@ LAZILY = {"pyspark": {"demo"}}
 
 PRIVATE = Path("spark", "private.py")
 """The one file with private names of Spark's: attributes and classes of the JVM, modules nobody documents."""
-PRIVATE_ATTRIBUTES = re.compile(r"_j[a-z]\w*|_s?c|_gateway|_active_\w+|_instantiated\w+|_to_\w+|queryExecution")
-PRIVATE_MODULES = re.compile(r"py4j(\.|$)|pyspark\.(cloudpickle|core|java_gateway|serializers|util|worker\w*)")
+PRIVATE_ATTRIBUTES = re.compile(r"_j[a-z]\w*|_s?c|_gateway|_(active|instantiated|to)_?\w+|queryExecution")
+PRIVATE_MODULES = re.compile(r"py4j(\.|$)|pyspark\.(cloudpickle|core|java_gateway|serializers|util|worker)")
 PRIVATE_SQL = re.compile(r"pyspark\.sql\.(classic|connect|conversion|pandas|_\w+)")
 JAVA_CLASSES = re.compile(r"(org\.apache\.spark|java|scala)(\.\w+)+")
 

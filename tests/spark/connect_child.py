@@ -132,7 +132,14 @@ class Cases:
         assert_alike(answers, expected.filter(inside).rename_columns(["k", "start", "end", "s", "n"]))
 
     def exchanges_need_a_classic_session(self) -> None:
-        from tidemill.spark.exchange import colocate, group_by_key, join, place, reduce_by_key, report
+        from tidemill.spark.exchange import (
+            colocate,
+            group_by_key,
+            join,
+            place,
+            reduce_by_key,
+            report,
+        )
 
         calls: list[Callable[[], object]] = [
             lambda: reduce_by_key(self.df, ["k"], {"n": tm.count()}),

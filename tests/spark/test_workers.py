@@ -62,6 +62,7 @@ def test_every_door_to_the_jvm_asks_for_the_version(monkeypatch: pytest.MonkeyPa
             raise AssertionError(f"{name} of another PySpark")
 
     monkeypatch.setattr(pyspark, "__version__", "5.0.0")
-    for door in (private._session, private._context, private._jvm, private._execution, private.unpersist_with):
+    doors = private._session, private._context, private._jvm, private._execution, private.unpersist_with
+    for door in doors:
         with pytest.raises(UnsupportedError, match=r"PySpark 5\.0\.0"):
             door(Nothing())

@@ -111,7 +111,7 @@ def _check(spark: SparkSession) -> None:
         raise UserError(
             "workers", expected=f"Python workers of Spark that import tidemill {_tidemill.__version__}",
             got=found, hint=f"set PYSPARK_PYTHON (or spark.pyspark.python) {where} to a Python that has it, "
-            "such as this one's: " + sys.executable + "; or send it along by --py-files or --archives",
+            f"such as {sys.executable}, or send it along by --py-files or --archives",
         )  # fmt: skip
 
 
