@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +18,9 @@ from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
 from tidemill.plan.sharing import format_plan
 from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.run import frame_of
-from tidemill.spark.exchange.decision import Decision, watched
+from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
+from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.windows import wheel_frame, where_answered
 from tidemill.wheels.queries import WheelQueries
@@ -46,9 +49,13 @@ class SparkQuery:
         return as_declared(inputs[leaf.name], leaf)
 
     def explain(self, **inputs: DataFrame | WheelQueries) -> Explanation:
-        """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
+        """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
+
+        Without inputs it runs nothing. With them, `detect="auto"` decides as in `run`, which may count keys.
+        """
         if not inputs:
-            return Explanation({"spark": describe(self._plan)})
+            exchanges = outlook(self._spark, self._detect)
+            return Explanation({"spark": describe(self._plan), "exchanges": exchanges})
         plan = self._with_wheels(inputs)
         sections = {"spark": describe(plan)}
         from_wheels = []
@@ -59,10 +66,10 @@ class SparkQuery:
             sections["wheel"] = "\n".join(from_wheels)
         decisions: list[Decision] = []
         with watched(decisions):
-            executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
+            executed = _physical(self.run(**inputs))
         if decisions:
             sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
-        return Explanation({**sections, "Spark's plan": executed.toString()})
+        return Explanation({**sections, "Spark's plan": executed})
 
     def _with_wheels(self, inputs: dict[str, DataFrame | WheelQueries]) -> Plan:
         """The plan for these inputs, of which some may be wheels."""
@@ -74,6 +81,13 @@ class SparkQuery:
         return f"on Spark:\n{format_plan(self._plan)}"
 
 
+def _physical(df: DataFrame) -> str:
+    """Spark's physical plan, which its interface prints."""
+    with redirect_stdout(io.StringIO()) as printed:
+        df.explain()
+    return printed.getvalue().removeprefix("== Physical Plan ==\n").rstrip()
+
+
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:
     check_inputs(plan, inputs)
     for source in sources(plan):
@@ -81,11 +95,7 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
         df = inputs[source.name]
         if isinstance(df, WheelQueries):
             continue  # the rule that puts it in place of rows checks it
-        if not hasattr(df, "mapInArrow"):
-            raise UserError(
-                step, expected="a Spark DataFrame", got=type(df).__name__,
-                hint="for data in this process use query.run(...)",
-            )  # fmt: skip
+        require_batch(step, df)
         found = {f.name: f for f in df.schema.fields}
         twice = sorted({n for n in df.columns if df.columns.count(n) > 1} & set(source.schema.names))
         if twice:

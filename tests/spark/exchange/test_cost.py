@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange import decision, group_by_key, join, partitions
+from tidemill.spark.exchange import decision, group_by_key, inputs, join
 from tidemill.spark.exchange.cost import (
     Combined,
     grouped_at_best,
@@ -101,7 +101,7 @@ def test_one_sided_keys_of_a_join_do_not_travel() -> None:
 
 def test_keys_of_a_sample_are_told_with_all_their_rows(spark: Any) -> None:
     df = spark.range(0, 200_000, 1, 4).select((F.col("id") / 4).cast("long").alias("k"))
-    assert partitions.reads_only(df) and not partitions.reads_only(df.groupBy("k").count())
+    assert inputs.reads_only(df) and not inputs.reads_only(df.groupBy("k").count())
     with Keys([Side.of(df, F.xxhash64("k"), 8.0)], slots_of([df]), sample=4) as found:
         told = found.seen
     assert told.rows_of == [200_000] and told.entries == 50_000
@@ -134,8 +134,8 @@ def test_auto_detects_where_that_pays(spark: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_aggregates_that_are_maps(spark: Any) -> None:
     rows = spark.range(10).withColumn("k", F.col("id") % 2).groupBy("k")
-    assert partitions.merges_maps(rows.agg(F.median("id"))) and partitions.merges_maps(rows.agg(F.mode("id")))
-    assert not partitions.merges_maps(rows.agg(F.sum("id"), F.collect_list("id")))
+    assert inputs.merges_maps(rows.agg(F.median("id"))) and inputs.merges_maps(rows.agg(F.mode("id")))
+    assert not inputs.merges_maps(rows.agg(F.sum("id"), F.collect_list("id")))
 
 
 def test_links(spark: Any) -> None:

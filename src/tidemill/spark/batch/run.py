@@ -21,10 +21,10 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
 from tidemill.spark.batch.windows import window_aggregate
+from tidemill.spark.caching import holding
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_type
+from tidemill.spark.expr.schemas import user_type
 from tidemill.spark.expr.values import output
-from tidemill.spark.keeping import holding
 from tidemill.spark.names import apart
 
 NODES = (Source, Filter, Project, Union, WindowAggregate, WheelWindows)

@@ -27,17 +27,18 @@ from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.spark.batch.blocks import PLACES, Blocks
-from tidemill.spark.batch.tasks import Task, finish, last_name, partials, whole_windows
+from tidemill.spark.batch.tasks import finish, last_name, partials, whole_windows
+from tidemill.spark.caching import holding
 from tidemill.spark.exchange.decision import noted
-from tidemill.spark.exchange.group import colocate
+from tidemill.spark.exchange.group import colocated
 from tidemill.spark.exchange.reduce import brought_together, where_they_are, worth_it
 from tidemill.spark.expr.aggregates import available, combined, in_jvm, lowered, partial
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.sql import number, string
 from tidemill.spark.expr.values import output
-from tidemill.spark.keeping import holding
 from tidemill.spark.names import apart
+from tidemill.spark.workers import Task, map_batches
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
 PLACE, TICK = "place", "tick"
@@ -239,7 +240,7 @@ def _partials(source: _Source) -> DataFrame:
     rows, schema = _rows(source)
     task = partials(_over_rows(source.plan), schema)
     made = partial_schema(source.plan)
-    return rows.mapInArrow(task, user_schema(made))
+    return map_batches(rows, task, user_schema(made))
 
 
 def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str = "off") -> DataFrame:
@@ -251,10 +252,10 @@ def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str 
         summed = summed.crossJoin(F.broadcast(summed.agg(*ends)))
     keys = _keys(plan)
     if detect != "off":
-        together = colocate(summed, keys, detect=detect)
+        together = colocated("window", summed, keys, detect)
     else:
         together = summed.repartition(*keys) if keys else summed.repartition(1)
-    return together.mapInArrow(task, user_schema(plan.schema))
+    return map_batches(together, task, user_schema(plan.schema))
 
 
 def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
@@ -280,8 +281,8 @@ def _colocated(source: _Source, detect: str) -> DataFrame:
     rows, schema = _rows(source)
     together = _together(plan)
     keys = [_column(schema, k) for k in together]
-    rows = colocate(rows, keys, detect=detect) if keys else rows.repartition(1)
-    return rows.mapInArrow(whole_windows(_over_rows(plan), schema), user_schema(plan.schema))
+    rows = colocated("window", rows, keys, detect) if keys else rows.repartition(1)
+    return map_batches(rows, whole_windows(_over_rows(plan), schema), user_schema(plan.schema))
 
 
 def _rows(source: _Source) -> tuple[DataFrame, Schema]:

@@ -10,7 +10,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
-from tidemill.spark.dia.batches import Batches, in_arrow
+from tidemill.spark.caching import kept
+from tidemill.spark.dia.batches import in_arrow
 from tidemill.spark.dia.elements import VALUE, columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.folds import Aggregated, combined, recognised
@@ -19,8 +20,8 @@ from tidemill.spark.dia.layout import fixed
 from tidemill.spark.dia.node import BESIDE, NOWHERE, Node
 from tidemill.spark.dia.tracing import INSIDE, Function, Opaque, reachable
 from tidemill.spark.expr.values import named
-from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
+from tidemill.spark.workers import Batches
 
 _COUNT = f"{BESIDE}count"
 

@@ -6,7 +6,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +17,9 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.tracing import named
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.workers import Batches, Task, map_batches
 
-Batches = Iterable[pa.RecordBatch]
-Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 Rows = Callable[[list[Any]], list[Any]]
 
 BATCH = 10_000
@@ -36,12 +35,12 @@ def mapped(df: DataFrame, task: Task, result: T.StructType | str) -> DataFrame:
     """`mapInArrow`, which by itself fails on names with a dot in them."""
     names = df.columns
     if not any("." in n or "`" in n for n in names):
-        return df.mapInArrow(task, result)
+        return map_batches(df, task, result)
 
     def named_again(batches: Batches) -> Iterator[pa.RecordBatch]:
         return task(b.rename_columns(names) for b in batches)
 
-    return df.toDF(*(f"x{i}" for i in range(len(names)))).mapInArrow(named_again, result)
+    return map_batches(df.toDF(*(f"x{i}" for i in range(len(names)))), named_again, result)
 
 
 def element_task(rows: Rows, kind: DataType, result: DataType, *, step: str) -> Task:

@@ -12,14 +12,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.spark.dia.batches import Batches, encoded, in_arrow, mapped, raised
+from tidemill.spark.dia.batches import encoded, in_arrow, mapped, raised
 from tidemill.spark.dia.elements import columns_of, decode
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.layout import BLOCK, INDEX, parallelism
 from tidemill.spark.dia.node import Node
 from tidemill.spark.dia.tracing import Function
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import named
+from tidemill.spark.workers import Batches
 
 SAMPLE = 40
 """Elements that are looked at for each range, so that ranges are about even."""

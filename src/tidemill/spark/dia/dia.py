@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
+from tidemill.spark.caching import holding
 from tidemill.spark.dia import actions, reading, sources, writing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import describe
@@ -35,7 +36,6 @@ from tidemill.spark.dia.reduce import reduce_by_key, reduce_pair, reduce_to_inde
 from tidemill.spark.dia.sampling import sample
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.dia.windows import window
-from tidemill.spark.keeping import holding
 
 
 class DIA:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tidemill.core.errors import UserError
 from tidemill.spark.failures import our_error
+from tidemill.spark.private import JavaError
 
 _FROM_FILES = re.compile(r"(?:java\.io|java\.nio\.file|org\.apache\.hadoop)\.([\w.]*Exception): ([^\n]*)")
 """What Java says of a file that is damaged or gone."""
@@ -31,7 +31,7 @@ def told(step: str, node: HasSources | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as failed:
+    except (PySparkException, JavaError) as failed:
         if (ours := our_error(failed, step)) is not None:
             raise ours from failed
         unread = _FROM_FILES.search(str(failed))

@@ -21,7 +21,7 @@ from tidemill.expr.evaluate import evaluate
 from tidemill.expr.fluent import Expr, col
 from tidemill.expr.nodes import Call, Column
 from tidemill.expr.typing import resolve
-from tidemill.spark.dia.batches import BATCH, Batches, raised
+from tidemill.spark.dia.batches import BATCH, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.tracing import (
@@ -35,6 +35,7 @@ from tidemill.spark.dia.tracing import (
     repeats,
     trace,
 )
+from tidemill.spark.workers import Batches
 
 A, B = "a.", "b."
 """Before the columns of the two arguments."""

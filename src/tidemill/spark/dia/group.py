@@ -30,7 +30,7 @@ from tidemill.spark.dia.keys import (
 )
 from tidemill.spark.dia.node import ARROW, HEAD, Node
 from tidemill.spark.dia.tracing import Function, named
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.settings import ansi
 
 Group = Callable[[Any, list[Any]], Any]

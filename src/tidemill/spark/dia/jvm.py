@@ -15,7 +15,7 @@ from tidemill.expr.typing import type_of
 from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.tracing import INSIDE, Fields, Out, Traced, parts_of, reachable, repeated
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_type
+from tidemill.spark.expr.schemas import user_type
 from tidemill.spark.expr.values import literal, named, output
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import INT64, DataType
-from tidemill.spark.dia.batches import Batches, called, mapped
+from tidemill.spark.dia.batches import called, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import (
     columns_of,
@@ -40,9 +40,10 @@ from tidemill.spark.dia.tracing import (
     repeated,
     trace,
 )
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import named
 from tidemill.spark.failures import MARK
+from tidemill.spark.workers import Batches
 
 
 @dataclass(frozen=True)

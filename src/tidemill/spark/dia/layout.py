@@ -14,10 +14,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemill.spark import private
+from tidemill.spark.caching import holding, kept
 from tidemill.spark.dia.failures import told
 from tidemill.spark.dia.node import BESIDE, Node
-from tidemill.spark.exchange import partitions
-from tidemill.spark.keeping import holding, kept
 
 PART, INDEX, BLOCK = (f"{BESIDE}{name}" for name in ("part", "index", "block"))
 
@@ -40,7 +40,7 @@ def pinned(node: Node, *, twice: bool = True) -> DataFrame:
 
 def fixed(df: DataFrame) -> DataFrame:
     """The same rows in partitions that no plan changes. Shuffles below are run."""
-    return holding(partitions.fixed(df), df)
+    return holding(private.fixed_partitions(df), df)
 
 
 def sizes(df: DataFrame, *, step: str) -> list[int]:
@@ -48,7 +48,7 @@ def sizes(df: DataFrame, *, step: str) -> list[int]:
     counted = df.select(F.spark_partition_id().alias(PART)).groupBy(PART).count()
     with told(step):
         found = {row[0]: row[1] for row in counted.collect()}
-    return [found.get(p, 0) for p in range(partitions.count(df))]
+    return [found.get(p, 0) for p in range(private.partition_count(df))]
 
 
 def offsets(counts: Sequence[int]) -> list[int]:

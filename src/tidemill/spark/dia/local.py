@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import BOOL, DataType
+from tidemill.spark.caching import kept
 from tidemill.spark.dia.batches import (
     Rows,
     called,
@@ -35,7 +36,6 @@ from tidemill.spark.dia.tracing import (
     trace,
     trace_list,
 )
-from tidemill.spark.keeping import kept
 
 
 def map_(parent: Node, function: Function, returns: Any = None) -> Node:

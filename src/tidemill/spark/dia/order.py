@@ -25,8 +25,8 @@ from tidemill.spark.dia.layout import INDEX, in_blocks, indexed, pinned
 from tidemill.spark.dia.local import same_kind
 from tidemill.spark.dia.node import ARROW, BESIDE, NOWHERE, Node, all_settled, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
-from tidemill.spark.exchange import partitions
 from tidemill.spark.expr.values import named
+from tidemill.spark.private import partition_count
 
 _FROM = f"{BESIDE}from"
 
@@ -164,7 +164,7 @@ def rebalance(parent: Node, parts: int | None = None) -> Node:
 
     def build() -> DataFrame:
         df, total = indexed(parent)
-        blocks = parts or max(1, partitions.count(parent.frame))
+        blocks = parts or max(1, partition_count(parent.frame))
         even = in_blocks(df, total, blocks)
         return even.select(*map(named, columns_of(parent.kind).names))
 

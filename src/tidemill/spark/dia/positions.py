@@ -22,8 +22,8 @@ from tidemill.spark.dia.layout import (
 from tidemill.spark.dia.node import Node, described, is_steady
 from tidemill.spark.dia.rows import RowFunction
 from tidemill.spark.dia.tracing import Function
-from tidemill.spark.exchange import partitions
 from tidemill.spark.expr.values import named
+from tidemill.spark.private import partition_count
 
 HOWS = ("error", "cut", "pad")
 
@@ -79,7 +79,7 @@ def zip_(
             df.select(INDEX, *(named(n).alias(prefix + n) for n in columns_of(p.kind).names))
             for (df, _), p, prefix in zip(found, parents, prefixes)
         ]
-        blocks = max(1, *(partitions.count(p.frame) for p in parents))
+        blocks = max(1, *(partition_count(p.frame) for p in parents))
         if how == "pad":
             frames = [every_index(parents[0].session, max(lengths)), *frames]
         rows = side_by_side(frames, max(lengths), blocks, "left" if how == "pad" else "inner")

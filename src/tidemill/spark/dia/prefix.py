@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.expr.functions import checked
-from tidemill.spark.dia.batches import Batches, Task, in_arrow, mapped
+from tidemill.spark.dia.batches import in_arrow, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import told
@@ -22,8 +22,9 @@ from tidemill.spark.dia.folds import combined, recognised
 from tidemill.spark.dia.layout import PART, pinned
 from tidemill.spark.dia.node import ARROW, Node
 from tidemill.spark.dia.tracing import Function, Opaque
-from tidemill.spark.exchange import partitions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.private import partition_count
+from tidemill.spark.workers import Batches, Task
 
 STEP = "prefix_sum"
 
@@ -48,7 +49,7 @@ def prefix_sum(parent: Node, function: Function | None = None, initial: Any = No
         df = pinned(parent).select("*", F.spark_partition_id().alias(PART))
         totals = _totals(df, kind, add, kernel)
         carry, held = {}, start
-        for part in range(partitions.count(parent.frame)):
+        for part in range(partition_count(parent.frame)):
             carry[part] = held
             if part in totals:
                 held = (combined(add, held[0], totals[part], step=STEP) if held else totals[part],)

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
 from tidemill.spark import exchange
+from tidemill.spark.caching import holding
 from tidemill.spark.dia.batches import mapped
 from tidemill.spark.dia.elements import columns_of, is_tuple, spelled
 from tidemill.spark.dia.folds import (
@@ -44,8 +45,7 @@ from tidemill.spark.dia.tracing import (
     parts_of,
     spelled_out,
 )
-from tidemill.spark.expr.frames import user_schema
-from tidemill.spark.keeping import holding
+from tidemill.spark.expr.schemas import user_schema
 
 
 def reduce_by_key(

@@ -15,8 +15,10 @@ from tidemill.spark.dia.local import map_
 from tidemill.spark.dia.node import NOWHERE, Node
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_type
+from tidemill.spark.expr.schemas import user_type
 from tidemill.spark.expr.values import named, output
+from tidemill.spark.frames import require_classic_batch
+from tidemill.spark.private import require_classic
 
 
 def generate(
@@ -24,6 +26,7 @@ def generate(
     parts: int | None = None,
 ) -> Node:  # fmt: skip
     """The indexes 0 … n-1, or what a function makes of each."""
+    require_classic("generate", session)
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise UserError("generate", expected="a number of elements, 0 or more", got=repr(n))
     if parts is not None and parts < 1:
@@ -41,8 +44,7 @@ def from_frame(df: DataFrame) -> Node:
     One column `value` gives scalars, columns `f0, f1, …` tuples, others records. Types are read as
     everywhere in Tidemill: one integer, one float, dates as instants.
     """
-    if df.isStreaming:
-        raise UserError("from_frame", expected="a DataFrame that ends", got="a streaming one")
+    require_classic_batch("from_frame", df)
     schema = read_schema(df.schema, step="from_frame")
     if not len(schema):
         raise UserError("from_frame", expected="a DataFrame with columns", got="none")

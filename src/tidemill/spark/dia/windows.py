@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
-from tidemill.spark.dia.batches import Batches, Task, called, encoded, in_arrow, mapped
+from tidemill.spark.dia.batches import called, encoded, in_arrow, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, infer, parse_element
 from tidemill.spark.dia.failures import told
@@ -27,8 +27,9 @@ from tidemill.spark.dia.layout import PART, offsets, pinned, sizes
 from tidemill.spark.dia.local import exploded
 from tidemill.spark.dia.node import HEAD, Node, described, is_steady
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
-from tidemill.spark.exchange import partitions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.private import partition_count
+from tidemill.spark.workers import Batches, Task
 
 WIDEST_TRACED = 32
 """Elements of a window up to which it is one row of Spark; a function of more runs in Python."""
@@ -117,7 +118,7 @@ class _Cut:
             table = mapped(self.rows, heads, shape).toArrow()
         tails: dict[int, pa.Table] = {}
         parts = table.column(PART).to_numpy()
-        for part in range(partitions.count(parent.frame)):
+        for part in range(partition_count(parent.frame)):
             first = int(parts.searchsorted(part, side="right"))
             tails[part] = table.slice(first, wanted).combine_chunks()
         return tails

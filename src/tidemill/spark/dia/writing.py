@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.core.files import our_errors
 from tidemill.core.types import STRING, DataType
-from tidemill.spark.dia.batches import Batches, mapped
+from tidemill.spark.dia.batches import mapped
 from tidemill.spark.dia.checks import CheckedWriter, checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled
 from tidemill.spark.dia.failures import told
@@ -30,6 +30,7 @@ from tidemill.spark.dia.layout import PART
 from tidemill.spark.dia.node import Node
 from tidemill.spark.dia.paths import local_path
 from tidemill.spark.dia.reading import SCALAR
+from tidemill.spark.workers import Batches
 
 FILE_BYTES = 64 << 20
 """Thrill's limit for a file."""

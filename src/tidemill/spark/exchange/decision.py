@@ -8,17 +8,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.spark.exchange.cost import COMPRESSED, Estimate, joined_at_best
 from tidemill.spark.exchange.detect import Detected, Seen
+from tidemill.spark.exchange.inputs import is_read_twice_alike, reads_only, row_count
 from tidemill.spark.exchange.keys import row_bytes, why_no_hash
 from tidemill.spark.exchange.network import Links, host_count
 from tidemill.spark.exchange.network import links as links_of
-from tidemill.spark.exchange.partitions import is_read_twice_alike, reads_only, row_count
 from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.private import is_connect, require_classic
 
 DETECT = ("auto", "on", "off")
 SAMPLE = 30_000
@@ -114,8 +115,10 @@ def decide(
     if detect == "off":
         return plain
     spark = frames[0].sparkSession
-    if detect == "auto" and host_count(spark) < 2:  # before anything that takes time
-        return replace(plain, why="all is on one host")
+    if detect == "on":
+        require_classic(f"{step} with detect='on'", spark)
+    elif (reason := why_plain(spark)) is not None:  # before anything that takes time
+        return replace(plain, why=reason)
     for df in frames:
         reason = why_no_hash(df, keys)
         if reason is None and not is_read_twice_alike(df):
@@ -138,6 +141,25 @@ def decide(
         return replace(found, why="auto: it would not pay if nothing had to travel")
     sample = max(0, int(math.log2(max(1.0, sum(rows) / SAMPLE))))
     return replace(found, detects=True, why="auto: it may pay", sample=sample)
+
+
+def why_plain(spark: SparkSession) -> str | None:
+    """Why `auto` runs the plain plan on a session whatever the input is, if so."""
+    if is_connect(spark):
+        return "Spark Connect does not say where rows are; a classic session does"
+    return "all is on one host" if host_count(spark) < 2 else None
+
+
+def outlook(spark: SparkSession, detect: str) -> str:
+    """What an exchange will run, as far as that is known before it sees its input."""
+    if detect == "off":
+        return "plain — detect='off'"
+    if detect == "on":
+        return "detects — detect='on'"
+    reason = why_plain(spark)
+    if reason is not None:
+        return f"plain — {reason}"
+    return "plain or detecting — detect='auto' decides by the size of the input, then by a sample of its keys"
 
 
 _watchers: ContextVar[tuple[list[Decision], ...]] = ContextVar("watchers", default=())

@@ -12,7 +12,7 @@ import json
 import math
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby, pairwise
@@ -28,12 +28,12 @@ from pyspark.sql import functions as F
 from tidemill.kernels.buckets import counted, in_buckets
 from tidemill.kernels.holders import STAYS, located
 from tidemill.kernels.hyperloglog import estimate, registers
-from tidemill.spark.exchange import partitions
+from tidemill.spark import private
 from tidemill.spark.exchange.network import core_count
 from tidemill.spark.exchange.sets import BucketSet
 from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.settings import planned
-from tidemill.spark.workers import settled
+from tidemill.spark.workers import Batches, Task, map_batches, settled
 
 FALSE_POSITIVES = 1 / 8
 """The rate of buckets that two keys share, as in the paper, where rows are narrow."""
@@ -60,8 +60,6 @@ _ANSWERS = pa.schema([
 ])  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
-Batches = Iterator[pa.RecordBatch]
-Task = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class Side:
         if unique:
             return Side(hashes.select("*", F.lit(1).cast("long").alias("rows")), width, owns)
         # There are fewer of them, often by far, and Python takes longer for each than Spark.
-        own = partitions.arranged_by(hashes, "partition").groupBy("partition", "hash")
+        own = private.arranged_by(hashes, "partition").groupBy("partition", "hash")
         return Side(own.agg(F.count("*").alias("rows")), width, owns)
 
 
@@ -191,9 +189,9 @@ class Keys:
         with planned(self._spark):
             first = seen.first_asked() if inner else None
             known = None if first is None else _known(self._keys, facts, first)
-            sets = self._keys.mapInArrow(_sets(facts, first, known), _ddl(_SETS))
+            sets = map_batches(self._keys, _sets(facts, first, known), _ddl(_SETS))
             ranges = sets.repartitionById(facts.ranges, "range")
-            found = ranges.mapInArrow(_answers(facts), _ddl(_ANSWERS)).toArrow()
+            found = map_batches(ranges, _answers(facts), _ddl(_ANSWERS)).toArrow()
         numbers = _numbers(found)
         numbers |= {
             "rows": sum(seen.rows_of), "distinct": seen.distinct, "buckets": float(1 << bits),
@@ -216,7 +214,7 @@ def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
         found.append(side.hashes.select(source, "hash", "rows"))
         first += len(own)
     tasks = slots.dealt(core_count(found[0].sparkSession))
-    return partitions.put_together(found, tasks).mapInArrow(_own_keys(sample), _ddl(_KEYS))
+    return map_batches(private.put_together(found, tasks), _own_keys(sample), _ddl(_KEYS))
 
 
 class Seen:
@@ -266,13 +264,13 @@ def _known(keys: DataFrame, facts: _Facts, first: int) -> bytes:
     """All buckets of one side. They go to every source of the other one."""
 
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for row in _rows(batches):
             if facts.side_of[row["source"]] == first:
                 own = BucketSet(*facts.buckets(row))
                 yield _batch(_SETS, [0], [row["source"]], [own.to_bytes()])
 
-    found = keys.mapInArrow(task, _ddl(_SETS)).toArrow()
+    found = map_batches(keys, task, _ddl(_SETS)).toArrow()
     sets = [BucketSet.from_bytes(b).buckets for b in found["buckets"].to_pylist()]
     every = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sets]))
     return BucketSet(every, np.zeros_like(every)).to_bytes()
@@ -310,7 +308,7 @@ def _own_keys(sample: int | None) -> Task:
     mask = np.uint64(0 if sample is None else (1 << sample) - 1)
 
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         columns = ([c.to_numpy() for c in b.columns] for b in batches)
         runs = (run for source, *rest in columns for run in _runs(source, rest))
         for source, parts in groupby(runs, key=itemgetter(0)):
@@ -338,7 +336,7 @@ def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
     """The buckets of each source, to their ranges; of those that were not asked first, the known ones."""
 
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         listed = None if known is None else BucketSet.from_bytes(known).buckets
         for row in _rows(batches):
             buckets, counts = facts.buckets(row)
@@ -357,7 +355,7 @@ def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
 
 def _answers(facts: _Facts) -> Task:
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         rows = list(_rows(batches))
         if not rows:
             return
@@ -456,7 +454,7 @@ def read_answer(data: bytes) -> BucketSet:
     )
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def _rows(batches: Batches) -> Iterator[dict[str, Any]]:
     for batch in batches:
         yield from batch.to_pylist()
 

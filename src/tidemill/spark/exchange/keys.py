@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
 from tidemill.spark.expr.values import canonical, named
+from tidemill.spark.frames import require_classic_batch
 from tidemill.spark.names import alike, check_not_ours, folded
 from tidemill.spark.settings import case_matters
 
@@ -24,6 +25,7 @@ def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ..
         raise UserError(step, expected=what, got=str(given))
     if not keys:
         raise UserError(step, expected="the names of key columns", got="none")
+    require_classic_batch(step, df)
     check_not_ours(step, df.columns)
     if not case_matters(df.sparkSession):
         for key in set(keys) & set(alike(df.columns)):

@@ -12,19 +12,18 @@ from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange import partitions
+from tidemill.spark.caching import kept
 from tidemill.spark.exchange.decision import Decision, noted, tell
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.group import together
 from tidemill.spark.exchange.join import HASHED
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import arranged_by
 from tidemill.spark.exchange.reduce import States
 from tidemill.spark.exchange.route import Told, shuffled, told
 from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.expr.values import named
-from tidemill.spark.keeping import kept
 from tidemill.spark.names import fresh_name
+from tidemill.spark.private import arranged_by, partition_count
 from tidemill.spark.settings import ansi, planned
 
 
@@ -87,13 +86,13 @@ class Places:
         """Rows with those of `df`, which `reduce` returned: they are together already."""
         by = [*self.keys, *([self.column] if self.column is not None else [])]
         # There is one for each key: if they can be hashed, those of the frame need not be sorted.
-        each = self.count * row_bytes(df) / partitions.count(self.rows)
+        each = self.count * row_bytes(df) / partition_count(self.rows)
         small = each <= HASHED
         return self.rows.join(df.hint("shuffle_hash"), by) if small else self.rows.hint("merge").join(df, by)
 
     def _checked(self, step: str, df: DataFrame) -> None:
         with planned(df.sparkSession):
-            got, expected = partitions.count(df), self._slots.count
+            got, expected = partition_count(df), self._slots.count
         if got != expected:
             raise UserError(
                 step, expected=f"a frame made from places.rows, with its {expected} partitions",

@@ -14,6 +14,7 @@ from tidemill.core.explanation import Explanation
 from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.exchange.network import host_count
 from tidemill.spark.exchange.traffic import Traffic, size, traffic
+from tidemill.spark.private import require_classic
 
 
 @dataclass(repr=False)
@@ -119,6 +120,7 @@ def report(spark: SparkSession) -> Iterator[Report]:
             join(orders, lines, ["order"]).count()
         print(seen)
     """
+    require_classic("report", spark)
     seen = Report(hosts=host_count(spark))
     began = time.monotonic()
     with traffic(spark) as moved, watched(seen.exchanges):

@@ -12,11 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.kernels.targets import Cells, cell_bits
-from tidemill.spark.exchange import partitions
+from tidemill.spark import private
 from tidemill.spark.exchange.detect import Detected, read_answer
 from tidemill.spark.exchange.slots import Slots
 from tidemill.spark.expr.values import named
 from tidemill.spark.names import OURS
+from tidemill.spark.settings import planned, setting
 
 FEW = 200
 """Buckets of a side that leave, up to which rows are compared with each of them instead of being joined."""
@@ -59,10 +60,13 @@ def told(
             pa.ListArray.from_arrays(own.starts, pa.array(own.targets, narrow[1])),
         ]
         batches.append(pa.RecordBatch.from_arrays(columns, [_CELL, _LOWS, _TO]))
-    cells = partitions.one_each(spark, batches)
+    # As rows of the driver's own, which it would otherwise make of so little, all would go to every task.
+    with setting(spark, "spark.sql.execution.arrow.localRelationThreshold", "0"):
+        cells = private.one_batch_each(spark, batches)
     if kept:
-        cells = partitions.kept_at(cells, [slots.hosts[s] for s in slots.of_side[side]])
-    cells = partitions.arranged_by(cells.select("*", _here()), _PARTITION)
+        # On their hosts for as long as somebody has them: no task brings them any more.
+        cells = private.on_hosts(cells, [slots.hosts[s] for s in slots.of_side[side]]).localCheckpoint()
+    cells = private.arranged_by(cells.select("*", _here()), _PARTITION)
     return Told(cells.hint("shuffle_hash"), found.bits, high)
 
 
@@ -82,7 +86,8 @@ def routed(df: DataFrame, hash: Column, target: str, slots: Slots, side: int, fo
     stay = rows.filter(goes.isNull()).withColumn(target, _own_slot(slots, side)).drop(*_BESIDE)
     sent = rows.withColumn(target, goes).drop(*_BESIDE).filter(named(target).isNotNull())
     sent = sent.repartitionById(slots.count, named(target))
-    return partitions.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
+    with planned(df.sparkSession):
+        return private.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
 
 
 def shuffled(
@@ -134,7 +139,7 @@ def _looked_up(df: DataFrame, hash: Column, known: Told) -> tuple[DataFrame, Col
         f"CAST(shiftrightunsigned({_HASH}, {64 - bits}) & {mask}L AS {lows.elementType.simpleString()})"
         f" AS {_LOW}",
     )
-    both = partitions.arranged_by(rows, _PARTITION).join(known.cells, [_PARTITION, _CELL])
+    both = private.arranged_by(rows, _PARTITION).join(known.cells, [_PARTITION, _CELL])
     at = f"CAST(array_position({_LOWS}, {_LOW}) AS int)"
     return both, F.expr(f"CASE WHEN {at} > 0 THEN CAST(get({_TO}, {at} - 1) AS int) END")
 
@@ -151,7 +156,7 @@ def _fitting(bits: int) -> pa.DataType:
 
 def _all_stay(df: DataFrame, target: str, slots: Slots, side: int) -> DataFrame:
     rows = df.select("*", _own_slot(slots, side).alias(target))
-    return partitions.in_slots(rows, target, slots.of_side[side], slots.hosts)
+    return private.in_slots(rows, target, slots.of_side[side], slots.hosts)
 
 
 def _own_slot(slots: Slots, side: int) -> Column:

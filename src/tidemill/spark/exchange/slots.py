@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange import partitions
+from tidemill.spark import private
 
 BY = ("auto", "host", "partition")
 
@@ -70,7 +70,7 @@ def slots_of(frames: Sequence[DataFrame], by: str = "auto") -> Slots:
     """
     if by not in BY:
         raise UserError("exchange", expected=f"by= one of {', '.join(BY)}", got=repr(by))
-    where = [partitions.hosts(df) for df in frames]
+    where = [private.partition_hosts(df) for df in frames]
     hosts: list[str | None] = []
     of_side: list[tuple[int, ...]] = [()] * len(frames)
     for side in sorted(range(len(frames)), key=lambda i: -len(where[i])):

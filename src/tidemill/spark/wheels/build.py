@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,10 @@ from tidemill.spark.batch.windows import partials_by_pane
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.values import canonical
 from tidemill.spark.failures import our_error
+from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.leftovers import forget_buckets
+from tidemill.spark.workers import Batches, Task, map_batches
 from tidemill.wheels.files.directory import (
     CHECKSUM,
     saves_in,
@@ -116,6 +118,7 @@ def build_wheel(
     The rest is as in `tm.Wheel.create`; slots are compressed unless there are running sums. The rows are
     read twice: for their times, and all.
     """
+    require_batch("build wheel", df)
     where = Path(path).resolve()
     if saves_in(where):
         raise UserError(
@@ -160,6 +163,7 @@ def append(
     nothing. The watermark moves to `until`, or else after the last row. Buckets that are written again
     are compared with their checksums first.
     """
+    require_batch("append", df)
     where = Path(path).resolve()
     hint = "tm.open_wheel(path).insert(rows) adds to it"
     facts = read_store(where, aggregates or {}, step="append", hint=hint)
@@ -233,7 +237,7 @@ def _columns_of(
 
 
 def columns_of(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
-    """Columns of a DataFrame with their types; what others there are does not matter."""
+    """Columns of a DataFrame with their types; it may have others."""
     fields = {f.name: f for f in df.schema.fields}
     for name in names:
         if name not in fields:
@@ -300,7 +304,7 @@ def _written(
         bucket = bucket_of([canonical(F.col(n)) if k == "float64" else F.col(n) for n, k in keys], count)
         together = partials.withColumn(BUCKET, bucket).repartitionById(count, BUCKET)
         task = _filling(where, facts, given, until, blocks, job)
-        filled = together.mapInArrow(task, "bucket int, save int")
+        filled = map_batches(together, task, "bucket int, save int")
         try:
             return filled.collect()
         except PythonException as failed:
@@ -318,10 +322,10 @@ def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:
 def _filling(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], until: int,
     blocks: Blocks | None, job: str,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:  # fmt: skip
+) -> Task:  # fmt: skip
     """Partials of one bucket in; its number, and that of its new save, out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         held = [b for b in batches if b.num_rows]
         if not held:
             return
