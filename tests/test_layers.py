@@ -51,7 +51,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("lanes",),
         ("results", "slides"),
         ("pane_store",),
-        ("object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
+        ("intake", "object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
         ("expressions",),
         ("failures", "threads"),
     ),
