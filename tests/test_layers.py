@@ -55,7 +55,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("lanes",),
         ("results", "slides", "state_columns"),
         ("pane_store",),
-        ("object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
+        ("intake", "object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
         ("expressions", "snapshot"),
         ("operator",),
         ("failures", "promise", "threads", "tuning"),
