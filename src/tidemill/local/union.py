@@ -1,56 +1,39 @@
-"""Several streams of chunks as one, and one as several."""
+"""A union: the rows of all ports, under the promise that all of them keep."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 
-from tidemill.core.time import BEGINNING
-from tidemill.io.chunks import Chunk
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.local.operator import Operator, Snapshot, Watermarks
+from tidemill.local.promise import Promise
 
 
-def merged(inputs: Iterable[Iterable[Chunk]]) -> Iterator[Chunk]:
-    """The chunks of all inputs; no later row is below the least promise of those that have not ended.
+class UnionOperator(Operator):
+    """Rows pass as they come; no later one is below the least promise of the ports."""
 
-    The input that is behind the others in time is read next, so that windows over all close soon and what
-    several inputs share need not wait long for the last of them.
+    def __init__(self, ports: int) -> None:
+        self.ports, self._marks, self._promised = ports, Watermarks(ports), Promise()
 
-    >>> import pyarrow as pa
-    >>> rows = pa.record_batch({"t": [8]})
-    >>> [c.complete_below for c in merged([[Chunk(rows, 5), Chunk(rows, 9)], [Chunk(rows, 7)]])][1:]
-    [5, 7]
-    """
-    waiting = [(BEGINNING, iter(chunks)) for chunks in inputs]
-    while waiting:
-        at = min(range(len(waiting)), key=lambda i: waiting[i][0])
-        promise, chunks = waiting.pop(at)
-        chunk = next(chunks, None)
-        if chunk is None:
-            continue
-        # At the back: those that promise alike take turns.
-        waiting.append((max(promise, chunk.complete_below), chunks))
-        yield Chunk(chunk.batch, min(below for below, _ in waiting))
+    def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        return (batch,)
 
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+        self._promised = self._promised.raised(self._marks.raised(port, below))
+        return iter(())
 
-class SharedChunks:
-    """Chunks that several readers read, each all of them; a chunk waits until the last has read it."""
+    @property
+    def promise(self) -> Promise:
+        return self._promised
 
-    def __init__(self, chunks: Iterable[Chunk]) -> None:
-        self._chunks = iter(chunks)
-        self._waiting: list[deque[Chunk]] = []
+    def snapshot(self) -> Snapshot:
+        return {"below": pa.table({"below": pa.array(self._marks.ports, pa.int64())})}
 
-    def reader(self) -> Iterator[Chunk]:
-        """One more reader. All are asked for before the first one reads."""
-        own: deque[Chunk] = deque()
-        self._waiting.append(own)
-        return self._read(own)
-
-    def _read(self, own: deque[Chunk]) -> Iterator[Chunk]:
-        while True:
-            if not own:
-                chunk = next(self._chunks, None)
-                if chunk is None:
-                    return
-                for waiting in self._waiting:
-                    waiting.append(chunk)
-            yield own.popleft()
+    def restore(self, state: Snapshot) -> None:
+        marks = state.get("below")
+        if marks is None or marks.column_names != ["below"] or len(marks) != self.ports:
+            raise UserError("restore", expected=f"the promises of {self.ports} ports", got=str(sorted(state)))
+        for port, below in enumerate(marks["below"].to_pylist()):
+            list(self.advance(port, below))

@@ -269,6 +269,17 @@ class WheelWindows(Plan):
         return text
 
 
+def leaves_of(plan: Plan) -> dict[str, Source | WheelWindows]:
+    """Where the rows of a plan come from, by the name of the stream; further windows of a wheel by number."""
+    found: dict[str, Source | WheelWindows] = {}
+    for leaf in plan.walk():
+        if isinstance(leaf, Source):
+            found[leaf.name] = leaf
+        elif isinstance(leaf, WheelWindows):
+            found[leaf.stream if leaf.stream not in found else f"{leaf.stream} {len(found)}"] = leaf
+    return found
+
+
 def _asked(
     aggregates: Iterable[tuple[str, Any]], keys: Sequence[str], windows: Iterable[NamedWindow]
 ) -> str:
