@@ -130,16 +130,37 @@ def test_the_definition() -> None:
 def test_windows_close_when_all_streams_have_passed_them() -> None:
     """As time goes on in both, not at their end."""
     query = BOTH.window(tm.tumbling(10)).agg(n=tm.count())
-    graph, read = Graph(query.optimized, tuning=HASTE["eager"]), {"a": 0, "b": 0}
+    read = {"a": 0, "b": 0}
 
     def stream(name: str) -> Iterator[Chunk]:
         for start in range(0, 1000, 10):
             read[name] += 1
             yield Chunk(pa.record_batch({"t": list(range(start, start + 10))}), start + 10)
 
-    first = next(run_graph(graph, {"a": stream("a"), "b": stream("b")}))
+    graph = Graph(query.optimized, tuning=HASTE["eager"])
+    first = next(run_graph(graph, {name: stream(name) for name in read}))
     assert first.to_pylist()[0] == {"window_start": 0, "window_end": 10, "n": 20}
     assert max(read.values()) < 20
+
+
+def test_a_graph_with_a_union_goes_on_from_a_snapshot() -> None:
+    both = A.select("x").union(B.select("x"))
+    query = both.window(tm.hopping(20, every=10)).agg(n=tm.count(), x=tm.sum(col.x))
+
+    def steps(graph: Graph, start: int, end: int) -> list[Any]:
+        found = []
+        for t in range(start, end, 5):
+            for name, later in (("a", 0), ("b", 3)):
+                found += graph.push(name, pa.record_batch({"t": [t + later], "x": [t]}))
+                found += graph.advance(name, t + later, prompt=True)
+        return [row for batch in found for row in batch.to_pylist()]
+
+    whole = steps(Graph(query.optimized), 0, 100)
+    first, second = Graph(query.optimized), Graph(query.optimized)
+    before = steps(first, 0, 45)
+    second.restore(first.snapshot())
+    assert whole == before + steps(second, 45, 100)
+    assert len(before) and len(whole) > len(before)
 
 
 def test_rows_before_the_start_are_counted_in_every_input() -> None:

@@ -66,8 +66,8 @@ def forced(plan: WindowAggregate, path: str) -> list[pa.RecordBatch]:
     choices = replace(choices_of(plan), sliding=(path,) * len(plan.layout.parts))
     operator = WindowOperator(plan, choices=choices)
     for batch in from_rows(rows(), STREAM.schema).to_batches():
-        operator.push(batch)
-    return list(operator.advance(FOREVER))
+        assert not list(operator.push(0, batch))
+    return list(operator.advance(0, FOREVER))
 
 
 @pytest.mark.parametrize("window", WINDOWS)

@@ -18,6 +18,7 @@ from tidemill.local.stages import StageRunner
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
 from tidemill.local.windows import WindowOperator
+from tidemill.optimize.choices import with_choices
 from tidemill.plan.nodes import (
     Filter,
     Plan,
@@ -187,14 +188,14 @@ class Graph:
 
     def snapshot(self) -> Snapshot:
         """The state of all operators. The graph can go on afterwards."""
-        found = {"plan": pa.table({"plan": [format_plan(self.plan)]})}
+        found = {"plan": pa.table({"plan": [format_plan(self.plan, with_choices)]})}
         for step in self.steps:
             found |= {f"{step.name}/{n}": t for n, t in step.operator.snapshot().items()}
         return found
 
     def restore(self, state: Snapshot) -> None:
         """Go on from a snapshot of the same plan; the graph is fresh."""
-        mine, theirs = format_plan(self.plan), state.get("plan")
+        mine, theirs = format_plan(self.plan, with_choices), state.get("plan")
         if theirs is None or theirs.column_names != ["plan"] or theirs["plan"].to_pylist() != [mine]:
             raise UserError(
                 "restore", expected=f"a snapshot of\n{mine}",

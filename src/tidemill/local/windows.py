@@ -43,7 +43,7 @@ from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
 from tidemill.local.state_plan import plan_parts
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.optimize.choices import choices_of
+from tidemill.optimize.choices import choices_of, with_choices
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 from tidemill.plan.sharing import format_plan
@@ -374,7 +374,7 @@ class WindowOperator(Operator):
             self._forget_above = 0
             self._forget_keys()
         found = {
-            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan)]}),
+            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
             "promised": numbers(floor=[self._promised.floor]),
             "ready": pa.Table.from_batches(self._ready, schema=self.plan.schema.to_arrow()),
             "late": self.late(),
@@ -400,7 +400,7 @@ class WindowOperator(Operator):
 
     def restore(self, state: Snapshot) -> None:
         about = state["about"].to_pylist()[0] if "about" in state else {}
-        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan)}):
+        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}):
             raise UserError("restore", expected=f"a snapshot of {mine}", got=str(about))
         if self.plan.group_keys:
             kinds = [to_arrow(kind) for _, kind in self.keys.schema]
