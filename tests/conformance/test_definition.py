@@ -29,7 +29,6 @@ from tests.conformance.harness import (
     arrivals,
     assert_same,
     by_reference,
-    haste,
     in_batches,
     locally,
     split,
@@ -61,8 +60,7 @@ def test_any_rows_in_any_order_and_split(
 ) -> None:
     query = ask(WINDOWS[window], "few")
     batches = split(arrivals(rows, "t", pick)[order], pick)
-    with haste(speed):
-        got = in_batches(query, batches, promises=promises)
+    got = in_batches(query, batches, promises=promises, speed=speed)
     assert_same(got, by_reference(query, rows), query.schema)
 
 
@@ -74,8 +72,7 @@ def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(
 ) -> None:
     query = ask(WINDOWS[window], "paths")
     batches = split(arrivals(rows, "t", pick)[order], pick)
-    with haste("eager"):
-        got = in_batches(query, batches, promises=True)
+    got = in_batches(query, batches, promises=True, speed="eager")
     assert_same(got, by_reference(query, rows), query.schema)
 
 
@@ -86,8 +83,7 @@ def test_windows_by_arrival_in_any_split(
     window: str, rows: list[Row], speed: str, pick: random.Random
 ) -> None:
     query = ask(ARRIVAL[window], "few")
-    with haste(speed):
-        got = in_batches(query, split(rows, pick), promises=True)
+    got = in_batches(query, split(rows, pick), promises=True, speed=speed)
     assert_same(got, by_reference(query, rows), query.schema)
 
 
@@ -129,8 +125,7 @@ def test_several_windows_in_one_query(rows: list[Row], pick: random.Random) -> N
     expected = by_reference(query, rows)
     assert_same(locally(query, rows), expected, query.schema)
     shuffled = split(arrivals(rows, "t", pick)["jittered"], pick)
-    with haste("eager"):
-        assert_same(in_batches(query, shuffled, promises=True), expected, query.schema)
+    assert_same(in_batches(query, shuffled, promises=True, speed="eager"), expected, query.schema)
 
 
 def test_windows_that_follow_the_data_side_by_side() -> None:

@@ -259,6 +259,12 @@ class WheelWindows(Plan):
         return text
 
 
+def leaves_of(plan: Plan) -> dict[str, Source | WheelWindows]:
+    """Where the rows of a plan come from, by the name of the stream."""
+    leaves = (n for n in plan.walk() if isinstance(n, (Source, WheelWindows)))
+    return {leaf.stream if isinstance(leaf, WheelWindows) else leaf.name: leaf for leaf in leaves}
+
+
 def _asked(
     aggregates: Iterable[tuple[str, Any]], keys: Sequence[str], windows: Iterable[NamedWindow]
 ) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from tidemill.expr.nodes import Column, Node, substitute
@@ -28,8 +29,8 @@ class Stage:
         return substitute(node, dict(self.outputs))
 
 
-def stage_of(plan: Plan) -> Stage:
-    """Peel filters and projections off a plan.
+def stage_of(plan: Plan, stop: Container[Plan] = ()) -> Stage:
+    """Peel filters and projections off a plan, down to a node in `stop`.
 
     >>> from tidemill.plan.build import source, where
     >>> from tidemill.expr.fluent import col
@@ -37,11 +38,11 @@ def stage_of(plan: Plan) -> Stage:
     >>> print(*stage_of(where(s, col.x > 1)).predicates)
     (col.x > 1)
     """
-    if isinstance(plan, Filter):
-        below = stage_of(plan.input)
+    if plan not in stop and isinstance(plan, Filter):
+        below = stage_of(plan.input, stop)
         return Stage(below.base, (*below.predicates, below.rewrite(plan.predicate)), below.outputs)
-    if isinstance(plan, Project):
-        below = stage_of(plan.input)
+    if plan not in stop and isinstance(plan, Project):
+        below = stage_of(plan.input, stop)
         outputs = tuple((n, below.rewrite(e)) for n, e in plan.outputs)
         return Stage(below.base, below.predicates, outputs)
     return Stage(plan, (), tuple((n, Column(n)) for n in plan.schema.names))

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import StatePart
 from tidemill.core.types import INT64, to_arrow
-from tidemill.local.partial_batches import PANE, partial_schema, state_fields
+from tidemill.local.partial_batches import PANE, partial_schema
+from tidemill.local.state_columns import state_fields
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.expr.aggregates import counts_at_home, is_simple
 from tidemill.windows.spec import GridWindow

@@ -27,7 +27,7 @@ from tidemill.kernels.functions import NULL_STATE, OVERFLOW
 from tidemill.local.expressions import plain
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects
-from tidemill.local.partial_batches import objects_in, objects_out, state_columns, state_fields
+from tidemill.local.state_columns import objects_in, objects_out, state_columns, state_fields
 from tidemill.local.windows import WindowOperator
 
 Cell = tuple[Any, ...]
@@ -120,7 +120,7 @@ def take_cells(operator: WindowOperator) -> tuple[list[int], list[int], list[Cel
         if index in operator.parts.objects:  # as they are: they need not fit a column
             states.append([_known(part, s) for s in elements.objects[index]])
         else:
-            states.append(_states_in(part, state_columns(operator, index, part, elements)))
+            states.append(_states_in(part, state_columns(store, index, elements)))
     found = elements.kid.tolist(), elements.pane.tolist(), list(zip(*states))
     store.retain(elements, np.zeros(len(elements), dtype=np.bool_))
     store.trim()

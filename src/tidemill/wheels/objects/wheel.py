@@ -68,8 +68,8 @@ class ObjectWheel(Wheel):
             return
         try:
             with self._lock:
-                self._operator.keys = self._keys
-                self._operator.push(batch)
+                self._operator.share_keys(self._keys)
+                self._operator.push(0, batch)
             self._store.know(self._keys.count)
             self._store.add(*take_cells(self._operator), undo)
         except BaseException as failed:
