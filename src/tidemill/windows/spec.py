@@ -326,7 +326,7 @@ def rows(
     paper's Q4). With `partition_by=[]` windows are cut from the whole stream and grouped after that (Q2).
 
     Rows are numbered in order of arrival, or in that of `order_by`, whose ties are broken by the other
-    columns. Spark needs `order_by`: its rows have no order of arrival. With `order_by` a row still to come may
+    columns. Spark needs `order_by`: its rows have no order of arrival. With `order_by` a later row may
     change the number of any row, so no window is complete before the end of the input.
     """
     return Rows(
