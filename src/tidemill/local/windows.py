@@ -243,12 +243,8 @@ class WindowOperator(Operator):
         yield from self._advance(final, prompt)
 
     def advance_keys(
-        self, keys: list[pa.Array], below: int, *, prompt: bool = False
+        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The windows that close now that no row of some keys can come below an instant.
-
-        `keys` has a column for each key of the windows, a row for each key that is promised apart.
-        """
         if not self.plan.group_keys:
             raise UserError("advance", expected="a query with keys", got="promises by key")
         known = self._known_below(below)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -97,14 +98,18 @@ def worker_python(spark: SparkSession, executable: str, path: str | None) -> Ite
     Each function carries both with it, so functions that are made elsewhere keep theirs.
     """
     context: Any = spark.sparkContext
-    before = context.pythonExec, context.environment
-    paths = [p for p in (path, context.environment.get("PYTHONPATH")) if p]
-    context.pythonExec = executable
-    context.environment = {**context.environment, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
-    try:
-        yield
-    finally:
-        context.pythonExec, context.environment = before
+    with _worker_lock:
+        before = context.pythonExec, context.environment
+        paths = [p for p in (path, context.environment.get("PYTHONPATH")) if p]
+        changed = {"PYTHONPATH": os.pathsep.join(paths)} if paths else {}
+        context.pythonExec, context.environment = executable, {**context.environment, **changed}
+        try:
+            yield
+        finally:
+            context.pythonExec, context.environment = before
+
+
+_worker_lock = threading.RLock()
 
 
 def worker_executable(spark: SparkSession) -> str:

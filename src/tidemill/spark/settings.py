@@ -19,7 +19,7 @@ LEAVES = "spark.sql.leafNodeDefaultParallelism"
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """The session with another value of a setting; afterwards it is as it was.
+    """Run a block with another value of a setting, and restore the old value afterwards.
 
     A session is shared: where blocks overlap, of several threads or one in the other, the first sees what
     there was before, and the last brings it back. They want the same value.
@@ -51,7 +51,7 @@ def case_matters(spark: SparkSession) -> bool:
 
 
 def planned(spark: SparkSession) -> AbstractContextManager[None]:
-    """Plan all at once: otherwise Spark runs shuffles, and looks at what they gave, while it plans."""
+    """Plan without adaptive execution, which runs shuffles and looks at their sizes while it plans."""
     return setting(spark, ADAPTIVE, "false")
 
 

@@ -33,7 +33,7 @@ from tidemill.spark.exchange import (
 )  # fmt: skip
 from tidemill.spark.exchange.decision import decision_of
 from tidemill.spark.exchange.join import LEAVES
-from tidemill.spark.exchange.slots import Slots, _seated
+from tidemill.spark.exchange.result_partitions import ResultPartitions, _seated
 
 
 def bag(df: DataFrame) -> list[str]:
@@ -168,11 +168,11 @@ def test_partitions_are_put_together(spark: Any) -> None:
 
 
 def test_keys_are_counted_on_their_hosts() -> None:
-    spread = Slots(("a", "b", "c", "a", "b", "c", "a", "b"), (tuple(range(8)),), by_host=True)
+    spread = ResultPartitions(("a", "b", "c", "a", "b", "c", "a", "b"), (tuple(range(8)),), by_host=True)
     (dealt,) = spread.dealt(6)
     assert sorted(p for own in dealt for p in own) == list(range(8))
     assert len(dealt) == 6 and all(len({spread.hosts[p] for p in own}) == 1 for own in dealt)
-    anywhere = Slots((None,) * 5, (tuple(range(5)), (0, 2)), by_host=False)
+    anywhere = ResultPartitions((None,) * 5, (tuple(range(5)), (0, 2)), by_host=False)
     assert anywhere.dealt(2) == [[[0, 2, 4], [1, 3]], [[0, 1], []]]
 
 
@@ -287,14 +287,14 @@ def test_nothing_stays_behind(spark: Any, left: DataFrame, right: DataFrame) -> 
     assert kept() <= before[0] and [spark.conf.get(n, None) for n in names] == before[1]
 
 
-def test_places_say_what_is_wrong(spark: Any) -> None:
+def test_placements_say_what_is_wrong(spark: Any) -> None:
     pages = [(i, [(i * 7) % 20, (i + 1) % 20]) for i in range(20)]
     links = spark.createDataFrame(pages, "p int, o array<int>")
     placed = place(links.repartitionById(4, F.col("p") % 4), ["p"], detect="on")
     pushed = placed.rows.select(F.explode("o").alias("p"))
     with pytest.raises(UserError, match="known_to"):
         placed.reduce(pushed, {"n": tm.count()})
-    with pytest.raises(UserError, match="a frame made from places"):
+    with pytest.raises(UserError, match="a frame made from placement"):
         placed.known_to(pushed.repartition(3))
     made = placed.known_to(pushed).reduce(pushed, {"n": tm.count()})
     assert bag(made.select("p", "n")) == bag(pushed.groupBy("p").agg(F.count("*").alias("n")))

@@ -59,7 +59,7 @@ class Blocks:
         return max(fine, default=1)
 
     def _panes_to_a_window(self) -> list[int]:
-        """Of each window; none where one of them has no certain number."""
+        """Panes of each window; an empty list if one of the windows has no fixed number of them."""
         lengths, size = [], share_panes(self.plan).size
         for window in self.plan.windows:
             spec = window.spec
@@ -84,7 +84,7 @@ class Blocks:
         return state if self.width == 1 else f"{state}_{place}"
 
     def partials(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows as they travel, as rows of one pane with all states: `local.partials` takes them."""
+        """Rows as they travel, as rows of one pane with all states: `local.partial_batches` takes them."""
         schema = partial_schema(self.plan)
         keys = schema.names[: schema.names.index(PANE)]
         for place in range(self.width):
@@ -105,7 +105,7 @@ class Blocks:
             yield from columns
 
     def _presence(self, rows: pa.RecordBatch, witness: str | None, place: int) -> pa.Array:
-        """A count that is right in whether it is 0, which is all that anybody asks of it."""
+        """A count of 0 or 1: all that is asked of it is whether it is 0."""
         if witness is None:
             return pa.repeat(pa.scalar(1, to_arrow(INT64)), rows.num_rows)
         return pc.is_valid(rows.column(self.column(witness, place))).cast(to_arrow(INT64))

@@ -55,7 +55,7 @@ class Strategy:
 
 
 def strategy(plan: WindowAggregate) -> Strategy:
-    """Decided from the plan alone."""
+    """The way that a window aggregate goes, decided from the plan alone."""
     for window in plan.windows:
         _require_order(window.spec)
     keys = ", ".join(plan.group_keys)
@@ -217,7 +217,7 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
 
 
 def _to_look_at(plan: WindowAggregate) -> str:
-    """The rows that are in a window, or are to be refused: null, or too far away. See `local.gaps`."""
+    """A condition: rows in a window, and those to refuse, null or too far away. See `local.sampling`."""
     inside = [] if plan.start is None else [f"{TICK} >= {number(plan.start)}"]
     if has_gaps(plan):
         samples = []

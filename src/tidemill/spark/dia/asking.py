@@ -80,7 +80,7 @@ def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | 
 
 
 def _called_by(value: Any) -> list[Any]:
-    """What is called where something other than a Python function is."""
+    """What a call runs where something other than a Python function is called."""
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, MethodType):
@@ -127,7 +127,7 @@ def _members(value: Any, names: set[str], depth: int = 2) -> Iterator[Any]:
 
 
 def _changes(value: Any) -> bool:
-    """Whether a function, or an object that has some, is random, a clock, or about where it runs."""
+    """Whether a function, or an object with methods, is random, reads a clock, or depends on its process."""
     if isinstance(value, (BuiltinFunctionType, MethodType)):
         owner = value.__self__
         if isinstance(owner, type):

@@ -1,4 +1,4 @@
-"""What fails in a task, said as the `UserError` that it is."""
+"""Errors of tasks, raised in the driver as the `UserError` that they are."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _FROM_FILES = re.compile(r"(?:java\.io|java\.nio\.file|org\.apache\.hadoop)\.([\
 
 
 class HasSources(Protocol):
-    """What knows the files that it is made from."""
+    """A node that knows the files it reads."""
 
     def walk(self) -> Iterator[Any]: ...
 
 
 @contextmanager
-def told(step: str, node: HasSources | None = None) -> Iterator[None]:
+def clear_errors(step: str, node: HasSources | None = None) -> Iterator[None]:
     """Run a job: our own message is found in Spark's exception and raised as a `UserError`.
 
     What Java cannot read is one, too; it says which file only sometimes, so those of the node are named.

@@ -53,7 +53,7 @@ def _check_plain(file: str, root: str, step: str) -> None:
             raise UserError(step, expected=f"files in {root}", got=f"{at}, a link")
         at = os.path.dirname(at)
     if not os.path.isfile(file):  # to open a pipe would wait for who writes it
-        raise UserError(step, expected="plain files", got=f"{file}, which is none")
+        raise UserError(step, expected="plain files", got=f"{file}, which is not a file")
 
 
 def local_path(path: str | os.PathLike[str], *, step: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether an exchange detects, why, and what came of it."""
+"""Whether an exchange detects, why, and what was found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemill.spark.exchange.inputs import is_read_twice_alike, reads_only, row_
 from tidemill.spark.exchange.keys import row_bytes, why_no_hash
 from tidemill.spark.exchange.network import Links, host_count
 from tidemill.spark.exchange.network import links as links_of
-from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.exchange.result_partitions import ResultPartitions
 from tidemill.spark.private import is_connect, require_classic
 
 DETECT = ("auto", "on", "off")
@@ -37,19 +37,19 @@ class Decision:
     links: Links | None = None
     estimate: Estimate | None = None
     detected: Detected | None = None
-    slots: Slots | None = None
+    slots: ResultPartitions | None = None
     sample: int | None = None
     """If it is still open: how keys are sampled, on which it depends."""
 
-    def judged(self, seen: Seen, slots: Slots, model: Model) -> Decision:
-        """What is decided when keys have been seen, if it was open."""
+    def judged(self, seen: Seen, slots: ResultPartitions, model: Model) -> Decision:
+        """The final decision, once keys have been seen."""
         if self.sample is None or self.links is None:
             return self
         estimate = model(seen, slots, self.links)
         why = "auto: it pays" if estimate.pays else "auto: it does not pay"
         return replace(self, detects=estimate.pays, why=why, estimate=estimate, sample=None)
 
-    def with_detected(self, found: Detected, slots: Slots) -> Decision:
+    def with_detected(self, found: Detected, slots: ResultPartitions) -> Decision:
         return replace(self, detected=found, slots=slots)
 
     @property
@@ -94,7 +94,7 @@ class Decision:
         return "\n".join([first, *(f"  {name}: {text}" for name, text in self.facts())])
 
 
-Model = Callable[[Seen, Slots, Links], Estimate]
+Model = Callable[[Seen, ResultPartitions, Links], Estimate]
 AtBest = Callable[[float, float, Links], Estimate]
 
 
@@ -103,7 +103,7 @@ def decide(
     width: Callable[[DataFrame], float] = row_bytes, best: AtBest = joined_at_best,
     why_not: Callable[[], str | None] = lambda: None,
 ) -> Decision:  # fmt: skip
-    """Whether to detect: as the user says, unless equal keys could part; otherwise if it might pay.
+    """Whether to detect: as the user says, if equal keys have equal hashes; for `auto`, if it might pay.
 
     That is known for sure when keys have been seen: `judged`. `width` says how many bytes would be sent for a
     row, `best` what detection would take of so many bytes and rows if nothing had to be; `why_not` may know
@@ -167,7 +167,7 @@ _watchers: ContextVar[tuple[list[Decision], ...]] = ContextVar("watchers", defau
 
 @contextmanager
 def watched(into: list[Decision]) -> Iterator[None]:
-    """Have the decisions of a block in a list."""
+    """Collect the decisions of a block in a list."""
     token = _watchers.set((*_watchers.get(), into))
     try:
         yield
@@ -176,14 +176,14 @@ def watched(into: list[Decision]) -> Iterator[None]:
 
 
 def noted(df: DataFrame, decision: Decision) -> DataFrame:
-    """A result that `explain` and `report` can say something of."""
+    """Attach a decision to a result, for `explain`, and tell reports of it."""
     df._tidemill_decision = decision  # type: ignore[attr-defined]
     tell(decision)
     return df
 
 
 def tell(decision: Decision) -> None:
-    """Have a decision in the reports of the blocks that it is made in."""
+    """Add a decision to the reports of the blocks around it."""
     for into in _watchers.get():
         into.append(decision)
 

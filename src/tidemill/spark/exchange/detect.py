@@ -29,9 +29,9 @@ from tidemill.kernels.buckets import counted, in_buckets
 from tidemill.kernels.holders import STAYS, located
 from tidemill.kernels.hyperloglog import estimate, registers
 from tidemill.spark import private
+from tidemill.spark.exchange.bucket_sets import BucketSet
 from tidemill.spark.exchange.network import core_count
-from tidemill.spark.exchange.sets import BucketSet
-from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.exchange.result_partitions import ResultPartitions
 from tidemill.spark.settings import planned
 from tidemill.spark.workers import Batches, Task, map_batches, settled
 
@@ -139,7 +139,7 @@ class Keys:
             found = keys.locations()
     """
 
-    def __init__(self, sides: Sequence[Side], slots: Slots, *, sample: int | None = None) -> None:
+    def __init__(self, sides: Sequence[Side], slots: ResultPartitions, *, sample: int | None = None) -> None:
         """With `sample`, keys whose hash has so many low bits of zero are told to the driver."""
         self._sides, self._slots = sides, slots
         self._spark = sides[0].hashes.sparkSession
@@ -161,7 +161,7 @@ class Keys:
         self._keys.unpersist()
 
     def duplicates(self) -> Detected:
-        """Where rows of buckets meet that several slots have; who has one alone keeps it (Algorithm 5)."""
+        """Where rows meet whose bucket several slots have; a slot keeps what it has alone (Algorithm 5)."""
         return self._detect(counts=False)
 
     def locations(
@@ -203,7 +203,7 @@ class Keys:
         return Detected(bits, *_by_side(slots, found), tuple(seen.bytes_of), numbers, seconds)
 
 
-def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
+def _keys(sides: Sequence[Side], slots: ResultPartitions, sample: int | None) -> DataFrame:
     """The keys of every source, a row each; sources are the partitions of all sides, counted through.
 
     About as many tasks as there are cores: each has to begin and end a talk with Python.
@@ -220,7 +220,7 @@ def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
 class Seen:
     """What the sources said of their keys."""
 
-    def __init__(self, sides: Sequence[Side], slots: Slots, said: pa.Table) -> None:
+    def __init__(self, sides: Sequence[Side], slots: ResultPartitions, said: pa.Table) -> None:
         self.side_of = tuple(i for i, own in enumerate(slots.of_side) for _ in own)
         self.widths = tuple(s.width for s in sides)
         self.rows_of, self.entries = [0] * len(sides), 0
@@ -261,7 +261,7 @@ class Seen:
 
 
 def _known(keys: DataFrame, facts: _Facts, first: int) -> bytes:
-    """All buckets of one side. They go to every source of the other one."""
+    """All buckets of one side, to be sent to every source of the other side."""
 
     @settled
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -399,7 +399,7 @@ _NOTE = -1
 
 
 def _numbers(found: pa.Table) -> dict[str, float]:
-    """What ranges say of themselves, put together."""
+    """The numbers of all ranges, added up."""
     names = ("entries", "filled", "leaving", "leaving bytes", "filter bytes", "code bits")
     total = dict.fromkeys((*names, "answer bytes"), 0.0)
     loads: Any = 0.0
@@ -417,7 +417,7 @@ def _numbers(found: pa.Table) -> dict[str, float]:
 
 
 def _by_side(
-    slots: Slots, found: pa.Table
+    slots: ResultPartitions, found: pa.Table
 ) -> tuple[tuple[tuple[bytes, ...], ...], tuple[tuple[int, ...], ...]]:
     """What each source is told, its answers in the order of ranges, and how many buckets they list."""
     told: dict[int, list[tuple[int, int, bytes]]] = {}

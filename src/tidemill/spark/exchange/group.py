@@ -18,8 +18,8 @@ from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.inputs import merges_maps, read_alike, steady
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
+from tidemill.spark.exchange.result_partitions import result_partitions
 from tidemill.spark.exchange.route import routed
-from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr.values import named
 from tidemill.spark.names import fresh_name
 from tidemill.spark.workers import tidemill_there
@@ -102,7 +102,7 @@ def together(
         return df, None, decision
     with steady(df.sparkSession):
         frame = read_alike(df)
-        slots = slots_of([frame], by)
+        slots = result_partitions([frame], by)
         with Keys([Side.of(frame, hash, row_bytes(df))], slots, sample=decision.sample) as seen:
             decision = decision.judged(seen.seen, slots, partial(of_rows, by=combined))
             if not decision.detects:

@@ -63,7 +63,7 @@ def read_alike(df: DataFrame) -> DataFrame:
 
 
 def steady(spark: SparkSession) -> AbstractContextManager[None]:
-    """Have files and ranges cut as they are now, though executors come and go while they are read."""
+    """Cut files and ranges as now while a block runs, though executors come and go."""
     return setting(spark, LEAVES, str(spark.sparkContext.defaultParallelism))
 
 

@@ -1,4 +1,4 @@
-"""What lies between hosts: how many there are, and how fast they send to each other."""
+"""The hosts of a cluster: how many there are, and how fast they send to each other."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def core_count(spark: SparkSession) -> int:
 
 
 def measure_again(spark: SparkSession) -> None:
-    """Forget what was measured of links, which are others now."""
+    """Forget the measured rate of links, and measure again."""
     _measured.pop(spark.sparkContext.applicationId, None)
 
 

@@ -56,7 +56,7 @@ class Report(Explanation):
         return int(weight * scale * (self.hosts - 1) / self.hosts)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, by name."""
+        """The lines of the report: names and texts."""
         found: list[tuple[str, str]] = []
         for decision in self.exchanges:
             found.append(

@@ -1,4 +1,4 @@
-"""What a piece of work moved between tasks and hosts, by Spark's own shuffle metrics.
+"""What the jobs of a block moved between tasks and hosts, by Spark's own shuffle metrics.
 
 Spark keeps them for each stage, also without its web page. Jobs of a block are told from others by a tag
 that the calling thread gives them, and that the threads which Spark starts for it hand on: so blocks may be
@@ -18,7 +18,7 @@ from tidemill.spark.private import require_classic, stages_of
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageTraffic:
     """One stage with the attempts to run it. Bytes are as they travel: serialized and compressed."""
 
     id: int
@@ -49,11 +49,11 @@ class Stage:
 class Traffic:
     """What `traffic` saw. It is empty until the block has ended."""
 
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[StageTraffic, ...] = ()
 
     @property
     def remote_bytes(self) -> int:
-        """What went from host to host, which is what a slow network makes slow."""
+        """Bytes that went from host to host."""
         return self._sum(lambda s: s.remote_bytes)
 
     @property
@@ -72,7 +72,7 @@ class Traffic:
     def result_bytes(self) -> int:
         return self._sum(lambda s: s.result_bytes)
 
-    def _sum(self, of: Callable[[Stage], int]) -> int:
+    def _sum(self, of: Callable[[StageTraffic], int]) -> int:
         return sum(map(of, self.stages))
 
     def __repr__(self) -> str:
@@ -104,10 +104,10 @@ def traffic(spark: SparkSession) -> Iterator[Traffic]:
     finally:
         spark.sparkContext.removeJobTag(tag)
     # Frozen for whoever holds it; filled in once, here.
-    object.__setattr__(seen, "stages", tuple(Stage(**metrics) for metrics in stages_of(spark, tag)))
+    object.__setattr__(seen, "stages", tuple(StageTraffic(**metrics) for metrics in stages_of(spark, tag)))
 
 
-def _moved(what: Stage | Traffic) -> str:
+def _moved(what: StageTraffic | Traffic) -> str:
     return (
         f"{size(what.remote_bytes)} remote, {size(what.local_bytes)} local,"
         f" {size(what.written_bytes)} written"

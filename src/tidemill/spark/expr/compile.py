@@ -1,6 +1,6 @@
 """Scalar expressions as Spark columns, by the rules of `expr.functions`.
 
-Columns are in the form that `spark.values` tells of. Overflow is an error only where Spark plans in
+Columns are in the form that `spark.expr.values` describes. Overflow is an error only where Spark plans in
 ANSI mode, which it decides when a DataFrame is made: build inside `with settings.ansi(spark):`.
 """
 

@@ -258,7 +258,7 @@ def _matches(a: Term, pattern: Term) -> SparkColumn:
 
 
 def outside_java(node: Node) -> str | None:
-    """Why the JVM does not compute a node by itself, if so, though it is no function of a user's."""
+    """Why Python computes a node that is not a user's function; None if the JVM does."""
     if isinstance(node, Call) and node.function == "matches" and isinstance(node.args[1], Literal):
         pattern = node.args[1].value
         return None if pattern is None else why_not_java(pattern)

@@ -125,7 +125,7 @@ def build_wheel(
             "build wheel", expected="a directory without a wheel", got=str(where),
             hint="tm.spark.append(df, path) adds to the one that is there",
         )  # fmt: skip
-    block_slots(compress, keyed=bool(keys))  # refuses what is none
+    block_slots(compress, keyed=bool(keys))  # checks `compress`
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 0 < buckets <= MOST_BUCKETS:
         raise UserError("build wheel", expected=f"1 to {MOST_BUCKETS} buckets", got=repr(buckets))
     names = named_keys(keys, "build wheel")
@@ -195,7 +195,7 @@ def _survey(
     df: DataFrame, schema: Schema, time: str, grain: int, start: InstantLike | None,
     until: InstantLike | None,
 ) -> _Survey:  # fmt: skip
-    """Look at all times. Bounds that are given lie on the grid: those at or below."""
+    """Read all times once. Bounds that are given are rounded down to the grid."""
     domain = Domain.LOGICAL if schema[time].kind == "int64" else Domain.CLOCK
     low = -FARTHEST if start is None else ticks_of(start, domain, "wheel start") // grain * grain
     high = FARTHEST if until is None else ticks_of(until, domain, "wheel until") // grain * grain
