@@ -16,7 +16,7 @@ from tidemill.local.graph import Graph, require_supported
 from tidemill.local.threads import on_threads, threads
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize import with_wheels
-from tidemill.plan.checks import check_inputs
+from tidemill.plan.checks import broken_promise, check_inputs
 from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
 
 
@@ -70,7 +70,7 @@ def _run(
     require_supported(plan)
     check_inputs(plan, inputs)
     wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
-    plan = with_wheels(plan, wheels)
+    plan = with_wheels(plan, wheels) if wheels else plan
     stateful = any(isinstance(n, WindowAggregate) for n in plan.walk())
     chunks: dict[str, Iterable[Chunk]] = {}
     rows: list[int | None] = []
@@ -87,5 +87,7 @@ def _run(
     workers = 1 if few else threads()
     graph = Graph(plan, workers, tuning)
     yield from run_graph(graph, chunks, workers)
+    for late in graph.late().values():
+        raise broken_promise(list(chunks), late.num_rows)
     if counts is not None:
         counts["before_start"] = graph.before_start
