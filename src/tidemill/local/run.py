@@ -12,7 +12,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.progress import shown
 from tidemill.io.sources import Chunk, open_source
 from tidemill.io.window_source import WindowSource
-from tidemill.local.graph import Graph, require_supported
+from tidemill.local.graph import Graph
 from tidemill.local.threads import on_threads, threads
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize import with_wheels
@@ -67,7 +67,6 @@ def run(
 def _run(
     plan: Plan, inputs: Mapping[str, Any], progress: bool, counts: dict[str, int] | None, tuning: Tuning
 ) -> Iterator[pa.RecordBatch]:
-    require_supported(plan)
     check_inputs(plan, inputs)
     wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
     plan = with_wheels(plan, wheels) if wheels else plan
