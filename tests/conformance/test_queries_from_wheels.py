@@ -262,8 +262,8 @@ def test_explain_says_what_comes_from_the_wheel(capsys: pytest.CaptureFixture[st
     wheel = new_wheel("sum", "text")
     wheel.advance_to(50)
     query = asked("sum", "text", [tm.hopping(12, every=4)], EVENTS.where((col.t >= 8) & (col.s != "b")))
-    text = query.explain(events=wheel)
-    assert capsys.readouterr().out.strip() == text.strip()
+    text = str(query.explain(events=wheel))
+    assert capsys.readouterr().out == ""
     assert text[text.index("== optimised") :] == """
 == optimised ==
 where (col.s != 'b')

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,8 @@ from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.expressions import Expressions, evaluate
+from tidemill.local.expressions import evaluate
+from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
@@ -43,7 +43,10 @@ from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
 from tidemill.local.state_plan import plan_parts
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.plan.nodes import WindowAggregate, format_plan
+from tidemill.optimize.choices import choices_of, with_choices
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import WindowChoices
+from tidemill.plan.sharing import format_plan
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
 
@@ -60,11 +63,11 @@ class WindowOperator(Operator):
     """
 
     def __init__(
-        self, plan: WindowAggregate, lanes: int = 1, tuning: Tuning = DEFAULT, stage: Stage | None = None
-    ) -> None:
+        self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
+        tuning: Tuning = DEFAULT, stage: Stage | None = None,
+    ) -> None:  # fmt: skip
         """`stage` is what is fused of the filters and projections below; by default, all of them."""
-        assert plan.panes is not None
-        self.plan, self._tuning = plan, tuning
+        self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
@@ -73,11 +76,11 @@ class WindowOperator(Operator):
         self._partitions: Partitions | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
-        self._outputs: dict[str, Node] = dict(stage.outputs)
+        outputs: dict[str, Node] = dict(stage.outputs)
         if not fuses(plan, stage):
             self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
             base, predicates = plan.input.schema, ()
-            self._outputs = {n: Column(n) for n in base.names}
+            outputs = {}
         if _splits(plan):
             self._partitions = Partitions(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
@@ -85,11 +88,20 @@ class WindowOperator(Operator):
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
         shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
-        self.lanes = [Lane(plan, self.layout, self.parts, self.keys, s, tuning) for s in shares]
+        self.lanes = [
+            Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
+        ]
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
         self._running: deque[list[Future[_Closed]]] = deque()
-        self._build_expressions(predicates)
-        self._kernels: dict[tuple[Columns, bool], AccumulateKernel] = {}
+        by_number = isinstance(specs[0], Rows)
+        self._attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
+        self._intake = Intake(
+            base, self.layout, self._compile, keys=plan.group_keys, predicates=predicates,
+            attribute=self._attribute, outputs=outputs, pool=self.lanes[0].store.pool,
+        )  # fmt: skip
+        unchanged = tuple((n, Column(n)) for n in base.names)
+        self._filters = StageRunner(predicates, unchanged, base) if predicates else None
+        self._late_schema = base.select(tuple(n for n in base.names if n != ROW))
         self._promised = Promise()
         """What was promised about the rows to come, by the windowing attribute."""
         self._given = Promise()
@@ -134,16 +146,16 @@ class WindowOperator(Operator):
     def _push(self, batch: pa.RecordBatch) -> None:
         if self._partitions is not None:
             batch = self._partitions.number(batch)
-        columns, args, failure = self._expressions.prepare(batch)
-        kid = self._encode(batch)
+        kid = self._intake.key_ids(batch, self.keys)
         self._keep_late(batch, kid)
+        columns, args, failure = self._intake.prepare(batch)
         if self._partitions is not None:
             self._partitions.note(kid, self.keys.count)
         keys = self.keys.count
         wanted = in_windows(self.plan, self._attribute_of(batch)) if has_gaps(self.plan) else None
 
         def add(lane: Lane) -> _Closed:
-            kernel = partial(self._kernel, columns)
+            kernel = partial(self._intake.kernel, columns)
             lane.add(kernel, batch.num_rows, keys, args, kid, failure, wanted)
             return [], lane.promise
 
@@ -178,47 +190,12 @@ class WindowOperator(Operator):
     def _attribute_of(self, batch: pa.RecordBatch) -> pa.Array:
         return evaluate(self._attribute, batch, self._base)
 
-    def _encode(self, batch: pa.RecordBatch) -> Any:
-        if not self.plan.group_keys:
-            return np.empty(0, dtype=np.int64)
-        arrays = [evaluate(self._outputs[k], batch, self._base) for k in self.plan.group_keys]
-        return self.keys.encode(arrays)
-
-    def _build_expressions(self, predicates: tuple[Node, ...]) -> None:
-        rows = isinstance(self.plan.windows[0].spec, Rows)
-        attribute = Column(ROW) if rows else self._outputs[self.plan.attribute]
-        self._attribute = attribute
-        args = [self._over_base(a) for part in self.layout.parts for a in part.part.args]
-        pool = self.lanes[0].store.pool
-        self._expressions = Expressions([*predicates, attribute, *args], self._base, pool)
-        self._predicates = len(predicates)
-        unchanged = tuple((n, Column(n)) for n in self._base.names)
-        self._filters = StageRunner(predicates, unchanged, self._base) if predicates else None
-        self._late_schema = self._base.select(tuple(n for n in self._base.names if n != ROW))
-
-    def _over_base(self, node: Node) -> Node:
-        return node.transform(
-            lambda n: self._outputs.get(n.name, n) if isinstance(n, Column) else n
-        )
-
-    def _kernel(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
-        kernel = self._kernels.get((columns, by_plane))
-        if kernel is None:
-            kernel = self._kernels[columns, by_plane] = self._compile(columns, by_plane)
-        return kernel
-
-    def _compile(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
-        nodes = self._expressions.nodes
-        p = self._predicates
-        args, at = [], p + 1
-        for part in self.layout.parts:
-            args.append(nodes[at : at + len(part.part.args)])
-            at += len(part.part.args)
-        assert self.plan.panes is not None
+    def _compile(self, columns: Columns, loop: LoopNodes, by_plane: bool) -> AccumulateKernel:
+        assert loop.attribute is not None
         return accumulate_kernel(
-            columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
+            columns, loop.predicates, loop.attribute, self.layout, loop.args, self.parts.records,
             self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.plan.panes.size == 1, by_plane,
+            self.choices.panes.size == 1, by_plane,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
@@ -255,6 +232,8 @@ class WindowOperator(Operator):
 
         Unless it is `prompt`, it may wait until enough has come to be worth sorting.
         """
+        if self._promised.floor == FOREVER:
+            return
         final = below == FOREVER
         if final and self._waiting and self._order is not None:
             for batch in in_order(self._waiting, self._order):
@@ -264,12 +243,8 @@ class WindowOperator(Operator):
         yield from self._advance(final, prompt)
 
     def advance_keys(
-        self, keys: list[pa.Array], below: int, *, prompt: bool = False
+        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The windows that close now that no row of some keys can come below an instant.
-
-        `keys` has a column for each key of the windows, a row for each key that is promised apart.
-        """
         if not self.plan.group_keys:
             raise UserError("advance", expected="a query with keys", got="promises by key")
         known = self._known_below(below)
@@ -395,7 +370,7 @@ class WindowOperator(Operator):
             self._forget_above = 0
             self._forget_keys()
         found = {
-            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan)]}),
+            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
             "promised": numbers(floor=[self._promised.floor]),
             "ready": pa.Table.from_batches(self._ready, schema=self.plan.schema.to_arrow()),
             "late": self.late(),
@@ -421,7 +396,7 @@ class WindowOperator(Operator):
 
     def restore(self, state: Snapshot) -> None:
         about = state["about"].to_pylist()[0] if "about" in state else {}
-        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan)}):
+        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}):
             raise UserError("restore", expected=f"a snapshot of {mine}", got=str(about))
         if self.plan.group_keys:
             kinds = [to_arrow(kind) for _, kind in self.keys.schema]

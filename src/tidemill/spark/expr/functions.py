@@ -30,6 +30,7 @@ from tidemill.expr.functions import (
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.expr.regex import to_java, why_not_java
 from tidemill.spark.expr.values import canonical, integer, literal, ntz_micros, null, spark_type
+from tidemill.spark.workers import arrow_function
 
 
 class Term(NamedTuple):
@@ -253,14 +254,11 @@ def _matches(a: Term, pattern: Term) -> SparkColumn:
         return null(BOOL)
     if why_not_java(pattern.constant) is None:
         return a.column.rlike(to_java(pattern.constant))
-    run: Callable[..., SparkColumn] = F.arrow_udf(  # type: ignore[attr-defined]
-        _matching(pattern.constant), T.BooleanType()
-    )
-    return run(a.column)
+    return arrow_function(_matching(pattern.constant), T.BooleanType(), [a.column])
 
 
 def outside_java(node: Node) -> str | None:
-    """Why the JVM does not compute a node by itself, if so, though it is no function of a user's."""
+    """Why Python computes a node that is not a user's function; None if the JVM does."""
     if isinstance(node, Call) and node.function == "matches" and isinstance(node.args[1], Literal):
         pattern = node.args[1].value
         return None if pattern is None else why_not_java(pattern)
