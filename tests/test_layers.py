@@ -49,13 +49,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "local": (
         ("explain", "partial_batches"),
         ("run",),
+        ("graph",),
+        ("union",),
         ("windows",),
         ("lanes",),
-        ("results", "slides"),
+        ("results", "slides", "state_columns"),
         ("pane_store",),
-        ("object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
-        ("expressions",),
-        ("failures", "threads"),
+        ("intake", "object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
+        ("expressions", "snapshot"),
+        ("operator",),
+        ("failures", "promise", "threads", "tuning"),
     ),
 }
 """The same inside a package, for its folders and files."""

@@ -14,19 +14,19 @@ import pyarrow as pa
 import tidemill as tm
 from tests.fuzz import sources
 from tidemill.io.chunks import Chunk
-from tidemill.local import lanes
-from tidemill.local import pane_store as panes
-from tidemill.local.run import Pipeline
+from tidemill.local.graph import Graph
+from tidemill.local.run import run_graph
+from tidemill.local.tuning import Tuning
 from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream
 
 Row = dict[str, Any]
 
 BEGINNING = -(1 << 63)
-HASTE: tuple[dict[tuple[Any, str], int], ...] = (
-    {},
-    {(lanes, "FEW_PARTIALS"): 0, (lanes, "OUTPUT_ROWS"): 3},
-    {(lanes, "FEW_PARTIALS"): 0, (lanes, "MANY_PARTIALS"): 2, (panes, "PLANE_BYTES"): 0},
+HASTE = (
+    Tuning(),
+    Tuning(few_partials=0, output_rows=3, few_keys=2),
+    Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0),
 )
 """How soon the local engine closes windows and combines partials: by default not on so few rows."""
 
@@ -108,29 +108,22 @@ def in_batches(
     """
     whole = sources.table(rows, schema)
     promised = pick.random() < 0.6
-    haste = pick.choice(HASTE)
-    kept = {key: getattr(*key) for key in haste}
-    try:
-        for (module, name), value in haste.items():
-            setattr(module, name, value)
-        with told():
-            pipeline = Pipeline(query.optimized, threads=threads)
-            needed = pipeline.source.schema
-            chunks = []
-            below = BEGINNING
-            for a, b in sources.split(pick, len(rows)):
-                rest = [row["t"] for row in rows[b:]]
-                if promised and None not in rest:
-                    below = max(below, min(rest, default=below))
-                part = whole.slice(a, b - a).select(list(needed.names)).combine_chunks()
-                arrow = needed.to_arrow()
-                for batch in part.cast(arrow).to_batches():
-                    chunks.append(Chunk(batch, below))
-            out = list(pipeline.run(chunks))
-            return plain(pa.Table.from_batches(out, schema=query.schema.to_arrow()))
-    finally:
-        for (module, name), value in kept.items():
-            setattr(module, name, value)
+    with told():
+        graph = Graph(query.optimized, threads=threads, tuning=pick.choice(HASTE))
+        [(name, source)] = graph.sources.items()
+        needed = source.schema
+        chunks = []
+        below = BEGINNING
+        for a, b in sources.split(pick, len(rows)):
+            rest = [row["t"] for row in rows[b:]]
+            if promised and None not in rest:
+                below = max(below, min(rest, default=below))
+            part = whole.slice(a, b - a).select(list(needed.names)).combine_chunks()
+            arrow = needed.to_arrow()
+            for batch in part.cast(arrow).to_batches():
+                chunks.append(Chunk(batch, below))
+        out = list(run_graph(graph, {name: chunks}, threads))
+        return plain(pa.Table.from_batches(out, schema=query.schema.to_arrow()))
 
 
 def on_spark(

@@ -53,8 +53,6 @@ class Algebra:
     """
     accumulate: Callable[..., tuple[Any, ...]] | None = None
     commutative: bool = True
-    idempotent: bool = False
-    selective: bool = False
     typed: Callable[[tuple[DataType, ...]], Algebra | None] | None = None
     """Another algebra of the same meaning for arguments of some types, if it has one."""
     carries: frozenset[int] = frozenset()
@@ -64,8 +62,6 @@ class Algebra:
         default=None, compare=False, repr=False
     )
     """How another process gets this very algebra, so that parts stay equal when shipped."""
-
-    holistic = False
 
     def __str__(self) -> str:
         return self.name
@@ -90,8 +86,6 @@ class Multiset:
 
     distinct: bool = False
     commutative = True
-    holistic = True
-    inverse = None
 
     @property
     def name(self) -> str:
@@ -108,8 +102,6 @@ class Sketch:
     kind: str
     size: int
     commutative = True
-    holistic = False
-    inverse = None
 
     @property
     def name(self) -> str:
@@ -147,6 +139,7 @@ class Aggregate:
 
     name: str
     args: tuple[Node, ...]
+    """The arguments as the user gave them, and `EVENT_TIME` last where the result depends on time."""
     parts: tuple[Part, ...]
     lower: Union[Callable[..., Any], NamedLower]
     empty: Any = None
@@ -155,8 +148,13 @@ class Aggregate:
     returns: DataType | None = None
     """Type of the result, needed only where `lower` cannot be recorded."""
 
+    @property
+    def given(self) -> tuple[Node, ...]:
+        """The arguments as the user gave them."""
+        return tuple(a for a in self.args if a != EVENT_TIME)
+
     def __str__(self) -> str:
-        shown = [str(a) for a in self.args if a != EVENT_TIME]
+        shown = [str(a) for a in self.given]
         shown += [f"{n}={str(v) if isinstance(v, Duration) else repr(v)}" for n, v in self.params]
         return f"{self.name}({', '.join(shown)})"
 

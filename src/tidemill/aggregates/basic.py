@@ -108,8 +108,6 @@ MIN = Algebra(
     identity=lambda types: (highest(types[0]),),
     lift=lambda x: (x,),
     combine=lambda a, b: (least(a[0], b[0]),),
-    idempotent=True,
-    selective=True,
     factory=(built_in, (__name__, "MIN")),
 )
 MAX = Algebra(
@@ -117,8 +115,6 @@ MAX = Algebra(
     identity=lambda types: (lowest(types[0]),),
     lift=lambda x: (x,),
     combine=lambda a, b: (greatest(a[0], b[0]),),
-    idempotent=True,
-    selective=True,
     factory=(built_in, (__name__, "MAX")),
 )
 ANY = Algebra(
@@ -126,7 +122,6 @@ ANY = Algebra(
     identity=lambda types: (False,),
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] | b[0],),
-    idempotent=True,
     factory=(built_in, (__name__, "ANY")),
 )
 ALL = Algebra(
@@ -134,7 +129,6 @@ ALL = Algebra(
     identity=lambda types: (True,),
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] & b[0],),
-    idempotent=True,
     factory=(built_in, (__name__, "ALL")),
 )
 

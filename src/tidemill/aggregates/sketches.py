@@ -24,12 +24,12 @@ RESULT: dict[str, DataType] = {
 }  # fmt: skip
 
 
-def approximate_distinct(value: Node, size: int) -> Aggregate:
-    return _sketched("distinct_count", value, _hll(size), NamedLower("estimate"), 0)
+def approximate_distinct(x: Node, size: int) -> Aggregate:
+    return _sketched("distinct_count", x, _hll(size), NamedLower("estimate"), 0, method="hll")
 
 
-def approximate_quantile(value: Node, q: float, size: int) -> Aggregate:
-    return _sketched("quantile", value, _kll(size), NamedLower("sketch_quantile", (q,)))
+def approximate_quantile(x: Node, q: float, size: int) -> Aggregate:
+    return _sketched("quantile", x, _kll(size), NamedLower("sketch_quantile", (q,)), q=q, method="kll")
 
 
 def distinct_sketch(x: Operand, *, size: int = 12) -> Aggregate:
@@ -39,15 +39,15 @@ def distinct_sketch(x: Operand, *, size: int = 12) -> Aggregate:
 
 def quantile_sketch(x: Operand, *, size: int = 200) -> Aggregate:
     """A KLL sketch of doubles in its binary form; Spark's `kll_sketch_*_double` read it."""
-    value = Cast(argument(x), FLOAT64)
-    return _sketched("quantile_sketch", value, _kll(size), NamedLower("kll_bytes"))
+    return _sketched("quantile_sketch", argument(x), _kll(size), NamedLower("kll_bytes"))
 
 
 def _sketched(
-    name: str, value: Node, sketch: Sketch, lower: NamedLower, empty: Any = None
+    name: str, x: Node, sketch: Sketch, lower: NamedLower, empty: Any = None, **params: Any
 ) -> Aggregate:
-    params = (("method", sketch.kind), *((("q", lower.params[0]),) if lower.params else ()))
-    return Aggregate(name, (value,), (Part(sketch, (value,)),), lower, empty, params)
+    value = Cast(x, FLOAT64) if sketch.kind == "kll" else x
+    shown = (*params.items(), ("size", sketch.size))
+    return Aggregate(name, (x,), (Part(sketch, (value,)),), lower, empty, shown)
 
 
 def _hll(size: int) -> Sketch:

@@ -326,7 +326,7 @@ class Expr:
         return call("list_get", self, index)
 
 
-class Columns:
+class ColumnAccess:
     """Attribute and item access to columns: `col.price`, `col["unit price"]`.
 
     Where a column has the name of a method of `Expr`, nothing collides: `col.len` is a column.
@@ -347,7 +347,7 @@ class Columns:
         return "col"
 
 
-col = Columns()
+col = ColumnAccess()
 
 
 def lit(value: Scalar) -> Expr:

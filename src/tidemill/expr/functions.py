@@ -27,6 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.core.floats import equal, order_key
 from tidemill.core.types import (
     BOOL,
     DURATION,
@@ -401,15 +402,6 @@ def _(a: int, b: int) -> int:
 
 
 # --- comparison and logic -------------------------------------------------------------------------
-
-
-def order_key(a: Any) -> Any:
-    """Sort key of the one order: NaN after every number."""
-    return (a != a, 0.0 if a != a else a) if isinstance(a, float) else a
-
-
-def equal(a: Any, b: Any) -> bool:
-    return bool(a == b or (a != a and b != b))
 
 
 @_define("eq", _equated)

@@ -15,7 +15,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.reading import Reading
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
-from tidemill.io.chunks import BATCH_ROWS, Piece, step_of
+from tidemill.io.chunks import SIZES, ChunkSizes, RawChunk, step_of
 from tidemill.plan.nodes import Source
 
 _UNFIT = (
@@ -24,14 +24,14 @@ _UNFIT = (
 )  # fmt: skip
 
 
-def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
+def read_rows(rows: Iterable[Any], source: Source, sizes: ChunkSizes = SIZES) -> Iterator[RawChunk]:
     """One dict for each row, with every column that is read; other keys are left alone.
 
     Instants are datetimes or dates, in UTC or the zone of the stream unless they say otherwise, or
     ints where the stream has a unit for them. `None` is null.
     """
     iterator, first_row = iter(rows), 1
-    while block := list(itertools.islice(iterator, BATCH_ROWS)):
+    while block := list(itertools.islice(iterator, sizes.most)):
         if not all(issubclass(kind, Mapping) for kind in set(map(type, block))):
             at, row = next((i, r) for i, r in enumerate(block) if not isinstance(r, Mapping))
             raise UserError(
@@ -42,7 +42,7 @@ def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
             column_of(_values(block, name, source, first_row), name, kind, source, first_row)
             for name, kind in source.schema
         ]
-        yield Piece(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
+        yield RawChunk(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
         first_row += len(block)
 
 

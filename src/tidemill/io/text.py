@@ -18,7 +18,7 @@ from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
 from tidemill.core.reading import PLAIN, Reading
 from tidemill.core.types import DURATION, TIMESTAMP, DataType, to_arrow
-from tidemill.io.chunks import Piece, readable, step_of
+from tidemill.io.chunks import RawChunk, readable, step_of
 from tidemill.plan.nodes import Source
 
 _BLOCK = 4 << 20
@@ -27,7 +27,7 @@ _ZONED = r":[0-9.]*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$|T[0-9]{2}(Z|[+-][0-9]{2}(:?[0-
 _FINER = r"(\.[0-9]{6})[0-9]+"
 
 
-def read_csv(path: Path, source: Source) -> Iterator[Piece]:
+def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
     """A CSV file with a header. One thread reads it, so that errors can name the row."""
     import pyarrow.csv as csv
 
@@ -49,10 +49,10 @@ def read_csv(path: Path, source: Source) -> Iterator[Piece]:
             ),
         )
         with reader:
-            yield from _pieces(reader, source, place, first_row=2)
+            yield from _raw_chunks(reader, source, place, first_row=2)
 
 
-def read_json(path: Path, source: Source) -> Iterator[Piece]:
+def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
     """A file with one JSON object on each line."""
     import pyarrow.json as pj
 
@@ -68,7 +68,7 @@ def read_json(path: Path, source: Source) -> Iterator[Piece]:
             ),
         )
         with reader:
-            yield from _pieces(reader, source, place, first_row=1)
+            yield from _raw_chunks(reader, source, place, first_row=1)
 
 
 def _written(source: Source) -> dict[str, pa.DataType]:
@@ -95,7 +95,7 @@ def _blank(path: Path) -> bool:
     return True
 
 
-def _pieces(reader: Any, source: Source, place: str, first_row: int) -> Iterator[Piece]:
+def _raw_chunks(reader: Any, source: Source, place: str, first_row: int) -> Iterator[RawChunk]:
     step = step_of(source, place)
     for batch in reader:
         columns = [
@@ -103,7 +103,7 @@ def _pieces(reader: Any, source: Source, place: str, first_row: int) -> Iterator
             for name, kind in source.schema
         ]
         first_row += batch.num_rows
-        yield Piece(pa.RecordBatch.from_arrays(columns, names=list(source.schema.names)), place)
+        yield RawChunk(pa.RecordBatch.from_arrays(columns, names=list(source.schema.names)), place)
 
 
 def _column(

@@ -31,8 +31,8 @@ from tidemill.io.arrow_checks import require_sound
 from tidemill.io.dicts import read_rows
 from tidemill.io.sources import open_source
 from tidemill.kernels.arrow import values
-from tidemill.local.expressions import Expressions
 from tidemill.local.failures import raise_for
+from tidemill.local.intake import Intake, LoopNodes
 from tidemill.plan.nodes import Source, WindowAggregate
 from tidemill.wheels.files.mapped import Mapped
 from tidemill.wheels.loops.insert import InsertKernel, has_eight_bytes, insert_kernel
@@ -96,10 +96,12 @@ class Wheel(WheelQueries):
         self._given = dict(given)
         super().__init__(plan, store, domain)
         self._time = plan.input.time
-        self._layout = plan.layout
-        nodes = [a for part in self._layout.parts for a in part.part.args]
-        self._expressions = Expressions(nodes, self._schema)
-        self._kernels: dict[Columns, InsertKernel] = {}
+        layout, keyed = plan.layout, bool(plan.group_keys)
+
+        def compiled(columns: Columns, nodes: LoopNodes) -> InsertKernel:
+            return insert_kernel(columns, layout, nodes.args, keyed)
+
+        self._intake = Intake(self._schema, layout, compiled, keys=plan.group_keys)
         self._rows_at, self._read_at = self._inserts_at()
         self._early = EarlyRows(self._time, self._grain)
         self._late: list[pa.RecordBatch] = []
@@ -292,12 +294,12 @@ class Wheel(WheelQueries):
 
     def _inserts_at(self) -> tuple[Any, list[int]]:
         """A kernel that reads columns where Arrow has them, if all can be, and which those are."""
-        plain = self._expressions.plain
-        kinds = self._expressions.schema
+        plain = self._intake.expressions.plain
+        kinds = self._intake.expressions.schema
         if plain is None or self._keyed or not all(has_eight_bytes(kind) for _, kind in kinds):
             return None, []
         names = self._schema.names
-        return self._kernel(Columns(kinds)).run_at, [names.index(n) for n in (self._time, *plain)]
+        return self._intake.kernel(Columns(kinds)).run_at, [names.index(n) for n in (self._time, *plain)]
 
     def _insert_one(self, batch: pa.RecordBatch) -> None:
         if self._failed is not None:
@@ -362,16 +364,15 @@ class Wheel(WheelQueries):
         n, time = batch.num_rows, batch.column(self._time)
         if n == 0:
             return
-        columns, args, failure = self._expressions.prepare(batch)
-        kid = np.empty(0, dtype=np.int64)
+        columns, args, failure = self._intake.prepare(batch)
+        with self._lock:
+            kid = self._intake.key_ids(batch, self._keys)
         if self._keyed:
-            with self._lock:
-                kid = self._keys.encode([batch.column(k) for k in self._plan.group_keys])
             self._store.know(self._keys.count)
         others = np.empty(n, dtype=np.uint32)
         store = self._store
         places, records = (store.places, store.records) if undo is None else undo.log_for(n)
-        early, late, err = self._kernel(columns).run(
+        early, late, err = self._intake.kernel(columns).run(
             n, values(time), *args, kid, store.now * self._grain, self._grain, 1.0 / self._grain,
             store.ahead, store.now, others, undo is not None and len(records) > 0, places, records,
         )  # fmt: skip
@@ -395,18 +396,6 @@ class Wheel(WheelQueries):
             self._keep_late(rows)
         if early:
             self._early.add(self._within_reach(batch.take(pa.array(others[:early]))))
-
-    def _kernel(self, columns: Columns) -> InsertKernel:
-        kernel = self._kernels.get(columns)
-        if kernel is None:
-            args, at = [], 0
-            for part in self._layout.parts:
-                count = len(part.part.args)
-                args.append(self._expressions.nodes[at : at + count])
-                at += count
-            kernel = insert_kernel(columns, self._layout, tuple(args), self._keyed)
-            self._kernels[columns] = kernel
-        return kernel
 
     def _keep_late(self, rows: pa.RecordBatch) -> None:
         room = LATE_ROWS - self._late_kept

@@ -7,10 +7,16 @@
 | `landmark(every, start=)` | from its start | attribute | CF |
 | `rows(range, every, partition_by=[])` | row number | row number | CF |
 | `rows(range, every)` | row number in partition | same | FCF |
+| `rows(range, every, order_by=)` | row number in that order | same | FCU |
 | `per_event(range)` | attribute | every row | FCB |
 | `per_event(range, every=n)` | attribute | each n-th arrival | FCB |
 | `per_event(range, every=n, by="rank")` | attribute | each n-th in attribute order | FCU |
 | `session(gap)` | attribute | — | FCA |
+
+The class says what must be known of other rows to tell the windows of a row (sections 4 and 6): nothing
+(CF, context free), rows that came before (FCF, forward-context free), or rows still to come (FCA,
+forward-context aware). Of the last, some have a range of window ids that is known when a row arrives
+(FCB, bounded); others do not (FCU, unbounded).
 """
 
 from __future__ import annotations
@@ -80,7 +86,7 @@ class Window:
 
 @dataclass(frozen=True)
 class GridWindow(Window):
-    """Windows whose ends lie on a regular grid: all the context-free kinds.
+    """Windows whose ends lie on a regular grid, of the attribute or of row numbers.
 
     Window `w` ends at `origin + (w + 1) * slide`. Lengths are in ticks of the attribute.
     """
@@ -172,6 +178,8 @@ class Rows(GridWindow):
 
     @property
     def context(self) -> str:
+        if self.order_by:  # a later row may come before this one in that order
+            return "FCU"
         return "FCF" if self.partition_by else "CF"
 
     @property
@@ -210,7 +218,8 @@ class PerEvent(Window):
 
     @property
     def context(self) -> str:
-        return "FCU" if self.by == "rank" else "FCB"
+        ranked = self.by == "rank" or (self.order_by is not None and self.every > 1)
+        return "FCU" if ranked else "FCB"
 
     @property
     def domain(self) -> Domain:

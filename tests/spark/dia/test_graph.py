@@ -21,8 +21,8 @@ def counted(spark: Any) -> DIA:
 
 
 def test_explain_says_where_what_and_in_which_order(counted: DIA, capsys: Any) -> None:
-    text = counted.explain()
-    assert capsys.readouterr().out.strip() == text
+    text = str(counted.explain())
+    assert capsys.readouterr().out == ""
     assert text.splitlines() == [
         "stage 1",
         "  1 generate 0 … 4: int64 — in the JVM; in order",

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import StatePart
 from tidemill.core.types import INT64, to_arrow
-from tidemill.local.partial_batches import PANE, partial_schema, state_fields
+from tidemill.local.partial_batches import PANE, partial_schema
+from tidemill.local.state_columns import state_fields
+from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.expr.aggregates import counts_at_home, is_simple
 from tidemill.windows.spec import GridWindow
@@ -48,7 +50,6 @@ class Blocks:
         Where a key has few of the panes, that sends room for more than there is: so not much more
         than the results take, of which a single value has as many as windows have panes.
         """
-        assert self.plan.panes is not None
         lengths = [max(ABREAST)] if self.dense else self._panes_to_a_window()
         parts = [p for _, p in self.sent]
         if not lengths or not all(map(is_simple, parts)):
@@ -59,13 +60,12 @@ class Blocks:
 
     def _panes_to_a_window(self) -> list[int]:
         """Panes of each window; an empty list if one of the windows has no fixed number of them."""
-        assert self.plan.panes is not None
-        lengths = []
+        lengths, size = [], share_panes(self.plan).size
         for window in self.plan.windows:
             spec = window.spec
             if not isinstance(spec, GridWindow) or spec.length is None or spec.until_end:
                 return []
-            lengths.append(spec.length // self.plan.panes.size)
+            lengths.append(spec.length // size)
         return lengths
 
     @cached_property

@@ -33,9 +33,9 @@ def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
 
         operator = WindowOperator(plan)
         for batch in batches:
-            operator.push(_typed(batch, schema))
+            operator.push(0, _typed(batch, schema))
             operator.settle()
-        yield from operator.advance(FOREVER)
+        yield from operator.advance(0, FOREVER)
 
     return task
 
@@ -49,7 +49,7 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
 
         operator = WindowOperator(plan)
         for batch in batches:
-            operator.push(_typed(batch, schema))
+            operator.push(0, _typed(batch, schema))
             operator.settle()
         yield from partial_batches(operator)
 
@@ -76,7 +76,7 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
             for part in (batch,) if blocks is None else blocks.partials(batch):
                 add_partial_batch(operator, part)
             operator.settle()
-        yield from operator.advance(FOREVER)
+        yield from operator.advance(0, FOREVER)
 
     return task
 

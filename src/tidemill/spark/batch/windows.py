@@ -19,8 +19,10 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
-from tidemill.local.partial_batches import PANE, key_name, partial_schema, state_fields
+from tidemill.local.partial_batches import PANE, key_name, partial_schema
 from tidemill.local.sampling import has_gaps
+from tidemill.local.state_columns import state_fields
+from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
@@ -132,9 +134,9 @@ class _Source:
 
     def pane(self, time: str) -> str:
         """The pane of a row, in SQL; a null time fails the query."""
-        assert self.plan.panes is not None
         sure = f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
-        origin, size = self.plan.panes.origin, self.plan.panes.size
+        panes = share_panes(self.plan)
+        origin, size = panes.origin, panes.size
         # One division for each row, not two: times and origins lie within FARTHEST of zero, so nothing
         # here is negative where Spark divides toward zero. Panes beyond are refused once summed.
         whole = -(-2 * FARTHEST // size)
@@ -257,18 +259,18 @@ def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str 
 
 
 def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
-    assert plan.panes is not None
     columns = [
         output(F.col(key_name(i)), plan.input.schema[k]).alias(k)
         for i, k in enumerate(plan.group_keys)
     ]
-    size, origin = plan.panes.size, plan.panes.origin
+    panes = share_panes(plan)
+    size, origin = panes.size, panes.origin
     # As `PaneStore` does for the other ways.
     near = F.col(PANE).between(-((FARTHEST + size + origin) // size), (FARTHEST - origin) // size)
     far = F.raise_error(F.lit(str(far_time(plan)))).cast("bigint")
     start = F.when(near, F.col(PANE) * F.lit(size) + F.lit(origin)).otherwise(far)
     cut = start if plan.start is None else F.greatest(start, F.lit(plan.start))
-    bounds = ((WINDOW_START, cut), (WINDOW_END, start + F.lit(plan.panes.size)))
+    bounds = ((WINDOW_START, cut), (WINDOW_END, start + F.lit(size)))
     columns += [output(c, plan.bound_type).alias(n) for n, c in bounds]
     columns += lowered(plan.layout)
     return summed.select(*columns)
@@ -302,8 +304,9 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
 
 def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
     """Panes that are in a window: before its start, and between sampling windows, there are others."""
-    assert plan.panes is not None and isinstance(spec, GridWindow)
-    size, origin = plan.panes.size, plan.panes.origin
+    assert isinstance(spec, GridWindow)
+    panes = share_panes(plan)
+    size, origin = panes.size, panes.origin
     offset = F.col(PANE) - F.lit((spec.origin - origin) // size)
     found = F.lit(True) if spec.start is None else F.col(PANE) >= F.lit((spec.start - origin) // size)
     if spec.length is not None and spec.length < spec.slide:

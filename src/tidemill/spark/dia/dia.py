@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
+from tidemill.core.explanation import Explanation
 from tidemill.spark.caching import holding
 from tidemill.spark.dia import actions, reading, sources, writing
 from tidemill.spark.dia.elements import spelled
@@ -53,11 +54,9 @@ class DIA:
     def __repr__(self) -> str:
         return f"DIA of {spelled(self._node.kind)}:\n{describe(self._node)}"
 
-    def explain(self) -> str:
+    def explain(self) -> Explanation:
         """Each operation by stages of Spark: where it runs, what travels, which order there is."""
-        text = describe(self._node)
-        print(text)
-        return text
+        return Explanation({"stages": describe(self._node)})
 
     def graph(self) -> Graph:
         """The data-flow graph: `graph().dot` for Graphviz, `.svg` or `.save(path)` for a picture."""

@@ -6,15 +6,15 @@ matter to them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from tidemill.aggregates import basic
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.registry import AGGREGATES
+from tidemill.core.floats import order_key
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.expr.evaluate import evaluate
@@ -56,9 +56,6 @@ class Aggregated:
 
 
 _COMBINES = {"add": "sum", "least": "min", "greatest": "max"}
-AGGREGATES: Mapping[str, Callable[..., Aggregate]] = {
-    "sum": basic.sum, "min": basic.min, "max": basic.max,
-}  # fmt: skip
 
 
 def recognised(
@@ -112,23 +109,10 @@ def _leaf_by_leaf(
 
 def aggregate(how: str, column: str) -> Aggregate:
     """The aggregate of a column by its name."""
-    return AGGREGATES[how](col[column])
+    return AGGREGATES[how].make(col[column])
 
 
 # --- folding in Python ----------------------------------------------------------------------------
-
-
-def canonical(key: Any) -> Any:
-    """A key by which Python groups as Spark does: NaN equals NaN, and zero has one sign.
-
-    >>> canonical((1, -0.0, float("nan"))) == canonical((1, 0.0, float("nan")))
-    True
-    """
-    if isinstance(key, tuple):
-        return tuple(map(canonical, key))
-    if isinstance(key, float):
-        return "NaN" if math.isnan(key) else key + 0.0
-    return key
 
 
 def combined(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
@@ -160,7 +144,7 @@ def fold_here(reduce: Function, keys: DataType, kind: DataType, *, step: str) ->
         held: dict[Any, tuple[Any, Any]] = {}
         for batch in batches:
             for key, element in keyed_elements(batch, keys, kind):
-                same = canonical(key)
+                same = order_key(key)
                 before = held.get(same)
                 if before is not None:
                     element = combined(reduce, before[1], element, step=step)
@@ -190,7 +174,7 @@ def runs(batches: Batches, keys: DataType, kind: DataType) -> Iterator[tuple[Any
     held: list[Any] = []
     for batch in batches:
         for key, element in keyed_elements(batch, keys, kind):
-            if held and canonical(key) != canonical(current):
+            if held and order_key(key) != order_key(current):
                 yield current, held
                 held = []
             current = key

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
+from tidemill.core.files import appearing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import order, stages
 from tidemill.spark.dia.operation import ARROW, JVM, Operation
@@ -29,8 +31,8 @@ class Graph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.dot` (or `.gv`) or an `.svg` file."""
         text = self.dot if str(path).endswith((".dot", ".gv")) else self.svg
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        with appearing(Path(path), step="save graph") as file:
+            file.write(text.encode())
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -10,13 +10,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.core.types import DataType
 from tidemill.spark import exchange
 from tidemill.spark.dia.batches import mapped, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import infer, parse_element
 from tidemill.spark.dia.failures import clear_errors
-from tidemill.spark.dia.folds import canonical, group_task, keyed_elements
+from tidemill.spark.dia.folds import group_task, keyed_elements
 from tidemill.spark.dia.indexes import filled
 from tidemill.spark.dia.keys import (
     Key,
@@ -104,7 +105,7 @@ def _result(parent: Operation, key: Key, group: Group, returns: Any, step: str) 
     with clear_errors(step, parent), ansi(parent.session):
         some = with_key(parent, key, step=step).limit(HEAD).toArrow()
     for k, element in keyed_elements(some, key.type, parent.kind):
-        groups.setdefault(canonical(k), (k, []))[1].append(element)
+        groups.setdefault(order_key(k), (k, []))[1].append(element)
     try:
         made = [group(k, elements) for k, elements in groups.values()]
     except UserError as failed:

@@ -8,9 +8,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.spark import exchange
 from tidemill.spark.dia.elements import spelled
-from tidemill.spark.dia.folds import A, B, canonical
+from tidemill.spark.dia.folds import A, B
 from tidemill.spark.dia.keys import key_of, restored, with_key
 from tidemill.spark.dia.operation import Operation, described
 from tidemill.spark.dia.rows import RowFunction
@@ -57,8 +58,8 @@ def _pairs(left: Operation, right: Operation, key1: Function, key2: Function) ->
     def pairs() -> list[Any]:
         any_pairs = list(zip(left.head, right.head))
         try:
-            theirs = [(canonical(key2(b)), b) for b in right.head]
-            ours = [(canonical(key1(a)), a) for a in left.head]
+            theirs = [(order_key(key2(b)), b) for b in right.head]
+            ours = [(order_key(key1(a)), a) for a in left.head]
         except Exception:  # a key that was traced need not have an answer to values: `w.len()` has none
             return any_pairs
         return [(a, b) for k, a in ours for other, b in theirs if k == other] or any_pairs

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
+from tidemill.core.explanation import Explanation
 from tidemill.spark.exchange.cost import COMPRESSED, Estimate, joined_at_best
 from tidemill.spark.exchange.detect import Detected, Seen
 from tidemill.spark.exchange.inputs import is_read_twice_alike, reads_only, row_count
@@ -198,8 +199,6 @@ def decision_of(df: DataFrame) -> Decision:
     return found
 
 
-def explain(df: DataFrame) -> str:
-    """Why an exchange detected or did not, with the numbers it went by; also printed."""
-    text = str(decision_of(df))
-    print(text)
-    return text
+def explain(df: DataFrame) -> Explanation:
+    """Why an exchange detected or did not, with the numbers it went by."""
+    return Explanation({"exchange": str(decision_of(df))})

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
-from tidemill.spark.expr.values import named
+from tidemill.spark.expr.values import canonical, named
 from tidemill.spark.frames import require_classic_batch
 from tidemill.spark.names import alike, check_not_ours, folded
 from tidemill.spark.settings import case_matters
@@ -86,9 +86,7 @@ def hash_of(keys: Sequence[str], kinds: Sequence[T.DataType]) -> Column:
 def _plain(value: Column, kind: T.DataType) -> Column:
     if not isinstance(kind, (T.FloatType, T.DoubleType)):
         return value
-    # As Spark groups: there is one zero, and one NaN.
-    one_zero = F.when(value == F.lit(0.0), F.lit(0.0)).otherwise(value)
-    return F.when(F.isnan(value), F.lit(float("nan"))).otherwise(one_zero).cast(kind)
+    return canonical(value).cast(kind)
 
 
 def row_bytes(df: DataFrame) -> float:

@@ -13,7 +13,7 @@ from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.expr.nodes import columns_of
-from tidemill.local.partial_batches import state_fields
+from tidemill.local.state_columns import state_fields
 from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
 from tidemill.spark.caching import holding, kept

@@ -14,6 +14,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemill.core import floats
 from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT
 from tidemill.expr.functions import (
@@ -28,7 +29,7 @@ from tidemill.expr.functions import (
 )  # fmt: skip
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.expr.regex import to_java, why_not_java
-from tidemill.spark.expr.values import integer, literal, ntz_micros, null, spark_type
+from tidemill.spark.expr.values import canonical, integer, literal, ntz_micros, null, spark_type
 from tidemill.spark.workers import arrow_function
 
 
@@ -202,8 +203,8 @@ def _is_in(a: Term, *values: Term) -> SparkColumn:
         return F.when(a.column.isNotNull(), F.lit(False))
     if a.type != FLOAT64:
         return a.column.isin(*(v.column for v in values))
-    # A long list becomes a hash set, in which -0.0 is not 0.0; adding zero leaves one of the two.
-    return (a.column + 0.0).isin(*(F.lit(v.constant + 0.0) for v in values))
+    # A long list becomes a hash set, in which -0.0 is not 0.0.
+    return canonical(a.column).isin(*(F.lit(floats.canonical(v.constant)) for v in values))
 
 
 def _extreme(how: Callable[..., SparkColumn]) -> Any:

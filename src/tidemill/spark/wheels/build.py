@@ -30,12 +30,10 @@ from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
 from tidemill.local.partial_batches import PANE, key_name
-from tidemill.optimize.choose_sliding import choose_sliding
-from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import partials_by_pane
 from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.values import canonical
 from tidemill.spark.failures import our_error
 from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
@@ -298,13 +296,12 @@ def _written(
 ) -> list[Any]:  # fmt: skip
     """Fill the buckets that have rows; which they are, and their saves."""
     prototype = empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
-    plan = choose_sliding(share_panes(prototype._plan))
-    assert isinstance(plan, WindowAggregate)
+    plan = prototype._plan
     count = facts[BUCKETS]["count"]
     with ansi(df.sparkSession):
         partials, blocks = partials_by_pane(plan, df.filter(survey.inside))
         keys = [(key_name(i), plan.input.schema[k].kind) for i, k in enumerate(plan.group_keys)]
-        bucket = bucket_of([canonical(F.col(n), kind) for n, kind in keys], count)
+        bucket = bucket_of([canonical(F.col(n)) if k == "float64" else F.col(n) for n, k in keys], count)
         together = partials.withColumn(BUCKET, bucket).repartitionById(count, BUCKET)
         task = _filling(where, facts, given, until, blocks, job)
         filled = map_batches(together, task, "bucket int, save int")
@@ -320,13 +317,6 @@ def _written(
 def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:
     """The bucket of a key. It must never change: files are laid out by it."""
     return F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int") if keys else F.lit(0)
-
-
-def canonical(key: SparkColumn, kind: str) -> SparkColumn:
-    """Zero has one sign, and NaN one form."""
-    if kind != "float64":
-        return key
-    return F.when(F.isnan(key), F.lit(float("nan"))).otherwise(key + F.lit(0.0))
 
 
 def _filling(

@@ -22,8 +22,9 @@ from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.expr.values import canonical
 from tidemill.spark.settings import ansi
-from tidemill.spark.wheels.build import bucket_of, canonical, columns_of
+from tidemill.spark.wheels.build import bucket_of, columns_of
 from tidemill.spark.workers import Batches, Task, map_batches
 from tidemill.wheels.files.saving import BUCKETS, empty_wheel, open_bucket, read_store
 from tidemill.wheels.queries import HIDDEN
@@ -57,7 +58,7 @@ def wheel_query(
     with ansi(ranges.sparkSession):
         own = SparkExpressions(asked, {f.name: f.dataType for f in ranges.schema})
         internal = [own.column(Column(n)) for n in asked.names]
-        spread = [canonical(c, schema[k].kind) for c, k in zip(internal, keys)]
+        spread = [canonical(c) if schema[k].kind == "float64" else c for c, k in zip(internal, keys)]
         hidden = [bucket_of(spread, facts[BUCKETS]["count"]), *internal]
         sent = ranges.select("*", *(c.alias(f"{HIDDEN}{i}") for i, c in enumerate(hidden)))
         task = _answering(_Store(str(where), facts, given, verify), len(ranges.columns))

@@ -16,8 +16,6 @@ from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.local.windows import WindowOperator
-from tidemill.optimize.choose_sliding import choose_sliding
-from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.objects.cells import take_cells
 from tidemill.wheels.objects.store import ObjectStore
@@ -36,9 +34,7 @@ class ObjectWheel(Wheel):
         given: Mapping[str, Aggregate],
     ) -> None:  # fmt: skip
         super().__init__(plan, store, domain, write_ahead, given)
-        slots = choose_sliding(share_panes(plan))
-        assert isinstance(slots, WindowAggregate)
-        self._operator = WindowOperator(slots)
+        self._operator = WindowOperator(plan)
         """It holds rows only while they are inserted."""
 
     def new_locks(self) -> None:
@@ -68,8 +64,8 @@ class ObjectWheel(Wheel):
             return
         try:
             with self._lock:
-                self._operator.keys = self._keys
-                self._operator.push(batch)
+                self._operator.share_keys(self._keys)
+                self._operator.push(0, batch)
             self._store.know(self._keys.count)
             self._store.add(*take_cells(self._operator), undo)
         except BaseException as failed:
