@@ -23,8 +23,7 @@ from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
-from tidemill.wheels.files.saving import open_wheel
-from tidemill.wheels.objects.wheel import ObjectWheel
+from tidemill.wheels.open_wheel import open_wheel
 
 longest = tm.aggregate(
     "longest", identity=lambda: "", lift=lambda s: s * 2, lower=lambda s: s[:1] + str(len(s)),
@@ -75,7 +74,7 @@ def test_any_ring_set(
     wheel, reference = pair(
         rings, FAMILIES[family], KEYS[family], start, write_ahead=ahead, one_ring_below=below
     )
-    assert isinstance(wheel, ObjectWheel)
+    assert wheel._view.spec.objects
     play(wheel, reference, script)
     check_ranges(wheel, reference, pick, 6)
 
@@ -107,7 +106,7 @@ def test_a_saved_wheel_opens_and_goes_on(
     with tempfile.TemporaryDirectory() as path:
         wheel.save(path)
         again = open_wheel(path, aggregates=FAMILIES[family] if "own" in family else None)
-        assert isinstance(again, ObjectWheel) and again.stats() == wheel.stats()
+        assert again.stats() | {"bytes": 0, "rings": 0} == wheel.stats() | {"bytes": 0, "rings": 0}
         check_ranges(again, reference, pick, 5)
         play(again, reference, more)
         check_ranges(again, reference, pick, 5)
@@ -130,7 +129,7 @@ def test_queries_from_such_wheels(window: Any, script: list[Any]) -> None:
 
 def clock(aggregates: Any, **options: Any) -> tm.Wheel:
     schema = {"ts": "timestamp", "k": "string", "v": "int64"}
-    return tm.Wheel.create(
+    return tm.Wheel(
         aggregates, schema=schema, time="ts", keys="k", start="2023-10-01", granularities=["1s", "1m", "1h"],
         **options,
     )  # fmt: skip
@@ -150,7 +149,7 @@ def test_series_sets_of_keys_and_instants() -> None:
     assert table["k"].to_pylist() == ["c", "a", "never"] and table["mid"].to_pylist() == [2.0, 0.0, None]
     series = wheel.group_by(first, third, "2s", key="b")
     assert series["mid"].to_pylist() == [1.0, None] and series["all"].type == table["all"].type
-    assert wheel.stats()["bytes"] is None and wheel.stats()["rings"]["1s"]["slots"] == 5
+    assert wheel.stats()["bytes"]["rings"] > 0 and wheel.stats()["rings"]["1s"]["slots"] == 5
 
 
 def test_bytes_of_sketches() -> None:

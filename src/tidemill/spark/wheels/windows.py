@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.plan.nodes import WheelWindows
 from tidemill.spark.expr.frames import user_schema
-from tidemill.wheels.files.saving import BUCKETS, WheelStore, open_bucket
+from tidemill.wheels.files.buckets import BUCKETS, open_bucket
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.source import read_windows
+from tidemill.wheels.wheel_store import WheelStore
 
 
 def where_answered(plan: WheelWindows, wheel: WheelQueries) -> str:
@@ -31,7 +32,7 @@ def wheel_frame(spark: SparkSession, plan: WheelWindows, wheel: WheelQueries) ->
         numbers = spark.createDataFrame([(b,) for b in buckets], "bucket int")
         return numbers.repartitionById(max(1, len(buckets)), "bucket").mapInArrow(task, schema)
     found = pa.Table.from_batches(
-        [chunk.batch for chunk in read_windows(plan, wheel)], schema=plan.schema.to_arrow()
+        [chunk.batch for chunk in wheel.read_windows(plan)], schema=plan.schema.to_arrow()
     )
     return spark.createDataFrame(found, schema)
 
