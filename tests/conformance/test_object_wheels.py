@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 import threading
+import tracemalloc
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -286,3 +287,32 @@ def test_what_there_is_not(act: Any, parts: list[str]) -> None:
     with pytest.raises(UnsupportedError) as refused:
         act()
     assert all(p in str(refused.value) for p in parts), str(refused.value)
+
+
+def test_bytes_are_about_what_is_allocated() -> None:
+    """Beside what Python says that it has allocated meanwhile."""
+    wheel = pair("kept", {"a": tm.collect(col.x)}, "one", 0)[0]
+    rows = [{"t": t % 200, "k": t % 3, "s": None, "v": None, "x": t + 0.5} for t in range(6000)]
+    wheel.insert(rows[:1])  # what is compiled stays out of it
+    wheel.advance_to(1)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    wheel.insert([{**r, "t": r["t"] + 1} for r in rows])
+    wheel.advance_to(201)
+    measured = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    said = sum(wheel.stats()["bytes"].values())
+    assert measured / 2.5 < said < measured * 2.5, (said, measured)
+    rings = wheel.stats()["rings"]
+    assert all(ring["bytes"] > 6000 * 24 for ring in rings.values())  # each ring has the floats once
+
+
+def test_bytes_of_sketches_follow_their_size() -> None:
+    def said(size: int) -> int:
+        wheel = pair("one", {"a": tm.distinct_sketch(col.v, size=size)}, "no keys", 0)[0]
+        wheel.insert([{"t": 1, "k": 0, "s": None, "v": v, "x": None} for v in range(5000)])
+        wheel.advance_to(3)
+        return int(wheel.stats()["bytes"]["rings"])
+
+    few, many = said(8), said(14)
+    assert many > 8 * few and 1 << 12 < many < 1 << 16

@@ -1,4 +1,4 @@
-"""Totals over the keys of a wheel, and aggregates that are made of its partials, agree with the definition."""
+"""Totals over the keys of a wheel, and aggregates made of its partials, agree with the definition."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class _Asked:
             raise self._refused(f"windows on the grid of {grid}", f"window {spec}")
 
     def aggregates(self) -> tuple[tuple[str, str | Aggregate], ...]:
-        """Each result, and the name of the wheel's own that it is, or what is made of the wheel's partials."""
+        """Each result: the name of the wheel's own that it is, or an aggregate made of the same partials."""
         over = tuple((n, a.over(self.stage.rewrite)) for n, a in self.node.aggregates)
         plain = fold_constants(replace(self.node, input=self.source, aggregates=over))
         assert isinstance(plain, WindowAggregate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +70,8 @@ class ClosingWindows:
             self.add(spec, label, state.numbers[0] if state.numbers else None)
             self._windows[label].restore(state)
 
-    def shapes(self, label: str) -> dict[str, tuple[int, npt.DTypeLike]]:
-        """The rows of each array of a window's snapshot, and the type of its records."""
+    def shapes(self, label: str) -> tuple[dict[str, int], np.dtype[Any]]:
+        """The rows of each array of a window's snapshot, in order, and the type of their records."""
         return self._windows[label].shapes()
 
     def merge(self, all: Sequence[tuple[ClosingWindows, npt.NDArray[np.int64]]]) -> int:

@@ -52,7 +52,7 @@ from tidemill.windows.spec import Session, Window, hopping, session
 COLD = "cold"
 """Files of compressed slots are called so, with a number."""
 WINDOW = "window"
-"""Files of open windows are called so, with a number and a name."""
+"""Files of open windows are called so, with a number."""
 
 
 def state_of(opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> WheelState:
@@ -110,13 +110,12 @@ def _restore_windows(state: WheelState, opened: Save) -> None:
         require(listed, f"the numbers of window {label}", numbers)
         numbers = [an_int(n, "a number of a window", -FARTHEST, FARTHEST) for n in numbers]
         shape.add(spec, label, numbers[0] if numbers else None)
-        arrays = {}
-        for name, (rows, kind) in shape.shapes(label).items():
-            record = np.dtype(kind)
-            table = opened.table(f"{WINDOW}{number}_{name}", _columns_of(record))
-            require(table.num_rows == rows * keys, f"{rows} records of {keys} keys", table.num_rows)
-            arrays[name] = _from_records(table, record).reshape(rows, keys)
-        held[label] = WindowState(numbers, arrays)
+        rows, kind = shape.shapes(label)
+        table, count = opened.table(f"{WINDOW}{number}", _columns_of(kind)), sum(rows.values())
+        require(table.num_rows == count * keys, f"{count} records of {keys} keys", table.num_rows)
+        ends = np.cumsum(list(rows.values()))[:-1]
+        split = np.split(_from_records(table, kind).reshape(count, keys), ends)
+        held[label] = WindowState(numbers, dict(zip(rows, split)))
     state.windows.restore(specs, held)
 
 

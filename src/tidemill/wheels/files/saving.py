@@ -40,9 +40,8 @@ def save(state: WheelState, path: str | os.PathLike[str], *, job: str = "") -> i
         "early": pa.Table.from_batches(state.early.batches(), schema=state.arrow),
         "late": pa.Table.from_batches(state.late, schema=state.arrow),
         **{
-            f"{WINDOW}{number}_{name}": _records(array.ravel())
+            f"{WINDOW}{number}": _records(np.concatenate(list(held.arrays.values())).ravel())
             for number, held in enumerate(windows.values())
-            for name, array in held.arrays.items()
         },
     }
     facts = described(state)  # as it is in files

@@ -19,7 +19,9 @@ class Buckets:
     """
 
     def __init__(self, stores: Sequence[RingStore], owners: Ints, numbers: Ints) -> None:
-        self._stores, self._owners, self._numbers = list(stores), owners, numbers
+        self._stores, self._count = list(stores), len(owners)
+        # One more, so that there is a place to look at where there are no keys.
+        self._owners, self._numbers = np.append(owners, -1), np.append(numbers, -1)
         self.typical = stores[0]
         """One of them, where it does not matter which."""
         self.rings = self.typical.rings
@@ -33,7 +35,7 @@ class Buckets:
 
     @property
     def keys(self) -> int:
-        return len(self._owners)
+        return self._count
 
     @property
     def now(self) -> int:

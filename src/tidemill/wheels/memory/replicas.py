@@ -21,7 +21,7 @@ class ReplicaStores(Buckets):
 
     def __init__(self, stores: Sequence[RingStore], numbers: Sequence[Ints], keys: int) -> None:
         super().__init__(stores, np.zeros(keys, dtype=np.int64), np.zeros(keys, dtype=np.int64))
-        self._own = [np.full(keys, -1, dtype=np.int64) for _ in stores]
+        self._own = [np.full(keys + 1, -1, dtype=np.int64) for _ in stores]
         for own, known in zip(self._own, numbers):
             own[known] = np.arange(len(known))
         self.typical = min(stores, key=lambda s: s.now)

@@ -122,10 +122,10 @@ class SlidingWindows:
             },
         )  # fmt: skip
 
-    def shapes(self) -> dict[str, tuple[int, npt.DTypeLike]]:
-        """The rows of each array of a snapshot, and the type of its records."""
+    def shapes(self) -> tuple[dict[str, int], np.dtype[Any]]:
+        """The rows of each array of a snapshot, in order, and the type of their records."""
         rows = {"slices": self._size, "suffixes": self._stacks, "running": 1, "current": 1}
-        return {name: (count, self._fresh.dtype) for name, count in rows.items()}
+        return rows, self._fresh.dtype
 
     def restore(self, state: WindowState) -> None:
         """Go on from a snapshot of windows that began at the same slot, in a store as far as it was."""
@@ -226,9 +226,9 @@ class SessionWindows:
         self._fit()
         return WindowState([], {"sessions": self._sessions[None, : self._store.keys].copy()})
 
-    def shapes(self) -> dict[str, tuple[int, npt.DTypeLike]]:
+    def shapes(self) -> tuple[dict[str, int], np.dtype[Any]]:
         """See `SlidingWindows.shapes`."""
-        return {"sessions": (1, self._fresh.dtype)}
+        return {"sessions": 1}, self._fresh.dtype
 
     def restore(self, state: WindowState) -> None:
         """Go on from a snapshot."""

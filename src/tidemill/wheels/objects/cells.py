@@ -91,8 +91,12 @@ class Measure:
         return self._value(state)
 
     def _value(self, value: Any) -> int:
-        own = sys.getsizeof(value)
-        return own + sum(map(self._value, value)) if isinstance(value, (tuple, list)) else own
+        if not isinstance(value, (tuple, list)):
+            return sys.getsizeof(value)
+        if id(value) in self._seen:  # rows of a list are in the lists of coarser rings, too
+            return 0
+        self._seen.add(id(value))
+        return sys.getsizeof(value) + sum(map(self._value, value))
 
 
 def _whole(part: StatePart, state: Any) -> Any:
