@@ -16,8 +16,8 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.harness import (
+    HASTE,
     by_reference,
-    haste,
     in_batches,
     locally,
     on_spark,
@@ -68,11 +68,10 @@ def check(query: Stream, rows: list[dict[str, int]], pick: random.Random, *other
     for turn in range(3):
         arrived = pick.sample(rows, len(rows))
         batches = split(arrived, pick)
-        in_parts = partial(in_batches, query, batches, promises=bool(turn % 2))
+        in_parts = partial(in_batches, query, batches, promises=bool(turn % 2), speed=list(HASTE)[turn])
         whole = [partial(run, query, arrived) for run in (by_reference, locally, *others)]
         for way in (in_parts, *whole):
-            with haste(("patient", "eager", "spilling")[turn]):
-                got = told(way)
+            got = told(way)
             agrees = got == want if "overflow" in (got, want) else all(map(same, got, want))
             assert agrees, f"{query.plan}\n{arrived}\n{got}\n{want}"
     return "fails" if want == "overflow" else "fits"

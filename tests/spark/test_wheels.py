@@ -273,7 +273,7 @@ def test_windows_of_a_query(spark: Any, built: tuple[Path, list[Row]], window: s
     text = on_spark.explain(events=store)
     assert "from slots of the wheel" in text
     assert ("each bucket by a task" if window == "hopping" else "by the driver") in text
-    with pytest.raises(UserError, match=r"for each of \['events'\], got \['other'\]"):
+    with pytest.raises(UserError, match=r"one input named 'events', got \['other'\]"):
         on_spark.explain(other=store)
 
 

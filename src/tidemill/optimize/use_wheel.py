@@ -15,7 +15,8 @@ from tidemill.aggregates.layout import layout
 from tidemill.core.errors import UserError
 from tidemill.expr.nodes import Call, Column, Literal, Node, columns_of, substitute
 from tidemill.optimize.fold_constants import fold_constants
-from tidemill.plan.nodes import Filter, Plan, Source, WheelWindows, WindowAggregate
+from tidemill.optimize.rule import rule
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.wheel import WheelFacts
 from tidemill.windows.spec import GridWindow, Rows, Window
@@ -24,17 +25,18 @@ INSTEAD = "make a wheel that fits, or give the rows: a wheel holds none to fall 
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def use_wheel(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
     """The plan with windows of wheels in place of windows over rows; `wheels` are inputs, by name."""
 
-    def rule(node: Plan) -> Plan:
+    def answered(node: Plan) -> Plan:
         if isinstance(node, WindowAggregate):
             base = stage_of(node.input).base
             if isinstance(base, Source) and base.name in wheels:
                 return _from_wheel(node, base, wheels[base.name])
         return node
 
-    after = plan.transform(rule)
+    after = plan.transform(answered)
     for left in after.walk():
         if isinstance(left, Source) and left.name in wheels:
             raise UserError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,15 @@ from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
 from tidemill.local.partial_batches import PANE, key_name
-from tidemill.optimize.choose_sliding import choose_sliding
-from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import partials_by_pane
 from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.values import canonical
 from tidemill.spark.failures import our_error
+from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.leftovers import forget_buckets
+from tidemill.spark.workers import Batches, Task, map_batches
 from tidemill.wheels.files.buckets import (
     BUCKETS,
     MOST_BUCKETS,
@@ -116,13 +116,14 @@ def build_wheel(
     The rest is as in `tm.Wheel`; slots are compressed unless there are running sums. The rows are
     read twice: for their times, and all.
     """
+    require_batch("build wheel", df)
     where = Path(path).resolve()
     if saves_in(where):
         raise UserError(
             "build wheel", expected="a directory without a wheel", got=str(where),
             hint="tm.spark.append(df, path) adds to the one that is there",
         )  # fmt: skip
-    block_slots(compress, keyed=bool(keys))  # an error if it is neither a bool nor a number
+    block_slots(compress, keyed=bool(keys))  # checks `compress`
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 0 < buckets <= MOST_BUCKETS:
         raise UserError("build wheel", expected=f"1 to {MOST_BUCKETS} buckets", got=repr(buckets))
     names = named_keys(keys, "build wheel")
@@ -159,6 +160,7 @@ def append(
     nothing. The watermark moves to `until`, or else after the last row. Buckets that are written again
     are compared with their checksums first.
     """
+    require_batch("append", df)
     where = Path(path).resolve()
     hint = "tm.open_wheel(path).insert(rows) adds to it"
     facts = read_store(where, aggregates or {}, step="append", hint=hint)
@@ -190,7 +192,7 @@ def _survey(
     df: DataFrame, schema: Schema, time: str, grain: int, start: InstantLike | None,
     until: InstantLike | None,
 ) -> _Survey:  # fmt: skip
-    """Look at all times. Bounds that are given lie on the grid: those at or below."""
+    """Read all times once. Bounds that are given are rounded down to the grid."""
     domain = Domain.LOGICAL if schema[time].kind == "int64" else Domain.CLOCK
     low = -FARTHEST if start is None else ticks_of(start, domain, "wheel start") // grain * grain
     high = FARTHEST if until is None else ticks_of(until, domain, "wheel until") // grain * grain
@@ -232,7 +234,7 @@ def _columns_of(
 
 
 def columns_of(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
-    """Columns of a DataFrame with their types; what others there are does not matter."""
+    """Columns of a DataFrame with their types; it may have others."""
     fields = {f.name: f for f in df.schema.fields}
     for name in names:
         if name not in fields:
@@ -291,16 +293,15 @@ def _written(
 ) -> list[Any]:  # fmt: skip
     """Fill the buckets that have rows; which they are, and their saves."""
     prototype = empty_bucket(facts, given, facts[BUCKETS]["until"], 0)
-    plan = choose_sliding(share_panes(prototype.plan))
-    assert isinstance(plan, WindowAggregate)
+    plan = prototype.plan
     count = facts[BUCKETS]["count"]
     with ansi(df.sparkSession):
         partials, blocks = partials_by_pane(plan, df.filter(survey.inside))
         keys = [(key_name(i), plan.input.schema[k].kind) for i, k in enumerate(plan.group_keys)]
-        bucket = bucket_of([canonical(F.col(n), kind) for n, kind in keys], count)
+        bucket = bucket_of([canonical(F.col(n)) if k == "float64" else F.col(n) for n, k in keys], count)
         together = partials.withColumn(BUCKET, bucket).repartitionById(count, BUCKET)
         task = _filling(where, facts, given, until, blocks, job)
-        filled = together.mapInArrow(task, "bucket int, save int")
+        filled = map_batches(together, task, "bucket int, save int")
         try:
             return filled.collect()
         except PythonException as failed:
@@ -315,20 +316,13 @@ def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:
     return F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int") if keys else F.lit(0)
 
 
-def canonical(key: SparkColumn, kind: str) -> SparkColumn:
-    """Zero has one sign, and NaN one form."""
-    if kind != "float64":
-        return key
-    return F.when(F.isnan(key), F.lit(float("nan"))).otherwise(key + F.lit(0.0))
-
-
 def _filling(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], until: int,
     blocks: Blocks | None, job: str,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:  # fmt: skip
+) -> Task:  # fmt: skip
     """Partials of one bucket in; its number, and that of its new save, out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         held = [b for b in batches if b.num_rows]
         if not held:
             return

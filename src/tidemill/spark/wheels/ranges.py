@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,9 +21,11 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.expr.values import canonical
 from tidemill.spark.settings import ansi
-from tidemill.spark.wheels.build import bucket_of, canonical, columns_of
+from tidemill.spark.wheels.build import bucket_of, columns_of
+from tidemill.spark.workers import Batches, Task, map_batches
 from tidemill.wheels.files.buckets import BUCKETS, empty_bucket, open_bucket, read_store
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.spec import HIDDEN
@@ -57,12 +59,12 @@ def wheel_query(
     with ansi(ranges.sparkSession):
         own = SparkExpressions(asked, {f.name: f.dataType for f in ranges.schema})
         internal = [own.column(Column(n)) for n in asked.names]
-        spread = [canonical(c, schema[k].kind) for c, k in zip(internal, keys)]
+        spread = [canonical(c) if schema[k].kind == "float64" else c for c, k in zip(internal, keys)]
         hidden = [bucket_of(spread, facts[BUCKETS]["count"]), *internal]
         sent = ranges.select("*", *(c.alias(f"{HIDDEN}{i}") for i, c in enumerate(hidden)))
         task = _answering(_Store(str(where), facts, given, verify), len(ranges.columns))
         answered = type(ranges.schema)([*ranges.schema.fields, *user_schema(results).fields])
-        return sent.mapInArrow(task, answered)
+        return map_batches(sent, task, answered)
 
 
 def _check(ranges: DataFrame, asked: Schema) -> None:
@@ -99,10 +101,10 @@ class _Store:
 
 def _answering(
     store: _Store, shown: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Task:
     """Ranges in, with their buckets, bounds and keys in hidden columns; ranges and answers out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             bucket, *keys, start, end = batch.columns[shown:]
             answers = _answers(store, np.asarray(bucket), keys, start, end)

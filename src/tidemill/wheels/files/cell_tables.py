@@ -10,7 +10,7 @@ from tidemill.aggregates.algebra import Sketch
 from tidemill.aggregates.layout import Layout
 from tidemill.aggregates.sketch_checks import check_sketch
 from tidemill.core.types import to_arrow
-from tidemill.local.partial_batches import state_fields
+from tidemill.local.state_columns import state_fields
 from tidemill.wheels.files.checks import check_head, check_length, require
 from tidemill.wheels.files.mapped import column
 from tidemill.wheels.loops.range_plan import END, KEYS, LOW, TOTALS, VERSION

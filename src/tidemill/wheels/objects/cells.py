@@ -19,15 +19,16 @@ import pyarrow as pa
 from tidemill.aggregates import sketches
 from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
 from tidemill.aggregates.layout import Layout, Result, StatePart
-from tidemill.aggregates.values import functions, lower, row_key
+from tidemill.aggregates.values import functions, lower
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.core.types import to_arrow
 from tidemill.expr.functions import checked
-from tidemill.kernels.scalars import NULL_STATE, OVERFLOW
+from tidemill.kernels.functions import NULL_STATE, OVERFLOW
 from tidemill.local.expressions import plain
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects
-from tidemill.local.partial_batches import objects_in, objects_out, state_columns, state_fields
+from tidemill.local.state_columns import objects_in, objects_out, state_columns, state_fields
 from tidemill.local.windows import WindowOperator
 
 Cell = tuple[Any, ...]
@@ -103,7 +104,7 @@ def _whole(part: StatePart, state: Any) -> Any:
     """A state as it is lowered: multisets in order, and None as what it stands for."""
     algebra = part.part.algebra
     if isinstance(algebra, Multiset):
-        return sorted(state or (), key=row_key)
+        return sorted(state or (), key=order_key)
     if state is not None:
         return state
     return sketches.new(algebra) if isinstance(algebra, Sketch) else functions(part)[2]
@@ -133,7 +134,7 @@ def _fold(part: StatePart) -> Callable[[tuple[Any, ...]], Any]:
 
 
 def _distinct(states: tuple[Any, ...]) -> list[Any]:
-    return list({row_key(row): row for row in chain.from_iterable(states)}.values())
+    return list({order_key(row): row for row in chain.from_iterable(states)}.values())
 
 
 def _sound(part: StatePart, state: Any) -> Any:
@@ -157,7 +158,7 @@ def take_cells(operator: WindowOperator) -> tuple[list[int], list[int], list[Cel
         if index in operator.parts.objects:  # as they are: they need not fit a column
             states.append([_known(part, s) for s in elements.objects[index]])
         else:
-            states.append(_states_in(part, state_columns(operator, index, part, elements)))
+            states.append(_states_in(part, state_columns(store, index, elements)))
     found = elements.kid.tolist(), elements.pane.tolist(), list(zip(*states))
     store.retain(elements, np.zeros(len(elements), dtype=np.bool_))
     store.trim()

@@ -12,9 +12,6 @@ from tidemill.core.time import FARTHEST
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.windows import WindowOperator
-from tidemill.optimize.choose_sliding import choose_sliding
-from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.nodes import WindowAggregate
 from tidemill.wheels.objects.cells import take_cells
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import WheelSpec
@@ -27,9 +24,7 @@ class ObjectInsert:
 
     def __init__(self, spec: WheelSpec) -> None:
         self._spec, self._time = spec, spec.plan.input.time
-        slots = choose_sliding(share_panes(spec.plan))
-        assert isinstance(slots, WindowAggregate)
-        self._operator = WindowOperator(slots)
+        self._operator = WindowOperator(spec.plan)
         """It holds rows only while they are inserted."""
 
     def copy(self) -> ObjectInsert:
@@ -58,12 +53,12 @@ class ObjectInsert:
     ) -> None:
         try:
             with lock:
-                self._operator.keys = keys
-                self._operator.push(batch)
+                self._operator.share_keys(keys)
+                self._operator.push(0, batch)
             store.know(keys.count)
             store.add(*take_cells(self._operator), undo)
         except BaseException as failed:
-            self._operator = WindowOperator(self._operator.plan)  # rows that failed may be in it
+            self._operator = WindowOperator(self._spec.plan)  # rows that failed may be in it
             if isinstance(failed, UserError) or not isinstance(failed, Exception):
                 raise
             # The user's functions, and what they gave.
