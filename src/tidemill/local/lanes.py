@@ -1,6 +1,6 @@
 """One lane of a window aggregate: partials of some of the keys, and the windows over them.
 
-Partials pile up by key and pane (`panes`), windows become ranges over them (`slides`), ranges become
+Partials pile up by key and pane (`pane_store`), windows become ranges over them (`slides`), ranges become
 results (`results`). Memory holds the partials that some open window still needs. Lanes share no key
 and no state, so each can have a thread of its own.
 """
