@@ -58,7 +58,7 @@ def install() -> None:
 
 
 class _Switching:
-    """Looks like the module of a generated source. Its functions are compiled or interpreted as each call finds it."""
+    """Looks like the module of a generated source; each call decides whether to compile or to interpret."""
 
     def __init__(self, source: str, names: dict[str, Any], load: Callable[[], ModuleType]) -> None:
         self._source, self._names = source, names
@@ -121,7 +121,7 @@ def _users(function: Any) -> Callable[..., Any]:
 
 
 class _Rewriting(ast.NodeTransformer):
-    """Decorators go; conversions wrap; comparisons give Python's bools, which add up; division never raises."""
+    """Decorators go; conversions wrap; comparisons give Python's bools, which add up; no division raises."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.decorator_list, node.returns = [], None

@@ -1,4 +1,4 @@
-"""What the arguments of built-in aggregates must be, said before anything runs."""
+"""Checks of the arguments of built-in aggregates, before anything runs."""
 
 from __future__ import annotations
 

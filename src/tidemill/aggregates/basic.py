@@ -20,12 +20,12 @@ Types = tuple[DataType, ...]
 
 
 def lowest(kind: DataType) -> Any:
-    """Below or at every value of a type; absent (null) for strings, which have no bottom to name."""
+    """A value that no value of the type is below; null for strings."""
     return {"float64": -math.inf, "bool": False, "string": None}.get(kind.kind, INT_MIN)
 
 
 def highest(kind: DataType) -> Any:
-    """Above or at every value of a type. NaN is the greatest float."""
+    """A value that no value of the type is above; null for strings. Of floats it is NaN."""
     return {"float64": math.nan, "bool": True, "string": None}.get(kind.kind, INT_MAX)
 
 
@@ -153,12 +153,12 @@ def count_if(condition: Operand) -> Aggregate:
 
 
 def _condition(step: str, given: Operand) -> Node:
-    """A string names a column, here too."""
+    """The node of a condition; a string names a column."""
     return Column(given) if isinstance(given, str) else a_condition(given, step=step)
 
 
 def sum(x: Operand) -> Aggregate:
-    """The sum; of ints it is an int, and an error when it is outside int64."""
+    """The sum. The sum of ints is an int, and an error when it is outside int64."""
     args = (argument(x),)
     return Aggregate("sum", args, (Part(SUM, args),), _sum_of)
 
@@ -173,7 +173,7 @@ def _sum_as_float(s: Any) -> Any:
 
 
 def product(x: Operand) -> Aggregate:
-    """The product; of ints it is an int, and an error when it is outside int64."""
+    """The product. The product of ints is an int, and an error when it is outside int64."""
     args = (argument(x),)
     return Aggregate("product", args, (Part(PRODUCT, args),), _product_of)
 

@@ -118,7 +118,7 @@ def _holistic(
     name: str, given: tuple[Operand, ...], *params: Any, over: tuple[Node, ...] = (), empty: Any = None,
     bag: Multiset = BAG, shown: tuple[tuple[str, Any], ...] = (),
 ) -> Aggregate:  # fmt: skip
-    """Rows are of the given arguments, unless `over` says of which."""
+    """A multiset of the arguments, or of the columns in `over`, lowered by the function of this name."""
     args = tuple(argument(x) for x in given)
     return Aggregate(name, args, (Part(bag, over or args),), NamedLower(name, params), empty, shown)
 

@@ -97,7 +97,7 @@ class Layout:
 
     @property
     def presence_only(self) -> tuple[int, ...]:
-        """Positions of the counts of which nobody asks more than whether they are 0."""
+        """Positions of the counts that are only compared with 0."""
         asked = {i for r in self.results for i in r.parts}
         counts = (i for i, p in enumerate(self.parts) if p.part.algebra == COUNT)
         return tuple(i for i in counts if i not in asked)

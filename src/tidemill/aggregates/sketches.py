@@ -63,7 +63,7 @@ def _kll(size: int) -> Sketch:
 
 
 def check_argument(sketch: Sketch, kind: DataType, *, step: str) -> None:
-    """HLL hashes ints and strings alike everywhere; Spark has no HLL of doubles."""
+    """Refuse types for which HLL is not the same everywhere; Spark has no HLL of doubles."""
     if sketch.kind == "hll" and kind.kind not in ("int64", "string", "timestamp", "duration"):
         raise UserError(
             step, expected="an int, a string or a timestamp to count distinct values of by HLL",
@@ -83,7 +83,7 @@ def new(sketch: Sketch) -> Any:
 
 
 def update(sketch: Sketch, state: Any, values: Iterable[Any]) -> Any:
-    """Lift and combine many values at once; a NumPy array of floats goes in whole."""
+    """Lift and combine many values at once."""
     if sketch.kind == "kll":
         import numpy as np
 
@@ -95,7 +95,7 @@ def update(sketch: Sketch, state: Any, values: Iterable[Any]) -> Any:
 
 
 def combine(sketch: Sketch, a: Any, b: Any) -> Any:
-    """A new sketch that saw what both saw; neither argument changes."""
+    """A new sketch of the values of both; neither argument changes."""
     import datasketches
 
     if sketch.kind == "hll":
@@ -121,10 +121,10 @@ def deserialize(sketch: Sketch, data: bytes) -> Any:
 
 
 def _by_registers(sketch: Sketch, state: Any) -> Any:
-    """The same sketch without its memory of the order in which values came.
+    """The same sketch, with an estimate that does not depend on the order of the values.
 
-    A sketch that saw values one by one estimates by that order; one that was merged goes by its
-    registers, which are the same however values were spread. So it is merged, with itself.
+    A sketch that took values one by one estimates by their order; one that was merged estimates by its
+    registers, which depend on the set of values only. So the sketch is merged with itself.
     """
     import datasketches
 

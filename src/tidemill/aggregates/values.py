@@ -1,6 +1,6 @@
 """Aggregates on Python values: what `lift`, `combine` and `lower` of a layout give for them.
 
-The reference engine is made of these, and so is whatever keeps its partials as Python objects.
+The reference engine uses these, and so does every store that keeps partials as Python objects.
 """
 
 from __future__ import annotations

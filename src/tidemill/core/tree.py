@@ -49,9 +49,9 @@ class Tree:
     def fold(
         self: N, combine: Callable[[N, list[R]], R], leaf: Callable[[N], R | None] = lambda node: None
     ) -> R:
-        """A value for each node from those of its children; where `leaf` has one, nothing below counts.
+        """Compute a value for each node from those of its children. Where `leaf` gives one, that is it.
 
-        Trees may be deeper than Python calls.
+        Trees may be deeper than Python's limit of calls.
         """
         found: dict[int, Any] = {}
         waiting: list[tuple[N, bool]] = [(self, False)]

@@ -1,4 +1,4 @@
-"""What every source is turned into: chunks of rows, each with a promise about the rows to come."""
+"""Chunks of rows, each with a promise about the rows to come: what every source gives."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def step_of(source: Source, place: str = "") -> str:
 def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     """The least time of a batch in ticks, `FOREVER` when it has none.
 
-    Only the minimum is brought to the canonical type: every such cast keeps the order.
+    Only the minimum is cast to the canonical type: these casts keep the order.
     """
     import pyarrow.compute as pc
 
@@ -115,7 +115,7 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
 
 
 def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
-    """For each position the least of all that follows it, `after` being what follows the last.
+    """For each position the least of all values after it; `after` follows the last one.
 
     >>> promises([3, 1, 4, 5])[:3]
     [1, 4, 5]
@@ -129,7 +129,7 @@ def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
 
 @contextmanager
 def readable(source: Source, place: str) -> Iterator[None]:
-    """Whatever goes wrong while a file is read, as a `UserError` that names it."""
+    """Turn whatever fails while a file is read into a `UserError` that names the file."""
     try:
         yield
     except TidemillError:

@@ -25,7 +25,7 @@ _UNFIT = (
 
 
 def read_rows(rows: Iterable[Any], source: Source, sizes: ChunkSizes = SIZES) -> Iterator[RawChunk]:
-    """One dict for each row, with every column that is read; other keys are left alone.
+    """Read one dict for each row. It must have every column that is read; other keys are ignored.
 
     Instants are datetimes or dates, in UTC or the zone of the stream unless they say otherwise, or
     ints where the stream has a unit for them. `None` is null.
@@ -61,7 +61,7 @@ def _values(block: list[Any], name: str, source: Source, first_row: int) -> list
 def column_of(
     values: list[Any], name: str, kind: DataType, source: Source, first_row: int
 ) -> pa.Array:
-    """Python values as a column of a stream; the first one that does not fit is named with its row."""
+    """Python values as a column of a stream. An error names the first value that does not fit and its row."""
     try:
         return _array(values, name, kind, source.reading)
     except (*_UNFIT, UserError) as unfit:
@@ -120,7 +120,7 @@ _TIMES: dict[str, tuple[type, ...]] = {
 
 
 def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
-    """Lists, whose items are read as values of a column: Arrow, told their type, would make 1.5 the int 1."""
+    """Lists, with items read as a column is: given their type, Arrow would convert 1.5 to the int 1."""
     if not all(v is None or isinstance(v, (list, tuple, np.ndarray)) for v in values):
         raise pa.ArrowTypeError("no list")
     items = _array([item for v in values if v is not None for item in v], name, kind.of[0], reading)
@@ -130,7 +130,7 @@ def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
 
 
 def _structs(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
-    """Dicts in a column; a field that one leaves out is null."""
+    """Dicts in a column. A missing field is null."""
     if not all(v is None or isinstance(v, Mapping) for v in values):
         raise pa.ArrowTypeError("no dict")
     fields = [
@@ -144,7 +144,7 @@ def _structs(values: list[Any], name: str, kind: DataType, reading: Reading) -> 
 def _apart(
     values: list[Any], own: Callable[[Any], bool], name: str, kind: DataType, reading: Reading
 ) -> pa.Array:
-    """Ints, or naive times, are read by themselves, because Arrow would take them for UTC microseconds."""
+    """Read ints, or naive times, separately, because Arrow would read them as UTC microseconds."""
     import pyarrow.compute as pc  # slow to import, seldom needed
 
     mine = [v if own(v) else None for v in values]
@@ -178,7 +178,7 @@ def _all_zoned(values: list[Any]) -> bool:
 
 
 def _conformed(values: list[Any], name: str, kind: DataType) -> pa.Array:
-    # Let Arrow find the type and check that it fits: told the type, it makes 1.5 the integer 1.
+    # Arrow infers the type, and the cast checks it: given the type, Arrow would convert 1.5 to 1.
     batch = pa.RecordBatch.from_arrays([pa.array(values)], names=[name])
     return conform(batch, Schema(((name, kind),)), step=name).column(0)
 

@@ -66,7 +66,7 @@ def _found(pattern: str, source: Source) -> list[Path]:
 
 
 def _check_plain(file: Path, source: Source) -> None:
-    """Refuse what is no file: a pipe would be waited for without end."""
+    """Refuse pipes, sockets and devices: reading a pipe might never end."""
     if not stat.S_ISREG(os.stat(file).st_mode):
         raise UserError(
             step_of(source), expected=f"a file at {file}", got="a pipe, a socket or a device",
@@ -77,7 +77,7 @@ def _check_plain(file: Path, source: Source) -> None:
 def _inside(folder: Path) -> Iterator[Path]:
     """The files of a directory and below; those that start with _ or . are not data.
 
-    A directory below that cannot be looked into is an error: its rows would be missing.
+    A directory that cannot be listed is an error: its rows would be missing.
     """
     for path, inner, files in os.walk(folder, onerror=_raise):
         inner[:] = sorted(name for name in inner if not name.startswith(("_", ".")))
@@ -115,7 +115,7 @@ def _check_ipc(files: Sequence[Path], source: Source) -> None:
 
 def _read_ipc(path: Path, source: Source) -> Iterator[RawChunk]:
     place = f"file {path}"
-    # Not mapped to memory: the process would be killed if the file were cut while it is read.
+    # Not memory-mapped: the system would kill the process if the file were truncated meanwhile.
     with readable(source, place), pa.OSFile(str(path)) as mapped:
         found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
         fields = [found.get_field_index(name) for name in source.schema.names]
@@ -131,7 +131,7 @@ def _read_ipc(path: Path, source: Source) -> Iterator[RawChunk]:
 def _open_ipc(
     mapped: pa.NativeFile, options: pa.ipc.IpcReadOptions
 ) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
-    """The file form of Arrow IPC, or the stream form where it is not that."""
+    """Open the file format of Arrow IPC, or else its stream format."""
     mapped.seek(0)
     try:
         return pa.ipc.open_file(mapped, options=options)

@@ -1,4 +1,4 @@
-"""Anything with rows as a reader of chunks: Arrow data, data frames, iterables, files."""
+"""Open any input as a reader of chunks: Arrow data, data frames, iterables, files."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ __all__ = ["BATCH_ROWS", "Chunk", "Reader", "open_source"]
 def open_source(
     value: Any, source: Source, *, promises: bool = True, sizes: ChunkSizes = SIZES
 ) -> Reader:
-    """A reader of the columns that `source` needs. What can be checked before reading is checked.
+    """Open an input to read the columns that `source` needs. What can be checked before reading is checked.
 
-    What lies in memory, and Parquet by its statistics, promises how far its rows are complete;
-    other sources learn that only at their end. Where no operator waits for `promises`, times are not
-    looked at. Errors count batches and rows from 1.
+    Data in memory, and Parquet files by their statistics, promise how far their rows are complete; other
+    inputs know that only at their end. Pass `promises=False` where no operator waits for promises: then times
+    are not looked at. Errors count batches and rows from 1.
 
     >>> from tidemill.core.schema import schema
     >>> clicks = Source("clicks", schema({"t": "int64", "user": "string"}), "t", ("t",))
@@ -79,13 +79,13 @@ def open_source(
 
 
 def _is(value: Any, module: str, name: str) -> bool:
-    """Whether this is of a class that lives in a module which may not be imported at all."""
+    """Whether a value is of a class of an optional module, which need not be imported."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(value, getattr(loaded, name))
 
 
 def _table(value: Any, source: Source, place: str = "") -> pa.Table | None:
-    """What lies in memory, as a table; None for anything else."""
+    """Data in memory as a table; None for anything else."""
     if isinstance(value, pa.Table):
         return value
     if isinstance(value, pa.RecordBatch):
@@ -126,7 +126,7 @@ def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
 
 
 def _python_column(values: Any, name: str, kind: DataType, source: Source) -> pa.Array:
-    """A column of Python objects, by the rules of dicts: Arrow would take all for what the first one is."""
+    """A column of Python objects, read as dicts are: Arrow would infer the type from the first value."""
     if kind == STRING:
         return pa.array(values, from_pandas=True)
     listed = [None if v is None or (np.ndim(v) == 0 and v != v) else v for v in values]
@@ -136,13 +136,13 @@ def _python_column(values: Any, name: str, kind: DataType, source: Source) -> pa
 def _from_polars(frame: Any, source: Source, place: str = "") -> pa.Table:
     _require(frame.columns, source, place)
     needed = frame.select(_by_name(source))
-    # Given whole, Polars would first copy a frame of several chunks into one.
+    # Polars would first copy a frame of several chunks into one chunk.
     parts = [needed.clear(), *needed.iter_slices(BATCH_ROWS)]
     return pa.concat_tables([pa.table(part) for part in parts])
 
 
 def _by_name(source: Source) -> Any:
-    """The columns by their very names, some of which Polars would read as patterns."""
+    """The columns by exact name; Polars would read some names as patterns."""
     import polars.selectors as selectors
 
     return selectors.by_name(*source.schema.names)
@@ -179,7 +179,7 @@ def _raw_chunks(
 
 
 def _lazy(frame: Any, source: Source, sizes: ChunkSizes) -> Reader:
-    """A Polars LazyFrame, computed in batches where this Polars can do so."""
+    """A Polars LazyFrame, computed in batches where this version of Polars can."""
     _require(frame.collect_schema().names(), source)
     needed = frame.select(_by_name(source))
     if not hasattr(needed, "collect_batches"):
@@ -212,7 +212,7 @@ def _iterable(items: Iterable[Any], source: Source, sizes: ChunkSizes) -> Reader
 
 
 def _mixed(items: Iterator[Any], source: Source, sizes: ChunkSizes) -> Iterator[RawChunk]:
-    """Batches or dicts; the first item says which."""
+    """Batches or dicts; the first item decides."""
     for first in items:
         items = itertools.chain([first], items)
         if isinstance(first, Mapping):

@@ -1,9 +1,8 @@
 """CSV and JSON lines, read in blocks, in the types that the stream declares.
 
-Instants are ISO text, with or without a zone (that of the stream then, UTC by default), or ints where the
-stream has a unit for them; durations are whole microseconds. In CSV
-an empty field that is not quoted is null, in any column, and nothing else is. In JSON lines a
-field that a row leaves out is null.
+Instants are ISO text, or ints where the stream declares their unit. Text without a zone is in the zone of the
+stream, UTC by default. Durations are whole microseconds. In CSV, an empty field without quotes is null in any
+column, and nothing else is. In JSON lines, a missing field is null.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
 
 
 def _written(source: Source) -> dict[str, pa.DataType]:
-    """The types in which the columns stand in the file."""
+    """The types of the columns in the file."""
     kinds = {TIMESTAMP: pa.string(), DURATION: pa.int64()}
     return {
         name: pa.int64() if source.reading.unit(name) else kinds.get(kind, to_arrow(kind))
@@ -123,7 +122,7 @@ def _column(
 
 
 def _first_unread(text: pa.Array) -> int:
-    """The position of the first text that is no instant, by halving."""
+    """The position of the first text that is not an instant, by bisection."""
     start, end = 0, len(text)
     while end - start > 1:
         middle = (start + end) // 2

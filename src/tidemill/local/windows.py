@@ -35,13 +35,13 @@ from tidemill.local.lanes import Lane, Share
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
 from tidemill.local.promise import Ints, Promise
-from tidemill.local.row_numbers import ROW, Partitions
+from tidemill.local.row_numbers import ROW, RowNumbers
 from tidemill.local.sampling import has_gaps, in_windows
 from tidemill.local.slides import ROWS, Progress, ends_name
 from tidemill.local.snapshot import array_of, column, numbers
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
-from tidemill.local.state_plan import plan_parts
+from tidemill.local.state_plan import plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize.choices import choices_of, with_choices
 from tidemill.plan.nodes import WindowAggregate
@@ -73,7 +73,7 @@ class WindowOperator(Operator):
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
         self._waiting: list[pa.RecordBatch] = []
-        self._partitions: Partitions | None = None
+        self._partitions: RowNumbers | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
         outputs: dict[str, Node] = dict(stage.outputs)
@@ -82,11 +82,11 @@ class WindowOperator(Operator):
             base, predicates = plan.input.schema, ()
             outputs = {}
         if _splits(plan):
-            self._partitions = Partitions(base.select(plan.partition))
+            self._partitions = RowNumbers(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
         self._base = base
         self.layout = self._full_layout(base, specs)
-        self.parts = plan_parts(self.layout)
+        self.parts = plan_states(self.layout)
         shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
         self.lanes = [
             Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
@@ -243,12 +243,8 @@ class WindowOperator(Operator):
         yield from self._advance(final, prompt)
 
     def advance_keys(
-        self, keys: list[pa.Array], below: int, *, prompt: bool = False
+        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The windows that close now that no row of some keys can come below an instant.
-
-        `keys` has a column for each key of the windows, a row for each key that is promised apart.
-        """
         if not self.plan.group_keys:
             raise UserError("advance", expected="a query with keys", got="promises by key")
         known = self._known_below(below)

@@ -13,7 +13,7 @@ from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.reading import Reading
 from tidemill.core.schema import users_name
 from tidemill.core.time import Domain
-from tidemill.local.state_plan import plan_parts
+from tidemill.local.state_plan import plan_states
 from tidemill.plan import build as plans
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
 from tidemill.wheels.rings import Ring
@@ -112,7 +112,7 @@ def not_numbers(plan: WindowAggregate) -> str:
     Others are kept in arrays, and combined by compiled code; these are Python values.
     """
     layout = plan.layout
-    records = plan_parts(layout).records
+    records = plan_states(layout).records
     for index, part in enumerate(layout.parts):
         text = any(t.kind == "string" for t in (*part.types, *(t for _, t in part.columns)))
         if text or index not in records:

@@ -84,7 +84,7 @@ def wids(t: Any, T: Any, S: Window) -> Any:
 
 
 def attribute(T: Any, S: Window) -> Ints:
-    """What `S` windows each row of `T` by: ticks of its attribute, or the number of the row.
+    """The windowing attribute of each row of `T`: ticks of its column, or the number of the row.
 
     >>> from tidemill.windows.spec import rows
     >>> attribute({"seg": ["a", "b", "a"]}, rows(2, every=1, partition_by="seg"))
