@@ -60,6 +60,22 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("operator",),
         ("failures", "promise", "threads", "tuning"),
     ),
+    "wheels": (
+        ("open_wheel",),
+        ("replicas", "wheel_store"),
+        ("wheel",),
+        ("sharing",),
+        ("files",),
+        ("merge", "partials", "queries"),
+        ("explain", "source", "state"),
+        ("inserting", "view", "windows"),
+        ("objects",),
+        ("lineage", "memory"),
+        ("spec",),
+        ("loops",),
+        ("rings",),
+        ("__init__",),
+    ),
 }
 """The same inside a package, for its folders and files."""
 
@@ -232,6 +248,8 @@ def test_the_package_keeps_its_layers() -> None:
         ("local/new.py", "from tidemill.local.failures import raise_for"),
         ("spark/expr/values.py", "from tidemill.spark.batch.run import frame_of"),
         ("spark/exchange/join.py", "def f():\n    from tidemill.spark.dia import dia"),
+        ("wheels/state.py", "def f():\n    from tidemill.wheels.wheel import Wheel"),
+        ("wheels/memory/store.py", "from tidemill.wheels.files.checks import require"),
         ("plan/nodes.py", "def f():\n    from tidemill.optimize import rules"),
         ("plan/nodes.py", "if TYPE_CHECKING:\n    from tidemill.local import engine"),
         ("kernels/order.py", "import numba"),

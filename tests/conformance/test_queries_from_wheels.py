@@ -50,7 +50,7 @@ scripts = st.lists(
 
 def new_wheel(held: str, keys: str, start: int = 0, **options: Any) -> tm.Wheel:
     rings = {"granularities": [2, 4, 24], "retention": "keep", "write_ahead": 4, **options}
-    return tm.Wheel.create(
+    return tm.Wheel(
         HELD[held], schema=SCHEMA, time="t", keys=KEYS[keys], start=start, **rings
     )
 
@@ -90,7 +90,7 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("held", "keys"),
-    [("mean and more", "two"), ("rows", "text"),
+    [pytest.param("mean and more", "two", marks=pytest.mark.compiled), ("rows", "text"),
      *(pytest.param(held, keys, marks=pytest.mark.soak) for held, keys in (
          ("mean and more", "no keys"), ("mean and more", "text"), ("sum", "two"), ("own", "no keys"),
          ("many", "no keys")))],
@@ -174,7 +174,7 @@ def test_what_stands_around_the_windows(how: str) -> None:
 
 
 def test_an_expression_is_found_however_it_is_written() -> None:
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         tm.sum(col.v * (tm.lit(1) + 1)), schema=SCHEMA, time="t", start=0, granularities=[2]
     )
     query = EVENTS.with_columns(twice=col.v * 2).window(tm.tumbling(4)).agg(a=tm.sum(col.twice))

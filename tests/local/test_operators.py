@@ -164,6 +164,7 @@ FORGETFUL = {
 }
 
 
+@pytest.mark.compiled  # on thousands of rows
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("planes", [True, False])
 @pytest.mark.parametrize("name", FORGETFUL)

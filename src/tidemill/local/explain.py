@@ -53,7 +53,12 @@ def from_wheel(node: WheelWindows, facts: WheelFacts) -> str:
     """What comes from a wheel."""
     held = dict(facts.held.aggregates)
     lines = [f"windows {'; '.join(map(str, node.windows))} from slots of the wheel, no rows are read:"]
-    lines += [f"  {n}: {own}={held[own]} of the wheel" for n, own in node.aggregates]
+    for name, own in node.aggregates:
+        if isinstance(own, str):
+            lines.append(f"  {name}: {own}={held[own]} of the wheel")
+        else:
+            parts = " and ".join(dict.fromkeys(str(p) for p in own.parts))
+            lines.append(f"  {name}: {own}, made of {parts} in the wheel")
 
     def at(ticks: int) -> Any:
         return to_datetime(ticks) if facts.held.domain is Domain.CLOCK else ticks

@@ -239,7 +239,8 @@ class WindowAggregate(Plan):
 class WheelWindows(Plan):
     """The windows of an aggregate, answered by a wheel in place of rows (rule `use_wheel`).
 
-    Keys and aggregates are pairs: the name in the result, and in the wheel.
+    Keys and aggregates are pairs: the name in the result, and in the wheel. In place of the name of one of
+    the wheel's aggregates there may be another one, which is made of the same partials.
     """
 
     stream: str
@@ -247,7 +248,7 @@ class WheelWindows(Plan):
     result: Schema
     windows: tuple[NamedWindow, ...]
     keys: tuple[tuple[str, str], ...]
-    aggregates: tuple[tuple[str, str], ...]
+    aggregates: tuple[tuple[str, str | Aggregate], ...]
     since: int | None = None
     until: int | None = None
     """Only rows at or above the one and below the other count; both at bounds of slots, in ticks."""

@@ -39,23 +39,21 @@ from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.leftovers import forget_buckets
 from tidemill.spark.workers import Batches, Task, map_batches
+from tidemill.wheels.files.buckets import (
+    BUCKETS,
+    MOST_BUCKETS,
+    bucket_path,
+    empty_bucket,
+    open_bucket,
+    read_store,
+)
 from tidemill.wheels.files.directory import (
     CHECKSUM,
     saves_in,
     write_save,
 )
 from tidemill.wheels.files.leftovers import claimed, tidying
-from tidemill.wheels.files.saving import (
-    BUCKETS,
-    MOST_BUCKETS,
-    bucket_path,
-    described,
-    empty_wheel,
-    open_bucket,
-    read_store,
-    save,
-)
-from tidemill.wheels.objects.wheel import ObjectWheel
+from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.partials import PartialsIn
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.spec import (
@@ -64,9 +62,9 @@ from tidemill.wheels.spec import (
     block_slots,
     named_aggregates,
     named_keys,
-    not_numbers,
+    read_spec,
 )
-from tidemill.wheels.wheel import Wheel
+from tidemill.wheels.state import WheelState, empty_state
 
 BUCKET = "bucket"
 DEFAULT_BUCKETS = 16
@@ -115,7 +113,7 @@ def build_wheel(
     wheel each; `tm.open_wheel(path)` reads them as one. Every worker must reach the directory by this
     path.
 
-    The rest is as in `tm.Wheel.create`; slots are compressed unless there are running sums. The rows are
+    The rest is as in `tm.Wheel`; slots are compressed unless there are running sums. The rows are
     read twice: for their times, and all.
     """
     require_batch("build wheel", df)
@@ -135,19 +133,18 @@ def build_wheel(
     rings = list(granularities)
     grain = rings_of(rings, retention, step="build wheel")[0][0].ticks
     survey = _survey(df, schema, time, grain, start, until)
-    prototype = Wheel.create(
-        given, schema=schema, time=time, keys=names, start=_instant(survey.first, schema[time]),
-        granularities=rings, retention=retention, prefix=prefix, one_ring_below=one_ring_below,
+    spec = read_spec(
+        given, schema=schema, time=time, keys=names, granularities=rings, retention=retention,
+        write_ahead=64, prefix=prefix, one_ring_below=one_ring_below, compress=False, windows={},
     )  # fmt: skip
-    if isinstance(prototype, ObjectWheel):
+    if spec.objects:
         raise UnsupportedError(
-            "build wheel", f"{not_numbers(prototype._plan)}: its partials are not a few numbers",
-            instead="make such a wheel in process: tm.Wheel.create",
+            "build wheel", f"{spec.objects}: its partials are Python objects",
+            instead="make such a wheel in process: tm.Wheel(...)",
         )  # fmt: skip
-    facts = described(prototype)
+    facts = described(empty_state(spec, survey.first // grain))
     count = buckets if names else 1
-    store = prototype._store
-    facts[BUCKETS] = {"count": count, "saves": {}, "until": store.now}
+    facts[BUCKETS] = {"count": count, "saves": {}, "until": survey.first // grain}
     facts["compress"] = False if prefix else compress
     return _fill(df, where, facts, given, survey, None, begin)
 
@@ -168,7 +165,7 @@ def append(
     hint = "tm.open_wheel(path).insert(rows) adds to it"
     facts = read_store(where, aggregates or {}, step="append", hint=hint)
     begin = clock.perf_counter()
-    schema = empty_wheel(facts, aggregates or {}, 0, 0)._schema
+    schema = empty_bucket(facts, aggregates or {}, 0, 0).schema
     grain = facts["rings"][0][0]
     start = _instant(facts[BUCKETS]["until"] * grain, schema[facts["time"]])
     _check_columns(df, schema)
@@ -295,8 +292,8 @@ def _written(
     survey: _Survey, until: int, job: str,
 ) -> list[Any]:  # fmt: skip
     """Fill the buckets that have rows; which they are, and their saves."""
-    prototype = empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
-    plan = prototype._plan
+    prototype = empty_bucket(facts, given, facts[BUCKETS]["until"], 0)
+    plan = prototype.plan
     count = facts[BUCKETS]["count"]
     with ansi(df.sparkSession):
         partials, blocks = partials_by_pane(plan, df.filter(survey.inside))
@@ -350,13 +347,13 @@ def _filling(
 def _wheel_for(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], bucket: int,
     held: list[pa.RecordBatch],
-) -> Wheel:  # fmt: skip
+) -> WheelState:  # fmt: skip
     if str(bucket) in facts[BUCKETS]["saves"]:
         return open_bucket(where, facts, given, bucket, verify=True)
     first = facts[BUCKETS]["until"]
     # Nothing came before: the bucket begins here.
     slots = facts["compress"]
-    return empty_wheel(facts, given, first, _block_slots(held) if slots is True else int(slots))
+    return empty_bucket(facts, given, first, _block_slots(held) if slots is True else int(slots))
 
 
 def _block_slots(held: list[pa.RecordBatch]) -> int:

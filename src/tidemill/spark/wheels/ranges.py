@@ -26,9 +26,10 @@ from tidemill.spark.expr.values import canonical
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.build import bucket_of, column_types
 from tidemill.spark.workers import Batches, Task, map_batches
-from tidemill.wheels.files.saving import BUCKETS, empty_wheel, open_bucket, read_store
-from tidemill.wheels.queries import HIDDEN
-from tidemill.wheels.wheel import Wheel
+from tidemill.wheels.files.buckets import BUCKETS, empty_bucket, open_bucket, read_store
+from tidemill.wheels.queries import WheelQueries
+from tidemill.wheels.spec import HIDDEN
+from tidemill.wheels.state import WheelState
 
 
 def wheel_query(
@@ -47,12 +48,12 @@ def wheel_query(
     facts = read_store(
         where, given, step="wheel_query", hint="tm.open_wheel(path).query(starts, ends) asks it"
     )
-    prototype = empty_wheel(facts, given, 0, 0)
-    schema, keys = prototype._schema, prototype._plan.group_keys
-    time = schema[prototype._time]
+    prototype = empty_bucket(facts, given, 0, 0)
+    schema, keys = prototype.schema, prototype.plan.group_keys
+    time = schema[prototype.time]
     asked = Schema((*((k, schema[k]) for k in keys), (start, time), (end, time)))
     _check(ranges, asked)
-    results = Schema(tuple((r.name, r.type) for r in prototype._shown))
+    results = Schema(tuple((r.name, r.type) for r in prototype.shown))
     if taken := [n for n in results.names if n in ranges.columns]:
         raise UserError("wheel_query", expected="other names for columns of ranges", got=str(taken))
     with ansi(ranges.sparkSession):
@@ -85,11 +86,11 @@ class _Store:
     facts: Mapping[str, Any]
     given: Mapping[str, Aggregate]
     verify: bool
-    buckets: dict[int, Wheel] = field(default_factory=dict)
+    buckets: dict[int, WheelState] = field(default_factory=dict)
 
-    def bucket(self, number: int) -> Wheel:
+    def bucket(self, number: int) -> WheelState:
         if str(number) not in self.facts[BUCKETS]["saves"]:
-            return empty_wheel(self.facts, self.given, self.facts[BUCKETS]["until"], 0)
+            return empty_bucket(self.facts, self.given, self.facts[BUCKETS]["until"], 0)
         if not self.given:
             return _kept(self.where, self.facts["name"], self.facts["save"], number, self.verify)
         if number not in self.buckets:  # functions cannot be told apart: these stay for a task only
@@ -123,11 +124,11 @@ def _answers(
         rows = np.flatnonzero((bucket == number) & whole)
         wheel = store.bucket(number)
         a, b, *own = (x.take(pa.array(rows)) for x in (start, end, *keys))
-        kinds = [to_arrow(wheel._schema[n]) for n in wheel._plan.group_keys]
-        parts.append(wheel.answers(a, b, [k.cast(t) for k, t in zip(own, kinds)]))
+        kinds = [to_arrow(wheel.schema[n]) for n in wheel.plan.group_keys]
+        parts.append(WheelQueries(wheel).answers(a, b, [k.cast(t) for k, t in zip(own, kinds)]))
         order.append(rows)
     if not parts:
-        return store.bucket(0).answers(start, end, keys)
+        return WheelQueries(store.bucket(0)).answers(start, end, keys)
     table = pa.concat_tables(parts)
     place = np.full(len(bucket), table.num_rows, dtype=np.int64)
     place[np.concatenate(order)] = np.arange(table.num_rows)
@@ -135,7 +136,7 @@ def _answers(
 
 
 @lru_cache(maxsize=64)
-def _kept(where: str, name: str, version: int, number: int, verify: bool) -> Wheel:
+def _kept(where: str, name: str, version: int, number: int, verify: bool) -> WheelState:
     """A bucket that stays open in a worker, for the next batch and the next task.
 
     The name is that of one build: another one in the same place has another.

@@ -13,9 +13,10 @@ from tidemill.aggregates.algebra import Aggregate
 from tidemill.plan.nodes import WheelWindows
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.workers import Batches, Task, map_batches
-from tidemill.wheels.files.saving import BUCKETS, WheelStore, open_bucket
+from tidemill.wheels.files.buckets import BUCKETS, open_bucket
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.source import read_windows
+from tidemill.wheels.wheel_store import WheelStore
 
 
 def where_answered(plan: WheelWindows, wheel: WheelQueries) -> str:
@@ -32,7 +33,7 @@ def wheel_frame(spark: SparkSession, plan: WheelWindows, wheel: WheelQueries) ->
         numbers = spark.createDataFrame([(b,) for b in buckets], "bucket int")
         return map_batches(numbers.repartitionById(max(1, len(buckets)), "bucket"), task, schema)
     found = pa.Table.from_batches(
-        [chunk.batch for chunk in read_windows(plan, wheel)], schema=plan.schema.to_arrow()
+        [chunk.batch for chunk in wheel.read_windows(plan)], schema=plan.schema.to_arrow()
     )
     return spark.createDataFrame(found, schema)
 
