@@ -62,6 +62,11 @@ def listen() -> None:
     event.register("numba:compile", _listener)
 
 
+def count(kernel: str) -> int:
+    """How often this test has compiled a kernel so far."""
+    return sum(one["kernel"] == kernel for one in _listener.found)
+
+
 def taken() -> list[Compiled]:
     """What was compiled since the last call."""
     found, _listener.found = _listener.found, []

@@ -25,8 +25,6 @@ INTERPRETED = ("aggregates", "conformance", "expr", "fuzz", "local", "optimize",
 `compiled` are the sample of them that is compiled as it is for users; in `make soak` all of them are."""
 KEPT = ("compiled", "soak")
 """Tests there that are compiled in any case."""
-COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
-"""Whether no kernel is interpreted."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -48,8 +46,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Tests marked `interpreted` compile no generated kernel."""
-    marked = item.get_closest_marker("interpreted") is not None
-    with interpreter.interpreted(on=marked and not COMPILED):
+    with interpreter.interpreted(on=item.get_closest_marker("interpreted") is not None):
         return (yield)
 
 

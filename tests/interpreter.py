@@ -15,6 +15,7 @@ import ast
 import ctypes
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ import numpy as np
 from tidemill.codegen import modules
 from tidemill.jit.machine_code import file_of
 
+COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
+"""Whether nothing is interpreted."""
 _BITS = 1 << 64
 _on = False
 
@@ -35,7 +38,7 @@ _on = False
 def interpreted(*, on: bool = True) -> Iterator[None]:
     """Generated kernels are interpreted in this process, whichever thread calls them."""
     global _on
-    before, _on = _on, on
+    before, _on = _on, on and not COMPILED
     try:
         yield
     finally:
@@ -130,7 +133,7 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if ast.unparse(node.func) in ("np.int64", "np.uint64"):
+        if ast.unparse(node.func) in ("np.int64", "np.uint64", "np.power"):
             node.func = ast.Name("_" + node.func.attr, ast.Load())  # type: ignore[attr-defined]
         return node
 
@@ -159,7 +162,7 @@ class _Rewriting(ast.NodeTransformer):
 
 def _execute(text: str, file: str, namespace: dict[str, Any]) -> None:
     tree = ast.fix_missing_locations(_Rewriting().visit(ast.parse(text)))
-    namespace |= {"_int64": _int64, "_uint64": _uint64, "_float64": np.float64}
+    namespace |= {"_int64": _int64, "_uint64": _uint64, "_float64": np.float64, "_power": _power}
     exec(compile(tree, file, "exec"), namespace)
 
 
@@ -184,6 +187,11 @@ def _int64(value: Any) -> np.int64:
 
 def _uint64(value: Any) -> np.uint64:
     return np.uint64(int(value) % _BITS)
+
+
+def _power(a: float, b: float) -> np.float64:
+    """As C has it: NumPy takes the root of minus infinity for a power of a half."""
+    return np.float64(math.inf) if (a, b) == (-math.inf, 0.5) else np.power(np.float64(a), np.float64(b))
 
 
 # --- what has no source in Python --------------------------------------------------------------------
