@@ -113,7 +113,7 @@ def test_every_order_of_a_few_extreme_values() -> None:
 
 def test_a_wheel_takes_rows_of_one_insert_in_any_order() -> None:
     for order in itertools.permutations((MOST, 5, -7, LEAST, MOST)):
-        wheel = tm.Wheel.create(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
+        wheel = tm.Wheel(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
                          granularities=[(4, "keep"), (8, "keep")])  # fmt: skip
         wheel.insert([{"t": i % 2, "v": v} for i, v in enumerate(order)])
         wheel.insert([{"t": 9, "v": MOST}, {"t": 13, "v": MOST}])
@@ -122,7 +122,7 @@ def test_a_wheel_takes_rows_of_one_insert_in_any_order() -> None:
 
 
 def test_a_wheel_refuses_a_slot_that_does_not_fit_and_a_range_only_where_its_sum_does_not() -> None:
-    wheel = tm.Wheel.create(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
+    wheel = tm.Wheel(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
                      granularities=[(4, "keep")])  # fmt: skip
     wheel.insert([{"t": 1, "v": MOST}, {"t": 5, "v": MOST}, {"t": 9, "v": -MOST}])
     wheel.advance_to(12)

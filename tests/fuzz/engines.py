@@ -16,13 +16,14 @@ from tests.fuzz import sources
 from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.run import run_graph
+from tidemill.local.snapshot import from_bytes, to_bytes
 from tidemill.local.tuning import Tuning
 from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream
 
 Row = dict[str, Any]
 
-BEGINNING = -(1 << 63)
+BEGINNING, FOREVER = -(1 << 63), (1 << 63) - 1
 HASTE = (
     Tuning(),
     Tuning(few_partials=0, output_rows=3, few_keys=2),
@@ -104,12 +105,13 @@ def in_batches(
     """The local engine on exactly these batches, with keys on so many threads.
 
     With promises, each batch comes with the truth about the rows that follow, as from a table in
-    memory; without, with none, as from a stream.
+    memory; without, with none, as from a stream. Between batches a fresh graph may go on from a snapshot.
     """
     whole = sources.table(rows, schema)
     promised = pick.random() < 0.6
     with told():
-        graph = Graph(query.optimized, threads=threads, tuning=pick.choice(HASTE))
+        tuning = pick.choice(HASTE)
+        graph = Graph(query.optimized, threads, tuning)
         [(name, source)] = graph.sources.items()
         needed = source.schema
         chunks = []
@@ -122,7 +124,20 @@ def in_batches(
             arrow = needed.to_arrow()
             for batch in part.cast(arrow).to_batches():
                 chunks.append(Chunk(batch, below))
-        out = list(run_graph(graph, {name: chunks}, threads))
+        if pick.random() < 0.6:
+            out = list(run_graph(graph, {name: chunks}, threads))
+        else:
+            out = []
+            for chunk in chunks:
+                out += graph.push(name, chunk.batch)
+                out += graph.advance(name, chunk.complete_below, prompt=pick.random() < 0.5)
+                if pick.random() < 0.5:
+                    state = from_bytes(to_bytes(graph.snapshot()))
+                    graph.close()
+                    graph = Graph(query.optimized, pick.choice((1, threads)), tuning)
+                    graph.restore(state)
+            out += graph.advance(name, FOREVER)
+            graph.close()
         return plain(pa.Table.from_batches(out, schema=query.schema.to_arrow()))
 
 

@@ -286,7 +286,7 @@ def test_a_key_can_be_promised_apart(window: Any, lanes: int) -> None:
             batch = pa.RecordBatch.from_pylist(now, pa.schema([(n, "int64") for n in ("t", "a", "x")]))
             operator.push(0, batch)
         if key == 1:
-            closed = operator.advance_keys([pa.array([1])], ahead, prompt=True)
+            closed = operator.advance_keys(0, [pa.array([1])], ahead, prompt=True)
             got += [r for b in closed for r in b.to_pylist()]
             assert operator.promise.floor <= at + 6
         got += advanced(operator, at + 6)
@@ -307,7 +307,7 @@ def test_windows_of_a_promised_key_close_before_those_of_others() -> None:
     operator = small(tm.tumbling(5))
     operator.push(0, rows_at(1, 2, key=7))
     operator.push(0, rows_at(1, 3, 4, key=8))
-    [row] = [r for b in operator.advance_keys([pa.array([7])], 5, prompt=True) for r in b.to_pylist()]
+    [row] = [r for b in operator.advance_keys(0, [pa.array([7])], 5, prompt=True) for r in b.to_pylist()]
     assert (row["a"], row["n"]) == (7, 2)
     operator.push(0, rows_at(2, key=7))
     operator.push(0, rows_at(2, key=8))

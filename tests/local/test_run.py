@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,6 +13,7 @@ import tidemill as tm
 from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.io.chunks import SIZES, Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
 from tidemill.local.tuning import DEFAULT, Tuning
@@ -24,6 +27,12 @@ STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int6
 
 def batch(*times: int, key: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"t": times, "k": [key] * len(times), "x": [1] * len(times)})
+
+
+def large(*times: int) -> pa.RecordBatch:
+    """Each time so often that the source does not join this batch with others."""
+    ts = np.repeat(times, SIZES.small)
+    return pa.record_batch({"t": ts, "k": np.zeros_like(ts), "x": np.ones_like(ts)})
 
 
 def operator(window: Window, tuning: Tuning = DEFAULT, **aggregates: Any) -> WindowOperator:
@@ -141,30 +150,27 @@ def test_an_ordered_stream_closes_windows_as_it_is_read() -> None:
     def source() -> Any:
         for at in range(0, 400, 10):
             read.append(at)
-            yield batch(*range(at, at + 10))
+            yield large(*range(at, at + 10))
 
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.io.chunks._SMALL", 1)
-        found = run_local(query.optimized, {"s": source()}, tuning=HASTE["eager"])
-        first = next(found)
+    found = run_local(query.optimized, {"s": source()}, tuning=HASTE["eager"])
+    first = next(found)
     assert first.column("window_end").to_pylist()[0] == 5
     assert read[-1] < 200
-    assert [row["n"] for row in query.run(s=source()).to_pylist()] == [5] * 80
+    assert [row["n"] for row in query.run(s=source()).to_pylist()] == [5 * SIZES.small] * 80
 
 
 @pytest.mark.parametrize("batches", [[(1, 3, 2)], [(1, 3), (2, 4)]], ids=["within", "between"])
 def test_an_ordered_stream_that_goes_back_is_an_error(batches: list[tuple[int, ...]]) -> None:
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
     rows = [{"t": t, "k": 0, "x": 0} for times in batches for t in times]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.io.chunks._SMALL", 1)
-        for run in (
-            lambda: query.run(s=[batch(*times) for times in batches]),
-            lambda: run_reference(query.plan, {"s": rows}),
-        ):
-            with pytest.raises(tm.UserError, match=r"'t'.*2 after 3"):
-                run()
+    for run in (
+        lambda: query.run(s=[batch(*times) for times in batches]),
+        lambda: query.run(s=[large(*times) for times in batches]),
+        lambda: run_reference(query.plan, {"s": rows}),
+    ):
+        with pytest.raises(tm.UserError, match=r"'t'.*2 after 3"):
+            run()
     plain = STREAM.window(tm.tumbling(5)).agg(n=tm.count())
     assert plain.run(s=[batch(*times) for times in batches]).num_rows == 1
 
@@ -196,3 +202,19 @@ def test_partials_are_combined_while_no_window_closes() -> None:
         op.push(0, batch(*[5 * (at % 3) + 100] * 20, key=at % 4))
         op.settle()
     assert op.store.spilled <= 50 + 24
+
+
+def test_an_input_that_breaks_its_promise_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows were closed by what it said: without an error rows would be lost."""
+
+    class Liar:
+        total_rows = 4
+
+        def __iter__(self) -> Iterator[Chunk]:
+            yield Chunk(batch(1, 2), 10)
+            yield Chunk(batch(3, 12), FOREVER)
+
+    monkeypatch.setattr("tidemill.local.run.open_source", lambda *given, **more: Liar())
+    query = STREAM.window(tm.tumbling(5)).agg(n=tm.count())
+    with pytest.raises(tm.UserError, match="1 rows before it"):
+        query.run(s=[])

@@ -6,20 +6,38 @@ result: then they are a step of their own, and computed once.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.errors import UserError
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.promise import Promise
 from tidemill.local.stages import StageRunner
 from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.local.union import UnionOperator
 from tidemill.local.windows import WindowOperator
-from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate, format_plan, leaves_of
+from tidemill.optimize.choices import with_choices
+from tidemill.plan.nodes import (
+    Filter,
+    Plan,
+    Project,
+    Source,
+    Union,
+    WheelWindows,
+    WindowAggregate,
+    leaves_of,
+    require_known,
+)  # fmt: skip
+from tidemill.plan.sharing import format_plan, used_often
 from tidemill.plan.stages import Stage, stage_of
+
+
+def require_supported(plan: Plan) -> None:
+    """Refuse a plan with a node that this engine has no operator for."""
+    known = Source, Filter, Project, Union, WindowAggregate, WheelWindows
+    require_known(plan, known, "local", "local/graph.py, or run it on the reference engine")
 
 
 class StageOperator(Operator):
@@ -51,16 +69,22 @@ class StageOperator(Operator):
 
 @dataclass
 class Step:
-    """An operator of a graph, and the operators that read what it gives."""
+    """A source or an operator of a graph, and the steps that read what it gives."""
 
     name: str
-    operator: Operator
-    readers: list[tuple[Operator, int]] = field(default_factory=list)
+    readers: list[tuple[OperatorStep, int]] = field(default_factory=list)
     """Each with the port at which it reads; the last step has none."""
 
 
+@dataclass
+class OperatorStep(Step):
+    """A step that computes."""
+
+    operator: Operator = field(kw_only=True)
+
+
 class Graph:
-    """The operators of a plan, connected.
+    """The operators of a plan, connected. In an optimised plan equal sub-plans are one object, and one step.
 
     >>> import tidemill as tm
     >>> s = tm.stream("s", time="t", schema={"t": "int64"})
@@ -72,50 +96,46 @@ class Graph:
     """
 
     def __init__(self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT) -> None:
+        require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
         """The leaves of the plan, by the name of the stream."""
-        self.steps: list[Step] = []
+        self.steps: list[OperatorStep] = []
         """Each step comes after those that it reads."""
         self._lanes, self._tuning = 1 << (threads.bit_length() - 1), tuning
-        read = Counter(child for node in plan.walk() for child in node.children())
-        self._shared = frozenset(node for node, times in read.items() if times > 1)
-        self._made: dict[Plan, Step] = {}
+        self._shared = used_often(plan)
+        self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
         self._last = self._step(plan, alone=True)
-        self._by_operator = {id(step.operator): step for step in self.steps}
 
     # -- building
 
     def _step(self, plan: Plan, *, alone: bool) -> Step:
         """The step that gives what a plan gives; `alone` says that nothing with state reads it."""
-        if plan not in self._made:
+        if id(plan) not in self._made:
             if isinstance(plan, (Source, WheelWindows)):
-                self._made[plan] = self._source(plan)
+                name = next(name for name, leaf in self.sources.items() if leaf is plan)
+                self._made[id(plan)] = self._from[name] = Step(name)
             else:
                 operator, inputs = self._operator(plan, alone)
                 read = [self._step(p, alone=alone and isinstance(operator, StageOperator)) for p in inputs]
                 kind = type(operator).__name__.removesuffix("Operator").lower()
-                self._made[plan] = step = Step(f"{len(self.steps)}.{kind}", operator)
+                self._made[id(plan)] = step = OperatorStep(f"{len(self.steps)}.{kind}", operator=operator)
                 self.steps.append(step)
                 for port, below in enumerate(read):
-                    below.readers.append((operator, port))
-        return self._made[plan]
-
-    def _source(self, plan: Source | WheelWindows) -> Step:
-        name = next(name for name, leaf in self.sources.items() if leaf == plan)
-        self._from[name] = Step(name, StageOperator(stage_of(plan)))
-        return self._from[name]
+                    below.readers.append((step, port))
+        return self._made[id(plan)]
 
     def _operator(self, plan: Plan, alone: bool) -> tuple[Operator, tuple[Plan, ...]]:
         """The operator of a plan, and the plans that it reads."""
+        if isinstance(plan, Union):
+            return UnionOperator(plan), plan.inputs
         if isinstance(plan, WindowAggregate):
             stage = stage_of(plan.input, self._shared)
             # One that feeds another must tell it how far time has come, which lanes apart do not know.
-            return WindowOperator(plan, self._lanes if alone else 1, self._tuning, stage), (stage.base,)
-        stage = stage_of(plan, self._shared - {plan})
-        if stage.base is plan:
-            raise UnsupportedError("local", str(plan), instead="run it on the reference engine")
+            lanes = self._lanes if alone else 1
+            return WindowOperator(plan, lanes, tuning=self._tuning, stage=stage), (stage.base,)
+        stage = stage_of(plan, self._shared - {id(plan)})
         return StageOperator(stage), (stage.base,)
 
     # -- running
@@ -138,16 +158,15 @@ class Graph:
     def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if step is self._last:
             yield batch
-        for operator, port in step.readers:
-            for out in operator.push(port, batch):
-                yield from self._passed_on(self._by_operator[id(operator)], out)
+        for reader, port in step.readers:
+            for out in reader.operator.push(port, batch):
+                yield from self._passed_on(reader, out)
 
     def _promised(self, step: Step, below: int, prompt: bool) -> Iterator[pa.RecordBatch]:
-        for operator, port in step.readers:
-            reader = self._by_operator[id(operator)]
-            for out in operator.advance(port, below, prompt=prompt):
+        for reader, port in step.readers:
+            for out in reader.operator.advance(port, below, prompt=prompt):
                 yield from self._passed_on(reader, out)
-            yield from self._promised(reader, operator.promise.floor, prompt)
+            yield from self._promised(reader, reader.operator.promise.floor, prompt)
 
     def close(self) -> None:
         """Stop the threads of all operators."""
@@ -169,14 +188,14 @@ class Graph:
 
     def snapshot(self) -> Snapshot:
         """The state of all operators. The graph can go on afterwards."""
-        found = {"plan": pa.table({"plan": [format_plan(self.plan)]})}
+        found = {"plan": pa.table({"plan": [format_plan(self.plan, with_choices)]})}
         for step in self.steps:
             found |= {f"{step.name}/{n}": t for n, t in step.operator.snapshot().items()}
         return found
 
     def restore(self, state: Snapshot) -> None:
         """Go on from a snapshot of the same plan; the graph is fresh."""
-        mine, theirs = format_plan(self.plan), state.get("plan")
+        mine, theirs = format_plan(self.plan, with_choices), state.get("plan")
         if theirs is None or theirs.column_names != ["plan"] or theirs["plan"].to_pylist() != [mine]:
             raise UserError(
                 "restore", expected=f"a snapshot of\n{mine}",

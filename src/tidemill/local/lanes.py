@@ -1,6 +1,6 @@
 """One lane of a window aggregate: partials of some of the keys, and the windows over them.
 
-Partials pile up by key and pane (`panes`), windows become ranges over them (`slides`), ranges become
+Partials pile up by key and pane (`pane_store`), windows become ranges over them (`slides`), ranges become
 results (`results`). Memory holds the partials that some open window still needs. Lanes share no key
 and no state, so each can have a thread of its own.
 """
@@ -22,7 +22,7 @@ from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.kernels.planes import pick
+from tidemill.kernels.pane_records import pick
 from tidemill.kernels.ranges import Ranges
 from tidemill.local.pane_store import Elements, PaneStore
 from tidemill.local.promise import Promise
@@ -30,9 +30,10 @@ from tidemill.local.results import Results
 from tidemill.local.slides import Progress, Slide, slide_for
 from tidemill.local.snapshot import array_of, column, ids
 from tidemill.local.state_columns import add_states, saved_fields, state_columns
-from tidemill.local.state_plan import PartPlan
+from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import WindowChoices
 
 Ints = npt.NDArray[np.int64]
 
@@ -72,17 +73,16 @@ class Lane:
     """The state of a window aggregate for a share of its keys."""
 
     def __init__(
-        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, keys: KeyIndex,
-        share: Share, tuning: Tuning = DEFAULT,
+        self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: StatePlan,
+        keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
-        assert plan.sliding is not None
-        self.plan, self._parts = plan, parts
+        self.plan, self._parts, self._panes = plan, parts, choices.panes
         self._keys, self._share, self._tuning = keys, share, tuning
-        self.slides = [slide_for(w.spec, plan, layout) for w in plan.windows]
+        self.slides = [slide_for(w.spec, plan, choices.panes, layout) for w in plan.windows]
         reaches = [s.reach for s in self.slides]
         reach = None if None in reaches else max(r for r in reaches if r is not None)
-        self.store = PaneStore(plan, layout, parts, reach, share.lanes, tuning)
-        sliding = (*plan.sliding, *("merge",) * (len(layout.parts) - len(plan.sliding)))
+        self.store = PaneStore(plan, choices.panes, layout, parts, reach, share.lanes, tuning)
+        sliding = (*choices.sliding, *("merge",) * (len(layout.parts) - len(choices.sliding)))
         self._results = Results(layout, parts, sliding)
         self._arrow = plan.schema.to_arrow()
         self._numbers = np.empty(0, dtype=np.uint32)
@@ -98,12 +98,11 @@ class Lane:
 
         Where some rows are in no window, only those `wanted` are looked at.
         """
-        assert self.plan.panes is not None
         rows = self._rows(n, kid)
         if wanted is not None:
             rows = rows[wanted[rows]]
         start = BEGINNING if self.plan.start is None else self.plan.start
-        grid = (start, self.plan.panes.origin, self.plan.panes.size)
+        grid = (start, self._panes.origin, self._panes.size)
         self.before_start += self.store.add(
             kernel, rows, self._share.keys(keys), args, kid, self._share.shift, grid, failure
         )

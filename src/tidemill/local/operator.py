@@ -39,6 +39,16 @@ class Operator(ABC):
         `prompt`, it may give results later, with another call.
         """
 
+    def advance_keys(
+        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """What is complete now that no row of some keys can come to a port below an instant.
+
+        `keys` has a column for each key of the operator, and a row for each key that is promised apart.
+        An operator that cannot use such a promise gives nothing: it waits for one about all keys.
+        """
+        return iter(())
+
     @property
     @abstractmethod
     def promise(self) -> Promise:

@@ -21,16 +21,17 @@ from tidemill.codegen.refold import refold_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.kernels.arrow import enlarged
+from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
-from tidemill.kernels.planes import unroll
-from tidemill.kernels.scalars import FAR_TIME, NULL_TIME
+from tidemill.kernels.pane_records import unroll
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects, update_object
-from tidemill.local.state_plan import PartPlan
+from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import Panes
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
@@ -85,10 +86,10 @@ class PaneStore:
     """
 
     def __init__(
-        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, reach: int | None = None,
+        self, plan: WindowAggregate, panes: Panes, layout: Layout, parts: StatePlan, reach: int | None = None,
         lanes: int = 1, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
-        self.plan, self.layout, self.parts = plan, layout, parts
+        self.plan, self._panes, self.layout, self.parts = plan, panes, layout, parts
         self._plane_bytes = tuning.plane_bytes // lanes
         self._few_strings = tuning.few_strings
         self._reach = reach
@@ -163,8 +164,7 @@ class PaneStore:
 
     def _reached(self, first: int, last: int) -> None:
         """Take note of the panes there are; windows far from everything else could not be counted."""
-        assert self.plan.panes is not None
-        origin, size = self.plan.panes.origin, self.plan.panes.size
+        origin, size = self._panes.origin, self._panes.size
         if first * size + origin < -FARTHEST - size or last * size + origin > FARTHEST:
             raise far_time(self.plan)
         self._first, self._last = min(self._first, first), max(self._last, last)

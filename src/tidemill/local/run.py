@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemill.core.errors import UserError
 from tidemill.core.forks import in_one_process
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.progress import shown
@@ -17,13 +16,14 @@ from tidemill.local.graph import Graph
 from tidemill.local.threads import on_threads, threads
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize import with_wheels
-from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate, leaves_of
+from tidemill.plan.checks import broken_promise, check_inputs
+from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
 
 
 def run_graph(
     graph: Graph, inputs: Mapping[str, Iterable[Chunk]], threads: int = 1
 ) -> Iterator[pa.RecordBatch]:
-    """What comes out of all chunks of the inputs, by the name of the stream.
+    """What comes out of all chunks of the inputs, by the names of the graph's sources.
 
     The next chunk is read of the input that has promised least: it holds the others back. Where there is
     nothing but one stage, chunks are computed on several threads.
@@ -45,6 +45,7 @@ def run_graph(
                 continue
             if chunk.complete_below < FOREVER:  # the end of the input is told once, when it comes
                 below[name] = max(below[name], chunk.complete_below)
+            chunks[name] = chunks.pop(name)  # those that promise alike take turns
             yield from graph.push(name, chunk.batch)
             yield from graph.advance(name, below[name])
     finally:
@@ -66,34 +67,26 @@ def run(
 def _run(
     plan: Plan, inputs: Mapping[str, Any], progress: bool, counts: dict[str, int] | None, tuning: Tuning
 ) -> Iterator[pa.RecordBatch]:
-    source = next(node for node in plan.walk() if isinstance(node, Source))
-    check_inputs(source, inputs)
+    check_inputs(plan, inputs)
     wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
     plan = with_wheels(plan, wheels) if wheels else plan
-    stateless = not any(isinstance(n, WindowAggregate) for n in plan.walk())
+    stateful = any(isinstance(n, WindowAggregate) for n in plan.walk())
     chunks: dict[str, Iterable[Chunk]] = {}
-    rows: dict[str, int | None] = {}
+    rows: list[int | None] = []
     for name, leaf in leaves_of(plan).items():
         if isinstance(leaf, WheelWindows):
-            chunks[name], rows[name] = inputs[name].read_windows(leaf), 0
+            chunks[name], total = inputs[leaf.stream].read_windows(leaf), None
         else:
-            reader = open_source(inputs[name], leaf, promises=not stateless)
-            chunks[name], rows[name] = reader, reader.total_rows
+            reader = open_source(inputs[name], leaf, promises=stateful)
+            chunks[name], total = reader, reader.total_rows
+            rows.append(total)
         if progress:
-            chunks[name] = shown(chunks[name], name, rows[name] or None)
-    known = [n for n in rows.values() if n is not None]
-    few = len(known) == len(rows) and sum(known) < tuning.few_rows
+            chunks[name] = shown(chunks[name], name, total)
+    few = None not in rows and sum(n for n in rows if n is not None) < tuning.few_rows
     workers = 1 if few else threads()
     graph = Graph(plan, workers, tuning)
     yield from run_graph(graph, chunks, workers)
+    for late in graph.late().values():
+        raise broken_promise(list(chunks), late.num_rows)
     if counts is not None:
         counts["before_start"] = graph.before_start
-
-
-def check_inputs(source: Source, inputs: Mapping[str, Any], *, step: str = "run") -> None:
-    """Each stream of the query needs its input, and nothing else."""
-    if set(inputs) != {source.name}:
-        raise UserError(
-            step, expected=f"one input named {source.name!r}", got=f"{sorted(inputs)}",
-            hint=f"write {step}({source.name}=...)",
-        )  # fmt: skip

@@ -19,6 +19,7 @@ from tidemill.kernels.ranges import Ranges
 from tidemill.local.pane_store import Elements
 from tidemill.local.promise import Promise
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import Panes
 from tidemill.windows.semantics import bounds, session_runs
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
@@ -139,14 +140,13 @@ class GridSlide(Slide):
 
     remembers = ("by_key_after", "by_key_first", "common", "last")
 
-    def __init__(self, spec: GridWindow, plan: WindowAggregate) -> None:
-        assert plan.panes is not None
-        self.spec, self._size = spec, plan.panes.size
+    def __init__(self, spec: GridWindow, plan: WindowAggregate, panes: Panes) -> None:
+        self.spec, self._size = spec, panes.size
         self._slide = spec.slide // self._size
         self._length = None if spec.length is None else spec.length // self._size
-        self._shift = (spec.origin - plan.panes.origin) // self._size
+        self._shift = (spec.origin - panes.origin) // self._size
         # Where the start lies within a pane, it is that of all windows, and rows before it never get here.
-        self._since = -_NEVER if spec.start is None else (spec.start - plan.panes.origin) // self._size
+        self._since = -_NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
         self._by_key_after = np.full(1, -_NEVER, dtype=np.int64)
         """The last window that was given: of all keys, or of each."""
@@ -484,10 +484,10 @@ def _of(limits: Ints, kid: Ints) -> Any:
     return limits[kid] if len(limits) > 1 else limits[0]
 
 
-def slide_for(spec: Window, plan: WindowAggregate, layout: Layout) -> Slide:
+def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout) -> Slide:
     """The slide of a window specification."""
     if isinstance(spec, GridWindow):
-        return GridSlide(spec, plan)
+        return GridSlide(spec, plan, panes)
     if isinstance(spec, PerEvent):
         return EventSlide(spec, plan, layout)
     assert isinstance(spec, Session)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,22 +27,26 @@ from tidemill.core.types import INT64, to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
-from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.expressions import Expressions, evaluate
+from tidemill.local.expressions import evaluate
+from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.lanes import Lane, Share
+from tidemill.local.late_rows import LateRows
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
 from tidemill.local.promise import Ints, Promise
-from tidemill.local.row_numbers import ROW, Partitions
+from tidemill.local.row_numbers import ROW, RowNumbers
 from tidemill.local.sampling import has_gaps, in_windows
 from tidemill.local.slides import ROWS, Progress, ends_name
 from tidemill.local.snapshot import array_of, column, numbers
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
-from tidemill.local.state_plan import plan_parts
+from tidemill.local.state_plan import plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.plan.nodes import WindowAggregate, format_plan
+from tidemill.optimize.choices import choices_of, with_choices
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import WindowChoices
+from tidemill.plan.sharing import format_plan
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
 
@@ -60,40 +63,46 @@ class WindowOperator(Operator):
     """
 
     def __init__(
-        self, plan: WindowAggregate, lanes: int = 1, tuning: Tuning = DEFAULT, stage: Stage | None = None
-    ) -> None:
+        self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
+        tuning: Tuning = DEFAULT, stage: Stage | None = None,
+    ) -> None:  # fmt: skip
         """`stage` is what is fused of the filters and projections below; by default, all of them."""
-        assert plan.panes is not None
-        self.plan, self._tuning = plan, tuning
+        self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
         self._waiting: list[pa.RecordBatch] = []
-        self._partitions: Partitions | None = None
+        self._partitions: RowNumbers | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
-        self._outputs: dict[str, Node] = dict(stage.outputs)
+        outputs: dict[str, Node] = dict(stage.outputs)
         if not fuses(plan, stage):
             self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
             base, predicates = plan.input.schema, ()
-            self._outputs = {n: Column(n) for n in base.names}
+            outputs = {}
         if _splits(plan):
-            self._partitions = Partitions(base.select(plan.partition))
+            self._partitions = RowNumbers(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
         self._base = base
         self.layout = self._full_layout(base, specs)
-        self.parts = plan_parts(self.layout)
+        self.parts = plan_states(self.layout)
         shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
-        self.lanes = [Lane(plan, self.layout, self.parts, self.keys, s, tuning) for s in shares]
+        self.lanes = [
+            Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
+        ]
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
         self._running: deque[list[Future[_Closed]]] = deque()
-        self._build_expressions(predicates)
-        self._kernels: dict[tuple[Columns, bool], AccumulateKernel] = {}
+        by_number = isinstance(specs[0], Rows)
+        self._attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
+        self._intake = Intake(
+            base, self.layout, self._compile, keys=plan.group_keys, predicates=predicates,
+            attribute=self._attribute, outputs=outputs, pool=self.lanes[0].store.pool,
+        )  # fmt: skip
+        self._late = LateRows(base, self._attribute, predicates)
         self._promised = Promise()
         """What was promised about the rows to come, by the windowing attribute."""
         self._given = Promise()
-        self._late: list[pa.RecordBatch] = []
         self._ready: list[pa.RecordBatch] = []
         """Windows that closed, and were not given yet."""
         self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
@@ -134,16 +143,16 @@ class WindowOperator(Operator):
     def _push(self, batch: pa.RecordBatch) -> None:
         if self._partitions is not None:
             batch = self._partitions.number(batch)
-        columns, args, failure = self._expressions.prepare(batch)
-        kid = self._encode(batch)
+        kid = self._intake.key_ids(batch, self.keys)
         self._keep_late(batch, kid)
+        columns, args, failure = self._intake.prepare(batch)
         if self._partitions is not None:
             self._partitions.note(kid, self.keys.count)
         keys = self.keys.count
         wanted = in_windows(self.plan, self._attribute_of(batch)) if has_gaps(self.plan) else None
 
         def add(lane: Lane) -> _Closed:
-            kernel = partial(self._kernel, columns)
+            kernel = partial(self._intake.kernel, columns)
             lane.add(kernel, batch.num_rows, keys, args, kid, failure, wanted)
             return [], lane.promise
 
@@ -151,74 +160,24 @@ class WindowOperator(Operator):
 
     def _keep_late(self, batch: pa.RecordBatch, kid: Ints) -> None:
         """Keep the rows that came below the promise, and close the windows that it completed."""
-        highest = self._promised.highest
-        if highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+        if self._promised.highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
             return
-        times = self._attribute_of(batch)
-        ticks = values(times)
-        if not len(ticks) or ticks.min() >= highest:
-            return
-        late = ticks < (self._promised.of_rows(kid) if len(kid) else self._promised.floor)
-        valid = validity(times)
-        if valid is not None:
-            late &= valid != 0
-        if not late.any():
-            return
-        rows = batch.filter(pa.array(late))
-        if self._filters is not None:
-            rows = self._filters.run(rows)
-        self._late.append(rows.select(list(self._late_schema.names)))
-        # From here on they count: not in windows that are complete, whether they were given or not.
-        self._ready += self._closed_now()
+        if self._late.keep(batch, kid, self._promised):
+            # From here on they count: not in windows that are complete, whether they were given or not.
+            self._ready += self._closed_now()
 
     def late(self) -> pa.Table:
-        schema = self._late_schema.to_arrow()
-        return pa.Table.from_batches(self._late, schema=schema)
+        return self._late.table()
 
     def _attribute_of(self, batch: pa.RecordBatch) -> pa.Array:
         return evaluate(self._attribute, batch, self._base)
 
-    def _encode(self, batch: pa.RecordBatch) -> Any:
-        if not self.plan.group_keys:
-            return np.empty(0, dtype=np.int64)
-        arrays = [evaluate(self._outputs[k], batch, self._base) for k in self.plan.group_keys]
-        return self.keys.encode(arrays)
-
-    def _build_expressions(self, predicates: tuple[Node, ...]) -> None:
-        rows = isinstance(self.plan.windows[0].spec, Rows)
-        attribute = Column(ROW) if rows else self._outputs[self.plan.attribute]
-        self._attribute = attribute
-        args = [self._over_base(a) for part in self.layout.parts for a in part.part.args]
-        pool = self.lanes[0].store.pool
-        self._expressions = Expressions([*predicates, attribute, *args], self._base, pool)
-        self._predicates = len(predicates)
-        unchanged = tuple((n, Column(n)) for n in self._base.names)
-        self._filters = StageRunner(predicates, unchanged, self._base) if predicates else None
-        self._late_schema = self._base.select(tuple(n for n in self._base.names if n != ROW))
-
-    def _over_base(self, node: Node) -> Node:
-        return node.transform(
-            lambda n: self._outputs.get(n.name, n) if isinstance(n, Column) else n
-        )
-
-    def _kernel(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
-        kernel = self._kernels.get((columns, by_plane))
-        if kernel is None:
-            kernel = self._kernels[columns, by_plane] = self._compile(columns, by_plane)
-        return kernel
-
-    def _compile(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
-        nodes = self._expressions.nodes
-        p = self._predicates
-        args, at = [], p + 1
-        for part in self.layout.parts:
-            args.append(nodes[at : at + len(part.part.args)])
-            at += len(part.part.args)
-        assert self.plan.panes is not None
+    def _compile(self, columns: Columns, loop: LoopNodes, by_plane: bool) -> AccumulateKernel:
+        assert loop.attribute is not None
         return accumulate_kernel(
-            columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
+            columns, loop.predicates, loop.attribute, self.layout, loop.args, self.parts.records,
             self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.plan.panes.size == 1, by_plane,
+            self.choices.panes.size == 1, by_plane,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
@@ -255,6 +214,8 @@ class WindowOperator(Operator):
 
         Unless it is `prompt`, it may wait until enough has come to be worth sorting.
         """
+        if self._promised.floor == FOREVER:
+            return
         final = below == FOREVER
         if final and self._waiting and self._order is not None:
             for batch in in_order(self._waiting, self._order):
@@ -264,12 +225,8 @@ class WindowOperator(Operator):
         yield from self._advance(final, prompt)
 
     def advance_keys(
-        self, keys: list[pa.Array], below: int, *, prompt: bool = False
+        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The windows that close now that no row of some keys can come below an instant.
-
-        `keys` has a column for each key of the windows, a row for each key that is promised apart.
-        """
         if not self.plan.group_keys:
             raise UserError("advance", expected="a query with keys", got="promises by key")
         known = self._known_below(below)
@@ -395,7 +352,7 @@ class WindowOperator(Operator):
             self._forget_above = 0
             self._forget_keys()
         found = {
-            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan)]}),
+            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
             "promised": numbers(floor=[self._promised.floor]),
             "ready": pa.Table.from_batches(self._ready, schema=self.plan.schema.to_arrow()),
             "late": self.late(),
@@ -407,7 +364,7 @@ class WindowOperator(Operator):
         if self._promised.by_key is not None:
             found["promised_keys"] = numbers(below=self._promised.of_keys(self.keys.count))
         if self._order is not None:
-            schema = self._late_schema.to_arrow()
+            schema = self._late.schema.to_arrow()
             found["waiting"] = pa.Table.from_batches(self._waiting, schema=schema)
         if self._partitions is not None:
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
@@ -421,7 +378,7 @@ class WindowOperator(Operator):
 
     def restore(self, state: Snapshot) -> None:
         about = state["about"].to_pylist()[0] if "about" in state else {}
-        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan)}):
+        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}):
             raise UserError("restore", expected=f"a snapshot of {mine}", got=str(about))
         if self.plan.group_keys:
             kinds = [to_arrow(kind) for _, kind in self.keys.schema]
@@ -430,7 +387,8 @@ class WindowOperator(Operator):
                 raise UserError("restore", expected="each key once", got="one twice")
         by_key = column(state["promised_keys"], "below") if "promised_keys" in state else None
         self._promised = Promise(int(column(state["promised"], "floor")[0]), by_key)
-        self._ready, self._late = state["ready"].to_batches(), state["late"].to_batches()
+        self._ready = state["ready"].to_batches()
+        self._late.restore(state["late"])
         self._waiting = state["waiting"].to_batches() if "waiting" in state else []
         if self._partitions is not None:
             own = {n.split(".", 1)[1]: t for n, t in state.items() if n.startswith("partitions.")}

@@ -1,0 +1,105 @@
+"""Rows as kernels take them: the columns an aggregate reads, the ids of keys, a kernel for each layout.
+
+Window aggregates and wheels begin with the same steps: apply filters and expressions, look up keys, and
+run the kernel that was compiled for the layout of the columns. An `Intake` does them. It holds no rows and
+no keys, so copies of an aggregate share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.columns import Columns
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.expr.nodes import Column, Node
+from tidemill.kernels.index import StringIndex
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.expressions import Expressions, evaluate
+
+Ints = npt.NDArray[np.int64]
+Kernel = TypeVar("Kernel")
+_NO_KEYS = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LoopNodes:
+    """What the loop of a kernel computes, over the columns it reads."""
+
+    predicates: tuple[Node, ...]
+    attribute: Node | None
+    args: tuple[tuple[Node, ...], ...]
+    """The arguments of each part of the layout."""
+
+
+class Intake(Generic[Kernel]):
+    """Makes the parameters and the kernel for each batch of rows that goes into an aggregate.
+
+    `schema` is that of the batches. `outputs` are the columns that aggregates, keys and the windowing
+    attribute refer to, as expressions over it; a column that is not among them is one of the batch.
+    `make(columns, nodes, *variant)` compiles a kernel; it is called once for each layout and variant.
+
+    >>> from tidemill.aggregates.basic import sum
+    >>> from tidemill.aggregates.layout import layout
+    >>> from tidemill.core.schema import schema
+    >>> from tidemill.expr.fluent import col
+    >>> rows = schema({"k": "int64", "v": "int64"})
+    >>> parts = layout((("s", sum(col.v)),), rows)
+    >>> intake = Intake(rows, parts, lambda columns, nodes: nodes.args, keys=["k"])
+    >>> batch = pa.record_batch({"k": [7, 9, 7], "v": [1, 2, 3]})
+    >>> columns, args, failure = intake.prepare(batch)
+    >>> args
+    [array([1, 2, 3])]
+    >>> intake.key_ids(batch, KeyIndex(rows.select(["k"])))
+    array([0, 1, 0])
+    >>> intake.kernel(columns) is intake.kernel(columns)
+    True
+    """
+
+    def __init__(
+        self, schema: Schema, layout: Layout, make: Callable[..., Kernel], *, keys: Sequence[str] = (),
+        predicates: tuple[Node, ...] = (), attribute: Node | None = None,
+        outputs: Mapping[str, Node] | None = None, pool: StringIndex | None = None,
+    ) -> None:  # fmt: skip
+        self._schema, self._make = schema, make
+        named = outputs or {}
+
+        def over_batch(node: Node) -> Node:
+            return node.transform(lambda n: named.get(n.name, n) if isinstance(n, Column) else n)
+
+        self._keys = [over_batch(Column(k)) for k in keys]
+        args = [[over_batch(a) for a in part.part.args] for part in layout.parts]
+        first = [*predicates, *([] if attribute is None else [attribute])]
+        self.expressions = Expressions([*first, *(a for own in args for a in own)], schema, pool)
+        nodes, at, by_part = self.expressions.nodes, len(first), []
+        for own in args:
+            by_part.append(nodes[at : at + len(own)])
+            at += len(own)
+        given = None if attribute is None else nodes[len(predicates)]
+        self._nodes = LoopNodes(nodes[: len(predicates)], given, tuple(by_part))
+        self._kernels: dict[Any, Kernel] = {}
+
+    def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
+        """The layout of the columns that a kernel reads, the columns, and why a row failed, if one did."""
+        return self.expressions.prepare(batch)
+
+    def key_ids(self, batch: pa.RecordBatch, keys: KeyIndex) -> Ints:
+        """The ids of the keys of a batch; keys that are new get one. Empty where there are no keys."""
+        if not self._keys:
+            return _NO_KEYS
+        return keys.encode([evaluate(node, batch, self._schema) for node in self._keys])
+
+    def kernel(self, columns: Columns, *variant: Any) -> Kernel:
+        """The kernel for a layout of columns."""
+        key = (columns, *variant) if variant else columns
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            kernel = self._kernels[key] = self._make(columns, self._nodes, *variant)
+        return kernel
