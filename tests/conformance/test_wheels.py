@@ -57,7 +57,7 @@ def test_any_aggregate(aggregates: str, script: list[Any], pick: random.Random, 
     check_ranges(wheel, reference, pick)
 
 
-@pytest.mark.parametrize("keys", compiled_for("one", ["no keys", "one"]))
+@pytest.mark.parametrize("keys", ["no keys", "one"])
 @given(
     rings=st.sampled_from(list(RINGS)), script=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False),
@@ -69,6 +69,7 @@ def test_prefixes(rings: str, keys: str, script: list[Any], start: int, pick: ra
     check_ranges(wheel, reference, pick)
 
 
+@pytest.mark.compiled
 def test_every_plan_is_used() -> None:
     """One event a slot, so that nothing is absent, and every plan may be the best."""
     found = set()
