@@ -34,6 +34,7 @@ from tidemill.local.failures import raise_for
 from tidemill.plan.nodes import WheelWindows, WindowAggregate
 from tidemill.plan.wheel import HeldRing, WheelFacts
 from tidemill.wheels.explain import Explained, explain
+from tidemill.wheels.loops.answer import NOT_THERE, OFF_GRID
 from tidemill.wheels.loops.range_plan import LOW, slots_at
 from tidemill.wheels.memory.buckets import Buckets
 from tidemill.wheels.memory.store import RingStore
@@ -45,6 +46,8 @@ HIDDEN = "\0"
 """Aggregates whose names begin so come last, and are for the wheel itself."""
 MOST_PIECES = 50_000_000
 """Rows of one series."""
+MOST_NUMBERS = 1 << 16
+"""Keys whose numbers are remembered."""
 FIRST_DATE, LAST_DATE = instant("0001-01-01"), instant("9999-12-31")
 """What a datetime can say."""
 
@@ -61,11 +64,14 @@ class WheelQueries(WindowSource):
         self._keys = KeyIndex(Schema(tuple((k, self._schema[k]) for k in plan.group_keys)))
         self.new_locks()
         renew_locks(self)
-        self._one_sum = store.one_sum and not self._keyed
         self._results = plan.layout.results
         self._shown = [r for r in self._results if not r.name.startswith(HIDDEN)]
-        kinds = [r.type.kind for r in self._shown]
-        self._one_number = len(kinds) == 1 and kinds[0] in ("int64", "float64", "bool")
+        self._names = [r.name for r in self._shown]
+        self._as_is = all(r.type.kind in ("int64", "float64", "bool") for r in self._shown)
+        """Whether values of results are shown as they are."""
+        self._one_number = self._as_is and len(self._shown) == 1
+        self._numbers_seen: dict[Any, int] = {}
+        """Numbers of keys that were asked for: looking one up takes longer than an answer."""
 
     def new_locks(self) -> None:
         """Have locks that nobody has: in a process that was forked, who had them is not there."""
@@ -87,35 +93,43 @@ class WheelQueries(WindowSource):
         Bounds lie on the grid of the finest granularity. What is at or above the watermark is not
         known yet: a range counts as far as the watermark. A range whose slots were dropped is an error.
         """
-        if self._one_sum and key is ALL and type(start) is int and type(end) is int:
-            # What is asked most often, without a call that is not needed.
-            grain = self._grain
-            a, b = start // grain, end // grain
-            if a * grain == start and b * grain == end:
-                total = self._store.sum_of(a, b)
-                if total is not None:
-                    return total
+        if type(start) is int and type(end) is int:  # what is asked most often, without more calls
+            number = 0 if key is ALL and not self._keyed else self._number_seen(key)
+            if number is not None:
+                return self._one(start, end, number)
         key = _as_listed(key)
         if not (type(start) is int or is_instant(start)):
             return self._many(start, end, key)
-        a, b = self._bounds(start, end)
-        number = 0
-        if key is not ALL or self._keyed:
-            if key is ALL or isinstance(key, (list, pa.Array, np.ndarray)):
-                return self._by_key(a, b, key)
-            number = self._number(key)
-        found = self._store.answer(a, b, number)
-        if found is None:
-            raise self._not_held(a, b)
-        if found[1]:
-            raise_for(found[1], "wheel query")
+        if (key is ALL and self._keyed) or isinstance(key, (list, pa.Array, np.ndarray)):
+            return self._by_key(*self._bounds(start, end), key)
+        a, b = (ticks_of(x, self._domain, "query") for x in (start, end))
+        return self._one(a, b, 0 if key is ALL else self._number(key))
+
+    def _one(self, start: int, end: int, number: int) -> Any:
+        """The answer for one range of ticks and one key, as people read it."""
+        try:
+            found = self._store.answer(start, end, number)
+        except OverflowError:  # no machine int
+            found = (OFF_GRID,)
+        if found[0]:
+            a, b = self._bounds(start, end)
+            if found[0] == NOT_THERE:
+                raise self._not_held(a, b)
+            raise_for(found[0], "wheel query")
         if self._one_number:
-            return found[3] if found[2] else None
-        plain = [
-            self._plain(found[2 * j + 3], r.type) if found[2 * j + 2] else None
+            return found[2] if found[1] else None
+        if self._as_is:
+            values = [v if valid else None for valid, v in zip(found[1::2], found[2::2])]
+            return dict(zip(self._names, values))
+        values = [
+            self._plain(found[2 * j + 2], r.type) if found[2 * j + 1] else None
             for j, r in enumerate(self._shown)
         ]
-        return plain[0] if len(plain) == 1 else dict(zip((r.name for r in self._shown), plain))
+        return values[0] if len(values) == 1 else dict(zip(self._names, values))
+
+    def _number_seen(self, key: Any) -> int | None:
+        """The number of a plain key that was asked for before; None if it must be looked up."""
+        return self._numbers_seen.get(key) if type(key) is int or type(key) is str else None
 
     def landmark(self, key: Any = ALL) -> Any:
         """Everything from the beginning to the watermark, whatever the rings still hold."""
@@ -318,7 +332,12 @@ class WheelQueries(WindowSource):
     def _number(self, key: Any) -> int:
         """The number of a key, -1 if it never came."""
         given = tuple(key) if isinstance(key, tuple) else (key,)
-        return int(self._find([[g] for g in given])[0])
+        number = int(self._find([[g] for g in given])[0])
+        if number >= 0 and (type(key) is int or type(key) is str):
+            if len(self._numbers_seen) >= MOST_NUMBERS:
+                self._numbers_seen.clear()
+            self._numbers_seen[key] = number
+        return number
 
     def _numbers(self, keys: Any) -> Ints:
         if keys is ALL:

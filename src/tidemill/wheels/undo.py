@@ -41,3 +41,4 @@ class Undo:
             wheel._store.forget(self._keys)
             with wheel._lock:  # windows and others have the same object
                 wheel._keys.__dict__.update(keys.__dict__)
+                wheel._numbers_seen.clear()

@@ -296,7 +296,7 @@ class Wheel(WheelQueries):
         """A kernel that reads columns where Arrow has them, if all can be, and which those are."""
         plain = self._intake.expressions.plain
         kinds = self._intake.expressions.schema
-        if plain is None or self._keyed or not all(has_eight_bytes(kind) for _, kind in kinds):
+        if plain is None or not all(has_eight_bytes(kind) for _, kind in kinds):
             return None, []
         names = self._schema.names
         return self._intake.kernel(Columns(kinds)).run_at, [names.index(n) for n in (self._time, *plain)]
@@ -320,17 +320,26 @@ class Wheel(WheelQueries):
                 return False
             found.append(body.address + 8 * array.offset)
         store, undo = self._store, None
-        logs = store.remember(n)
+        if self._keyed:
+            undo = Undo(self)
+        remembers = False
         try:
+            if undo is not None:
+                with self._lock:
+                    kid = self._intake.key_ids(require_sound(batch, "insert"), self._keys)
+                found.append(kid.ctypes.data)
+                store.know(self._keys.count)
+            logs = store.remember(n)
+            remembers = True
             early, late, err = self._rows_at(store.inserting, n, self._grain, logs, *found)
             if err:
                 raise_for(err, "insert")
             if early or late:
-                undo = Undo(self)
+                undo = undo or Undo(self)
                 self._keep_others(batch, store.others, early, late)
             self._inserted += n - early - late
         except BaseException as failed:
-            self._take_out(undo, failed)
+            self._take_out(undo, failed, remembers)
             raise
         return True
 
@@ -350,10 +359,11 @@ class Wheel(WheelQueries):
             self._failed = None
             raise
 
-    def _take_out(self, undo: Undo | None, cause: BaseException) -> None:
-        """Have the wheel as it was before the few rows that failed."""
+    def _take_out(self, undo: Undo | None, cause: BaseException, some_in: bool) -> None:
+        """Have the wheel as it was before the few rows that failed, of which some may be in."""
         self._failed = UNDER_WAY
-        self._store.put_back()
+        if some_in:
+            self._store.put_back()
         if undo is not None:
             undo.roll_back(cause)
         self._failed = None
@@ -617,7 +627,7 @@ class Wheel(WheelQueries):
     def _copy(self) -> Wheel:
         """Another wheel with the same in it."""
         other = copy.copy(self)
-        other._store, other._keys = self._store.copy(), self._keys.copy()
+        other._store, other._keys, other._numbers_seen = self._store.copy(), self._keys.copy(), {}
         other._early = self._early.copy()
         other._left_out, other._late = dict(self._left_out), list(self._late)
         other._merged = dict(self._merged)
