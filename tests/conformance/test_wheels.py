@@ -92,7 +92,7 @@ def test_a_plan_of_the_most_rings_there_are() -> None:
     assert wheel.query(low, high) == 2
     room = np.full((PLAN_ROOM + 9, 4), -7, dtype=np.int64)
     for start, end in ((low, high), (3, (1 << 18) - 2), ((1 << 16) + 1, (1 << 18) - 5)):
-        plan(wheel._view.store.head, start, end, True, 0, room[:PLAN_ROOM])
+        plan(wheel._view.store.head, start, end, *wheel._view.store.choice, room[:PLAN_ROOM])
         assert (room[PLAN_ROOM:] == -7).all()
 
 
@@ -100,7 +100,7 @@ def test_figure_3_combined_aggregation() -> None:
     """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""
     day = 86_400
     wheel = Wheel(
-        tm.max(col.v), schema={"t": "timestamp", "v": "int64"}, time="t", start="2023-10-01",
+        tm.max(col.v), schema={"t": "timestamp", "v": "float64"}, time="t", start="2023-10-01",
         retention="keep",
     )  # fmt: skip
     first = 1_696_118_400

@@ -15,20 +15,19 @@ from tidemill.codegen.modules import load
 from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
-from tidemill.wheels.loops.answer import combined
+from tidemill.wheels.loops.answer import CHOICE, combined
 from tidemill.wheels.loops.range_plan import KEYS, MARKED, PLAN_ROOM, ROOM
 from tidemill.wheels.loops.slots import BITS, COLD_BLOCKS, PLAN, Slots, combine_into, lowered
 
 
 @functools.lru_cache(maxsize=256)
 def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[..., tuple[int, int]]:
-    """`fold(starts, ends, kid, total, subtracts, threshold, head, totals, marks, *columns, *prefixes,
-    records) -> (bad, err)`, with `directory, bases` after the marks where rings are compressed.
+    """`fold(starts, ends, kid, total, *choice, head, totals, marks, *columns, *prefixes, records) ->
+    (bad, err)`, with `directory, bases` after the marks where rings are compressed.
 
     Combines each range of slots into the record at its place: of the key at that place, or with `total` of
     all keys. `bad` is the first range that is not held, or -1. The field `rows` of a record counts the keys
-    that had rows; a count that closed slots do not keep counts the keys that had values. Where there are
-    marks, `subtracts` must be False.
+    that had rows; a count that closed slots do not keep counts the keys that had values.
     """
     slots = Slots(layout)
     names = [n for n, _ in slots.stored]
@@ -38,7 +37,7 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
     e.line("b = 0")
     with e.block("for i in range(starts.size):"):
         with e.block("if i == 0 or starts[i] != starts[i - 1] or ends[i] != ends[i - 1]:"):
-            e.line("kind, b, _ = plan(head, starts[i], ends[i], subtracts, threshold, segments)")
+            e.line(f"kind, b, _ = plan(head, starts[i], ends[i], {', '.join(CHOICE)}, segments)")
             e.line("if kind == NOT_HELD:")
             e.line("    return i, err")
         e.line("r = records[i]")
@@ -54,7 +53,7 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
                 [name] = layout.parts[index].columns.names
                 e.line(f"r.{name} += np.int64(p{mark})")
             e.line("r.rows += np.int64(p0)")
-    parameters = ["starts", "ends", "kid", "total", "subtracts", "threshold", *stored, "records"]
+    parameters = ["starts", "ends", "kid", "total", *CHOICE, *stored, "records"]
     lines = [
         "@kernel", f"def fold({', '.join(parameters)}):", "    err = 0", f"    room = head[{ROOM}]",
         f"    marked = head[{MARKED}] != 0", f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",

@@ -26,6 +26,9 @@ from tidemill.core.types import DataType
 from tidemill.jit.addresses import dtype_text
 from tidemill.wheels.loops.range_plan import FIRST
 
+SLOT, FAST_SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 1, 10, 30
+"""What a part of a slot costs, see `Slots.slot_cost`."""
+
 
 @dataclass(frozen=True)
 class Slots:
@@ -89,6 +92,20 @@ class Slots:
         """Whether what was combined can be taken out again, to the last bit."""
         forms = [c.form for c in self.stored_codes()]
         return all(isinstance(f, Form) and f.subtracts for f in forms)
+
+    def slot_cost(self, *, keyed: bool, compressed: bool) -> int:
+        """What combining one slot costs a plan, in the unit of `SEGMENT_COST`.
+
+        Figures of `python -m benchmarks wheels --case costs`. Least and greatest ints that lie side by side
+        are combined many at a time. The slots of one key lie apart, each in a cache line of its own.
+        """
+        side_by_side = not keyed and not compressed
+        found = 0
+        for code in self.stored_codes():
+            alone = len(code.names) == 1 and code.form.fields[0].kind != "float64"
+            fast = side_by_side and alone and getattr(code.algebra, "selective", False)
+            found += FAST_SLOT if fast else SLOT + KEYED_SLOT * keyed + COMPRESSED_SLOT * compressed
+        return max(found, FAST_SLOT)
 
     def fresh(self) -> Any:
         """The record of nothing."""
@@ -177,11 +194,16 @@ def adding_records(slots: Slots) -> tuple[list[str], dict[str, Any]]:
 def lowered(
     e: Emitter, j: int, result: Result, layout: Layout, states: dict[int, list[str]], at: str
 ) -> None:
-    e.line(f"w{j}{at} = False")
-    zero = {"float64": "0.0", "bool": "False"}.get(result.type.kind, "0")
-    e.line(f"o{j}{at} = {zero}")
+    nothing_yet(e, j, result, at)
     present = "True" if result.present is None else f"{states[result.present][0]} != 0"
     with e.block(f"if {present}:"):
         value = lower(e, result, layout, states)
         e.line(f"o{j}{at} = {value.code}")
         e.line(f"w{j}{at} = {'True' if value.null is None else f'not {value.null}'}")
+
+
+def nothing_yet(e: Emitter, j: int, result: Result, at: str) -> None:
+    """A result that is null so far."""
+    e.line(f"w{j}{at} = False")
+    zero = {"float64": "0.0", "bool": "False"}.get(result.type.kind, "0")
+    e.line(f"o{j}{at} = {zero}")

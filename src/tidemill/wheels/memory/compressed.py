@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.jit.addresses import keeping
 from tidemill.wheels.loops.compressed import (
     AT,
     BITS_EACH,
@@ -38,12 +39,6 @@ class Piece:
     used: int
     file: dict[str, Any] | None = None
     """What a manifest says of the file it lies in, if it does."""
-
-
-class _Held(bytearray):
-    """Addresses, and the words that lie there: who has the one has the other."""
-
-    words: list[Words]
 
 
 @dataclass
@@ -92,19 +87,19 @@ class Cold:
         region = self.regions[ring]
         return region.count < region.room and free >= self.columns * (cells + 1)
 
-    def make_room(self, ring: int, cells: int) -> None:
-        """New arrays, with room for a block; the old ones stay as they are for who reads them."""
-        if self.regions[ring].count == self.regions[ring].room:
-            self._lay_out(ring)
+    def make_room(self, ring: int, cells: int, blocks: int = 1) -> None:
+        """New arrays, with room for blocks; the old ones stay as they are for who reads them."""
+        if self.regions[ring].count + blocks > self.regions[ring].room:
+            self._lay_out(ring, blocks)
         need = self.columns * (cells + 1)
         if not self.pieces or len(self.pieces[-1].words) - self.pieces[-1].used < need:
             size = max(FIRST_WORDS, need, self.words // 8)
             self.pieces.append(Piece(np.zeros(size, dtype=np.uint64), 0))
             self.find_bases()
 
-    def _lay_out(self, ring: int) -> None:
+    def _lay_out(self, ring: int, blocks: int) -> None:
         rooms = [r.room for r in self.regions]
-        rooms[ring] = rooms[ring] + max(FIRST_BLOCKS, rooms[ring] // 8)
+        rooms[ring] = rooms[ring] + max(FIRST_BLOCKS, rooms[ring] // 8, blocks)
         wider, begin, regions = self._rows(sum(rooms)), 0, []
         for region, room in zip(self.regions, rooms):
             wider[begin : begin + region.count] = self._own(region)
@@ -117,10 +112,8 @@ class Cold:
 
     def find_bases(self) -> None:
         """Where the pieces are, in this process."""
-        found = np.array([p.words.ctypes.data for p in self.pieces] or [0], dtype=np.int64)
-        held = _Held(found.tobytes())
-        held.words = [p.words for p in self.pieces]
-        self.bases = np.frombuffer(held, dtype=np.int64)
+        words = [p.words for p in self.pieces]
+        self.bases = keeping([w.ctypes.data for w in words] or [0], words)
 
     def add(self, ring: int, block: int, keys: int, columns: Sequence[Ints]) -> None:
         """Add the block after the last one of a ring, for which there is room: its values by column."""
@@ -140,6 +133,29 @@ class Cold:
                 pack(values, least, bits, piece.words[piece.used : piece.used + size])
                 piece.used += size
         region.count += 1
+
+    def add_constant(self, ring: int, block: int, count: int, keys: int, values: Sequence[int]) -> None:
+        """Add blocks after the last one of a ring. In each column all of them have one value."""
+        if count == 0:
+            return
+        self.make_room(ring, 0, count)
+        region = self.regions[ring]
+        if region.count == 0:
+            region.first = block
+        assert block == region.first + region.count
+        row = self._rows(1)[0]
+        row[THEN] = keys
+        row[COLUMNS + AT :: COLUMN] = (len(self.pieces) - 1) << PIECE | self.pieces[-1].used
+        row[COLUMNS + LEAST :: COLUMN] = values
+        at = region.begin + region.count
+        self.directory[at : at + count] = row
+        region.count += count
+
+    def restart(self, ring: int, block: int) -> None:
+        """The blocks of a ring begin with one that is to come: those before are never asked for again."""
+        self.regions = [Region(**vars(r)) for r in self.regions]
+        self.regions[ring].first, self.regions[ring].count = block, 0
+        self._let_go()
 
     # -- blocks out
 

@@ -48,6 +48,29 @@ def _freeze_block(store: RingStore, r: int) -> None:
     store.ring(r)[HOT] = (block + 1) * size
 
 
+def freeze_empty(store: RingStore, r: int, end: int) -> None:
+    """Close the slots of a ring below one. There is nothing in them, nor in those that are not compressed.
+
+    Blocks of nothing are rows of the directory. Those that the ring would not keep are left out.
+    """
+    assert store.cold is not None
+    size, kept, block = store.compress, store.rings[r].slots, int(store.ring(r)[HOT]) // store.compress
+    plain = store.hot_room(r) - size
+    until = max(block, (end - plain) // size + 1)  # fewer slots than that are left as they are
+    store.head = store.head.copy()  # who reads now reads again: see `RingStore.changed`
+    if kept is not None and (end - kept) // size > block:
+        block = min(until, (end - kept) // size)
+        store.cold.restart(r, block)
+    nothing = [_as_ints(np.array([store.identity[n]], numpy_type(k)))[0] for n, k in store.slots.stored]
+    store.cold.add_constant(r, block, until - block, store.keys, [*nothing, *(0 for _ in store.marks)])
+    h = store.ring(r)
+    h[END], h[HOT] = end, until * size
+    if kept is not None:
+        h[LOW] = max(h[LOW], end - kept)
+    store.note_directory()
+    store.changed()
+
+
 def thawed(store: RingStore, r: int, slots: Ints) -> tuple[list[Any], list[Any]]:
     """As `RingStore.cells`, compressed or not."""
     hot = int(store.ring(r)[HOT])

@@ -20,15 +20,13 @@ from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.algebra import numpy_type
 from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
-from tidemill.core.types import INT64
-from tidemill.expr.functions import INT_MAX, INT_MIN
-from tidemill.expr.nodes import Call, Column
 from tidemill.jit.addresses import frame_of
 from tidemill.local.expressions import allocate
-from tidemill.wheels.loops.answer import answer_kernel
-from tidemill.wheels.loops.close import DONE, NEEDS_MARKS, close_kernel
+from tidemill.wheels.loops.answer import CHANGED, answer_kernel
+from tidemill.wheels.loops.close import DONE, FAILED, NEEDS_MARKS, close_kernel
 from tidemill.wheels.loops.fold import fold_kernel, lower_kernel
 from tidemill.wheels.loops.range_plan import (
+    ADDING,
     BASE,
     BLOCK,
     CAPACITY,
@@ -37,11 +35,11 @@ from tidemill.wheels.loops.range_plan import (
     FIRST,
     HEAD,
     HOT,
+    INVERSE_LANDMARK,
     KEYS,
     LOW,
     MARKED,
     NEVER,
-    NOT_HELD,
     OFFSET,
     PREFIX,
     RING,
@@ -49,12 +47,12 @@ from tidemill.wheels.loops.range_plan import (
     ROOM,
     TOTAL,
     UNIT,
-    USES_PREFIX,
     VERSION,
 )  # fmt: skip
 from tidemill.wheels.loops.slots import Slots
 from tidemill.wheels.memory.compressed import Cold
 from tidemill.wheels.memory.compression import freeze
+from tidemill.wheels.memory.empty_slots import close_empty
 from tidemill.wheels.memory.undo import OpenSlotsUndo, copies, undo_log
 from tidemill.wheels.rings import Ring
 
@@ -64,6 +62,8 @@ FEW_ROWS = 1 << 16
 """So many rows at the most are inserted by address."""
 MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 """What a wheel may take of the memory for what is not in it yet."""
+MANY_CELLS = 1 << 12
+"""So many cells in which there is nothing are worth closing at once."""
 FIRST_ROOM = 64
 """Slots a ring that keeps everything has room for at first."""
 
@@ -103,7 +103,7 @@ class RingStore:
         self.settled = 0
         """How often there were new arrays."""
         self._asked: Any = None
-        """What answers are made from: arrays in the order of the kernel, their addresses, the head, sums."""
+        """What answers are made from: arrays in the order of the kernel, the head as it is now."""
         self.fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.records = np.empty(FEW_ROWS, dtype=self.slots.open_type)
         """With `places`: where the insertion of few rows logs what it changes."""
@@ -113,9 +113,9 @@ class RingStore:
         self.columns = [self.column(n, offset) for n, _ in self.slots.stored]
         self.prefixes = [self.column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
-        self.one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
         self._answer = answer_kernel(layout, prefix, bool(compress))
+        self._one_at = self._answer.one_at
         self.changed()
 
     # -- shape
@@ -189,9 +189,11 @@ class RingStore:
         return sum(c.itemsize for c in columns)
 
     @property
-    def subtracts(self) -> bool:
-        """Whether plans may subtract: marks cannot be taken out of each other."""
-        return self.slots.subtracts and not (self.head[MARKED] and self.slots.mark_of)
+    def choice(self) -> tuple[int, int, int]:
+        """What a plan may choose from: the kinds allowed, the threshold, the cost of a slot."""
+        allowed = ADDING | (1 << INVERSE_LANDMARK if self.slots.subtracts else 0)
+        cost = self.slots.slot_cost(keyed=self.room > 1, compressed=bool(self.compress))
+        return allowed, self.threshold, cost
 
     @property
     def held(self) -> list[int]:
@@ -351,11 +353,11 @@ class RingStore:
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
         self.make_room(until)
-        self._asked[2][VERSION] += 1
+        self._asked[1][VERSION] += 1
         try:
             how, err = self._close_until(until)
         finally:
-            self._asked[2][VERSION] += 1
+            self._asked[1][VERSION] += 1
         return 0 if how == DONE else int(err)
 
     def make_room(self, until: int) -> None:
@@ -365,7 +367,21 @@ class RingStore:
         if until >= self._full_from:
             self.room_until(until)
 
+    def roll_up(self, first: int) -> int:
+        """Make the slots of the rings from a number on that are complete now; bits of what failed."""
+        how, err = self._close.roll_at(self._closing, first)
+        return 0 if how == DONE else int(err)
+
     def _close_until(self, until: int) -> tuple[int, int]:
+        filled = self.now + len(self.ahead)  # no row lies beyond the open slots
+        if (until - filled) * self.room <= MANY_CELLS:
+            return self._close_each(until)
+        how, err = self._close_each(filled)
+        if how == DONE and (err := close_empty(self, until)):
+            how = FAILED
+        return how, err
+
+    def _close_each(self, until: int) -> tuple[int, int]:
         while True:
             # Of a ring that compresses, cells may take the place of those a block was made of.
             step = min(until, self.now + self.compress) if self.compress else until
@@ -506,45 +522,16 @@ class RingStore:
 
     # -- answers
 
-    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
-        """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
-        since = 0.0
-        while True:
-            asked, frame, seen, sums = self._asked
-            version = seen[VERSION]
-            found = None if sums is None else _difference(seen, sums, start, end, key)
-            if found is None:
-                found = self._answer.one_at(frame, start, end, key, asked[0], asked[1])
-            if seen[VERSION] == version and not version & 1:
-                return None if found[0] == NOT_HELD else found
-            since = since or time.monotonic()
+    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...]:
+        """`(status, valid, value, …)` of the results over a range of ticks: see `AnswerKernel.one_at`."""
+        found = self._one_at(self.frame, start, end, key)
+        if found[0] != CHANGED:
+            return found
+        since = time.monotonic()
+        while found[0] == CHANGED:
             self.on_retry(since)
-
-    def sum_of(self, start: int, end: int) -> int | None:
-        """The one sum of a store without keys over a range; None where `answer` has to look closer.
-
-        As `_difference`, in one piece and with the numbers that stay as they are from one `settle` to
-        the next read before: a microsecond less, which is half of it.
-        """
-        seen, sums, first, base, capacity = self._summed
-        version = seen[VERSION]
-        now = seen[HEAD + END]
-        if end > now:
-            end = now
-        if sums is None or start >= end or version & 1:
-            return None
-        # Nearly always a range begins after everything does, and there is a sum before it.
-        if start > first:
-            if start <= seen[HEAD + LOW]:
-                return None
-            value = sums[(end - 1 - base) % capacity] - sums[(start - 1 - base) % capacity]
-            if not INT_MIN <= value <= INT_MAX:
-                return None
-        else:
-            if first < seen[HEAD + LOW] or first >= end:
-                return None
-            value = sums[(end - 1 - base) % capacity]
-        return value if seen[VERSION] == version else None
+            found = self._one_at(self.frame, start, end, key)
+        return found
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
@@ -555,12 +542,9 @@ class RingStore:
         shared = len(starts) != len(keys)
         since = 0.0
         while True:
-            asked, _, seen, _ = self._asked
+            arrays, seen = self._asked
             version = seen[VERSION]
-            subtracts = asked[0] and not (len(rows) and seen[MARKED])  # marks of rows do not, ever
-            bad, err = self._answer.run(
-                starts, ends, keys, shared, rows, subtracts, *asked[1:], *outputs
-            )
+            bad, err = self._answer.run(starts, ends, keys, shared, rows, *self.choice, *arrays, *outputs)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             since = since or time.monotonic()
@@ -578,10 +562,9 @@ class RingStore:
         kernel = fold_kernel(self.layout, self.prefix, bool(self.compress))
         since, before = 0.0, partials.copy()
         while True:
-            asked, _, seen, _ = self._asked
+            arrays, seen = self._asked
             version = seen[VERSION]
-            subtracts = asked[0] and not seen[MARKED]  # marks of rows do not, ever
-            bad, err = kernel(starts, ends, keys, total, subtracts, *asked[1:], partials)
+            bad, err = kernel(starts, ends, keys, total, *self.choice, *arrays, partials)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             partials[...] = before
@@ -606,8 +589,8 @@ class RingStore:
         before = self._asked
         self.on_change(self)
         self.settle()
-        if before is not None and before[0][2] is not self.head:
-            before[2][VERSION] |= 1
+        if before is not None and before[0][0] is not self.head:
+            before[1][VERSION] |= 1
 
     def settle(self) -> None:
         """Take note of arrays that are new.
@@ -616,13 +599,8 @@ class RingStore:
         """
         cold = () if self.cold is None else (self.cold.directory, self.cold.bases)
         arrays = (self.head, self.totals, self.marks, *cold, *self.columns, *self.prefixes)
-        asked = (self.subtracts, self.threshold, *arrays)
-        sums = memoryview(self.prefixes[0]) if self.one_sum else None  # type: ignore[arg-type]
-        seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
-        self._asked = (asked, frame_of(arrays), seen, sums)
-        # The finest ring is the first one, so its sums begin at the beginning.
-        direct = None if seen[MARKED] else sums
-        self._summed = (seen, direct, seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY])
+        self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
+        self.frame = frame_of(arrays, *self.choice, self.rings[0].ticks)
         self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
         self._words = self.ahead.view(np.int64)
         self._closing = frame_of(
@@ -672,33 +650,3 @@ def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
 def unmark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
     """Say that there was nothing."""
     np.bitwise_and.at(bits, cells >> 3, ~(1 << (cells & 7)).astype(np.uint8))
-
-
-def _is_one_sum(slots: Slots) -> bool:
-    """Whether the only result is the only thing stored, an int."""
-    results = slots.layout.results
-    if len(slots.stored) != 1 or len(results) != 1:
-        return False
-    [(name, kind)] = slots.stored
-    whole = (Column(name), Call("unwrap", (Column(name), *map(Column, slots.carries))))
-    return results[0].lower in whole and kind == results[0].type == INT64
-
-
-def _difference(
-    seen: memoryview, sums: memoryview, start: int, end: int, key: int
-) -> tuple[Any, ...] | None:
-    """The difference of two running sums of the finest ring, without a kernel, whose call alone would
-    take longer. None where that is not enough."""
-    first = seen[FIRST]
-    start = max(start, first)
-    end = min(end, seen[HEAD + END])
-    if start >= end or seen[MARKED] or not 0 <= key < seen[KEYS]:
-        return None
-    if start - (start != first) < seen[HEAD + LOW]:
-        return None
-    base, capacity = seen[HEAD + BASE], seen[HEAD + CAPACITY]
-    offset, room = seen[HEAD + OFFSET], seen[ROOM]
-    value = sums[(offset + (end - 1 - base) % capacity) * room + key]
-    if start != first:
-        value -= sums[(offset + (start - 1 - base) % capacity) * room + key]
-    return (USES_PREFIX, 0, True, value) if INT_MIN <= value <= INT_MAX else None
