@@ -90,7 +90,7 @@ def _wheel(name: str, days: int) -> tm.Wheel:
     options = dict(options)
     keys, every = options.pop("keys", 1), options.pop("every", 1)
     pick, slots = np.random.default_rng(7), days * DAY // (10 if keys > 1 else 1)
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         aggregates, schema=SCHEMA, time="t", start=0, keys="k" if keys > 1 else (), **options,
         granularities=[(1, "keep"), (60, "keep"), (3_600, "keep"), (DAY, "keep")],
     )  # fmt: skip

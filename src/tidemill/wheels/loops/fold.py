@@ -16,7 +16,7 @@ from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
 from tidemill.wheels.loops.answer import CHOICE, combined
-from tidemill.wheels.loops.range_plan import KEYS, MARKED, PLAN_ROOM, ROOM
+from tidemill.wheels.loops.range_plan import FIRST, KEYS, MARKED, PLAN_ROOM, ROOM
 from tidemill.wheels.loops.slots import BITS, COLD_BLOCKS, PLAN, Slots, combine_into, lowered
 
 
@@ -56,6 +56,7 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
     parameters = ["starts", "ends", "kid", "total", *CHOICE, *stored, "records"]
     lines = [
         "@kernel", f"def fold({', '.join(parameters)}):", "    err = 0", f"    room = head[{ROOM}]",
+        f"    first = head[{FIRST}]",
         f"    marked = head[{MARKED}] != 0", f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
         *e.lines, "    return -1, err", "",
     ]  # fmt: skip
