@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from benchmarks.harness import Result
 from benchmarks.machine import ROOT
 from benchmarks.registry import Benchmark
 from benchmarks.report import by_group, cells, shown
+from tidemill.core.files import appearing
 
 FOLDER = ROOT / "docs"
 ONCE = "¹ ran once: it took longer than a system's budget for repeats."
@@ -26,9 +26,8 @@ def write_docs(
     plots = _draw(bench, results, page.with_suffix(""))
     text = _section(bench, results, content, plots, quick=quick)
     old = page.read_text() if page.exists() else "# Benchmarks\n"
-    temporary = page.with_name(f".{page.name}.tmp")
-    temporary.write_text(replaced(old, bench.name, text))
-    os.replace(temporary, page)
+    with appearing(page, step="benchmark") as file:
+        file.write(replaced(old, bench.name, text).encode())
     return [page, *plots]
 
 
@@ -97,7 +96,8 @@ def _draw(bench: Benchmark, results: Sequence[Result], folder: Path) -> list[Pat
         figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
         if draw(axes, results):
             path = folder / f"{bench.name}-{name}.png"
-            figure.savefig(path, dpi=110, metadata={"Software": None})
+            with appearing(path, step="benchmark") as file:
+                figure.savefig(file, dpi=110, format="png", metadata={"Software": None})
             made.append(path)
         plt.close(figure)
     return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from rich.table import Table
 from benchmarks.harness import HOME, Result
 from benchmarks.machine import machine, versions
 from benchmarks.registry import SECONDS, Unit
+from tidemill.core.files import appearing
 
 WIDTH = 120
 """Columns of a terminal, or a pipe, that tables are made for."""
@@ -29,9 +29,8 @@ def document(name: str, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(temporary, path)
+    with appearing(path, step="benchmark") as file:
+        file.write(json.dumps(content, indent=2).encode() + b"\n")
 
 
 def read_results(path: Path) -> list[Result]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import tidemill as tm
 from tidemill import col
+from tidemill.spark.caching import holding
 from tidemill.spark.exchange import place
-from tidemill.spark.keeping import holding
 
 
 def page_rank(

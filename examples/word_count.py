@@ -36,7 +36,7 @@ def main() -> None:
     with session() as spark:
         text = spark.createDataFrame([(line,) for line in some_text()], "line string").repartition(4)
         counts = word_count(text, detect="on")
-        explain(counts)
+        print(explain(counts))
         counts.orderBy("n", ascending=False).show(10)
 
 

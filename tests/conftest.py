@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import compiling, interpreter
 from tests.faults.counts import LINES
 
 # The first call of anything that compiles is slow, and the machine may be busy.
@@ -18,6 +20,8 @@ settings.register_profile("tidemill", deadline=None)
 settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
+COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
+"""Whether tests marked `interpreted` compile their kernels all the same, as they do in `make soak`."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -26,6 +30,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_configure() -> None:
+    compiling.listen()
+    interpreter.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tests marked `interpreted` compile no generated kernel, unless a mark nearer to them is `compiled`."""
+    nearest = next((m.name for m in item.iter_markers() if m.name in ("interpreted", "compiled")), "compiled")
+    with interpreter.interpreted(on=nearest == "interpreted" and not COMPILED):
+        return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a test compiled travels with its report, from whichever process runs it."""
+    item.user_properties.extend(("compiled", one) for one in compiling.taken())
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +60,21 @@ def machines_say(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How many cases each machine ran and how many differed, whether or not pytest shows what tests print."""
+    """What was compiled; how many cases each machine ran and how many differed, whether or not pytest shows
+    what tests print."""
     entries = [entry for some in terminalreporter.stats.values() for entry in some]
     reports = [e for e in entries if isinstance(e, pytest.TestReport) and e.when == "teardown"]
-    lines = [line for report in reports for name, line in report.user_properties if name == "machine"]
-    if lines:
-        terminalreporter.write_sep("=", "machines")
+    said = [(report.nodeid, *pair) for report in reports for pair in report.user_properties]
+    compiled = [(test, one) for test, name, one in said if name == "compiled"]
+    if file := os.environ.get("TIDEMILL_COMPILED"):
+        lines = [json.dumps({"test": test, **one}) for test, one in compiled]
+        Path(file).write_text("\n".join(lines))
+    for title, lines in (
+        ("kernels", compiling.summary(compiled) if compiled else []),
+        ("machines", [line for _, name, line in said if name == "machine"]),
+    ):
+        if lines:
+            terminalreporter.write_sep("=", title)
         for line in lines:
             terminalreporter.write_line(line)
 

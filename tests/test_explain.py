@@ -24,18 +24,38 @@ QUERY = (
 )
 
 
-def test_the_three_plans_are_printed_and_returned(capsys: pytest.CaptureFixture[str]) -> None:
-    text = QUERY.explain()
-    assert capsys.readouterr().out.strip() == text.strip()
-    names = ("logical", "optimised", "local", "spark")
-    logical, optimised, local, spark = (text.index(f"== {name} ==") for name in names)
-    assert logical < optimised < local < spark
-    assert "(2 + 3)" in text[:optimised] and "< 5)" in text[optimised:local]
-    assert "read=['ts', 'user', 'ad', 'price']" in text[optimised:local]
+def test_the_plans_are_returned_in_sections_and_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = QUERY.explain()
+    assert capsys.readouterr().out == ""
+    assert list(found.sections) == ["logical", "optimised", "local", "spark"]
+    assert "(2 + 3)" in found.sections["logical"] and "< 5)" in found.sections["optimised"]
+    assert "read=['ts', 'user', 'ad', 'price']" in found.sections["optimised"]
+    assert "panes=60000000 sliding=[subtract, two_stacks, recompute]" in found.sections["optimised"]
+    assert repr(found) == str(found)
+    for title, text in found.sections.items():
+        assert f"== {title} ==\n{text}" in str(found)
+
+
+def test_a_notebook_shows_it_with_its_signs_escaped() -> None:
+    shown = QUERY.explain()._repr_html_()
+    assert "<summary>optimised</summary><pre>aggregate" in shown
+    assert "&lt; 5)" in shown and "< 5)" not in shown
+
+
+def test_a_union_is_explained_by_input_and_what_is_shared_once() -> None:
+    hourly = CLICKS.group_by("ad").window(tm.tumbling("1h")).agg(n=tm.count())
+    found = hourly.where(col.n > 2).union(hourly.where(col.ad == 1)).explain()
+    for engine in ("local", "spark"):
+        lines = found.sections[engine].splitlines()
+        assert [line for line in lines if line.startswith("input")] == ["input 1 of 2:", "input 2 of 2:"]
+        assert sum(line.startswith("  windows tumbling(1h)") for line in lines) == 1
+        assert sum(line.startswith("  the result, computed once, of aggregate") for line in lines) == 1
+        assert lines[-1] == "union: the rows of all inputs"
+    assert found.sections["optimised"].count("aggregate") == 1
 
 
 def test_how_each_part_slides_is_said() -> None:
-    text = QUERY.explain()
+    text = str(QUERY.explain())
     lines = {line.split("[")[0].strip(): line for line in text.splitlines() if "[compiled" in line}
     assert "subtract on evict" in lines["count()"]
     assert "two stacks" in lines["sum(col.price)"]
@@ -43,8 +63,7 @@ def test_how_each_part_slides_is_said() -> None:
 
 
 def test_what_runs_row_by_row_is_said_with_the_reason() -> None:
-    text = CLICKS.select(a=slow(col.user), b=fast(col.price)).explain()
-    text = text[text.index("== local ==") : text.index("== spark ==")]
+    text = CLICKS.select(a=slow(col.user), b=fast(col.price)).explain().sections["local"]
     (row_by_row,) = (line for line in text.splitlines() if "row by row" in line)
     assert "a = " in row_by_row and "not a machine number" in row_by_row
     (compiled,) = (line for line in text.splitlines() if line.strip().startswith("b = "))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,18 +43,38 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("batch", "dia"),
         ("exchange",),
         ("expr",),
-        ("failures", "keeping", "names", "settings", "workers"),
+        ("caching", "frames", "settings", "workers"),
+        ("failures", "names", "private"),
     ),
     "local": (
         ("explain", "partial_batches"),
         ("run",),
+        ("graph",),
+        ("union",),
         ("windows",),
         ("lanes",),
-        ("results", "slides"),
+        ("results", "slides", "state_columns"),
         ("pane_store",),
         ("intake", "object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),
-        ("expressions",),
-        ("failures", "threads"),
+        ("expressions", "snapshot"),
+        ("operator",),
+        ("failures", "promise", "threads", "tuning"),
+    ),
+    "wheels": (
+        ("open_wheel",),
+        ("replicas", "wheel_store"),
+        ("wheel",),
+        ("sharing",),
+        ("files",),
+        ("merge", "partials", "queries"),
+        ("explain", "source", "state"),
+        ("inserting", "view", "windows"),
+        ("objects",),
+        ("lineage", "memory"),
+        ("spec",),
+        ("loops",),
+        ("rings",),
+        ("__init__",),
     ),
 }
 """The same inside a package, for its folders and files."""
@@ -65,6 +86,13 @@ ORACLE = "reference"
 RESTRICTED = {"pyspark": {"spark"}, "numba": {"jit"}, "llvmlite": {"jit"}}
 # Who may do so inside functions only, so that importing the module stays cheap.
 LAZILY = {"pyspark": {"demo"}}
+
+PRIVATE = Path("spark", "private.py")
+"""The one file with private names of Spark's: attributes and classes of the JVM, modules nobody documents."""
+PRIVATE_ATTRIBUTES = re.compile(r"_j[a-z]\w*|_s?c|_gateway|_(active|instantiated|to)_?\w+|queryExecution")
+PRIVATE_MODULES = re.compile(r"py4j(\.|$)|pyspark\.(cloudpickle|core|java_gateway|serializers|util|worker)")
+PRIVATE_SQL = re.compile(r"pyspark\.sql\.(classic|connect|conversion|pandas|_\w+)")
+JAVA_CLASSES = re.compile(r"(org\.apache\.spark|java|scala)(\.\w+)+")
 
 
 @dataclass(frozen=True)
@@ -178,6 +206,23 @@ def violations(root: Path) -> list[str]:
     return broken
 
 
+def private_names(path: Path) -> Iterator[str]:
+    """The private names of Spark's in a file of `spark/`, each with its line."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        found: list[str] = []
+        if isinstance(node, ast.Attribute) and PRIVATE_ATTRIBUTES.fullmatch(node.attr):
+            ours = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            found = [] if ours else [node.attr]
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            modules = list(_modules(node, ()))
+            found = [m for m in modules if PRIVATE_MODULES.match(m) or PRIVATE_SQL.match(m)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found = [node.value] if JAVA_CLASSES.fullmatch(node.value) else []
+            if PRIVATE_ATTRIBUTES.fullmatch(node.value):  # getattr(df, "_jdf")
+                found = [node.value]
+        yield from (f"line {getattr(node, 'lineno', 0)}: {name}" for name in found)
+
+
 # --- the tests ------------------------------------------------------------------------------------
 
 
@@ -203,6 +248,8 @@ def test_the_package_keeps_its_layers() -> None:
         ("local/new.py", "from tidemill.local.failures import raise_for"),
         ("spark/expr/values.py", "from tidemill.spark.batch.run import frame_of"),
         ("spark/exchange/join.py", "def f():\n    from tidemill.spark.dia import dia"),
+        ("wheels/state.py", "def f():\n    from tidemill.wheels.wheel import Wheel"),
+        ("wheels/memory/store.py", "from tidemill.wheels.files.checks import require"),
         ("plan/nodes.py", "def f():\n    from tidemill.optimize import rules"),
         ("plan/nodes.py", "if TYPE_CHECKING:\n    from tidemill.local import engine"),
         ("kernels/order.py", "import numba"),
@@ -233,6 +280,48 @@ def test_the_check_finds(tmp_path: Path, file: str, source: str) -> None:
 )
 def test_the_check_allows(tmp_path: Path, file: str, source: str) -> None:
     assert _check(tmp_path, file, source) == []
+
+
+def test_private_names_of_spark_are_in_one_file() -> None:
+    found = {
+        str(path.relative_to(PACKAGE)): names
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE) != PRIVATE and (names := list(private_names(path)))
+    }
+    assert found == {}
+    assert len(list(private_names(PACKAGE / PRIVATE))) > 10
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("df._jdf.schema()", "_jdf"),
+        ("def f(spark):\n    return spark.sparkContext._jvm.java.util.ArrayList()", "_jvm"),
+        ("spark._jsparkSession.sessionUUID()", "_jsparkSession"),
+        ("column._jc", "_jc"),
+        ("frame._sc", "_sc"),
+        ("context._gateway.jvm", "_gateway"),
+        ("SparkContext._active_spark_context", "_active_spark_context"),
+        ("plan = execution(df).queryExecution()", "queryExecution"),
+        ("getattr(df, '_jdf')", "_jdf"),
+        ("from py4j.protocol import Py4JJavaError", "py4j.protocol"),
+        ("import py4j", "py4j"),
+        ("from pyspark.sql.pandas.types import from_arrow_schema", "pyspark.sql.pandas.types"),
+        ("from pyspark.sql.classic.dataframe import DataFrame", "pyspark.sql.classic.dataframe"),
+        ("from pyspark.core.context import SparkContext", "pyspark.core.context"),
+        ("made('org.apache.spark.rdd.UnionRDD')", "org.apache.spark.rdd.UnionRDD"),
+    ],
+)
+def test_the_check_finds_private_names(tmp_path: Path, source: str, name: str) -> None:
+    file = tmp_path / "file.py"
+    file.write_text(source)
+    assert [n.split(": ")[1] for n in private_names(file)] == [name]
+
+
+def test_the_check_allows_public_names(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    file.write_text("from pyspark.sql import functions as F\nself._sc = spark.sparkContext.applicationId")
+    assert list(private_names(file)) == []
 
 
 def _check(root: Path, file: str, source: str) -> list[str]:

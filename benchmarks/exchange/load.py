@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.exchange.cluster import Cluster
-from tidemill.spark.exchange import partitions
+from tidemill.spark import private
 
 
 def load(cluster: Cluster, folder: Path) -> Any:
@@ -36,11 +36,11 @@ def load(cluster: Cluster, folder: Path) -> Any:
 
     known = [None] if cluster.is_local else cluster.hosts
     wanted = [known[i % len(known)] for i in range(len(paths))]
-    parts = partitions.texts_at(cluster.spark, [str(p) for p in paths], wanted)
+    parts = private.texts_at(cluster.spark, [str(p) for p in paths], wanted)
     df = parts.mapInArrow(read, from_arrow_schema(schema)).cache()
     df.count()
     if not cluster.is_local:
-        found = partitions.hosts(df)
+        found = private.partition_hosts(df)
         assert found == wanted, f"parts are on {found}, not on {wanted}"
     return df
 

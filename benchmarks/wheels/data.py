@@ -60,4 +60,4 @@ def _disordered(ts: Ints, share: float, by: int, rng: Any) -> Ints:
 
 
 def wheel(start: int = START, **options: Any) -> tm.Wheel:
-    return tm.Wheel.create(tm.sum(col.v), schema=SCHEMA, time="ts", start=start, **options)
+    return tm.Wheel(tm.sum(col.v), schema=SCHEMA, time="ts", start=start, **options)

@@ -51,7 +51,7 @@ def _none_wrong(answers: Answers) -> None:
 def _run(seconds: int) -> Measured:
     shm = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as folder:
-        wheel = tm.Wheel.create(
+        wheel = tm.Wheel(
             tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
             granularities=[1, 60, 3_600, 86_400], retention="keep",
         )  # fmt: skip

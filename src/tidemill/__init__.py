@@ -49,12 +49,16 @@ from tidemill.windows.spec import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from tidemill.wheels.files.saving import open_wheel
+    from tidemill.wheels.open_wheel import open_wheel
+    from tidemill.wheels.replicas import Replicas
     from tidemill.wheels.wheel import Wheel
 
 __version__ = "0.1.0"
 
-_LATER = {"Wheel": "tidemill.wheels.wheel", "open_wheel": "tidemill.wheels.files.saving"}
+_LATER = {
+    "Replicas": "tidemill.wheels.replicas", "Wheel": "tidemill.wheels.wheel",
+    "open_wheel": "tidemill.wheels.open_wheel",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -69,7 +73,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "FOREVER", "Expr", "InternalError", "Query", "Stream", "TidemillError", "UnsupportedError",
+    "FOREVER", "Expr", "InternalError", "Query", "Replicas", "Stream", "TidemillError", "UnsupportedError",
     "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
     "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",

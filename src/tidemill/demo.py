@@ -32,6 +32,7 @@ from rich.table import Table
 
 import tidemill as tm
 from tidemill import col
+from tidemill.core.files import appearing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +88,7 @@ def generate(path: Path, rows: int, advance: Callable[[int], None], seed: int = 
     random = np.random.default_rng(seed)
     popularity = 1.0 / np.arange(1, ADS + 1) ** 0.8
     thresholds = np.cumsum(popularity / popularity.sum())
-    with pq.ParquetWriter(path, CLICKS) as writer:
+    with appearing(path, step="demo", durable=False) as file, pq.ParquetWriter(file, CLICKS) as writer:
         for first in range(0, rows, ROWS_PER_GROUP):
             size = min(ROWS_PER_GROUP, rows - first)
             ad = np.minimum(np.searchsorted(thresholds, random.random(size)), ADS - 1)
@@ -346,10 +347,8 @@ def write_png(series: Series, path: Path) -> bool:
         title=f"Clicks on ad {series.ad} in the last 5 minutes", ylabel="clicks", ylim=(0, None)
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Appears by rename, so that nobody sees half a picture.
-    partial = path.with_suffix(".partial.png")
-    figure.savefig(partial, dpi=120)
-    partial.replace(path)
+    with appearing(path, step="demo") as file:
+        figure.savefig(file, dpi=120, format=path.suffix[1:])
     return True
 
 

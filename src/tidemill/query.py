@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from tidemill.core.explanation import Explanation
 from tidemill.core.schema import Schema
 from tidemill.optimize import optimize
-from tidemill.plan.nodes import Plan, format_plan
+from tidemill.optimize.choices import with_choices
+from tidemill.plan.nodes import Plan
+from tidemill.plan.sharing import format_plan
 
 if TYPE_CHECKING:
     import pandas
@@ -60,7 +63,12 @@ class Query:
         return table.replace_schema_metadata(found) if found else table
 
     def batches(self, *, progress: bool = False, **inputs: Any) -> Iterator[pa.RecordBatch]:
-        """Answer in this process, as a stream of record batches as windows close."""
+        """Answer in this process, as a stream of record batches.
+
+        Windows close in groups, so that a row comes some time after its window is complete. If the input does
+        not promise how far its times have come (`ordered=True`, a table, Parquet with statistics), the first
+        row comes when all of it has been read.
+        """
         from tidemill.local.run import run
 
         return run(self.optimized, inputs, progress=progress)
@@ -108,8 +116,8 @@ class Query:
 
         return SparkQuery(self.optimized, spark, detect)
 
-    def explain(self, **inputs: Any) -> str:
-        """Logical plan, optimised plan, and what each engine will do. Prints it, and returns it.
+    def explain(self, **inputs: Any) -> Explanation:
+        """Logical plan, optimised plan, and what each engine will do; a script prints it.
 
         With inputs of which one is a wheel: what comes from it, or why nothing can.
         `query.on_spark(spark).explain(clicks=df)` adds Spark's own physical plan.
@@ -119,12 +127,10 @@ class Query:
         from tidemill.spark.batch.explain import describe as on_spark
 
         plan, wheel = with_inputs(self.optimized, inputs) if inputs else (self.optimized, None)
-        sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan)}
+        sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan, with_choices)}
         if wheel is not None:
             sections["wheel"] = wheel
         sections["local"] = in_process(plan)
         if plan is self.optimized:
             sections["spark"] = on_spark(plan)
-        text = "\n\n".join(f"== {name} ==\n{body}" for name, body in sections.items())
-        print(text)
-        return text
+        return Explanation(sections)

@@ -44,6 +44,25 @@ class Stream(Query):
         plan, names = build.grouped(self.plan, keys, computed)
         return Grouped(plan, names)
 
+    def union(self, other: Stream, /, *others: Stream) -> Stream:
+        """The rows of this stream and of others, as one stream.
+
+        All have the same columns, of the same types, and the same time column; columns come in the order
+        that this stream has them. A row that is in several streams comes several times. Each stream that
+        is read is an input of `run`, by its name.
+
+        >>> columns = {"t": "int64", "x": "int64"}
+        >>> shop, web = (stream(name, time="t", schema=columns) for name in ("shop", "web"))
+        >>> shop.union(web.where(lambda e: e.x > 5)).run(
+        ...     shop=[{"t": 1, "x": 2}], web=[{"t": 2, "x": 4}, {"t": 3, "x": 6}]
+        ... ).to_pylist()
+        [{'t': 1, 'x': 2}, {'t': 3, 'x': 6}]
+        """
+        for given in (other, *others):
+            if not isinstance(given, Stream):
+                raise UserError("union", expected="a stream", got=type(given).__name__)
+        return Stream(build.union([s.plan for s in (self, other, *others)]))
+
     def left_out(self) -> Stream:
         """The rows that the windows of this query leave out, because they lie before their `start=`.
 

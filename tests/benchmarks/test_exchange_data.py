@@ -14,7 +14,7 @@ import pytest
 from benchmarks.exchange import data, plain
 from benchmarks.exchange.cluster import Cluster
 from benchmarks.exchange.load import load
-from tidemill.spark.exchange import partitions
+from tidemill.spark.private import partition_hosts
 
 
 @pytest.fixture(scope="module")
@@ -172,5 +172,5 @@ def test_triangles_are_counted(spark: Any, kept: Any) -> None:
 
 
 def test_a_cached_frame_says_where_it_is(spark: Any, kept: Any) -> None:
-    found = partitions.hosts(_loaded(spark, pairs=data.pairs(20_000))["pairs"])
+    found = partition_hosts(_loaded(spark, pairs=data.pairs(20_000))["pairs"])
     assert len(found) == data.PARTS and len(set(found)) == 1

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING
 from tidemill.io.chunks import Chunk
-from tidemill.local import lanes
-from tidemill.local import pane_store as panes
-from tidemill.local.run import Pipeline
+from tidemill.local.graph import Graph
+from tidemill.local.run import run as run_local
+from tidemill.local.run import run_graph
+from tidemill.local.tuning import Tuning
 from tidemill.plan.nodes import Source
 from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream
@@ -51,12 +50,15 @@ def locally(query: Stream, rows: Sequence[Row]) -> list[Row]:
     return ran(query, table_of(query, rows))
 
 
-def ran(query: Stream, data: Any) -> list[Row]:
-    """The local engine on anything it reads, through the public surface."""
-    return to_rows(query.run(**{source_of(query).name: data}).to_batches(), query.schema)
+def ran(query: Stream, data: Any, *, speed: str = "patient") -> list[Row]:
+    """The local engine on anything it reads, as the public surface has it."""
+    batches = run_local(query.optimized, {source_of(query).name: data}, tuning=HASTE[speed])
+    return to_rows(list(batches), query.schema)
 
 
-def in_batches(query: Stream, batches: Iterable[Sequence[Row]], *, promises: bool) -> list[Row]:
+def in_batches(
+    query: Stream, batches: Iterable[Sequence[Row]], *, promises: bool, speed: str = "patient"
+) -> list[Row]:
     """The local engine on exactly these batches, which the surface would join into larger ones.
 
     Keys are shared by two lanes, where the surface has one for so few rows. With promises, each batch
@@ -64,14 +66,15 @@ def in_batches(query: Stream, batches: Iterable[Sequence[Row]], *, promises: boo
     from a stream.
     """
     given = list(batches)
-    pipeline = Pipeline(query.optimized, threads=2)
-    source, below, chunks = pipeline.source, BEGINNING, []
+    graph = Graph(query.optimized, threads=2, tuning=HASTE[speed])
+    [source], below, chunks = graph.sources.values(), BEGINNING, []
+    assert isinstance(source, Source)
     for at, rows in enumerate(given):
         rest = [row[source.time] for later in given[at + 1 :] for row in later]
         below = min(rest, default=below) if promises else BEGINNING
         for one in from_rows(rows, source.declared).to_batches():
             chunks.append(Chunk(conform(one, source.schema, step="test"), below))
-    return to_rows(list(pipeline.run(chunks)), query.schema)
+    return to_rows(list(run_graph(graph, {source.name: chunks}, threads=2)), query.schema)
 
 
 def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) -> list[Row]:
@@ -83,21 +86,12 @@ def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) 
 
 
 HASTE = {
-    "patient": {},
-    "eager": {(lanes, "FEW_PARTIALS"): 0, (lanes, "OUTPUT_ROWS"): 3},
-    "spilling": {
-        (lanes, "FEW_PARTIALS"): 0, (lanes, "MANY_PARTIALS"): 2, (panes, "PLANE_BYTES"): 0,
-    },
-}  # fmt: skip
-"""How soon the local engine closes windows and combines partials: by default not on so few rows."""
-
-
-@contextmanager
-def haste(how: str) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for (module, name), value in HASTE[how].items():
-            patch.setattr(module, name, value)
-        yield
+    "patient": Tuning(),
+    "eager": Tuning(few_partials=0, output_rows=3, few_keys=3),
+    "spilling": Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0),
+}
+"""How soon the local engine closes windows, combines partials and forgets keys: by default not on so few
+rows."""
 
 
 # --- disorder -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tidemill as tm
-from tests.conformance.harness import Row, by_reference, haste, in_batches, locally, on_spark
+from tests.conformance.harness import Row, by_reference, in_batches, locally, on_spark
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.stream import Stream
@@ -111,8 +111,8 @@ def test_an_aggregate_whose_function_gives_null_is_an_error(window: tm.Window) -
 def test_a_failing_batch_leaves_no_half_answer() -> None:
     query = ask(tm.tumbling(2), tm.sum(col.v))
     batches = [rows(1, t=0), rows(1, t=3), rows(LARGE, LARGE, t=6)]
-    with haste("eager"), pytest.raises(tm.UserError, match="overflow"):
-        in_batches(query, batches, promises=True)
+    with pytest.raises(tm.UserError, match="overflow"):
+        in_batches(query, batches, promises=True, speed="eager")
 
 
 @pytest.mark.parametrize("window", [tm.tumbling(10), tm.hopping(20, every=10)], ids=str)

@@ -13,7 +13,6 @@ from tests.conformance.harness import (
     arrivals,
     assert_same,
     by_reference,
-    haste,
     in_batches,
     locally,
     on_spark,
@@ -65,9 +64,8 @@ def test_locally(window: str, when: str) -> None:
     query, given, pick = ask(window), rows(WHEN[when], seed=4), random.Random(9)
     expected = by_reference(query, given)
     assert_same(locally(query, given), expected, query.schema)
-    with haste("eager"):
-        parts = split(arrivals(given, "ts", pick)["sorted"], pick)
-        assert_same(in_batches(query, parts, promises=True), expected, query.schema)
+    parts = split(arrivals(given, "ts", pick)["sorted"], pick)
+    assert_same(in_batches(query, parts, promises=True, speed="eager"), expected, query.schema)
 
 
 def test_landmark_locally() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.wheels import RINGS, check_ranges, pair, play, separately, steps
 from tests.examples import examples
-from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.open_wheel import open_wheel
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from tests.conformance.harness import (
     HASTE,
     arrivals,
     assert_same,
-    haste,
     in_batches,
     locally,
     on_spark,
@@ -46,8 +45,7 @@ def answer(window: str) -> list[Row]:
 def test_batches_and_arrival_do_not_matter(window: str, speed: str) -> None:
     query, pick = ask(WINDOWS[window], "one of each"), random.Random(speed)
     for order, arrived in arrivals(MANY, "t", pick).items():
-        with haste(speed):
-            got = in_batches(query, split(arrived, pick), promises=True)
+        got = in_batches(query, split(arrived, pick), promises=True, speed=speed)
         assert_same(got, answer(window), query.schema, order)
 
 
@@ -56,8 +54,7 @@ def test_promises_do_not_matter(window: str) -> None:
     query, pick = ask(WINDOWS[window], "one of each"), random.Random(7)
     batches = split(sorted(MANY, key=lambda row: row["t"]), pick)
     for promises in (True, False):
-        with haste("eager"):
-            got = in_batches(query, batches, promises=promises)
+        got = in_batches(query, batches, promises=promises, speed="eager")
         assert_same(got, answer(window), query.schema, f"promises={promises}")
 
 
@@ -66,8 +63,7 @@ def test_batches_do_not_matter_where_arrival_does(window: str) -> None:
     query, pick = ask(ARRIVAL[window], "few"), random.Random(3)
     whole = locally(query, MANY)
     for speed in HASTE:
-        with haste(speed):
-            got = in_batches(query, split(MANY, pick), promises=True)
+        got = in_batches(query, split(MANY, pick), promises=True, speed=speed)
         assert_same(got, whole, query.schema, speed)
 
 

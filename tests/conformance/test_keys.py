@@ -13,7 +13,6 @@ from tests.conformance.harness import (
     Row,
     assert_same,
     by_reference,
-    haste,
     in_batches,
     locally,
     on_spark,
@@ -73,9 +72,8 @@ def test_keys_locally(kind: str, window: tm.Window) -> None:
     given = rows()
     expected = by_reference(query, given)
     assert_same(locally(query, given), expected, query.schema)
-    with haste("spilling"):
-        parts = split(given, random.Random(2))
-        assert_same(in_batches(query, parts, promises=True), expected, query.schema)
+    parts = split(given, random.Random(2))
+    assert_same(in_batches(query, parts, promises=True, speed="spilling"), expected, query.schema)
 
 
 @pytest.mark.parametrize("kind", ["none", "two", "four", "computed"])

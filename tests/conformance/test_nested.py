@@ -13,7 +13,6 @@ from tests.conformance.harness import (
     arrivals,
     assert_same,
     by_reference,
-    haste,
     in_batches,
     locally,
     on_spark,
@@ -66,8 +65,7 @@ def test_locally_in_batches(name: str, promises: bool) -> None:
     query, pick = QUERIES[name], random.Random(11)
     expected = by_reference(query, TYPICAL)
     for order, arrived in arrivals(TYPICAL, "t", pick).items():
-        with haste("eager"):
-            got = in_batches(query, split(arrived, pick), promises=promises)
+        got = in_batches(query, split(arrived, pick), promises=promises, speed="eager")
         assert_same(got, expected, query.schema, order)
 
 

@@ -16,8 +16,8 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.harness import (
+    HASTE,
     by_reference,
-    haste,
     in_batches,
     locally,
     on_spark,
@@ -68,11 +68,10 @@ def check(query: Stream, rows: list[dict[str, int]], pick: random.Random, *other
     for turn in range(3):
         arrived = pick.sample(rows, len(rows))
         batches = split(arrived, pick)
-        in_parts = partial(in_batches, query, batches, promises=bool(turn % 2))
+        in_parts = partial(in_batches, query, batches, promises=bool(turn % 2), speed=list(HASTE)[turn])
         whole = [partial(run, query, arrived) for run in (by_reference, locally, *others)]
         for way in (in_parts, *whole):
-            with haste(("patient", "eager", "spilling")[turn]):
-                got = told(way)
+            got = told(way)
             agrees = got == want if "overflow" in (got, want) else all(map(same, got, want))
             assert agrees, f"{query.plan}\n{arrived}\n{got}\n{want}"
     return "fails" if want == "overflow" else "fits"
@@ -114,7 +113,7 @@ def test_every_order_of_a_few_extreme_values() -> None:
 
 def test_a_wheel_takes_rows_of_one_insert_in_any_order() -> None:
     for order in itertools.permutations((MOST, 5, -7, LEAST, MOST)):
-        wheel = tm.Wheel.create(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
+        wheel = tm.Wheel(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
                          granularities=[(4, "keep"), (8, "keep")])  # fmt: skip
         wheel.insert([{"t": i % 2, "v": v} for i, v in enumerate(order)])
         wheel.insert([{"t": 9, "v": MOST}, {"t": 13, "v": MOST}])
@@ -123,7 +122,7 @@ def test_a_wheel_takes_rows_of_one_insert_in_any_order() -> None:
 
 
 def test_a_wheel_refuses_a_slot_that_does_not_fit_and_a_range_only_where_its_sum_does_not() -> None:
-    wheel = tm.Wheel.create(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
+    wheel = tm.Wheel(tm.sum(col.v), schema={"t": "int64", "v": "int64"}, time="t", start=0,
                      granularities=[(4, "keep")])  # fmt: skip
     wheel.insert([{"t": 1, "v": MOST}, {"t": 5, "v": MOST}, {"t": 9, "v": -MOST}])
     wheel.advance_to(12)

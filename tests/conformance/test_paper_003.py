@@ -17,7 +17,6 @@ from tests.conformance.harness import (
     arrivals,
     assert_same,
     by_reference,
-    haste,
     in_batches,
     locally,
     on_spark,
@@ -66,8 +65,7 @@ def test_locally(name: str) -> None:
     expected = by_reference(query, given)
     assert_same(locally(query, given), expected, query.schema)
     for order, arrived in arrivals(given, "ts", pick).items():
-        with haste("eager"):
-            got = in_batches(query, split(arrived, pick), promises=True)
+        got = in_batches(query, split(arrived, pick), promises=True, speed="eager")
         assert_same(got, expected, query.schema, order)
 
 

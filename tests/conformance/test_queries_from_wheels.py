@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidemill as tm
-from tests.conformance.harness import Row, assert_same, by_reference, haste, ran
+from tests.conformance.harness import Row, assert_same, by_reference, ran
 from tests.conformance.wheels import AGGREGATES, SCHEMA
 from tests.examples import examples
 from tidemill import col
@@ -50,7 +50,7 @@ scripts = st.lists(
 
 def new_wheel(held: str, keys: str, start: int = 0, **options: Any) -> tm.Wheel:
     rings = {"granularities": [2, 4, 24], "retention": "keep", "write_ahead": 4, **options}
-    return tm.Wheel.create(
+    return tm.Wheel(
         HELD[held], schema=SCHEMA, time="t", keys=KEYS[keys], start=start, **rings
     )
 
@@ -72,8 +72,8 @@ def asked(held: str, keys: str, windows: list[Any], stream: tm.Stream = EVENTS) 
     return stream.group_by(*reversed(KEYS[keys])).window(*windows).agg(**ASKED[held])
 
 
-def check(query: tm.Stream, wheel: Any, rows: list[Row]) -> list[Row]:
-    got = ran(query, wheel)
+def check(query: tm.Stream, wheel: Any, rows: list[Row], speed: str = "patient") -> list[Row]:
+    got = ran(query, wheel, speed=speed)
     assert_same(got, by_reference(query, rows), query.schema)
     return got
 
@@ -170,12 +170,11 @@ AROUND: dict[str, tm.Stream] = {
 def test_what_stands_around_the_windows(how: str) -> None:
     wheel = new_wheel("sum", "text")
     rows = play(wheel, SOME)
-    with haste("spilling"):
-        assert check(AROUND[how], wheel, rows)
+    assert check(AROUND[how], wheel, rows, "spilling")
 
 
 def test_an_expression_is_found_however_it_is_written() -> None:
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         tm.sum(col.v * (tm.lit(1) + 1)), schema=SCHEMA, time="t", start=0, granularities=[2]
     )
     query = EVENTS.with_columns(twice=col.v * 2).window(tm.tumbling(4)).agg(a=tm.sum(col.twice))
@@ -263,8 +262,8 @@ def test_explain_says_what_comes_from_the_wheel(capsys: pytest.CaptureFixture[st
     wheel = new_wheel("sum", "text")
     wheel.advance_to(50)
     query = asked("sum", "text", [tm.hopping(12, every=4)], EVENTS.where((col.t >= 8) & (col.s != "b")))
-    text = query.explain(events=wheel)
-    assert capsys.readouterr().out.strip() == text.strip()
+    text = str(query.explain(events=wheel))
+    assert capsys.readouterr().out == ""
     assert text[text.index("== optimised") :] == """
 == optimised ==
 where (col.s != 'b')

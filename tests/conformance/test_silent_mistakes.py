@@ -93,7 +93,7 @@ def test_epoch_ints_without_a_unit_are_refused_from_every_source(spark: Any, tmp
 
 def test_epoch_seconds_and_naive_times_go_into_a_wheel_by_their_unit_and_zone() -> None:
     options = {"schema": CLOCK, "time": "ts", "start": "2026-07-01", "granularities": ["1h", "1d"]}
-    wheel = tm.Wheel.create(tm.sum("v"), retention="keep", **options)
+    wheel = tm.Wheel(tm.sum("v"), retention="keep", **options)
     rows = [{"ts": UTC_NOON // 1_000_000, "v": 1}]
     with pytest.raises(tm.UserError, match=r"insert, row 1: .*unit='s'"):
         wheel.insert(rows)
@@ -171,7 +171,7 @@ def test_naive_times_in_lists_have_no_zone_to_be_given(spark: Any) -> None:
 
 def test_one_row_of_a_wheel_has_no_unit_and_no_zone() -> None:
     rings = ["1h", "1d"]
-    wheel = tm.Wheel.create(tm.sum("v"), schema=CLOCK, time="ts", start="2026-07-01", granularities=rings)
+    wheel = tm.Wheel(tm.sum("v"), schema=CLOCK, time="ts", start="2026-07-01", granularities=rings)
     with pytest.raises(tm.UserError, match="a list of one dict"):
         wheel.insert(1_700_000_000, 5, unit="s")
 

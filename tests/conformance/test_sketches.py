@@ -98,7 +98,7 @@ def test_an_hll_estimate_depends_on_the_values_and_not_on_their_order_or_batches
         found += [by_reference(query, rows.to_pylist()) for rows in orders(table().slice(0, n))]
         wheels = []
         for rows in orders(table().slice(0, n)):
-            wheel = tm.Wheel.create(
+            wheel = tm.Wheel(
                 {"ints": tm.distinct_count(col.v, method="hll")}, schema=SCHEMA, time="t", start=0,
                 granularities=[(1, "keep"), (10, "keep")],
             )  # fmt: skip

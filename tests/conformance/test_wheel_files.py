@@ -19,7 +19,7 @@ from tests.conformance.wheels import AGGREGATES, KEYS, check_ranges, pair, play,
 from tidemill import col
 from tidemill.aggregates.json import from_record, to_record
 from tidemill.core.errors import UserError
-from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.open_wheel import open_wheel
 from tidemill.wheels.wheel import Wheel
 
 

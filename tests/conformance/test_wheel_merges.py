@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.wheels import KEYS, check_ranges, pair, separately, steps
 from tidemill.core.errors import UserError
-from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.open_wheel import open_wheel
 
 
 @pytest.mark.parametrize("keys", KEYS)
@@ -88,5 +88,5 @@ def test_a_merge_that_overflows_leaves_the_wheel_as_it_was(keys: str) -> None:
     c.advance_to(20)
     a.insert([{**most, "v": -1}])  # in a slot that would be closed
     assert a.merge(c) and a.watermark == 20
-    found = a.query(3, 4, 1) if a._keyed else a.query(3, 4)
+    found = a.query(3, 4, 1) if a._view.keyed else a.query(3, 4)
     assert found == (1 << 63) - 2 and a.stats()["left out"]["late"] == 0

@@ -81,7 +81,7 @@ def test_every_plan_is_used() -> None:
 
 def test_a_plan_of_the_most_rings_there_are() -> None:
     rings: list[Any] = [(1 << r, "keep") for r in range(24)]
-    wheel = Wheel.create(
+    wheel = Wheel(
         AGGREGATES["sum"], schema=SCHEMA, time="t", start=1, granularities=rings, compress=64
     )
     wheel.insert(5, {"v": 1})
@@ -92,14 +92,14 @@ def test_a_plan_of_the_most_rings_there_are() -> None:
     assert wheel.query(low, high) == 2
     room = np.full((PLAN_ROOM + 9, 4), -7, dtype=np.int64)
     for start, end in ((low, high), (3, (1 << 18) - 2), ((1 << 16) + 1, (1 << 18) - 5)):
-        plan(wheel._store.head, start, end, *wheel._store.choice, room[:PLAN_ROOM])
+        plan(wheel._view.store.head, start, end, *wheel._view.store.choice, room[:PLAN_ROOM])
         assert (room[PLAN_ROOM:] == -7).all()
 
 
 def test_figure_3_combined_aggregation() -> None:
     """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""
     day = 86_400
-    wheel = Wheel.create(
+    wheel = Wheel(
         tm.max(col.v), schema={"t": "timestamp", "v": "float64"}, time="t", start="2023-10-01",
         retention="keep",
     )  # fmt: skip
@@ -133,7 +133,7 @@ def test_a_set_of_keys_is_asked_at_once() -> None:
 
 @pytest.mark.parametrize("retention", ["drop", "keep"])
 def test_a_wheel_that_begins_long_before_its_rows(retention: str) -> None:
-    wheel = Wheel.create(
+    wheel = Wheel(
         AGGREGATES["sum"], schema=SCHEMA | {"t": "timestamp"}, time="t", start="1970-01-01",
         retention=retention,
     )  # fmt: skip

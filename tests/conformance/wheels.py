@@ -57,19 +57,19 @@ def pair(
     rings: str, aggregates: str | dict[str, Any], keys: str, start: int, **options: Any
 ) -> tuple[Wheel, RowWheel]:
     given_ = AGGREGATES[aggregates] if isinstance(aggregates, str) else aggregates
-    wheel = Wheel.create(
+    wheel = Wheel(
         given_, schema=SCHEMA, time="t", start=start, keys=KEYS[keys], granularities=RINGS[rings], **options
     )
     grain = RINGS[rings][0]
     grain = grain[0] if isinstance(grain, tuple) else grain
-    return wheel, RowWheel(wheel._plan, grain, start // grain * grain)
+    return wheel, RowWheel(wheel._view.plan, grain, start // grain * grain)
 
 
 def play(wheel: Wheel, reference: RowWheel, script: list[Any]) -> list[dict[str, Any]]:
     """The same to both. The windows that closed."""
     closed: list[dict[str, Any]] = []
     # Whether a column has nulls is compiled, too: for larger kinds of slots, it always has.
-    nothing = [(0, (0, "a", None, None))] if len(wheel._plan.aggregates) > 1 else []
+    nothing = [(0, (0, "a", None, None))] if len(wheel._view.plan.aggregates) > 1 else []
     for what, given_ in script:
         if what == "advance":
             reference.advance_to(reference.watermark + given_)
@@ -91,7 +91,7 @@ def play(wheel: Wheel, reference: RowWheel, script: list[Any]) -> list[dict[str,
 
 def can_be_cut(wheel: Wheel, start: int, end: int) -> bool:
     """Whether slots that are held make up a range, in finest slots."""
-    store = wheel._store
+    store = wheel._view.store
     start, end = max(start, store.first), min(end, store.now)
     reached = {start}
     for p in range(start, end):
@@ -106,12 +106,12 @@ def can_be_cut(wheel: Wheel, start: int, end: int) -> bool:
 def check(wheel: Wheel, reference: RowWheel, a: int, b: int) -> str:
     """Every key of a range. How it was answered."""
     grain = reference.grain
-    keys = {tuple(r[k] for k in wheel._plan.group_keys) for r in reference.rows} or {(9,)}
-    keyed = bool(wheel._plan.group_keys)
-    names = [r.name for r in wheel._plan.layout.results]
+    keys = {tuple(r[k] for k in wheel._view.plan.group_keys) for r in reference.rows} or {(9,)}
+    keyed = bool(wheel._view.plan.group_keys)
+    names = [r.name for r in wheel._view.plan.layout.results]
     for key in keys if keyed else {()}:
         asked = {"key": key if len(key) > 1 else key[0]} if keyed else {}
-        if keyed and len(key) != len(wheel._plan.group_keys):
+        if keyed and len(key) != len(wheel._view.plan.group_keys):
             continue
         try:
             got = wheel.query(a * grain, b * grain, **asked)
@@ -129,7 +129,7 @@ def check(wheel: Wheel, reference: RowWheel, a: int, b: int) -> str:
 
 
 def check_ranges(wheel: Wheel, reference: RowWheel, pick: random.Random, count: int = 12) -> set[str]:
-    store = wheel._store
+    store = wheel._view.store
     found = set()
     for _ in range(count):
         a = pick.randint(store.first - 2, store.now + 2)

@@ -67,7 +67,7 @@ def test_what_the_system_refuses_is_ours_with_the_path_in_it(tmp_path: Path) -> 
 
 def test_a_path_with_a_nul_in_it_is_refused_by_whoever_gets_it(tmp_path: Path) -> None:
     schema = {"t": "int64", "v": "int64"}
-    wheel = tm.Wheel.create(tm.sum("v"), schema=schema, time="t", start=0, granularities=[1, 10])
+    wheel = tm.Wheel(tm.sum("v"), schema=schema, time="t", start=0, granularities=[1, 10])
     stream, strange = tm.stream("s", time="t", schema=schema), f"{tmp_path}/a\0b"
     for ask in (
         lambda: tm.open_wheel(strange), lambda: wheel.save(strange), lambda: wheel.share(strange),

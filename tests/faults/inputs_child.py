@@ -101,7 +101,7 @@ def damaged(whole: bytes, seed: int) -> bytes:
 
 
 def new_wheel() -> Any:
-    return tm.Wheel.create(
+    return tm.Wheel(
         {"n": tm.count(), "s": tm.sum(col.x)}, schema=SCHEMA, time="t", start=0, keys=["k", "d"],
         granularities=[50], write_ahead=16,
     )  # fmt: skip

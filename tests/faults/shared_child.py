@@ -24,7 +24,7 @@ EVERY = 10
 
 
 def new_wheel() -> Any:
-    return tm.Wheel.create(
+    return tm.Wheel(
         {"total": tm.sum(col.v), "n": tm.count()}, schema=SCHEMA, time="t", start=0, keys="k",
         granularities=[(1, "keep"), (60, "keep")],
     )  # fmt: skip

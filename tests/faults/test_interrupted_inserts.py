@@ -32,7 +32,7 @@ BIG = 1 << 62
 
 def new_wheel(kind: str, **more: Any) -> Any:
     made = MADE[kind]
-    return tm.Wheel.create(
+    return tm.Wheel(
         made["made"], schema=SCHEMA, time="t", start=0, keys=made["keys"], granularities=[10, 50],
         retention="keep", write_ahead=8, **more,
     )  # fmt: skip
@@ -55,12 +55,12 @@ def rows(n: int, first: int = 0, bad: int | None = None) -> pa.Table:
 def state(wheel: Any) -> Any:
     """All that can be seen of a wheel, now and when time has gone on."""
     seen = {n: s for n, s in wheel.stats().items() if n not in ("bytes", "rings")}
-    other = wheel._copy()
+    other = tm.Wheel.of_state(wheel._state.copy())
     other.advance_to(200)
-    keyed = bool(wheel._plan.group_keys)
+    keyed = bool(wheel._view.plan.group_keys)
     found = other.query(0, 200)
     answers = sorted(map(str, found.to_pylist())) if keyed else found
-    return seen, answers, wheel.late().to_pylist(), wheel._store.keys, wheel._failed
+    return seen, answers, wheel.late().to_pylist(), wheel._view.store.keys, wheel._state.failed
 
 
 def begun(kind: str, **more: Any) -> Any:
@@ -140,7 +140,7 @@ def test_a_source_that_writes_into_the_wheel_is_refused() -> None:
 
 def test_a_refused_row_in_many_cells_is_taken_out_by_the_log() -> None:
     """Where open slots are many beside the rows, what changes is logged, also over several chunks."""
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         MADE["keys"]["made"], schema=SCHEMA, time="t", start=0, keys="k", granularities=[10, 50],
         retention="keep", write_ahead=64,
     )  # fmt: skip
@@ -200,7 +200,7 @@ def inserts_are_interrupted(count: int) -> None:
             wheel = begun(kind)
             table = rows(300, 7)
             with interrupted_at(-1) as lines:
-                wheel._copy().insert(given(table))
+                tm.Wheel.of_state(wheel._state.copy()).insert(given(table))
             for _ in range(max(1, count // 9)):
                 wheel = begun(kind)
                 before = state(wheel)

@@ -17,7 +17,7 @@ from tests.faults.counts import SOAK, report, seed_of
 from tests.faults.wheels_made import MAKERS, wheel_of
 from tests.faults.wheels_saver import CALLS
 from tidemill.wheels.files.directory import saves_in
-from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.open_wheel import open_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ["plain", "compressed"]

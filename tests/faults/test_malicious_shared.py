@@ -116,7 +116,7 @@ def test_readers_are_told_when_there_is_no_room_to_come_back_to_what_they_had(
         patch.setattr(shared.Publisher, "publish", once)
         writer._share_by(writer._publisher)
         with pytest.raises(UserError, match="disk is full"):
-            writer._store.know(1000)
+            writer._view.store.know(1000)
     assert len(calls) == 2 and reader.writer == "gone"
     write(writer, 1, 5, 30)  # it goes on alone
     assert writer.query(0, 30, 0)["n"] == 30
@@ -128,7 +128,7 @@ def test_slots_that_close_now_and_then_are_not_a_writer_that_stopped(
 ) -> None:
     """One query makes many answers. Two of them meet slots that close, with a long time between."""
     reader: Any = tm.open_wheel(tmp_path / "wheel")
-    store, clock = reader._store, [1000.0]
+    store, clock = reader._view.store, [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     kernel = store._answer.one_at
 

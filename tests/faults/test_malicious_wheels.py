@@ -18,7 +18,7 @@ from tests.faults.wheels_damage import files_of, places, seal
 from tests.faults.wheels_machine import run_cases, wrong
 from tests.faults.wheels_made import KINDS, MAKERS
 from tidemill.wheels.files.directory import CHECKSUM, checksum, manifest_of, saves_in
-from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.open_wheel import open_wheel
 
 VALUES: list[Any] = [
     -1, 0, 1, {"add": 1}, {"add": -1}, 1 << 31, (1 << 31) - 1, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63,

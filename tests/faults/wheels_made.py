@@ -9,8 +9,10 @@ from typing import Any
 import tidemill as tm
 from tests.conformance.wheels import AGGREGATES, KEYS, RINGS, SCHEMA
 from tidemill import col
+from tidemill.wheels.files.buckets import BUCKETS, bucket_path
 from tidemill.wheels.files.directory import write_save
-from tidemill.wheels.files.saving import BUCKETS, bucket_path, described, open_wheel, save
+from tidemill.wheels.files.saving import described, save
+from tidemill.wheels.open_wheel import open_wheel
 from tidemill.wheels.wheel import Wheel
 
 OBJECTS = {
@@ -29,7 +31,7 @@ def _rows(start: int, count: int) -> list[dict[str, Any]]:
 
 def _wheel(keys: str, rings: str = "kept", aggregates: Any = None, **options: Any) -> Wheel:
     given = AGGREGATES["sum"] if aggregates is None else aggregates
-    return Wheel.create(
+    return Wheel(
         given, schema=SCHEMA, time="t", keys=KEYS[keys], start=0, granularities=RINGS[rings],
         write_ahead=8, **options,
     )  # fmt: skip
@@ -53,9 +55,9 @@ def _store(path: Path) -> None:
         wheel = _wheel("one", compress=4)
         wheel.insert([r for r in _rows(0, 90) if r["k"] % 2 == bucket // 2])
         wheel.advance_to(until - bucket)
-        save(wheel, bucket_path(path, bucket))
-        saves[str(bucket)] = save(wheel, bucket_path(path, bucket))
-    facts = described(_wheel("one"))
+        save(wheel._state, bucket_path(path, bucket))
+        saves[str(bucket)] = save(wheel._state, bucket_path(path, bucket))
+    facts = described(_wheel("one")._state)
     facts |= {BUCKETS: {"count": 3, "saves": saves, "until": until}, "compress": 4, "rows": 90}
     write_save(path, {}, facts)
 
@@ -84,7 +86,7 @@ def answers(path: Path, *, verify: bool, go_on: bool) -> list[Any]:
     wheel: Any = open_wheel(path, verify=verify)
     found: list[Any] = [wheel.watermark, str(wheel), wheel.stats()["rows"]]
     keys: list[Any] = [{}]
-    if names := wheel._plan.group_keys:
+    if names := wheel._view.plan.group_keys:
         keys = [{"key": k if len(names) == 1 else (k, s)} for k in (0, 1, 9) for s in ("a", "ünï")]
         table = wheel.query(0, 40)
         found.append(sorted(map(repr, table.to_pylist())))

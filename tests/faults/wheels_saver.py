@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.faults.wheels_made import wheel_of
 from tidemill.wheels.files.directory import KEPT, manifest_of, saves_in
-from tidemill.wheels.files.saving import open_wheel
+from tidemill.wheels.open_wheel import open_wheel
 
 CALLS = 110
 """More than one save makes of those below, so that a child can die at each of them."""
@@ -96,7 +96,7 @@ def looked_at(path: Path, before: int, said: int) -> str:
 
 
 def _total(wheel: Any) -> int:
-    answers = [wheel.landmark(key=k) for k in range(3)] if wheel._plan.group_keys else [wheel.landmark()]
+    answers = [wheel.landmark(key=k) for k in range(3)] if wheel._view.plan.group_keys else [wheel.landmark()]
     return sum(a or 0 for a in answers)
 
 

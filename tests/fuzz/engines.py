@@ -14,19 +14,20 @@ import pyarrow as pa
 import tidemill as tm
 from tests.fuzz import sources
 from tidemill.io.chunks import Chunk
-from tidemill.local import lanes
-from tidemill.local import pane_store as panes
-from tidemill.local.run import Pipeline
+from tidemill.local.graph import Graph
+from tidemill.local.run import run_graph
+from tidemill.local.snapshot import from_bytes, to_bytes
+from tidemill.local.tuning import Tuning
 from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream
 
 Row = dict[str, Any]
 
-BEGINNING = -(1 << 63)
-HASTE: tuple[dict[tuple[Any, str], int], ...] = (
-    {},
-    {(lanes, "FEW_PARTIALS"): 0, (lanes, "OUTPUT_ROWS"): 3},
-    {(lanes, "FEW_PARTIALS"): 0, (lanes, "MANY_PARTIALS"): 2, (panes, "PLANE_BYTES"): 0},
+BEGINNING, FOREVER = -(1 << 63), (1 << 63) - 1
+HASTE = (
+    Tuning(),
+    Tuning(few_partials=0, output_rows=3, few_keys=2),
+    Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0),
 )
 """How soon the local engine closes windows and combines partials: by default not on so few rows."""
 
@@ -104,33 +105,40 @@ def in_batches(
     """The local engine on exactly these batches, with keys on so many threads.
 
     With promises, each batch comes with the truth about the rows that follow, as from a table in
-    memory; without, with none, as from a stream.
+    memory; without, with none, as from a stream. Between batches a fresh graph may go on from a snapshot.
     """
     whole = sources.table(rows, schema)
     promised = pick.random() < 0.6
-    haste = pick.choice(HASTE)
-    kept = {key: getattr(*key) for key in haste}
-    try:
-        for (module, name), value in haste.items():
-            setattr(module, name, value)
-        with told():
-            pipeline = Pipeline(query.optimized, threads=threads)
-            needed = pipeline.source.schema
-            chunks = []
-            below = BEGINNING
-            for a, b in sources.split(pick, len(rows)):
-                rest = [row["t"] for row in rows[b:]]
-                if promised and None not in rest:
-                    below = max(below, min(rest, default=below))
-                part = whole.slice(a, b - a).select(list(needed.names)).combine_chunks()
-                arrow = needed.to_arrow()
-                for batch in part.cast(arrow).to_batches():
-                    chunks.append(Chunk(batch, below))
-            out = list(pipeline.run(chunks))
-            return plain(pa.Table.from_batches(out, schema=query.schema.to_arrow()))
-    finally:
-        for (module, name), value in kept.items():
-            setattr(module, name, value)
+    with told():
+        tuning = pick.choice(HASTE)
+        graph = Graph(query.optimized, threads, tuning)
+        [(name, source)] = graph.sources.items()
+        needed = source.schema
+        chunks = []
+        below = BEGINNING
+        for a, b in sources.split(pick, len(rows)):
+            rest = [row["t"] for row in rows[b:]]
+            if promised and None not in rest:
+                below = max(below, min(rest, default=below))
+            part = whole.slice(a, b - a).select(list(needed.names)).combine_chunks()
+            arrow = needed.to_arrow()
+            for batch in part.cast(arrow).to_batches():
+                chunks.append(Chunk(batch, below))
+        if pick.random() < 0.6:
+            out = list(run_graph(graph, {name: chunks}, threads))
+        else:
+            out = []
+            for chunk in chunks:
+                out += graph.push(name, chunk.batch)
+                out += graph.advance(name, chunk.complete_below, prompt=pick.random() < 0.5)
+                if pick.random() < 0.5:
+                    state = from_bytes(to_bytes(graph.snapshot()))
+                    graph.close()
+                    graph = Graph(query.optimized, pick.choice((1, threads)), tuning)
+                    graph.restore(state)
+            out += graph.advance(name, FOREVER)
+            graph.close()
+        return plain(pa.Table.from_batches(out, schema=query.schema.to_arrow()))
 
 
 def on_spark(

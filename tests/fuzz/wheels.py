@@ -185,7 +185,7 @@ def play(case: WheelCase, script: list[Any], folder: Path) -> tuple[Any, RowWhee
     grain = kind["rings"][0]
     aggs = {n: aggregate(a, clock) for n, a in kind["aggs"].items()}
     lengths = [_length(r, clock) for r in kind["rings"]]
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         aggs, schema={n: TYPES[k] for n, k in kind["schema"].items()}, time="t", start=start,
         keys=kind["keys"], granularities=lengths, retention=kind["retention"],
         write_ahead=kind["write_ahead"], **kind["options"],

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ import pyarrow.dataset as ds
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tidemill as tm
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.io import chunks as chunking
+from tidemill.io.chunks import ChunkSizes
 from tidemill.io.sources import BATCH_ROWS, Chunk, Reader, open_source
 from tidemill.plan.nodes import Source
 
@@ -306,34 +308,24 @@ def check_promises(chunks: list[Chunk], time: str = "t") -> None:
         promised = max(promised, chunk.complete_below)
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of at most five rows, and no joining of small ones."""
-    for module in ("chunks", "parquet", "dicts", "sources"):
-        monkeypatch.setattr(f"tidemill.io.{module}.BATCH_ROWS", 5)
-    monkeypatch.setattr(chunking, "_SMALL", 1)
-
+FEW = ChunkSizes(most=5, most_held=20, small=1)
+"""Chunks of at most five rows, and no joining of small ones."""
 
 TIMES = st.lists(st.integers(-50, 50) | st.sampled_from([BEGINNING, FOREVER]), max_size=40)
-SIZES = st.lists(st.integers(0, 12), max_size=8)
-FIXTURES = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
-)
+LENGTHS = st.lists(st.integers(0, 12), max_size=8)
+SIXTY = settings(deadline=None, max_examples=60)
 
 
-@FIXTURES
-@given(TIMES, SIZES, st.sampled_from([1, 3, 131_072]))
-def test_any_split_gives_the_same_rows(
-    small_batches: None, times: list[int], sizes: list[int], small: int
-) -> None:
+@SIXTY
+@given(TIMES, LENGTHS, st.sampled_from([1, 3, 131_072]))
+def test_any_split_gives_the_same_rows(times: list[int], lengths: list[int], small: int) -> None:
     whole = logical(list(times))
-    chunked = logical(list(times), *sizes)
+    chunked = logical(list(times), *lengths)
     batches = chunked.to_batches()
-    chunking._SMALL = small  # the fixture puts it back
     inputs = [chunked, batches, iter(batches), chunked.to_reader(), whole.to_pylist(),
               iter([chunked, chunked.slice(0, 0)])]  # fmt: skip
     for value in inputs:
-        chunks = list(open_source(value, LOGICAL))
+        chunks = list(open_source(value, LOGICAL, sizes=replace(FEW, small=small)))
         rows = [r for c in chunks for r in c.batch.to_pylist()]
         assert rows == whole.to_pylist()
         assert all(0 < c.batch.num_rows <= 5 for c in chunks)
@@ -342,24 +334,20 @@ def test_any_split_gives_the_same_rows(
             assert chunks[-1].complete_below == FOREVER
 
 
-@FIXTURES
-@given(TIMES, SIZES)
-def test_promises_are_tight_in_memory(
-    small_batches: None, times: list[int], sizes: list[int]
-) -> None:
-    chunks = list(open_source(logical(list(times), *sizes), LOGICAL))
+@SIXTY
+@given(TIMES, LENGTHS)
+def test_promises_are_tight_in_memory(times: list[int], lengths: list[int]) -> None:
+    chunks = list(open_source(logical(list(times), *lengths), LOGICAL, sizes=FEW))
     at = 0
     for chunk in chunks:
         at += chunk.batch.num_rows
         assert chunk.complete_below == min(times[at:], default=FOREVER)
 
 
-@FIXTURES
+@SIXTY
 @given(TIMES, st.integers(1, 9), st.integers(1, 3), st.booleans())
 def test_promises_of_parquet_hold(
-    small_batches: None,
-    tmp_path_factory: pytest.TempPathFactory,
-    times: list[int], group: int, files: int, ordered: bool,
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], group: int, files: int, ordered: bool
 ) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("parquet")
     times = sorted(times) if ordered else times
@@ -369,7 +357,7 @@ def test_promises_of_parquet_hold(
         part = whole.slice(i * step, step)
         pq.write_table(part, folder / f"{i}.parquet", row_group_size=group)
     for value in (folder, ds.dataset(folder)):
-        reader = open_source(value, LOGICAL)
+        reader = open_source(value, LOGICAL, sizes=FEW)
         chunks = list(reader)
         assert [r for c in chunks for r in c.batch.to_pylist()] == whole.to_pylist()
         assert reader.total_rows == len(times)
@@ -441,8 +429,8 @@ def _check_known(held: pa.Table, source: Source, folder: Path) -> None:
     times = [row["ts"] for row in read(held, source)]
     pq.write_table(held, folder / "x.parquet", row_group_size=1)
     for value in (folder / "x.parquet", held.to_batches(max_chunksize=1)):
-        pieces = list(open_source(value, source).pieces())
-        assert [p.complete_below for p in pieces] == [*times[1:], FOREVER]
+        raw = list(open_source(value, source).raw())
+        assert [r.complete_below for r in raw] == [*times[1:], FOREVER]
 
 
 def test_unknown_statistics_promise_nothing_until_they_are_past(tmp_path: Path) -> None:
@@ -450,8 +438,8 @@ def test_unknown_statistics_promise_nothing_until_they_are_past(tmp_path: Path) 
     pq.write_table(known, tmp_path / "a.parquet")
     pq.write_table(unknown, tmp_path / "b.parquet", write_statistics=False)
     pq.write_table(logical([9]), tmp_path / "c.parquet")
-    pieces = list(open_source(tmp_path, LOGICAL).pieces())
-    assert [p.complete_below for p in pieces] == [BEGINNING, 9, FOREVER]
+    raw = list(open_source(tmp_path, LOGICAL).raw())
+    assert [r.complete_below for r in raw] == [BEGINNING, 9, FOREVER]
 
 
 def test_int96_times_are_read_without_promises(tmp_path: Path) -> None:
@@ -459,8 +447,8 @@ def test_int96_times_are_read_without_promises(tmp_path: Path) -> None:
         table(), tmp_path / "x.parquet", use_deprecated_int96_timestamps=True, row_group_size=2
     )
     assert read(tmp_path / "x.parquet") == ROWS
-    pieces = list(open_source(tmp_path / "x.parquet", CLICKS).pieces())
-    assert [p.complete_below for p in pieces] == [BEGINNING, FOREVER]
+    raw = list(open_source(tmp_path / "x.parquet", CLICKS).raw())
+    assert [r.complete_below for r in raw] == [BEGINNING, FOREVER]
 
 
 def test_null_times_are_left_to_the_engine(tmp_path: Path) -> None:
@@ -727,7 +715,7 @@ def test_a_large_row_group_is_not_loaded_whole(how: str, tmp_path: Path) -> None
     pq.write_table(held, path, row_group_size=rows, use_dictionary=False, compression="none")
     del held, noise
     command = [sys.executable, "-c", MEASURE, str(path), *(["dataset"] if how == "dataset" else [])]
-    environment = {"PYTHONPATH": str(Path(chunking.__file__).parents[2])}
+    environment = {"PYTHONPATH": str(Path(tm.__file__).parents[1])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     read_rows, megabytes = map(int, done.stdout.split())

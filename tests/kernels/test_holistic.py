@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.aggregates.holistic import LOWER
-from tidemill.expr.functions import order_key
+from tidemill.core.floats import order_key
 from tidemill.kernels.holistic import _LOWER, lower
 
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, 1.5, -2.5, 7.0, math.nan, math.inf])

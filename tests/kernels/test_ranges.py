@@ -66,21 +66,22 @@ def test_grid_in_two_goes_gives_every_window_once(
 def test_per_event(pairs: list[tuple[int, int]], length: int) -> None:
     kid, time = arrays(pairs)
     every = np.ones(len(kid), dtype=np.bool_)
-    result = ranges.per_event(kid, time, length=length, defines=every, after=-FAR, below=FAR)
+    after, below = np.array([-FAR]), np.array([FAR])
+    result = ranges.per_event(kid, time, length=length, defines=every, after=after, below=below)
     assert found(result, time) == defined(kid, time, per_event(length))
 
 
 @given(elements, st.integers(1, 12))
 def test_sessions(pairs: list[tuple[int, int]], gap: int) -> None:
     kid, time = arrays(pairs)
-    result = ranges.sessions(kid, time, gap=gap, below=FAR)
+    result = ranges.sessions(kid, time, gap=gap, below=np.array([FAR]))
     assert found(result, time) == defined(kid, time, session(gap))
 
 
 @given(elements, st.integers(1, 12), st.integers(-20, 40))
 def test_a_session_that_can_grow_is_not_given(pairs: list[tuple[int, int]], gap: int, below: int) -> None:
     kid, time = arrays(pairs)
-    result = ranges.sessions(kid, time, gap=gap, below=below)
+    result = ranges.sessions(kid, time, gap=gap, below=np.array([below]))
     closed = {s for s in defined(kid, time, session(gap)) if s[2][-1] + gap <= below}
     assert found(result, time) == closed
 

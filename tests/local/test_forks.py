@@ -74,7 +74,7 @@ def test_a_child_that_goes_on_with_a_parent_s_file_gets_an_error(tmp_path: Path)
 
 @pytest.mark.parametrize("made", [{"a": tm.sum(col.x)}, {"a": tm.median(col.x)}], ids=["numbers", "values"])
 def test_a_wheel_whose_locks_another_thread_had_can_be_asked_in_a_child(made: dict[str, Any]) -> None:
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         made, schema={"t": "int64", "k": "int64", "x": "int64"}, time="t", start=0, keys="k",
         granularities=[1000],
     )  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_wheel_whose_locks_another_thread_had_can_be_asked_in_a_child(made: di
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with wheel._lock, getattr(wheel._store, "_changing", threading.Lock()):
+        with wheel._view.lock, getattr(wheel._view.store, "_changing", threading.Lock()):
             held.set()
             done.wait()
 

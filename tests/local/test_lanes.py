@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,14 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
-from tests.conformance.harness import haste
+from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import BEGINNING
 from tidemill.io.chunks import Chunk
+from tidemill.local.graph import Graph
 from tidemill.local.lanes import Share
-from tidemill.local.run import Pipeline
+from tidemill.local.run import run_graph
+from tidemill.local.windows import WindowOperator
 from tidemill.stream import Stream
 
 SCHEMA = {"t": "int64", "k": "int64", "x": "int64", "f": "float64"}
@@ -35,6 +37,10 @@ def rows(n: int, *, keys: int = 37, batches: int = 9, seed: int = 1) -> list[Chu
         below = int(later.min()) if len(later) else BEGINNING
         chunks.append(Chunk(pa.record_batch({n: pa.array(c[cut]) for n, c in table.items()}), below))
     return chunks
+
+
+def run(query: Stream, threads: int, chunks: list[Chunk]) -> Iterator[pa.RecordBatch]:
+    return run_graph(Graph(query.optimized, threads, HASTE["eager"]), {"s": chunks}, threads)
 
 
 def ordered(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -59,9 +65,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_number_of_threads_does_not_show(name: str) -> None:
-    plan = QUERIES[name].optimized
-    with haste("eager"):
-        alone, *others = [ordered(Pipeline(plan, n).run(rows(2_000))) for n in (1, 2, 3, 4)]
+    alone, *others = [ordered(run(QUERIES[name], n, rows(2_000))) for n in (1, 2, 3, 4)]
     assert alone
     assert all(found == alone for found in others)
 
@@ -76,9 +80,10 @@ def test_the_number_of_threads_does_not_show(name: str) -> None:
     ],
 )
 def test_lanes_are_made_where_windows_depend_on_their_key_alone(query: Stream, lanes: int) -> None:
-    [operator] = Pipeline(query.optimized, 4).operators
-    assert len(operator.lanes) == lanes
-    operator.close()
+    graph = Graph(query.optimized, 4)
+    [step] = graph.steps
+    assert isinstance(step.operator, WindowOperator) and len(step.operator.lanes) == lanes
+    graph.close()
 
 
 def test_what_fails_in_a_thread_fails_the_query_and_leaves_no_thread() -> None:
@@ -86,16 +91,15 @@ def test_what_fails_in_a_thread_fails_the_query_and_leaves_no_thread() -> None:
     batch = pa.record_batch({"t": [1, 2], "k": [0, 0], "x": [most, most], "f": [0.0, 0.0]})
     query = STREAM.group_by("k").window(tm.tumbling(10)).agg(x=tm.sum(col.x))
     with pytest.raises(tm.UserError, match="int64"):
-        list(Pipeline(query.optimized, 2).run([Chunk(batch, BEGINNING)]))
+        list(run(query, 2, [Chunk(batch, BEGINNING)]))
     assert not [t for t in threading.enumerate() if t.name.startswith("tidemill")]
 
 
 @pytest.mark.parametrize("name", ["hopping", "no windows"])
 def test_a_result_that_is_not_read_to_its_end_leaves_no_thread(name: str) -> None:
-    with haste("eager"):
-        found = Pipeline(QUERIES[name].optimized, 2).run(rows(2_000))
-        assert next(found).num_rows
-        found.close()  # type: ignore[attr-defined]
+    found = run(QUERIES[name], 2, rows(2_000))
+    assert next(found).num_rows
+    found.close()  # type: ignore[attr-defined]
     assert not [t for t in threading.enumerate() if t.name.startswith("tidemill")]
 
 
@@ -125,8 +129,7 @@ def test_string_keys_may_be_read_while_more_of_them_come() -> None:
         Chunk(pa.record_batch({"t": range(a, a + 500), "k": [f"key {i}" for i in range(a, a + 500)]}), a)
         for a in range(0, 60_000, 500)
     ]
-    with haste("eager"):
-        found = pa.Table.from_batches(Pipeline(query.optimized, 2).run(chunks))
+    found = pa.Table.from_batches(run(query, 2, chunks))
     assert found["k"].combine_chunks().sort().equals(
         pa.array([f"key {i}" for i in range(60_000)]).sort()
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 import tidemill as tm
-from tests.conformance.harness import haste
+from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import FOREVER
-from tidemill.local import pane_store as panes
+from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 
@@ -19,15 +20,15 @@ STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int6
 Pairs = list[tuple[int, int]]
 
 
-def operator() -> WindowOperator:
+def operator(tuning: Tuning = DEFAULT) -> WindowOperator:
     query = STREAM.group_by("k").window(tm.hopping(40, every=10)).agg(total=tm.sum(col.x))
     assert isinstance(query.optimized, WindowAggregate)
-    return WindowOperator(query.optimized)
+    return WindowOperator(query.optimized, tuning=tuning)
 
 
 def push(op: WindowOperator, pairs: Pairs) -> None:
     times, keys = zip(*pairs)
-    op.push(pa.record_batch({"t": times, "k": keys, "x": [1] * len(pairs)}))
+    op.push(0, pa.record_batch({"t": times, "k": keys, "x": [1] * len(pairs)}))
 
 
 def totals(op: WindowOperator) -> dict[tuple[int, int], int]:
@@ -48,13 +49,12 @@ def counted(pairs: Pairs) -> dict[tuple[int, int], int]:
 @pytest.mark.parametrize("span", [30, 5000])
 def test_partials_are_by_key_and_pane_whatever_the_order(speed: str, span: int) -> None:
     pick = random.Random(span)
-    with haste(speed):
-        op, seen = operator(), Pairs()
-        for _ in range(6):
-            some = [(pick.randint(-span, span), pick.randint(0, 40)) for _ in range(200)]
-            push(op, some)
-            seen += some
-            assert totals(op) == counted(seen)
+    op, seen = operator(HASTE[speed]), Pairs()
+    for _ in range(6):
+        some = [(pick.randint(-span, span), pick.randint(0, 40)) for _ in range(200)]
+        push(op, some)
+        seen += some
+        assert totals(op) == counted(seen)
 
 
 def test_elements_come_in_order_of_key_and_pane_each_once() -> None:
@@ -68,17 +68,17 @@ def test_elements_come_in_order_of_key_and_pane_each_once() -> None:
 def test_a_pane_that_no_window_needs_is_forgotten() -> None:
     op = operator()
     push(op, [(5, 0), (15, 0), (95, 0)])
-    assert [b.num_rows for b in op.advance(60, prompt=True)] == [5]  # those that end at 10 … 50
+    assert [b.num_rows for b in op.advance(0, 60, prompt=True)] == [5]  # those that end at 10 … 50
     assert set(totals(op)) == {(0, 9)}
 
 
 def test_a_pane_goes_on_after_windows_were_closed() -> None:
     op = operator()
     push(op, [(5, 0), (31, 0)])
-    list(op.advance(20, prompt=True))
+    list(op.advance(0, 20, prompt=True))
     push(op, [(32, 0), (39, 1)])
     assert totals(op)[0, 3] == 2 and totals(op)[1, 3] == 1
-    rest = pa.Table.from_batches(op.advance(FOREVER)).to_pylist()
+    rest = pa.Table.from_batches(op.advance(0, FOREVER)).to_pylist()
     assert {(r["k"], r["window_end"]): r["total"] for r in rest} == {
         (0, 30): 1, (0, 40): 3, (0, 50): 2, (0, 60): 2, (0, 70): 2,
         (1, 40): 1, (1, 50): 1, (1, 60): 1, (1, 70): 1,
@@ -86,24 +86,20 @@ def test_a_pane_goes_on_after_windows_were_closed() -> None:
 
 
 @pytest.mark.parametrize("how", ["eager", "spilling"])
-def test_strings_that_no_window_needs_are_forgotten(
-    how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(panes, "FEW_STRINGS", 8)
+def test_strings_that_no_window_needs_are_forgotten(how: str) -> None:
     stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "string"})
     query = stream.group_by("k").window(tm.hopping(4, every=2)).agg(
         low=tm.min(col.x), last=tm.last(col.x), most=tm.top_k(col.x, 2)
     )
     rows = [{"t": t, "k": t % 3, "x": f"{(t * 7919) % 1000:03d} at {t}"} for t in range(400)]
-    with haste(how):
-        op = WindowOperator(query.optimized)
-        found, held = [], []
-        for t in range(0, 400, 20):
-            batch = pa.RecordBatch.from_pylist(rows[t : t + 20])
-            op.push(batch)
-            found += op.advance(t + 20, prompt=True)
-            held.append(op.store.pool.count)
-        found += op.advance(FOREVER)
+    op = WindowOperator(query.optimized, tuning=replace(HASTE[how], few_strings=8))
+    found, held = [], []
+    for t in range(0, 400, 20):
+        batch = pa.RecordBatch.from_pylist(rows[t : t + 20])
+        op.push(0, batch)
+        found += op.advance(0, t + 20, prompt=True)
+        held.append(op.store.pool.count)
+    found += op.advance(0, FOREVER)
     assert max(held) < 60
     got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])
     expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
@@ -111,11 +107,10 @@ def test_strings_that_no_window_needs_are_forgotten(
 
 
 @pytest.mark.parametrize("room", [0, 20_000, 40_000, 80_000, 1 << 28])
-def test_keys_may_outgrow_the_planes(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panes, "PLANE_BYTES", room)
+def test_keys_may_outgrow_the_planes(room: int) -> None:
     query = STREAM.group_by("k").window(tm.hopping(60, every=10)).agg(n=tm.sum(col.x))
     assert isinstance(query.optimized, WindowAggregate)
-    op, pick = WindowOperator(query.optimized), random.Random(4)
+    op, pick = WindowOperator(query.optimized, tuning=Tuning(plane_bytes=room)), random.Random(4)
     expected: dict[tuple[int, int], int] = {}
     found, planes = [], set()
     for at in range(60):
@@ -124,9 +119,9 @@ def test_keys_may_outgrow_the_planes(room: int, monkeypatch: pytest.MonkeyPatch)
             for end in range(time // 10 * 10 + 10, time // 10 * 10 + 70, 10):
                 expected[key, end] = expected.get((key, end), 0) + 1
         push(op, pairs)
-        found += op.advance(3 * at, prompt=at % 7 == 0)
+        found += op.advance(0, 3 * at, prompt=at % 7 == 0)
         planes.add(len(op.store._planes) if op.store._by_plane else 0)
-    found += op.advance(FOREVER)
+    found += op.advance(0, FOREVER)
     rows = [row for batch in found for row in batch.to_pylist()]
     assert {(r["k"], r["window_end"]): r["n"] for r in rows} == expected
     assert len(rows) == len(expected)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import tidemill as tm
-from tests.conformance.harness import haste
+from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.local.run import Pipeline
+from tidemill.io.chunks import SIZES
+from tidemill.local.graph import Graph
+from tidemill.local.run import run as run_local
+from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.windows import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.reference.run import run as run_reference
@@ -24,20 +28,26 @@ def batch(*times: int, key: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"t": times, "k": [key] * len(times), "x": [1] * len(times)})
 
 
-def operator(window: Window, **aggregates: Any) -> WindowOperator:
+def large(*times: int) -> pa.RecordBatch:
+    """Each time so often that the source does not join this batch with others."""
+    ts = np.repeat(times, SIZES.small)
+    return pa.record_batch({"t": ts, "k": np.zeros_like(ts), "x": np.ones_like(ts)})
+
+
+def operator(window: Window, tuning: Tuning = DEFAULT, **aggregates: Any) -> WindowOperator:
     query = STREAM.group_by("k").window(window).agg(**(aggregates or {"n": tm.sum(col.x)}))
     assert isinstance(query.optimized, WindowAggregate)
-    return WindowOperator(query.optimized)
+    return WindowOperator(query.optimized, tuning=tuning)
 
 
 def ends(op: WindowOperator, below: int) -> list[int]:
-    found = [b.column("window_end").to_pylist() for b in op.advance(below, prompt=True)]
+    found = [b.column("window_end").to_pylist() for b in op.advance(0, below, prompt=True)]
     return sorted(end for part in found for end in part)
 
 
 def test_a_window_closes_when_no_row_can_come_to_it() -> None:
     op = operator(tm.tumbling(10))
-    op.push(batch(3, 12, 27))
+    op.push(0, batch(3, 12, 27))
     assert ends(op, 9) == []
     assert ends(op, 10) == [10]
     assert ends(op, 25) == [20]
@@ -46,27 +56,27 @@ def test_a_window_closes_when_no_row_can_come_to_it() -> None:
 
 def test_hopping_windows_close_one_by_one() -> None:
     op = operator(tm.hopping(20, every=10))
-    op.push(batch(3))
+    op.push(0, batch(3))
     assert ends(op, 15) == [10]
-    op.push(batch(16))
+    op.push(0, batch(16))
     assert ends(op, 30) == [20, 30]
     assert ends(op, FOREVER) == []
 
 
 def test_a_session_closes_when_the_gap_has_passed() -> None:
     op = operator(tm.session(5))
-    op.push(batch(1, 3))
+    op.push(0, batch(1, 3))
     assert ends(op, 7) == []
     assert ends(op, 8) == [8]
-    op.push(batch(8))
+    op.push(0, batch(8))
     assert ends(op, FOREVER) == [13]
 
 
 def test_row_windows_close_as_rows_come() -> None:
     op = operator(tm.rows(3, every=2))
-    op.push(batch(9, 4))
+    op.push(0, batch(9, 4))
     assert ends(op, BEGINNING + 1) == [2]
-    op.push(batch(5, 5, 5))
+    op.push(0, batch(5, 5, 5))
     assert ends(op, BEGINNING + 1) == [4]
     assert ends(op, FOREVER) == [6]
 
@@ -87,8 +97,8 @@ def test_memory_follows_open_windows_not_input(window: Window, kept: str) -> Non
     op = operator(window, **aggregates)
     waiting = []
     for start in range(0, 4000, 10):
-        op.push(batch(start, start + 9))
-        list(op.advance(start + 10, prompt=True))
+        op.push(0, batch(start, start + 9))
+        list(op.advance(0, start + 10, prompt=True))
         waiting.append(op.store.spilled)
     assert max(waiting[200:]) <= max(waiting[:20])
 
@@ -96,25 +106,25 @@ def test_memory_follows_open_windows_not_input(window: Window, kept: str) -> Non
 def test_a_landmark_keeps_what_is_behind_it_as_one() -> None:
     op = operator(tm.landmark(10))
     for start in range(0, 2000, 10):
-        op.push(batch(start, start + 9))
-        list(op.advance(start + 10, prompt=True))
+        op.push(0, batch(start, start + 9))
+        list(op.advance(0, start + 10, prompt=True))
     assert op.store.spilled < 20
 
 
 def test_results_stream_before_the_input_ends() -> None:
     query = STREAM.window(tm.tumbling(10)).agg(n=tm.count())
-    pipeline = Pipeline(query.optimized)
-    with haste("eager"):
-        early = [b.num_rows for t in range(0, 100, 10) for b in pipeline.push(batch(t, t + 9), t + 10)]
-        late = [b.num_rows for b in pipeline.finish()]
+    graph, early = Graph(query.optimized, tuning=HASTE["eager"]), []
+    for t in range(0, 100, 10):
+        assert list(graph.push("s", batch(t, t + 9))) == []
+        early += [b.num_rows for b in graph.advance("s", t + 10)]
+    late = [b.num_rows for b in graph.advance("s", FOREVER)]
     assert sum(early) + sum(late) == 10
     assert sum(early) >= 8
 
 
 def test_a_batch_of_results_has_a_bounded_size() -> None:
     query = STREAM.group_by("k").window(tm.tumbling(1)).agg(n=tm.count())
-    with haste("eager"):
-        batches = list(query.batches(s=batch(*range(10))))
+    batches = list(run_local(query.optimized, {"s": batch(*range(10))}, tuning=HASTE["eager"]))
     assert [b.num_rows for b in batches] == [3, 3, 3, 1]
 
 
@@ -139,30 +149,27 @@ def test_an_ordered_stream_closes_windows_as_it_is_read() -> None:
     def source() -> Any:
         for at in range(0, 400, 10):
             read.append(at)
-            yield batch(*range(at, at + 10))
+            yield large(*range(at, at + 10))
 
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
-    with haste("eager"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.io.chunks._SMALL", 1)
-        found = query.batches(s=source())
-        first = next(found)
+    found = run_local(query.optimized, {"s": source()}, tuning=HASTE["eager"])
+    first = next(found)
     assert first.column("window_end").to_pylist()[0] == 5
     assert read[-1] < 200
-    assert [row["n"] for row in query.run(s=source()).to_pylist()] == [5] * 80
+    assert [row["n"] for row in query.run(s=source()).to_pylist()] == [5 * SIZES.small] * 80
 
 
 @pytest.mark.parametrize("batches", [[(1, 3, 2)], [(1, 3), (2, 4)]], ids=["within", "between"])
 def test_an_ordered_stream_that_goes_back_is_an_error(batches: list[tuple[int, ...]]) -> None:
     query = ORDERED.window(tm.tumbling(5)).agg(n=tm.count())
     rows = [{"t": t, "k": 0, "x": 0} for times in batches for t in times]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemill.io.chunks._SMALL", 1)
-        for run in (
-            lambda: query.run(s=[batch(*times) for times in batches]),
-            lambda: run_reference(query.plan, {"s": rows}),
-        ):
-            with pytest.raises(tm.UserError, match=r"'t'.*2 after 3"):
-                run()
+    for run in (
+        lambda: query.run(s=[batch(*times) for times in batches]),
+        lambda: query.run(s=[large(*times) for times in batches]),
+        lambda: run_reference(query.plan, {"s": rows}),
+    ):
+        with pytest.raises(tm.UserError, match=r"'t'.*2 after 3"):
+            run()
     plain = STREAM.window(tm.tumbling(5)).agg(n=tm.count())
     assert plain.run(s=[batch(*times) for times in batches]).num_rows == 1
 
@@ -187,11 +194,10 @@ def test_times_that_windows_cannot_be_counted_around(window: Window, time: int) 
         run_reference(query.plan, {"s": rows})
 
 
-def test_partials_are_combined_while_no_window_closes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.local.lanes.MANY_PARTIALS", 50)
-    op = operator(tm.session(2))
+def test_partials_are_combined_while_no_window_closes() -> None:
+    op = operator(tm.session(2), Tuning(many_partials=50))
     for at in range(40):
-        op.push(batch(*[5 * (at % 3)] * 20, key=at % 4))
-        op.push(batch(*[5 * (at % 3) + 100] * 20, key=at % 4))
+        op.push(0, batch(*[5 * (at % 3)] * 20, key=at % 4))
+        op.push(0, batch(*[5 * (at % 3) + 100] * 20, key=at % 4))
         op.settle()
     assert op.store.spilled <= 50 + 24

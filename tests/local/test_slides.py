@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidemill as tm
@@ -14,7 +15,9 @@ from tests.conformance.harness import assert_same
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.batch import from_rows, to_rows
-from tidemill.local.run import run
+from tidemill.core.time import FOREVER
+from tidemill.local.windows import WindowOperator
+from tidemill.optimize.choices import choices_of
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.reference.run import run as run_reference
 from tidemill.windows.spec import Window
@@ -58,14 +61,22 @@ def rows(size: int = 90) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def forced(plan: WindowAggregate, path: str) -> list[pa.RecordBatch]:
+    """The result of a plan whose state slides in one way, whatever the optimizer would choose."""
+    choices = replace(choices_of(plan), sliding=(path,) * len(plan.layout.parts))
+    operator = WindowOperator(plan, choices=choices)
+    for batch in from_rows(rows(), STREAM.schema).to_batches():
+        assert not list(operator.push(0, batch))
+    return list(operator.advance(0, FOREVER))
+
+
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize(("name", "path"), PATHS)
 def test_path(name: str, path: str, window: str) -> None:
     query = STREAM.group_by("k").window(WINDOWS[window]).agg(**AGGREGATES[name])
     plan = query.optimized
     assert isinstance(plan, WindowAggregate)
-    forced = replace(plan, sliding=(path,) * len(plan.layout.parts))
-    batches = run(forced, {"s": from_rows(rows(), STREAM.schema)})
+    batches = forced(plan, path)
     expected = run_reference(query.plan, {"s": rows()})
     assert_same(to_rows(batches, query.schema), expected, query.schema, f"{name} by {path}")
 
@@ -74,9 +85,8 @@ def test_path(name: str, path: str, window: str) -> None:
 def test_windows_side_by_side_need_no_path(path: str) -> None:
     query = STREAM.group_by("k").window(tm.tumbling(4)).agg(n=tm.count(), top=tm.max(col.x))
     plan = query.optimized
-    assert isinstance(plan, WindowAggregate) and set(plan.sliding or ()) == {"single"}
-    forced = replace(plan, sliding=(path,) * len(plan.layout.parts))
-    got = to_rows(run(forced, {"s": from_rows(rows(), STREAM.schema)}), query.schema)
+    assert isinstance(plan, WindowAggregate) and set(choices_of(plan).sliding) == {"single"}
+    got = to_rows(forced(plan, path), query.schema)
     assert_same(got, run_reference(query.plan, {"s": rows()}), query.schema)
 
 

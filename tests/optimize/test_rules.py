@@ -11,13 +11,17 @@ import tidemill as tm
 from tidemill import col
 from tidemill.core.errors import InternalError
 from tidemill.optimize import RULES, optimize, with_wheels
+from tidemill.optimize.choices import choices_of
 from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.merge_filters import merge_filters
 from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
 from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.nodes import Filter, Panes, Plan, Project, WindowAggregate, format_plan
+from tidemill.optimize.share_subplans import share_subplans
+from tidemill.plan.nodes import Filter, Plan, Project, Union, WindowAggregate
+from tidemill.plan.physical import Panes
+from tidemill.plan.sharing import format_plan
 from tidemill.plan.wheel import HeldRing, WheelFacts
 from tidemill.reference.run import run
 
@@ -144,6 +148,84 @@ def test_prune_columns_keeps_what_breaks_ties_in_an_order() -> None:
     assert "read=['t', 'k', 'x', 'y']" in format_plan(prune_columns(query.plan))
 
 
+def test_push_filters_below_a_union() -> None:
+    check(
+        S.where(col.x > 0).union(S.select("k", "x", "y")).where(col.k == 1),
+        push_filters,
+        """
+union of 2
+  where (col.k == 1)
+    where (col.x > 0)
+      source s time=t
+  select t, k, x, y
+    where (col.k == 1)
+      source s time=t
+""",
+    )
+
+
+def test_push_filters_stays_above_what_is_used_twice() -> None:
+    tens = S.group_by("k").window(tm.tumbling(10)).agg(n=tm.count())
+    check(
+        tens.where(col.k == 1).union(tens.where(col.k == 2)),
+        lambda plan: push_filters(share_subplans(plan)),
+        """
+union of 2
+  where (col.k == 1)
+    [1] aggregate n=count() by k over tumbling(10)
+      source s time=t
+  where (col.k == 2)
+    [1] as above
+""",
+    )
+
+
+def test_share_subplans() -> None:
+    def tens() -> tm.Stream:
+        return S.group_by("k").window(tm.tumbling(10)).agg(n=tm.count())
+
+    query = tens().where(col.n > 1).union(tens())
+    after = share_subplans(query.plan)
+    assert isinstance(after, Union) and isinstance(after.inputs[0], Filter)
+    assert after.inputs[0].input is after.inputs[1]
+    assert format_plan(after) == format_plan(query.plan) and answer(after) == answer(query.plan)
+
+
+def test_prune_columns_below_a_union() -> None:
+    query = S.with_columns(z=col.x + col.y).union(S.with_columns(z=col.k)).window(tm.tumbling(10))
+    check(
+        query.agg(n=tm.sum(col.z)),
+        lambda plan: prune_columns(share_subplans(plan)),
+        """
+aggregate n=sum(col.z) over tumbling(10)
+  union of 2
+    select t, z=(col.x + col.y)
+      source s time=t read=['t', 'k', 'x', 'y']
+    select t, z=col.k
+      source s time=t read=['t', 'k', 'x', 'y']
+""",
+    )
+
+
+def test_prune_columns_narrows_the_inputs_of_a_union_alike() -> None:
+    counts = S.group_by("k").window(tm.tumbling(10)).agg(n=tm.count(), m=tm.max(col.x))
+    query = counts.union(counts.where(col.m > 2)).select("n")
+    check(
+        query,
+        lambda plan: prune_columns(share_subplans(plan)),
+        """
+select window_start, n
+  union of 2
+    select window_start, n
+      [1] aggregate n=count(), m=max(col.x) by k over tumbling(10)
+        source s time=t read=['t', 'k', 'x']
+    select window_start, n
+      where (col.m > 2)
+        [1] as above
+""",
+    )
+
+
 @pytest.mark.parametrize(
     ("windows", "expected"),
     [
@@ -156,15 +238,15 @@ def test_prune_columns_keeps_what_breaks_ties_in_an_order() -> None:
     ids=str,
 )
 def test_share_panes(windows: list[tm.Window], expected: Panes) -> None:
-    after = share_panes(S.window(*windows).agg(n=tm.count()).plan)
-    assert isinstance(after, WindowAggregate)
-    assert after.panes == expected
+    node = S.window(*windows).agg(n=tm.count()).plan
+    assert isinstance(node, WindowAggregate)
+    assert share_panes(node) == choices_of(node).panes == expected
 
 
 def test_share_panes_keeps_order_where_an_aggregate_needs_it() -> None:
-    after = share_panes(S.window(tm.tumbling(10)).agg(d=tm.drawdown(col.x)).plan)
-    assert isinstance(after, WindowAggregate)
-    assert after.panes == Panes(0, 1)
+    node = S.window(tm.tumbling(10)).agg(d=tm.drawdown(col.x)).plan
+    assert isinstance(node, WindowAggregate)
+    assert share_panes(node) == Panes(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +264,9 @@ def test_share_panes_keeps_order_where_an_aggregate_needs_it() -> None:
     ids=str,
 )
 def test_choose_sliding(window: tm.Window, aggregate: Any, expected: str) -> None:
-    plan = choose_sliding(share_panes(S.window(window).agg(r=aggregate).plan))
-    assert isinstance(plan, WindowAggregate) and plan.sliding is not None
-    assert plan.sliding[0] == expected
+    node = S.window(window).agg(r=aggregate).plan
+    assert isinstance(node, WindowAggregate)
+    assert choose_sliding(node, share_panes(node))[0] == choices_of(node).sliding[0] == expected
 
 
 def test_use_wheel() -> None:

@@ -18,7 +18,7 @@ from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.spark.wheels import build as wheels
-from tidemill.wheels.files.saving import WheelStore
+from tidemill.wheels.wheel_store import WheelStore
 
 RINGS = [(1, "keep"), (5, "keep"), (20, "keep")]
 Row = dict[str, Any]
@@ -42,7 +42,7 @@ def frame(spark: Any, rows: list[Row]) -> Any:
 
 
 def in_process(rows: list[Row], held: str, keys: tuple[str, ...], start: int, until: int) -> tm.Wheel:
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         AGGREGATES[held], schema=SCHEMA, time="t", keys=keys, start=start, granularities=RINGS
     )
     wheel.insert([r for r in rows if r["t"] is not None and start <= r["t"] < until])
@@ -54,7 +54,7 @@ def assert_equal(store: Any, wheel: tm.Wheel, rows: list[Row], keys: tuple[str, 
     """Any range of any key."""
     pick = random.Random(seed)
     assert store.watermark == wheel.watermark
-    low = wheel._store.first
+    low = wheel._view.store.first
     known = sorted({tuple(r[k] for k in keys) for r in rows}, key=repr)
     for _ in range(25):
         a = pick.randint(low - 3, wheel.watermark)
@@ -243,7 +243,7 @@ def test_a_store_is_merged_into_a_wheel(built: tuple[Path, list[Row]]) -> None:
     path, rows = built
     store = tm.open_wheel(path)
     schema = {n: SCHEMA[n] for n in ("t", "s", "v")}
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         AGGREGATES["sum"], schema=schema, time="t", keys="s", start=0, granularities=RINGS
     )
     wheel.insert(store.watermark, {"v": 5}, "a")
@@ -273,7 +273,7 @@ def test_windows_of_a_query(spark: Any, built: tuple[Path, list[Row]], window: s
     text = on_spark.explain(events=store)
     assert "from slots of the wheel" in text
     assert ("each bucket by a task" if window == "hopping" else "by the driver") in text
-    with pytest.raises(UserError, match=r"for each of \['events'\], got \['other'\]"):
+    with pytest.raises(UserError, match=r"one input named 'events', got \['other'\]"):
         on_spark.explain(other=store)
 
 

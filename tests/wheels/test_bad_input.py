@@ -19,7 +19,7 @@ import tidemill as tm
 from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
-from tidemill.wheels import wheel as wheels
+from tidemill.wheels import state as wheel_state
 from tidemill.wheels.files.directory import CHECKSUM, checksum
 
 # Two layouts serve all tests: each costs a second or two to compile.
@@ -32,7 +32,7 @@ US = pa.timestamp("us", "UTC")
 def keyed(**options: Any) -> Any:
     given: dict[str, Any] = {"schema": SCHEMA, "time": "ts", "keys": "k", "start": A, "retention": "keep"}
     aggregates = {"total": tm.sum(col.v), "most": tm.max(col.f)}
-    return tm.Wheel.create(aggregates, **(given | options))
+    return tm.Wheel(aggregates, **(given | options))
 
 
 def logical(**options: Any) -> Any:
@@ -41,7 +41,7 @@ def logical(**options: Any) -> Any:
         "schema": {"t": "int64", "v": "int64"}, "time": "t", "start": -1000,
         "granularities": [(10, "drop"), (100, "keep")],
     }  # fmt: skip
-    return tm.Wheel.create(tm.sum(col.v), **(given | options))
+    return tm.Wheel(tm.sum(col.v), **(given | options))
 
 
 def table(**columns: Any) -> pa.Table:
@@ -314,7 +314,7 @@ def test_watermarks_that_are_none(time: Any, clock: Any) -> None:
 
 def test_a_step_that_would_take_all_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = filled()
-    monkeypatch.setattr(wheels, "MOST_BYTES", 100_000_000_000)
+    monkeypatch.setattr(wheel_state, "MOST_BYTES", 100_000_000_000)
     before = wheel.watermark
     refused(lambda: wheel.advance_to("3000-01-01"), "at most 100 GB", "up to 3000-01-01", "keep a number")
     assert wheel.watermark == before and wheel.landmark().num_rows == 2
@@ -372,7 +372,7 @@ def test_creating(name: str) -> None:
 
 @pytest.mark.parametrize("aggregates", [None, col.v, [tm.sum(col.v)], {}], ids=str)
 def test_aggregates_that_are_none(aggregates: Any) -> None:
-    refused(lambda: tm.Wheel.create(aggregates, schema=SCHEMA, time="ts", start=A), "aggregate")
+    refused(lambda: tm.Wheel(aggregates, schema=SCHEMA, time="ts", start=A), "aggregate")
 
 
 def test_merging_with_something_else() -> None:

@@ -20,7 +20,7 @@ SCHEMA = {"t": "int64", "v": "int64"}
 
 def new_wheel(value: Any = None, **options: Any) -> Any:
     given = {"granularities": [(1, "keep"), (10, "keep")], "start": 0, **options}
-    return tm.Wheel.create(tm.sum(col.v) if value is None else value, schema=SCHEMA, time="t", **given)
+    return tm.Wheel(tm.sum(col.v) if value is None else value, schema=SCHEMA, time="t", **given)
 
 
 def batch(ts: list[int], vs: list[int | None]) -> pa.RecordBatch:

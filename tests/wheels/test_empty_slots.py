@@ -24,7 +24,7 @@ RINGS: dict[str, list[Any]] = {
 
 def filled(rings: str, keys: bool, **options: Any) -> Any:
     """A few rows, nulls among them, then nothing for a long time, then rows again."""
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         tm.sum(col.v), schema={"t": "int64", "k": "int64", "v": "int64"}, time="t", start=3,
         keys="k" if keys else (), granularities=RINGS[rings], write_ahead=8, **options,
     )  # fmt: skip
@@ -56,7 +56,7 @@ def asked(wheel: Any, keys: bool) -> list[Any]:
 
 def numbers(wheel: Any) -> Any:
     """How far each ring is, and what it holds."""
-    store = wheel._store
+    store = wheel._view.store
     return [store.ring(r)[[LOW, END, HOT]].tolist() for r in range(len(store.rings))], wheel.stats()["rows"]
 
 
@@ -84,13 +84,13 @@ def test_a_save_after_a_long_pause(tmp_path: Any) -> None:
 
 def test_years_take_no_step_for_each_slot() -> None:
     """Steps of the kernel that closes slots, counted: as many as before, whatever the pause is."""
-    wheel: Any = tm.Wheel.create(
+    wheel: Any = tm.Wheel(
         tm.sum(col.v), schema={"t": "timestamp", "v": "int64"}, time="t", start="2000-01-01", compress=True,
         granularities=[("1s", 100_000), ("1m", "keep"), ("1h", "keep"), ("1d", "keep")],
     )  # fmt: skip
     wheel.insert("2000-01-01", 5)
     wheel.advance_to("2000-01-02")
-    store, steps = wheel._store, []
+    store, steps = wheel._view.store, []
     close = store._close.run_at
     store._close = type("Counted", (), {
         "run_at": staticmethod(lambda *given: steps.append(1) or close(*given)),

@@ -28,7 +28,7 @@ MINUTE = 60.0
 
 
 def new_wheel(rings: list[Any], **options: Any) -> Any:
-    return tm.Wheel.create(
+    return tm.Wheel(
         {"total": tm.sum(col.v), "n": tm.count()}, schema=SCHEMA, time="t", start=0, keys="k",
         granularities=rings, **options,
     )  # fmt: skip
@@ -114,11 +114,11 @@ def test_who_reads_arrays_that_were_replaced_reads_again() -> None:
     wheel.advance_to(100)
     replaced = 0
     for key in range(1, 9):
-        before = wheel._store._asked
+        before = wheel._view.store._asked
         wheel.insert(pa.table({"t": [100 * key], "k": [key], "v": [1]}))
         wheel.advance_to(100 * key + 100)
-        assert wheel._store._asked[1][VERSION] % 2 == 0
-        if wheel._store._asked[0][0] is not before[0][0]:
+        assert wheel._view.store._asked[1][VERSION] % 2 == 0
+        if wheel._view.store._asked[0][0] is not before[0][0]:
             replaced += 1
             assert before[1][VERSION] % 2 == 1
     assert replaced > 2
@@ -324,7 +324,7 @@ def test_keys_that_grow_while_all_are_asked_for_never_raise(tmp_path: Path) -> N
     wheel = shared(tmp_path)
     reader = tm.open_wheel(tmp_path)
     reader.query(0, 5)
-    present = type(reader._store).present.fget
+    present = type(reader._view.store).present.fget
 
     def grows(store: Any) -> Any:
         """The writer goes on just when the reader has looked which keys there are."""
@@ -332,10 +332,10 @@ def test_keys_that_grow_while_all_are_asked_for_never_raise(tmp_path: Path) -> N
         k = np.arange(now, now + 40)
         wheel.insert(pa.table({"t": np.full(40, now), "k": k, "v": k}))
         wheel.advance_to(now + 1)
-        return present(wheel._store)
+        return present(wheel._view.store)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(reader._store), "present", property(grows))
+        patch.setattr(type(reader._view.store), "present", property(grows))
         for _ in range(5):
             table = reader.query(0, wheel.watermark)
             assert set(table["k"].to_pylist()) >= {0, 1, 2}

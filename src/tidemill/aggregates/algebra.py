@@ -53,19 +53,15 @@ class Algebra:
     """
     accumulate: Callable[..., tuple[Any, ...]] | None = None
     commutative: bool = True
-    idempotent: bool = False
-    selective: bool = False
     typed: Callable[[tuple[DataType, ...]], Algebra | None] | None = None
     """Another algebra of the same meaning for arguments of some types, if it has one."""
     carries: frozenset[int] = frozenset()
-    """Fields that are 0 unless the partial is too large for int64. An index of partials may refuse such
-    ones, and keeps no column for them."""
+    """Fields that are 0 unless the partial is too large for int64. A wheel refuses partials in which they are
+    not 0, and keeps no column for them."""
     factory: tuple[Callable[..., Algebra], tuple[Any, ...]] | None = field(
         default=None, compare=False, repr=False
     )
-    """How another process gets this very algebra, so that parts stay equal when shipped."""
-
-    holistic = False
+    """How another process rebuilds this algebra when it is pickled, so that equal parts stay equal."""
 
     def __str__(self) -> str:
         return self.name
@@ -90,8 +86,6 @@ class Multiset:
 
     distinct: bool = False
     commutative = True
-    holistic = True
-    inverse = None
 
     @property
     def name(self) -> str:
@@ -108,8 +102,6 @@ class Sketch:
     kind: str
     size: int
     commutative = True
-    holistic = False
-    inverse = None
 
     @property
     def name(self) -> str:
@@ -135,7 +127,7 @@ class Part:
 
 @dataclass(frozen=True)
 class NamedLower:
-    """How a multiset or a sketch becomes a result: a name and constants, see those modules."""
+    """How a multiset or a sketch becomes a result: the name of a function of its module, and constants."""
 
     name: str
     params: tuple[Any, ...] = ()
@@ -147,6 +139,7 @@ class Aggregate:
 
     name: str
     args: tuple[Node, ...]
+    """The arguments as the user gave them, and `EVENT_TIME` last where the result depends on time."""
     parts: tuple[Part, ...]
     lower: Union[Callable[..., Any], NamedLower]
     empty: Any = None
@@ -155,8 +148,13 @@ class Aggregate:
     returns: DataType | None = None
     """Type of the result, needed only where `lower` cannot be recorded."""
 
+    @property
+    def given(self) -> tuple[Node, ...]:
+        """The arguments as the user gave them."""
+        return tuple(a for a in self.args if a != EVENT_TIME)
+
     def __str__(self) -> str:
-        shown = [str(a) for a in self.args if a != EVENT_TIME]
+        shown = [str(a) for a in self.given]
         shown += [f"{n}={str(v) if isinstance(v, Duration) else repr(v)}" for n, v in self.params]
         return f"{self.name}({', '.join(shown)})"
 
@@ -202,7 +200,7 @@ class OpaqueForm:
 
 
 class _Misfit(UserError):
-    """Functions of an algebra that do not go together, whether they can be recorded or not."""
+    """Functions of an algebra that contradict each other."""
 
 
 def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
@@ -267,7 +265,7 @@ def _record(algebra: Algebra, types: tuple[DataType, ...], identity: tuple[Any, 
 
 
 def _field(identity: Any, lifted: DataType) -> DataType:
-    """The type of a state field. An int is the neutral element of instants too."""
+    """The type of a state field. An int may be the identity of instants too."""
     if isinstance(identity, int) and lifted.kind in ("timestamp", "duration"):
         return lifted
     return unify((type_of(as_node(identity), Schema(())), lifted))
@@ -287,7 +285,7 @@ def _unwrap(state: tuple[Any, ...], identity: tuple[Any, ...]) -> Any:
 
 
 def call_on_states(function: Callable[..., Any], identity: tuple[Any, ...], *states: Any) -> Any:
-    """Call an algebra's function on states, bare where its state is one scalar."""
+    """Call an algebra's function on states; a state of one scalar is passed as the scalar."""
     return function(*[_unwrap(s, identity) for s in states])
 
 

@@ -20,12 +20,12 @@ Types = tuple[DataType, ...]
 
 
 def lowest(kind: DataType) -> Any:
-    """Below or at every value of a type; absent (null) for strings, which have no bottom to name."""
+    """A value that no value of the type is below; null for strings."""
     return {"float64": -math.inf, "bool": False, "string": None}.get(kind.kind, INT_MIN)
 
 
 def highest(kind: DataType) -> Any:
-    """Above or at every value of a type. NaN is the greatest float."""
+    """A value that no value of the type is above; null for strings. Of floats it is NaN."""
     return {"float64": math.nan, "bool": True, "string": None}.get(kind.kind, INT_MAX)
 
 
@@ -108,8 +108,6 @@ MIN = Algebra(
     identity=lambda types: (highest(types[0]),),
     lift=lambda x: (x,),
     combine=lambda a, b: (least(a[0], b[0]),),
-    idempotent=True,
-    selective=True,
     factory=(built_in, (__name__, "MIN")),
 )
 MAX = Algebra(
@@ -117,8 +115,6 @@ MAX = Algebra(
     identity=lambda types: (lowest(types[0]),),
     lift=lambda x: (x,),
     combine=lambda a, b: (greatest(a[0], b[0]),),
-    idempotent=True,
-    selective=True,
     factory=(built_in, (__name__, "MAX")),
 )
 ANY = Algebra(
@@ -126,7 +122,6 @@ ANY = Algebra(
     identity=lambda types: (False,),
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] | b[0],),
-    idempotent=True,
     factory=(built_in, (__name__, "ANY")),
 )
 ALL = Algebra(
@@ -134,7 +129,6 @@ ALL = Algebra(
     identity=lambda types: (True,),
     lift=lambda x: (x,),
     combine=lambda a, b: (a[0] & b[0],),
-    idempotent=True,
     factory=(built_in, (__name__, "ALL")),
 )
 
@@ -159,12 +153,12 @@ def count_if(condition: Operand) -> Aggregate:
 
 
 def _condition(step: str, given: Operand) -> Node:
-    """A string names a column, here too."""
+    """The node of a condition; a string names a column."""
     return Column(given) if isinstance(given, str) else a_condition(given, step=step)
 
 
 def sum(x: Operand) -> Aggregate:
-    """The sum; of ints it is an int, and an error when it is outside int64."""
+    """The sum. The sum of ints is an int, and an error when it is outside int64."""
     args = (argument(x),)
     return Aggregate("sum", args, (Part(SUM, args),), _sum_of)
 
@@ -179,7 +173,7 @@ def _sum_as_float(s: Any) -> Any:
 
 
 def product(x: Operand) -> Aggregate:
-    """The product; of ints it is an int, and an error when it is outside int64."""
+    """The product. The product of ints is an int, and an error when it is outside int64."""
     args = (argument(x),)
     return Aggregate("product", args, (Part(PRODUCT, args),), _product_of)
 

@@ -15,9 +15,10 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Multiset, NamedLower, Part
 from tidemill.aggregates.sketches import approximate_distinct, approximate_quantile
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.core.types import FLOAT64, INT64, DataType, list_of, struct_of
 from tidemill.expr.fluent import Operand, argument
-from tidemill.expr.functions import checked, order_key
+from tidemill.expr.functions import checked
 from tidemill.expr.nodes import Cast, Node
 
 Row = tuple[Any, ...]
@@ -39,7 +40,7 @@ def _quantile(rows: list[Row], q: float) -> float:
 
 
 def _entropy(rows: list[Row]) -> float:
-    counts = [len(list(g)) for _, g in itertools.groupby(rows, key=_key)]
+    counts = [len(list(g)) for _, g in itertools.groupby(rows, key=order_key)]
     return -math.fsum(c / len(rows) * math.log2(c / len(rows)) for c in counts) + 0.0
 
 
@@ -74,13 +75,9 @@ def _top_keys(rows: list[Row], n: int) -> list[dict[str, Any]]:
     return ordered[:n]
 
 
-def _key(row: Row) -> Any:
-    return tuple(order_key(v) for v in row)
-
-
 LOWER: dict[str, Callable[..., Any]] = {
     "quantile": _quantile,
-    "distinct_count": lambda rows: len({_key(r) for r in rows}),
+    "distinct_count": lambda rows: len({order_key(r) for r in rows}),
     "top_k": lambda rows, k: [r[0] for r in rows[::-1][:k]],
     "bottom_k": lambda rows, k: [r[0] for r in rows[:k]],
     "collect": lambda rows: [r[1] for r in rows],
@@ -118,20 +115,25 @@ RESULT: dict[str, Callable[[Types], DataType]] = {
 
 
 def _holistic(
-    name: str, args: tuple[Node, ...], *params: Any, empty: Any = None, bag: Multiset = BAG,
-    shown: tuple[tuple[str, Any], ...] = (),
+    name: str, given: tuple[Operand, ...], *params: Any, over: tuple[Node, ...] = (), empty: Any = None,
+    bag: Multiset = BAG, shown: tuple[tuple[str, Any], ...] = (),
 ) -> Aggregate:  # fmt: skip
-    return Aggregate(name, args, (Part(bag, args),), NamedLower(name, params), empty, shown)
+    """A multiset of the arguments, or of the columns in `over`, lowered by the function of this name."""
+    args = tuple(argument(x) for x in given)
+    return Aggregate(name, args, (Part(bag, over or args),), NamedLower(name, params), empty, shown)
+
+
+def _histogram(name: str, x: Operand, category: Operand) -> Aggregate:
+    return _holistic(name, (x, category), over=(argument(category), argument(x)), empty=())
 
 
 def quantile(x: Operand, q: float, *, method: str = "exact", size: int = 200) -> Aggregate:
     """The q-quantile: exact with linear interpolation, or by a KLL sketch of the given size."""
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise UserError("quantile", expected="q between 0 and 1", got=repr(q))
-    value = Cast(argument(x), FLOAT64)
     if _method("quantile", method, "kll"):
-        return approximate_quantile(value, float(q), size)
-    return _holistic("quantile", (value,), float(q), shown=(("q", q),))
+        return approximate_quantile(argument(x), float(q), size)
+    return _holistic("quantile", (x,), float(q), over=(Cast(argument(x), FLOAT64),), shown=(("q", q),))
 
 
 def median(x: Operand, *, method: str = "exact", size: int = 200) -> Aggregate:
@@ -143,60 +145,58 @@ def distinct_count(x: Operand, *, method: str = "exact", size: int = 12) -> Aggr
     """How many different values: exact, or estimated by an HLL sketch of 2**size registers."""
     if _method("distinct_count", method, "hll"):
         return approximate_distinct(argument(x), size)
-    return _holistic("distinct_count", (argument(x),), bag=SET, empty=0)
+    return _holistic("distinct_count", (x,), bag=SET, empty=0)
 
 
 def top_k(x: Operand, k: int) -> Aggregate:
     """The k greatest values, greatest first."""
-    return _holistic("top_k", (argument(x),), _positive("top_k", k), empty=(), shown=(("k", k),))
+    return _holistic("top_k", (x,), _positive("top_k", k), empty=(), shown=(("k", k),))
 
 
 def bottom_k(x: Operand, k: int) -> Aggregate:
     """The k smallest values, smallest first."""
-    return _holistic("bottom_k", (argument(x),), _positive("bottom_k", k), empty=(), shown=(("k", k),))
+    return _holistic("bottom_k", (x,), _positive("bottom_k", k), empty=(), shown=(("k", k),))
 
 
 def collect(x: Operand) -> Aggregate:
     """All values in order of time; ties by value."""
-    return _holistic("collect", (EVENT_TIME, argument(x)), empty=())
+    args = (argument(x), EVENT_TIME)
+    return Aggregate("collect", args, (Part(BAG, args[::-1]),), NamedLower("collect"), ())
 
 
 def entropy(x: Operand) -> Aggregate:
     """Shannon entropy of the values, in bits."""
-    return _holistic("entropy", (argument(x),))
+    return _holistic("entropy", (x,))
 
 
 def count_by(category: Operand) -> Aggregate:
     """A histogram: how many rows in each category, as a list of (key, value) by key."""
-    return _holistic("count_by", (argument(category),), empty=())
+    return _holistic("count_by", (category,), empty=())
 
 
 def sum_by(x: Operand, category: Operand) -> Aggregate:
     """The sum in each category, as a list of (key, value) by key."""
-    return _holistic("sum_by", (argument(category), argument(x)), empty=())
+    return _histogram("sum_by", x, category)
 
 
 def mean_by(x: Operand, category: Operand) -> Aggregate:
     """The mean in each category, as a list of (key, value) by key."""
-    return _holistic("mean_by", (argument(category), argument(x)), empty=())
+    return _histogram("mean_by", x, category)
 
 
 def min_by(x: Operand, category: Operand) -> Aggregate:
     """The smallest value in each category, as a list of (key, value) by key."""
-    return _holistic("min_by", (argument(category), argument(x)), empty=())
+    return _histogram("min_by", x, category)
 
 
 def max_by(x: Operand, category: Operand) -> Aggregate:
     """The greatest value in each category, as a list of (key, value) by key."""
-    return _holistic("max_by", (argument(category), argument(x)), empty=())
+    return _histogram("max_by", x, category)
 
 
 def top_keys(category: Operand, n: int) -> Aggregate:
     """The n most frequent categories with their counts; ties go to the greater key."""
-    params = (("n", n),)
-    return _holistic(
-        "top_keys", (argument(category),), _positive("top_keys", n), empty=(), shown=params
-    )
+    return _holistic("top_keys", (category,), _positive("top_keys", n), empty=(), shown=(("n", n),))
 
 
 def _positive(step: str, n: int) -> int:

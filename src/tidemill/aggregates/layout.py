@@ -7,7 +7,7 @@ that a partial made by one engine can be combined and lowered by another.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Union
 
 from tidemill.aggregates import holistic, sketches
@@ -95,9 +95,42 @@ class Layout:
         present = None if result.present is None else self.parts[result.present].part
         return tuple(p.part for p in own), lower, result.type, present, result.empty
 
+    def derived(self, other: Layout, result: Result) -> Result | None:
+        """A result of another layout over the same columns, made of these parts; None if it cannot be.
+
+        A mean is made of a sum and the count of the same values. The count of rows is another part, and a
+        count that is only kept as whether it is 0 is none.
+
+        >>> from tidemill.aggregates.basic import count, mean, sum
+        >>> from tidemill.core.schema import schema
+        >>> from tidemill.expr.fluent import col
+        >>> s = schema({"x": "float64"})
+        >>> asked = layout((("m", mean(col.x)),), s)
+        >>> held = layout((("t", sum(col.x)), ("n", count(col.x))), s)
+        >>> held.derived(asked, asked.results[0]).parts
+        (0, 1)
+        >>> held = layout((("t", sum(col.x)), ("rows", count())), s)
+        >>> held.derived(asked, asked.results[0]) is None
+        True
+        """
+        at = {p.part: i for i, p in enumerate(self.parts)}
+        wanted = [other.parts[p] for p in result.parts]
+        found = tuple(at.get(p.part, -1) for p in wanted)
+        if -1 in found or not set(found).isdisjoint(self.presence_only):
+            return None
+        present = None if result.present is None else at.get(other.parts[result.present].part)
+        if present is None and result.present is not None:
+            return None
+        lower = result.lower
+        if isinstance(lower, Node):
+            own = [n for i in found for n in self.parts[i].columns.names]
+            names = [n for p in wanted for n in p.columns.names]
+            lower = substitute(lower, {n: Column(o) for n, o in zip(names, own)})
+        return replace(result, parts=found, lower=lower, present=present)
+
     @property
     def presence_only(self) -> tuple[int, ...]:
-        """Positions of the counts of which nobody asks more than whether they are 0."""
+        """Positions of the counts that are only compared with 0."""
         asked = {i for r in self.results for i in r.parts}
         counts = (i for i, p in enumerate(self.parts) if p.part.algebra == COUNT)
         return tuple(i for i in counts if i not in asked)

@@ -10,13 +10,14 @@ NaN: engines meet infinities in different orders, but they all meet one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
 from tidemill.core.errors import UserError
 from tidemill.core.types import FLOAT64
 from tidemill.expr.fluent import Expr, Operand, argument, coalesce, when
-from tidemill.expr.nodes import Cast, Node
+from tidemill.expr.nodes import Cast
 
 
 def _merged_mean(na: Any, nb: Any, mean_a: Any, delta: Any) -> Expr:
@@ -68,8 +69,14 @@ COMOMENTS = Algebra(
 )
 
 
-def _float(x: Operand) -> Node:
-    return Cast(argument(x), FLOAT64)
+def _moments(
+    name: str, algebra: Algebra, given: tuple[Operand, ...], lower: Callable[[Any], Any],
+    ddof: int | None = None,
+) -> Aggregate:  # fmt: skip
+    """An aggregate of arguments that are computed with in float64."""
+    args = tuple(argument(x) for x in given)
+    part = Part(algebra, tuple(Cast(a, FLOAT64) for a in args))
+    return Aggregate(name, args, (part,), lower, params=() if ddof is None else (("ddof", ddof),))
 
 
 def _ddof(step: str, ddof: int) -> float:
@@ -89,34 +96,25 @@ def _finite(total: Expr) -> Expr:
 
 def var(x: Operand, *, ddof: int = 1) -> Aggregate:
     """The variance: of a sample by default. Null with too few rows."""
-    d, args = _ddof("var", ddof), (_float(x),)
-    return Aggregate(
-        "var", args, (Part(MOMENTS, args),), lambda m: _over(m[2], m[0], d), params=(("ddof", ddof),)
-    )
+    d = _ddof("var", ddof)
+    return _moments("var", MOMENTS, (x,), lambda m: _over(m[2], m[0], d), ddof)
 
 
 def std(x: Operand, *, ddof: int = 1) -> Aggregate:
     """The standard deviation: of a sample by default. Null with too few rows."""
-    d, args = _ddof("std", ddof), (_float(x),)
-    return Aggregate(
-        "std", args, (Part(MOMENTS, args),), lambda m: _over(m[2], m[0], d).sqrt(),
-        params=(("ddof", ddof),),
-    )  # fmt: skip
+    d = _ddof("std", ddof)
+    return _moments("std", MOMENTS, (x,), lambda m: _over(m[2], m[0], d).sqrt(), ddof)
 
 
 def covariance(x: Operand, y: Operand, *, ddof: int = 1) -> Aggregate:
     """The covariance of two expressions, over rows in which neither is null."""
-    d, args = _ddof("covariance", ddof), (_float(x), _float(y))
-    return Aggregate(
-        "covariance", args, (Part(COMOMENTS, args),), lambda m: _over(m[3], m[0], d),
-        params=(("ddof", ddof),),
-    )  # fmt: skip
+    d = _ddof("covariance", ddof)
+    return _moments("covariance", COMOMENTS, (x, y), lambda m: _over(m[3], m[0], d), ddof)
 
 
 def correlation(x: Operand, y: Operand) -> Aggregate:
     """Pearson's correlation; null when either side does not vary."""
-    args = (_float(x), _float(y))
-    return Aggregate(
-        "correlation", args, (Part(COMOMENTS, args),),
+    return _moments(
+        "correlation", COMOMENTS, (x, y),
         lambda m: m[3] / (_finite(m[4]).sqrt() * _finite(m[5]).sqrt()),
     )  # fmt: skip

@@ -14,8 +14,8 @@ from tidemill.aggregates.basic import highest, lowest
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration
 from tidemill.core.types import FLOAT64, INT64
-from tidemill.expr.fluent import Operand, argument, greatest, least, when
-from tidemill.expr.nodes import Cast, Node
+from tidemill.expr.fluent import Expr, Operand, argument, greatest, least, when
+from tidemill.expr.nodes import Cast
 
 
 def _pick(replace: Any, a: Any, b: Any) -> tuple[Any, ...]:
@@ -29,8 +29,6 @@ ARG_MAX = Algebra(
     combine=lambda a, b: _pick(
         (b[0] > a[0]) | a[0].is_null() | ((b[0] == a[0]) & ((b[1] > a[1]) | a[1].is_null())), a, b
     ),
-    idempotent=True,
-    selective=True,
     factory=(built_in, (__name__, "ARG_MAX")),
 )
 ARG_MIN = Algebra(
@@ -40,34 +38,33 @@ ARG_MIN = Algebra(
     combine=lambda a, b: _pick(
         (b[0] < a[0]) | a[0].is_null() | ((b[0] == a[0]) & ((b[1] > a[1]) | a[1].is_null())), a, b
     ),
-    idempotent=True,
-    selective=True,
     factory=(built_in, (__name__, "ARG_MIN")),
 )
 
 
-def _arg(name: str, algebra: Algebra, value: Node, by: Node, shown: tuple[Node, ...]) -> Aggregate:
-    return Aggregate(name, shown, (Part(algebra, (by, value)),), lambda s: s[1])
+def _arg(name: str, algebra: Algebra, value: Operand, by: Operand) -> Aggregate:
+    args = (argument(value), argument(by))
+    return Aggregate(name, args, (Part(algebra, args[::-1]),), lambda s: s[1])
 
 
 def arg_max(value: Operand, by: Operand) -> Aggregate:
     """The value in the row where `by` is greatest."""
-    return _arg("arg_max", ARG_MAX, argument(value), argument(by), (argument(value), argument(by)))
+    return _arg("arg_max", ARG_MAX, value, by)
 
 
 def arg_min(value: Operand, by: Operand) -> Aggregate:
     """The value in the row where `by` is smallest."""
-    return _arg("arg_min", ARG_MIN, argument(value), argument(by), (argument(value), argument(by)))
+    return _arg("arg_min", ARG_MIN, value, by)
 
 
 def last(x: Operand) -> Aggregate:
     """The value of the latest row in which it is not null."""
-    return _arg("last", ARG_MAX, argument(x), EVENT_TIME, (argument(x), EVENT_TIME))
+    return _arg("last", ARG_MAX, x, Expr(EVENT_TIME))
 
 
 def first(x: Operand) -> Aggregate:
     """The value of the earliest row in which it is not null."""
-    return _arg("first", ARG_MIN, argument(x), EVENT_TIME, (argument(x), EVENT_TIME))
+    return _arg("first", ARG_MIN, x, Expr(EVENT_TIME))
 
 
 @functools.cache
@@ -96,10 +93,9 @@ def ewma(x: Operand, *, half_life: DurationLike) -> Aggregate:
     life = duration(half_life, step="ewma")
     if life.ticks <= 0:
         raise UserError("ewma", expected="a positive half_life", got=repr(half_life))
-    value = Cast(argument(x), FLOAT64)
-    part = Part(_ewma(life.ticks), (Cast(EVENT_TIME, INT64), value))
+    part = Part(_ewma(life.ticks), (Cast(EVENT_TIME, INT64), Cast(argument(x), FLOAT64)))
     return Aggregate(
-        "ewma", (value, EVENT_TIME), (part,), lambda s: s[1] / s[2],
+        "ewma", (argument(x), EVENT_TIME), (part,), lambda s: s[1] / s[2],
         params=(("half_life", life),),
     )  # fmt: skip
 
@@ -123,7 +119,5 @@ def drawdown(x: Operand) -> Aggregate:
 
     Rows go in the order of the windowing attribute: time, the column of `on=`, or the row number.
     """
-    args = (Cast(argument(x), FLOAT64),)
-    return Aggregate("drawdown", (*args, EVENT_TIME), (Part(DRAWDOWN, args),), lambda s: s[2])
-
-
+    part = Part(DRAWDOWN, (Cast(argument(x), FLOAT64),))
+    return Aggregate("drawdown", (argument(x), EVENT_TIME), (part,), lambda s: s[2])

@@ -1,4 +1,4 @@
-"""Sketches from files, checked before DataSketches reads them: its readers believe what they are told.
+"""Checks of sketches from files, before DataSketches reads them without checks of its own.
 
 The forms are those of `sketches.serialize`: HLL_8, updatable, and KLL of doubles. What is not as a sketch of
 this size must be is a `UserError`; a few bytes that were changed could crash the process otherwise.
@@ -109,7 +109,7 @@ def _is_kll(k: int, data: bytes) -> bool:
 
 
 def _capacity(k: int, levels: int) -> int:
-    """The items that a sketch of so many levels has room for, all in all."""
+    """How many items a sketch of so many levels can hold."""
     return sum(max(_LEAST_LEVEL, _level(k, levels - level - 1)) for level in range(levels))
 
 

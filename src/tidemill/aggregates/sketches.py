@@ -24,12 +24,12 @@ RESULT: dict[str, DataType] = {
 }  # fmt: skip
 
 
-def approximate_distinct(value: Node, size: int) -> Aggregate:
-    return _sketched("distinct_count", value, _hll(size), NamedLower("estimate"), 0)
+def approximate_distinct(x: Node, size: int) -> Aggregate:
+    return _sketched("distinct_count", x, _hll(size), NamedLower("estimate"), 0, method="hll")
 
 
-def approximate_quantile(value: Node, q: float, size: int) -> Aggregate:
-    return _sketched("quantile", value, _kll(size), NamedLower("sketch_quantile", (q,)))
+def approximate_quantile(x: Node, q: float, size: int) -> Aggregate:
+    return _sketched("quantile", x, _kll(size), NamedLower("sketch_quantile", (q,)), q=q, method="kll")
 
 
 def distinct_sketch(x: Operand, *, size: int = 12) -> Aggregate:
@@ -39,15 +39,15 @@ def distinct_sketch(x: Operand, *, size: int = 12) -> Aggregate:
 
 def quantile_sketch(x: Operand, *, size: int = 200) -> Aggregate:
     """A KLL sketch of doubles in its binary form; Spark's `kll_sketch_*_double` read it."""
-    value = Cast(argument(x), FLOAT64)
-    return _sketched("quantile_sketch", value, _kll(size), NamedLower("kll_bytes"))
+    return _sketched("quantile_sketch", argument(x), _kll(size), NamedLower("kll_bytes"))
 
 
 def _sketched(
-    name: str, value: Node, sketch: Sketch, lower: NamedLower, empty: Any = None
+    name: str, x: Node, sketch: Sketch, lower: NamedLower, empty: Any = None, **params: Any
 ) -> Aggregate:
-    params = (("method", sketch.kind), *((("q", lower.params[0]),) if lower.params else ()))
-    return Aggregate(name, (value,), (Part(sketch, (value,)),), lower, empty, params)
+    value = Cast(x, FLOAT64) if sketch.kind == "kll" else x
+    shown = (*params.items(), ("size", sketch.size))
+    return Aggregate(name, (x,), (Part(sketch, (value,)),), lower, empty, shown)
 
 
 def _hll(size: int) -> Sketch:
@@ -63,7 +63,7 @@ def _kll(size: int) -> Sketch:
 
 
 def check_argument(sketch: Sketch, kind: DataType, *, step: str) -> None:
-    """HLL hashes ints and strings alike everywhere; Spark has no HLL of doubles."""
+    """Refuse types for which HLL is not the same everywhere; Spark has no HLL of doubles."""
     if sketch.kind == "hll" and kind.kind not in ("int64", "string", "timestamp", "duration"):
         raise UserError(
             step, expected="an int, a string or a timestamp to count distinct values of by HLL",
@@ -83,7 +83,7 @@ def new(sketch: Sketch) -> Any:
 
 
 def update(sketch: Sketch, state: Any, values: Iterable[Any]) -> Any:
-    """Lift and combine many values at once; a NumPy array of floats goes in whole."""
+    """Lift and combine many values at once."""
     if sketch.kind == "kll":
         import numpy as np
 
@@ -95,7 +95,7 @@ def update(sketch: Sketch, state: Any, values: Iterable[Any]) -> Any:
 
 
 def combine(sketch: Sketch, a: Any, b: Any) -> Any:
-    """A new sketch that saw what both saw; neither argument changes."""
+    """A new sketch of the values of both; neither argument changes."""
     import datasketches
 
     if sketch.kind == "hll":
@@ -121,10 +121,10 @@ def deserialize(sketch: Sketch, data: bytes) -> Any:
 
 
 def _by_registers(sketch: Sketch, state: Any) -> Any:
-    """The same sketch without its memory of the order in which values came.
+    """The same sketch, with an estimate that does not depend on the order of the values.
 
-    A sketch that saw values one by one estimates by that order; one that was merged goes by its
-    registers, which are the same however values were spread. So it is merged, with itself.
+    A sketch that took values one by one estimates by their order; one that was merged estimates by its
+    registers, which depend on the set of values only. So the sketch is merged with itself.
     """
     import datasketches
 

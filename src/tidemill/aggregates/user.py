@@ -21,8 +21,6 @@ def aggregate(
     inverse: Callable[[Any, Any], Any] | None = None,
     accumulate: Callable[..., Any] | None = None,
     commutative: bool = True,
-    idempotent: bool = False,
-    selective: bool = False,
     empty: Any = None,
     returns: object = None,
 ) -> Callable[..., Aggregate]:
@@ -60,8 +58,6 @@ def aggregate(
         inverse=inverse,
         accumulate=accumulate,
         commutative=commutative,
-        idempotent=idempotent,
-        selective=selective,
     )
     kind = None if returns is None else parse_type(returns, step=f"aggregate {name}")
     bare = not isinstance(identity(), tuple)

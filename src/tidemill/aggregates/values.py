@@ -1,6 +1,6 @@
 """Aggregates on Python values: what `lift`, `combine` and `lower` of a layout give for them.
 
-The reference engine is made of these, and so is whatever keeps its partials as Python objects.
+The reference engine uses these, and so does every store that keeps partials as Python objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tidemill.aggregates.algebra import (
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.core.schema import Schema
 from tidemill.expr.evaluate import evaluate, returned
-from tidemill.expr.functions import order_key
 from tidemill.expr.nodes import Node
 
 
@@ -65,8 +64,3 @@ def lower(result: Result, layout: Layout, states: list[Any]) -> Any:
         values = [v for p in result.parts for v in states[p]]
         return evaluate(result.lower, dict(zip(columns.names, values)), columns)
     return returned(result.lower(*[states[p] for p in result.parts]), result.type, result.shown)
-
-
-def row_key(args: tuple[Any, ...]) -> Any:
-    """By which the rows of a multiset are in order."""
-    return tuple(order_key(a) for a in args)

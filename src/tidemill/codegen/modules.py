@@ -19,13 +19,13 @@ from typing import Any
 from tidemill.core.errors import UserError
 from tidemill.jit.machine_code import GENERATED, file_of, source_hash
 
-_HEADER = "from tidemill.kernels.scalars import *\nimport math\nimport numpy as np\n\n"
+_HEADER = "from tidemill.kernels.functions import *\nimport math\nimport numpy as np\n\n"
 
 
 def load(source: str, **names: Any) -> ModuleType:
     """The module of a generated source; the same source gives the same module.
 
-    It sees the names of `runtime`, and of the modules of this package that it imports all names of.
+    It sees the names of `kernels.functions`, and of the modules of this package that it imports all names of.
 
     `names` are objects the source refers to (compiled user functions). They have no text to hash,
     so a module that needs any is not kept on disk.

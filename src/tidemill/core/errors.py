@@ -32,11 +32,15 @@ class UserError(TidemillError):
 
 
 class UnsupportedError(TidemillError):
-    """This engine cannot run this plan; the message says which one can."""
+    """This engine cannot run this plan; the message says which one can.
+
+    What is not an engine is named with its article: `"the rule push_filters"`.
+    """
 
     def __init__(self, engine: str, what: str, *, instead: str) -> None:
         self.engine, self.what, self.instead = engine, what, instead
-        super().__init__(f"the {engine} engine cannot run {what} — {instead}")
+        who = engine if engine.startswith("the ") else f"the {engine} engine"
+        super().__init__(f"{who} cannot run {what} — {instead}")
 
 
 class InternalError(TidemillError):

@@ -1,8 +1,8 @@
 """One way to write a file by rename, and one to open a file that someone else may have made.
 
-A file that is written here has its name when all of it is on disk, or never. A file that is opened here is
-a plain one: a symlink, a pipe, a device or a directory in its place is refused. What the system refuses is
-a `UserError` with the path in it.
+A file that is written here gets its name when all of it is on disk, or never. Only plain files are opened
+here: symlinks, pipes, devices and directories are refused. An error of the system becomes a `UserError` that
+names the path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
 }  # fmt: skip
 _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""A symlink is not followed, and a pipe does not wait for who writes it."""
+"""Do not follow a symlink, and do not wait for the writer of a pipe."""
 _HIDDEN = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp")
 _HINTS = {
     errno.ENOSPC: "the disk is full: free some room and do it again",
@@ -37,7 +37,7 @@ _HINTS = {
 
 @contextlib.contextmanager
 def our_errors(step: str, path: str | os.PathLike[str]) -> Iterator[None]:
-    """What the system says about a path, as a `UserError` that names it."""
+    """Turn errors of the system into a `UserError` that names the path."""
     if "\0" in os.fspath(path):  # the one thing that is no path, of which Python says another error
         raise UserError(step, expected="a path", got=f"{os.fspath(path)!r}, which has a NUL in it")
     try:
@@ -53,7 +53,7 @@ def our_errors(step: str, path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def resolved(path: str | os.PathLike[str], *, step: str) -> Path:
-    """A path, with its links followed; one that no system takes is refused."""
+    """The path with its links followed; a path that no system accepts is refused."""
     try:
         return Path(path).resolve()
     except (ValueError, TypeError, RuntimeError) as no_path:  # a NUL, or links in a circle
@@ -61,9 +61,9 @@ def resolved(path: str | os.PathLike[str], *, step: str) -> Path:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, step: str, mode: int = 0o666) -> int:
-    """A descriptor of a plain file, which the path itself names. Anything else is refused.
+    """Open a plain file at exactly this path, and return its descriptor. Anything else is refused.
 
-    `FileNotFoundError` is left to the caller, who knows what it means.
+    `FileNotFoundError` is left to the caller.
     """
     try:
         descriptor = os.open(path, flags | _CAREFUL, mode)
@@ -85,7 +85,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, step: str, mode: int = 0
 
 
 def read_plain(path: Path, *, step: str) -> bytes:
-    """All of a plain file; see `open_plain`."""
+    """The content of a plain file; see `open_plain`."""
     descriptor = open_plain(path, step=step)
     with our_errors(step, path), open(descriptor, "rb") as file:
         return file.read()
@@ -114,7 +114,7 @@ def have_directory(path: Path, *, step: str) -> None:
 
 
 def require_own_directory(path: Path, *, step: str) -> None:
-    """Refuse a link or a file in place of a directory; that there is nothing is for others to say."""
+    """Refuse a link or a file where a directory is expected. Nothing at the path is accepted."""
     with our_errors(step, path), contextlib.suppress(FileNotFoundError):
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise UserError(
@@ -125,12 +125,12 @@ def require_own_directory(path: Path, *, step: str) -> None:
 
 @contextlib.contextmanager
 def appearing(path: Path, *, step: str, durable: bool = True) -> Iterator[BinaryIO]:
-    """A file to write, which takes its name when all of it is on disk, and is gone if that fails.
+    """Open a file to write. It gets its name when all of it is on disk; if that fails, it is removed.
 
-    One that is not `durable` need not outlive the machine: nobody waits for the disk.
+    A file that is not `durable` is not synchronised with the disk, and may be lost if the machine stops.
 
-    Meanwhile it is called `.<name>.<random>.tmp`, in the same directory, and is locked: what a killed
-    process left is not, and `remove_unfinished` finds it.
+    While it is written it is called `.<name>.<random>.tmp`, in the same directory, and is locked. The file of
+    a killed process is not locked: `remove_unfinished` finds it by that.
     """
     with our_errors(step, path):
         hidden, file = _hidden(path)
@@ -163,13 +163,13 @@ def _hidden(path: Path) -> tuple[Path, BinaryIO]:
 
 
 def becomes(name: str) -> str:
-    """The name that a file will have: its own, unless `appearing` hides it until it is written."""
+    """The final name of a file: its own, unless it is one that `appearing` still writes."""
     hidden = _HIDDEN.fullmatch(name)
     return hidden[1] if hidden else name
 
 
 def remove_unfinished(path: Path, *, step: str) -> None:
-    """Remove what killed processes left of a file by that name: what nobody has locked."""
+    """Remove the unfinished files that killed processes left of this one: those that nobody has locked."""
     with our_errors(step, path):
         for left in path.parent.iterdir():
             if left.name == path.name or becomes(left.name) != path.name or not is_plain(left):
@@ -186,9 +186,9 @@ def remove_unfinished(path: Path, *, step: str) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Whether this descriptor has the lock of its file or directory from now on, until it is closed.
+    """Try to lock the file or directory of a descriptor until it is closed; False if that fails.
 
-    Not if another has it, nor where the system knows no locks. Nobody waits.
+    It fails at once if another process has the lock, or if the system has no locks.
     """
     try:
         import fcntl
@@ -202,7 +202,7 @@ def lock(descriptor: int) -> bool:
 
 
 def sync(folder: Path) -> None:
-    """Make the names in a directory durable."""
+    """Write the names in a directory to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

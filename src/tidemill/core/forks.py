@@ -1,8 +1,8 @@
-"""What a process that was forked must not do with what its parent had begun, and what it can.
+"""What a forked process may do with results that its parent began to read.
 
-Threads of the parent are not there in the child, and files that are open have one position for both. So
-a result that the parent began to read is refused in the child, where it would wait for ever or miss rows.
-Locks that a thread of the parent had are free there.
+A child has none of its parent's threads, and shares the position of open files with it. A result that the
+parent began to read is therefore refused in the child: reading on would wait for ever or miss rows. Locks
+that a thread of the parent held are free in the child.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Instants as people give them, one or many, in ticks: of Python, NumPy, pandas, Arrow, text or ints."""
+"""Instants in ticks, from one or many values of Python, NumPy, pandas, Arrow, text or ints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_instant(value: Any) -> bool:
 
 
 def ticks_of(value: Any, domain: Domain, step: str) -> int:
-    """An instant of a time domain in ticks, not too far away to count with."""
+    """An instant of a time domain in ticks; one that is too far from zero for windows is refused."""
     ticks = any_ticks(value, domain, step)
     if not -FARTHEST <= ticks <= FARTHEST:
         raise UserError(step, expected=RANGE, got=repr(value))
@@ -30,7 +30,7 @@ def ticks_of(value: Any, domain: Domain, step: str) -> int:
 
 
 def any_ticks(value: Any, domain: Domain, step: str) -> int:
-    """An instant in ticks, wherever it lies."""
+    """An instant in ticks, however far from zero."""
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, np.datetime64):
@@ -45,7 +45,7 @@ def any_ticks(value: Any, domain: Domain, step: str) -> int:
 
 
 def many_ticks(given: Any, domain: Domain, step: str) -> Ints:
-    """Instants in ticks: a list or an array of what is one instant each."""
+    """Instants in ticks, from a list or an array with one instant in each item."""
     if isinstance(given, (pa.Array, pa.ChunkedArray)):
         given = given.to_numpy() if _is_plain(given) else given.to_pylist()
     if not isinstance(given, (list, tuple)) and not hasattr(given, "__array__"):
@@ -65,7 +65,7 @@ def many_ticks(given: Any, domain: Domain, step: str) -> Ints:
 
 
 def _is_plain(array: Any) -> bool:
-    """Whether NumPy has the same, with a unit of its own: instants or ints, none of them null."""
+    """Whether NumPy can hold the values: instants with a unit, or ints, and no nulls."""
     kind = array.type
     return not array.null_count and bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
 

@@ -1,8 +1,7 @@
-"""What the times of a stream's data mean where they do not say it themselves.
+"""How times are read where the data has no unit or no zone.
 
-A number has no unit and a naive time has no zone. A stream declares both: ints stand for instants only
-where it names their unit, and naive times are UTC unless it names a zone. The rule is the same on every
-engine.
+A number has no unit and a naive time has no zone. A stream declares both: ints are instants only where it
+names their unit, and naive times are UTC unless it names a zone. The rule is the same on every engine.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NANOS = 1_000
 class Reading:
     """Units of the int columns that hold instants, and the zone of naive times.
 
-    A local time that a zone has twice is the earlier one; a time that it does not have is refused.
+    A local time that occurs twice in a zone is the earlier one; one that does not occur is refused.
     """
 
     units: tuple[tuple[str, str], ...] = ()
@@ -89,7 +88,7 @@ class Reading:
 
 
 def inside(step: str, column: str, got: str) -> UserError:
-    """Naive times in lists and structs have no zone to be given."""
+    """The error for naive times in lists and structs, which `tz=` does not cover."""
     return UserError(
         step, expected=f"times with a zone inside {column!r}", got=got,
         hint="tz= is for columns of times: make them instants before",
@@ -133,5 +132,5 @@ def reading(schema: Schema, time: str, unit: Any, tz: Any, *, step: str) -> Read
 
 
 def zone_name(name: str) -> str:
-    """A zone by the one name it has here: UTC has many."""
+    """The name of a zone, with one name for UTC, which has many."""
     return UTC if name in ("Etc/UTC", "Z", "Zulu", "UCT", "Etc/UCT", "GMT", "+00:00") else name

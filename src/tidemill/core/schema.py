@@ -26,12 +26,12 @@ _INTERNAL = "\0"
 
 
 def internal(name: str) -> str:
-    """A name for a column of our own, which `users_name` lets no user give to another."""
+    """A name for an internal column. `users_name` refuses it for columns of users."""
     return _INTERNAL + name
 
 
 def users_name(name: str, *, step: str) -> str:
-    """A name that a user gave to a column, if it can be one."""
+    """Check a name that a user gives to a column."""
     if name.startswith(_INTERNAL):
         raise UserError(step, expected="a name of a column that begins with no NUL", got=repr(name))
     return name
@@ -70,7 +70,7 @@ class Schema:
         return tuple(n for n, _ in self.fields)
 
     def type_of(self, name: str, *, step: str) -> DataType:
-        """The type of a column, or a `UserError` that lists what there is."""
+        """The type of a column, or a `UserError` that lists the columns there are."""
         for n, t in self.fields:
             if n == name:
                 return t
@@ -115,7 +115,7 @@ def schema(value: Any, *, step: str = "schema") -> Schema:
 
 
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
-"""Intervals of Spark's that have one length; months and years do not."""
+"""Intervals of Spark that have a fixed length; months and years have none."""
 
 
 def _from_spark(described: Any, step: str, column: str) -> DataType:

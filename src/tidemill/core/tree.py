@@ -49,9 +49,9 @@ class Tree:
     def fold(
         self: N, combine: Callable[[N, list[R]], R], leaf: Callable[[N], R | None] = lambda node: None
     ) -> R:
-        """A value for each node from those of its children; where `leaf` has one, nothing below counts.
+        """Compute a value for each node from those of its children. Where `leaf` gives one, that is it.
 
-        Trees may be deeper than Python calls.
+        Trees may be deeper than Python's limit of calls.
         """
         found: dict[int, Any] = {}
         waiting: list[tuple[N, bool]] = [(self, False)]
@@ -70,6 +70,12 @@ class Tree:
             waiting.extend((c, False) for c in reversed(node.children()))
         return found[id(self)]  # type: ignore[no-any-return]
 
+    def upward(self: N) -> list[N]:
+        """Every node once, children before their parents."""
+        found: list[N] = []
+        self.fold(lambda node, _: found.append(node))
+        return found
+
     def with_children(self: N, children: list[N]) -> N:
         """The same node over other children; the node itself when they are its own."""
         coming = iter(children)
@@ -85,13 +91,20 @@ class Tree:
                 new = change(value)  # type: ignore[arg-type]
             elif isinstance(value, tuple) and any(isinstance(v, self.family) for v in value):
                 new = tuple(change(v) if isinstance(v, self.family) else v for v in value)  # type: ignore[arg-type]
-            if new is not value and new != value:
+            if not _is_same(new, value):
                 updates[field.name] = new
         return dataclasses.replace(self, **updates) if updates else self  # type: ignore[type-var]
 
     def transform(self: N, change: Callable[[N], N]) -> N:
         """Rebuild from the leaves up, passing every node through `change`."""
         return self.fold(lambda node, children: change(node.with_children(children)))
+
+
+def _is_same(new: Any, value: Any) -> bool:
+    # By identity: comparing trees by value at every level takes as long as there are paths through them.
+    if isinstance(value, tuple):
+        return len(new) == len(value) and all(a is b for a, b in zip(new, value))
+    return new is value
 
 
 def _field_values(node: Any) -> Iterator[Any]:

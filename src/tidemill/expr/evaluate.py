@@ -42,9 +42,9 @@ _DECIDED_BY_LEFT = {"and": False, "or": True}
 
 
 def _wanted(node: Node, known: dict[int, Any]) -> Iterator[Node]:
-    """The arguments that a node needs, in order, as far as those that are known decide it.
+    """The arguments that a node needs next, given those that are known.
 
-    A branch that is not taken must not fail, nor may a right side that decides nothing.
+    A branch that is not taken must not fail, nor may the right side of `&` or `|` where the left decides.
     """
     args = node.children()
     if not isinstance(node, Call):
@@ -66,7 +66,7 @@ def _wanted(node: Node, known: dict[int, Any]) -> Iterator[Node]:
 
 
 def _value(node: Node, row: Mapping[str, Any], schema: Schema, known: dict[int, Any]) -> Any:
-    """The value of a node from those of the arguments it wanted."""
+    """The value of a node from those of its arguments."""
     if isinstance(node, Column):
         return row[node.name]
     if isinstance(node, Literal):
@@ -90,7 +90,7 @@ def _value(node: Node, row: Mapping[str, Any], schema: Schema, known: dict[int, 
 
 
 def call_udf(function: Callable[..., Any], returns: DataType, args: list[Any]) -> Any:
-    """An opaque function on one row: null in, null out; what it raises is the user's to see."""
+    """Call an opaque function on one row. A null argument gives null; what it raises is a `UserError`."""
     if any(a is None for a in args):
         return None
     try:
@@ -110,7 +110,7 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 
 
 def returned(value: Any, returns: DataType, step: str) -> Any:
-    """What a user's function gave, as the type that it is declared to give; null stays null."""
+    """The result of a user's function, converted to the type that it declares; null stays null."""
     convert = _CONVERT.get(returns.kind)
     if convert is None or value is None:
         return value

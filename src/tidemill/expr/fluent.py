@@ -1,4 +1,4 @@
-"""What people write: `col.price * 2 > 10`, `when(...).then(...).otherwise(...)`, lambdas.
+"""The fluent surface of expressions: `col.price * 2 > 10`, `when(...).then(...).otherwise(...)`, lambdas.
 
 An `Expr` wraps a frozen node and builds new ones; a lambda over a row proxy gives the same tree.
 """
@@ -34,7 +34,7 @@ _RECORDING: ContextVar[bool] = ContextVar("recording", default=False)
 
 @contextmanager
 def recording() -> Iterator[None]:
-    """While a user's function runs on expressions: its `str(x)` must not become our spelling of x."""
+    """Mark that a user's function runs on expressions: `str(x)` in it is then an error, not the text of x."""
     token = _RECORDING.set(True)
     try:
         yield
@@ -280,7 +280,7 @@ class Expr:
         return call("upper", self)
 
     def strip(self) -> Expr:
-        """Without leading and trailing spaces."""
+        """Remove leading and trailing spaces."""
         return call("strip", self)
 
     def contains(self, part: str) -> Expr:
@@ -297,7 +297,7 @@ class Expr:
         return call("matches", self, pattern)
 
     def replace(self, old: str, new: str) -> Expr:
-        """Every occurrence of a piece of text by another."""
+        """Replace every occurrence of a text by another."""
         return call("replace", self, _non_empty(old, "replace"), new)
 
     def substring(self, start: int, length: int) -> Expr:
@@ -311,7 +311,7 @@ class Expr:
         return call("find", self, part)
 
     def split(self, separator: str) -> Expr:
-        """A list of the pieces between separators."""
+        """Split at a separator, into a list."""
         return call("split", self, _non_empty(separator, "split"))
 
     def concat(self, *others: Operand) -> Expr:
@@ -326,7 +326,7 @@ class Expr:
         return call("list_get", self, index)
 
 
-class Columns:
+class ColumnAccess:
     """Attribute and item access to columns: `col.price`, `col["unit price"]`.
 
     Where a column has the name of a method of `Expr`, nothing collides: `col.len` is a column.
@@ -347,7 +347,7 @@ class Columns:
         return "col"
 
 
-col = Columns()
+col = ColumnAccess()
 
 
 def lit(value: Scalar) -> Expr:
@@ -387,7 +387,7 @@ def as_node(value: Operand) -> Node:
 
 
 def argument(value: Operand) -> Node:
-    """What an aggregate is over: a string names a column. Text that is meant is `tm.lit("v")`.
+    """The argument of an aggregate. A string names a column; `tm.lit("v")` is the text.
 
     >>> print(argument("price"), argument(lit("price")), argument(lambda e: e.price * 2))
     col.price 'price' (col.price * 2)
@@ -443,7 +443,7 @@ def _one_for_all_rows(value: Any, *, step: str, expected: str = "a condition on 
 
 
 def _value(other: Operand) -> Operand:
-    """What a value may be equal to. `x == None` asks whether x is null in Python, and is null in SQL."""
+    """The other side of a comparison. `None` is refused: Python and SQL disagree about `x == None`."""
     if other is None:
         raise UserError(
             "expression", "whether a value is None is not known until it meets a row",
@@ -472,7 +472,7 @@ def coalesce(*values: Operand) -> Expr:
 
 
 def concat(*values: Operand) -> Expr:
-    """Strings put together; null if any is null."""
+    """Strings joined; null if any is null."""
     return call("concat", *values)
 
 
@@ -491,7 +491,7 @@ class When:
 
 
 class Then(Expr):
-    """An expression already; add more branches with `.when`, the rest with `.otherwise`."""
+    """A choice so far, which is an expression; `.when` adds a branch, `.otherwise` the last one."""
 
     __slots__ = ("_branches",)
 

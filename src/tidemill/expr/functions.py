@@ -27,6 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.core.floats import equal, order_key
 from tidemill.core.types import (
     BOOL,
     DURATION,
@@ -59,7 +60,7 @@ class Function:
     literal_from: int | None = None
     """Arguments from this position on must be literals (patterns, digits, sets)."""
     check: Callable[..., Any] | None = None
-    """Refuses literals that mean nothing, when the query is built."""
+    """Checks the literals when the query is built."""
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -83,7 +84,7 @@ def _define(
 
 
 def unify(types: Types) -> DataType:
-    """The one type that all of these can be read as."""
+    """The common type of several types."""
     real = [t for t in types if t != NULL]
     if not real:
         return NULL
@@ -213,7 +214,7 @@ def _list_any(types: Types) -> tuple[Types, DataType]:
 
 
 def checked(value: Any) -> Any:
-    """An int result, or an error when it leaves int64."""
+    """An int result; an error when it is outside int64."""
     if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
         raise UserError("expression", "integer overflow: a result outside int64", got=str(value))
     return value
@@ -401,15 +402,6 @@ def _(a: int, b: int) -> int:
 
 
 # --- comparison and logic -------------------------------------------------------------------------
-
-
-def order_key(a: Any) -> Any:
-    """Sort key of the one order: NaN after every number."""
-    return (a != a, 0.0 if a != a else a) if isinstance(a, float) else a
-
-
-def equal(a: Any, b: Any) -> bool:
-    return bool(a == b or (a != a and b != b))
 
 
 @_define("eq", _equated)
@@ -649,7 +641,7 @@ def _(a: list[Any], index: int) -> Any:
 
 
 def check_pattern(pattern: str) -> str:
-    """The pattern, if RE2 reads it: the one dialect of regular expressions, on every engine.
+    """Check that RE2 accepts a pattern; every engine uses RE2's dialect.
 
     >>> check_pattern("(a")
     Traceback (most recent call last):

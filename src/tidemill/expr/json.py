@@ -33,7 +33,7 @@ branches."""
 
 
 def _leaves_first(node: Node) -> list[Node]:
-    """All nodes of a tree, those below before those above; each once."""
+    """All nodes of a tree, children before parents, each once."""
     found: dict[int, Node] = {}
     waiting = [(node, False)]
     while waiting:
@@ -63,7 +63,7 @@ def _record(node: Node, below: list[Json]) -> Json:
 
 
 def from_json(value: Json) -> Node:
-    """What `to_json` made.
+    """The expression that `to_json` was given.
 
     >>> print(from_json({"call": "gt", "args": [{"column": "x"}, {"column": "y"}]}))
     (col.x > col.y)
@@ -136,7 +136,7 @@ def _value_to_json(value: Any) -> Json:
 
 
 def _literal(found: Json, kind: DataType) -> Literal:
-    """A constant that is of its type: kernels take it for that."""
+    """A constant, checked to be of its type, because kernels do not check it."""
     if found is None:
         return Literal(None, kind)
     if type(found) is _PLAIN.get(kind.kind) and (type(found) is not int or found in _INT64):

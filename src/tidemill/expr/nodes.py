@@ -11,7 +11,7 @@ from tidemill.core.tree import Tree
 from tidemill.core.types import DataType
 
 MOST_LEVELS = 500
-"""Expressions within expressions, at most: nothing that is made of one has room for more."""
+"""The most levels of an expression; what is made from expressions has room for no more."""
 
 
 class Node(Tree):
@@ -37,11 +37,11 @@ class Node(Tree):
         object.__setattr__(self, "size", 1 + sum(c.size for c in self.children()))
 
     def own(self) -> tuple[Any, ...]:
-        """What the node says besides its children."""
+        """The fields of the node that are not children."""
         raise NotImplementedError
 
     def shown(self, children: list[str]) -> str:
-        """The node as people read it, given its children so."""
+        """The node as text, given its children as text."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -81,7 +81,7 @@ class Node(Tree):
         return _from_flat, (flat,)
 
     def parts(self) -> tuple[Any, ...]:
-        """The arguments of the constructor that are no nodes, in order."""
+        """The arguments of the constructor that are not nodes, in order."""
         return self.own()
 
 
@@ -89,7 +89,7 @@ MOST_TEXT = 1_000
 
 
 def _cut(text: str) -> str:
-    """Text that people read, and no more: what is in a tree many times would be in its text as often."""
+    """Text for people, cut when it is long: a node that is shared would be written out each time."""
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
 
 

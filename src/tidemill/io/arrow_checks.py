@@ -20,7 +20,7 @@ _LARGE_TEXT = (pa.types.is_large_string, pa.types.is_large_binary)
 
 
 def require_sound(batch: pa.RecordBatch, step: str) -> pa.RecordBatch:
-    """The batch, if its arrays are what they say.
+    """Return the batch if its arrays are valid; refuse it otherwise.
 
     >>> require_sound(pa.record_batch({"x": ["a"]}), "run").num_rows
     1

@@ -1,4 +1,4 @@
-"""What every source is turned into: chunks of rows, each with a promise about the rows to come."""
+"""Chunks of rows, each with a promise about the rows to come: what every source gives."""
 
 from __future__ import annotations
 
@@ -20,9 +20,21 @@ from tidemill.plan.checks import unordered_time
 from tidemill.plan.nodes import Source
 
 BATCH_ROWS = 1 << 17
-WIDE_ROWS = 1 << 19
-"""Rows of a chunk where the next ones need not be in the cache still: less work for each chunk."""
-_SMALL = BATCH_ROWS // 8
+"""A chunk of so many rows is still in the cache when the next operator reads it."""
+
+
+@dataclass(frozen=True)
+class ChunkSizes:
+    """How many rows a chunk has."""
+
+    most: int = BATCH_ROWS
+    most_held: int = 4 * BATCH_ROWS
+    """The most where a table is in memory and nothing waits for promises: less work for each chunk."""
+    small: int = BATCH_ROWS // 8
+    """Chunks of fewer rows are joined with their neighbours."""
+
+
+SIZES = ChunkSizes()
 
 
 @dataclass(frozen=True)
@@ -38,8 +50,8 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Rows as a source has them, with the place they came from, which errors name."""
+class RawChunk:
+    """Rows as a source has them, neither checked nor cast yet; `place` says in errors where they are."""
 
     batch: pa.RecordBatch
     place: str = ""
@@ -55,12 +67,12 @@ class Reader:
 
     source: Source
     about: str
-    pieces: Callable[[], Iterable[Piece]]
+    raw: Callable[[], Iterable[RawChunk]]
     total_rows: int | None = None
-    batch_rows: int | None = None
+    sizes: ChunkSizes = SIZES
 
     def __iter__(self) -> Iterator[Chunk]:
-        chunks = _even(_sized(self.pieces(), self.source, self.batch_rows or BATCH_ROWS))
+        chunks = _joined(_conformed(self.raw(), self.source, self.sizes), self.sizes)
         watched = self.source.ordered and self.source.time in self.source.schema
         return _watched(chunks, self.source) if watched else chunks
 
@@ -85,7 +97,7 @@ def step_of(source: Source, place: str = "") -> str:
 def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     """The least time of a batch in ticks, `FOREVER` when it has none.
 
-    Only the minimum is brought to the canonical type: every such cast keeps the order.
+    Only the minimum is cast to the canonical type: these casts keep the order.
     """
     import pyarrow.compute as pc
 
@@ -103,7 +115,7 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
 
 
 def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
-    """For each position the least of all that follows it, `after` being what follows the last.
+    """For each position the least of all values after it; `after` follows the last one.
 
     >>> promises([3, 1, 4, 5])[:3]
     [1, 4, 5]
@@ -117,7 +129,7 @@ def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
 
 @contextmanager
 def readable(source: Source, place: str) -> Iterator[None]:
-    """Whatever goes wrong while a file is read, as a `UserError` that names it."""
+    """Turn whatever fails while a file is read into a `UserError` that names the file."""
     try:
         yield
     except TidemillError:
@@ -127,8 +139,8 @@ def readable(source: Source, place: str) -> Iterator[None]:
         raise UserError(step_of(source, place), f"cannot be read: {said}") from broken
 
 
-def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[Piece]:
-    """The batches of a reader, which may come from a file or a socket: as they are in memory, or damaged."""
+def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[RawChunk]:
+    """The batches of a reader. They may come from a file or a socket, and may be damaged."""
     for number in itertools.count(1):
         step = step_of(source, f"batch {number}")
         try:
@@ -137,43 +149,43 @@ def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[Piece]
             return
         except (pa.ArrowException, OSError) as broken:
             raise UserError(step, f"cannot be read: {broken}") from broken
-        yield Piece(batch, f"batch {number}")
+        yield RawChunk(batch, f"batch {number}")
 
 
-def _sized(pieces: Iterable[Piece], source: Source, most: int) -> Iterator[Chunk]:
-    """Pieces in the schema of the source, cut where they are too long."""
-    for piece in pieces:
-        rows = piece.batch.num_rows
+def _conformed(chunks: Iterable[RawChunk], source: Source, sizes: ChunkSizes) -> Iterator[Chunk]:
+    """Chunks in the schema of the source, cut where they are too long."""
+    for raw in chunks:
+        rows = raw.batch.num_rows
         if rows == 0:
             continue
-        step = step_of(source, piece.place)
-        batch = conform(require_sound(piece.batch, step), source.schema, source.reading, step=step)
-        parts = [batch.slice(start, most) for start in range(0, rows, most)]
-        if len(parts) == 1 or piece.complete_below == BEGINNING:
-            bounds = [piece.complete_below] * len(parts)
+        step = step_of(source, raw.place)
+        batch = conform(require_sound(raw.batch, step), source.schema, source.reading, step=step)
+        cut = [batch.slice(start, sizes.most) for start in range(0, rows, sizes.most)]
+        if len(cut) == 1 or raw.complete_below == BEGINNING:
+            bounds = [raw.complete_below] * len(cut)
         else:
-            bounds = promises([earliest(p, source) for p in parts], piece.complete_below)
-        yield from map(Chunk, parts, bounds)
+            bounds = promises([earliest(b, source) for b in cut], raw.complete_below)
+        yield from map(Chunk, cut, bounds)
 
 
-def _even(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+def _joined(chunks: Iterable[Chunk], sizes: ChunkSizes) -> Iterator[Chunk]:
     """Runs of small chunks as one, so that the work for each chunk is not wasted on few rows."""
     waiting: list[Chunk] = []
     rows = 0
     for chunk in chunks:
         size = chunk.batch.num_rows
-        if waiting and (size >= _SMALL or rows + size > BATCH_ROWS):
-            yield from _joined(waiting)
+        if waiting and (size >= sizes.small or rows + size > sizes.most):
+            yield from _as_one(waiting)
             waiting, rows = [], 0
-        if size >= _SMALL:
+        if size >= sizes.small:
             yield chunk
         else:
             waiting.append(chunk)
             rows += size
-    yield from _joined(waiting)
+    yield from _as_one(waiting)
 
 
-def _joined(chunks: list[Chunk]) -> Iterator[Chunk]:
+def _as_one(chunks: list[Chunk]) -> Iterator[Chunk]:
     if len(chunks) < 2:
         yield from chunks
         return

@@ -15,7 +15,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.reading import Reading
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
-from tidemill.io.chunks import BATCH_ROWS, Piece, step_of
+from tidemill.io.chunks import SIZES, ChunkSizes, RawChunk, step_of
 from tidemill.plan.nodes import Source
 
 _UNFIT = (
@@ -24,14 +24,14 @@ _UNFIT = (
 )  # fmt: skip
 
 
-def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
-    """One dict for each row, with every column that is read; other keys are left alone.
+def read_rows(rows: Iterable[Any], source: Source, sizes: ChunkSizes = SIZES) -> Iterator[RawChunk]:
+    """Read one dict for each row. It must have every column that is read; other keys are ignored.
 
     Instants are datetimes or dates, in UTC or the zone of the stream unless they say otherwise, or
     ints where the stream has a unit for them. `None` is null.
     """
     iterator, first_row = iter(rows), 1
-    while block := list(itertools.islice(iterator, BATCH_ROWS)):
+    while block := list(itertools.islice(iterator, sizes.most)):
         if not all(issubclass(kind, Mapping) for kind in set(map(type, block))):
             at, row = next((i, r) for i, r in enumerate(block) if not isinstance(r, Mapping))
             raise UserError(
@@ -42,7 +42,7 @@ def read_rows(rows: Iterable[Any], source: Source) -> Iterator[Piece]:
             column_of(_values(block, name, source, first_row), name, kind, source, first_row)
             for name, kind in source.schema
         ]
-        yield Piece(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
+        yield RawChunk(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
         first_row += len(block)
 
 
@@ -61,7 +61,7 @@ def _values(block: list[Any], name: str, source: Source, first_row: int) -> list
 def column_of(
     values: list[Any], name: str, kind: DataType, source: Source, first_row: int
 ) -> pa.Array:
-    """Python values as a column of a stream; the first one that does not fit is named with its row."""
+    """Python values as a column of a stream. An error names the first value that does not fit and its row."""
     try:
         return _array(values, name, kind, source.reading)
     except (*_UNFIT, UserError) as unfit:
@@ -120,7 +120,7 @@ _TIMES: dict[str, tuple[type, ...]] = {
 
 
 def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
-    """Lists, whose items are read as values of a column: Arrow, told their type, would make 1.5 the int 1."""
+    """Lists, with items read as a column is: given their type, Arrow would convert 1.5 to the int 1."""
     if not all(v is None or isinstance(v, (list, tuple, np.ndarray)) for v in values):
         raise pa.ArrowTypeError("no list")
     items = _array([item for v in values if v is not None for item in v], name, kind.of[0], reading)
@@ -130,7 +130,7 @@ def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
 
 
 def _structs(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
-    """Dicts in a column; a field that one leaves out is null."""
+    """Dicts in a column. A missing field is null."""
     if not all(v is None or isinstance(v, Mapping) for v in values):
         raise pa.ArrowTypeError("no dict")
     fields = [
@@ -144,7 +144,7 @@ def _structs(values: list[Any], name: str, kind: DataType, reading: Reading) -> 
 def _apart(
     values: list[Any], own: Callable[[Any], bool], name: str, kind: DataType, reading: Reading
 ) -> pa.Array:
-    """Ints, or naive times, are read by themselves, because Arrow would take them for UTC microseconds."""
+    """Read ints, or naive times, separately, because Arrow would read them as UTC microseconds."""
     import pyarrow.compute as pc  # slow to import, seldom needed
 
     mine = [v if own(v) else None for v in values]
@@ -178,7 +178,7 @@ def _all_zoned(values: list[Any]) -> bool:
 
 
 def _conformed(values: list[Any], name: str, kind: DataType) -> pa.Array:
-    # Let Arrow find the type and check that it fits: told the type, it makes 1.5 the integer 1.
+    # Arrow infers the type, and the cast checks it: given the type, Arrow would convert 1.5 to 1.
     batch = pa.RecordBatch.from_arrays([pa.array(values)], names=[name])
     return conform(batch, Schema(((name, kind),)), step=name).column(0)
 

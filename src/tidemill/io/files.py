@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.io.chunks import Piece, Reader, readable, step_of
+from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, readable, step_of
 from tidemill.io.parquet import open_parquet
 from tidemill.io.text import read_csv, read_json
 from tidemill.plan.nodes import Source
@@ -27,7 +27,7 @@ _PACKED = {".gz", ".bz2", ".zst"}
 _TEXT = {"CSV", "JSON lines"}
 
 
-def open_path(path: str | os.PathLike[str], source: Source) -> Reader:
+def open_path(path: str | os.PathLike[str], source: Source, sizes: ChunkSizes) -> Reader:
     """The files at a path, all of one kind, in the order of their names."""
     files = _found(os.fspath(path), source)
     kinds = {_kind(file, source) for file in files}
@@ -39,12 +39,12 @@ def open_path(path: str | os.PathLike[str], source: Source) -> Reader:
     kind = kinds.pop()
     about = f"{kind} file {files[0]}" if len(files) == 1 else f"{len(files)} {kind} files"
     if kind == "Parquet":
-        return open_parquet(files, source, about)
+        return open_parquet(files, source, about, sizes)
     if kind == "Arrow":
         _check_ipc(files, source)
-    read: Callable[[Path, Source], Iterator[Piece]]
+    read: Callable[[Path, Source], Iterator[RawChunk]]
     read = {"CSV": read_csv, "JSON lines": read_json, "Arrow": _read_ipc}[kind]
-    return Reader(source, about, lambda: (piece for file in files for piece in read(file, source)))
+    return Reader(source, about, lambda: (raw for file in files for raw in read(file, source)), sizes=sizes)
 
 
 def _found(pattern: str, source: Source) -> list[Path]:
@@ -66,7 +66,7 @@ def _found(pattern: str, source: Source) -> list[Path]:
 
 
 def _check_plain(file: Path, source: Source) -> None:
-    """Refuse what is no file: a pipe would be waited for without end."""
+    """Refuse pipes, sockets and devices: reading a pipe might never end."""
     if not stat.S_ISREG(os.stat(file).st_mode):
         raise UserError(
             step_of(source), expected=f"a file at {file}", got="a pipe, a socket or a device",
@@ -77,7 +77,7 @@ def _check_plain(file: Path, source: Source) -> None:
 def _inside(folder: Path) -> Iterator[Path]:
     """The files of a directory and below; those that start with _ or . are not data.
 
-    A directory below that cannot be looked into is an error: its rows would be missing.
+    A directory that cannot be listed is an error: its rows would be missing.
     """
     for path, inner, files in os.walk(folder, onerror=_raise):
         inner[:] = sorted(name for name in inner if not name.startswith(("_", ".")))
@@ -113,9 +113,9 @@ def _check_ipc(files: Sequence[Path], source: Source) -> None:
             check_schema(found, source.schema, source.reading, step=step_of(source, place))
 
 
-def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:
+def _read_ipc(path: Path, source: Source) -> Iterator[RawChunk]:
     place = f"file {path}"
-    # Not mapped to memory: the process would be killed if the file were cut while it is read.
+    # Not memory-mapped: the system would kill the process if the file were truncated meanwhile.
     with readable(source, place), pa.OSFile(str(path)) as mapped:
         found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
         fields = [found.get_field_index(name) for name in source.schema.names]
@@ -125,13 +125,13 @@ def _read_ipc(path: Path, source: Source) -> Iterator[Piece]:
         else:
             batches = iter(reader)
         for batch in batches:
-            yield Piece(batch, place)
+            yield RawChunk(batch, place)
 
 
 def _open_ipc(
     mapped: pa.NativeFile, options: pa.ipc.IpcReadOptions
 ) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
-    """The file form of Arrow IPC, or the stream form where it is not that."""
+    """Open the file format of Arrow IPC, or else its stream format."""
     mapped.seek(0)
     try:
         return pa.ipc.open_file(mapped, options=options)

@@ -20,7 +20,7 @@ from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
 from tidemill.core.reading import NANOS, PLAIN, UNITS, Reading
 from tidemill.core.time import BEGINNING
-from tidemill.io.chunks import BATCH_ROWS, Piece, Reader, promises, readable, step_of
+from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, promises, readable, step_of
 from tidemill.plan.nodes import Source
 
 # Column chunks are read through a buffer of this size. Without it each is loaded whole, and a file
@@ -47,18 +47,19 @@ class _File:
     groups: tuple[int, ...] | None = None
 
 
-def open_parquet(paths: Sequence[Path], source: Source, about: str) -> Reader:
+def open_parquet(paths: Sequence[Path], source: Source, about: str, sizes: ChunkSizes) -> Reader:
     """Parquet files, one after another. Their schemas are checked now, all of them."""
-    return _reader([_File(f"file {p}", lambda p=p: str(p)) for p in paths], source, about)  # type: ignore[misc]
+    files = [_File(f"file {p}", lambda p=p: str(p)) for p in paths]  # type: ignore[misc]
+    return _reader(files, source, about, sizes)
 
 
-def open_dataset(dataset: Any, source: Source) -> Reader:
+def open_dataset(dataset: Any, source: Source, sizes: ChunkSizes) -> Reader:
     """A pyarrow Dataset, in the order of its fragments."""
     check_schema(dataset.schema, source.schema, source.reading, step=step_of(source))
     files = _plain_parquet(dataset, source)
     if files is not None:
-        return _reader(files, source, f"dataset of {len(files)} Parquet files")
-    return Reader(source, "dataset", lambda: _scan(dataset, source))
+        return _reader(files, source, f"dataset of {len(files)} Parquet files", sizes)
+    return Reader(source, "dataset", lambda: _scan(dataset, source, sizes.most), sizes=sizes)
 
 
 def least_times(metadata: Any, time: str, reading: Reading = PLAIN) -> list[int]:
@@ -105,10 +106,10 @@ def _ticks(statistics: Any, logical: dict[str, Any], unit: str | None) -> int:
     return BEGINNING
 
 
-def _reader(files: Sequence[_File], source: Source, about: str) -> Reader:
+def _reader(files: Sequence[_File], source: Source, about: str, sizes: ChunkSizes) -> Reader:
     groups = [group for i, file in enumerate(files) for group in _survey(i, file, source)]
     rows = sum(group.rows for group in groups)
-    return Reader(source, about, lambda: _read(files, groups, source), rows)
+    return Reader(source, about, lambda: _read(files, groups, source, sizes.most), rows, sizes)
 
 
 def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:
@@ -129,7 +130,9 @@ def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:
             yield _RowGroup(position, number, rows, lows[number])
 
 
-def _read(files: Sequence[_File], groups: Sequence[_RowGroup], source: Source) -> Iterator[Piece]:
+def _read(
+    files: Sequence[_File], groups: Sequence[_RowGroup], source: Source, most: int
+) -> Iterator[RawChunk]:
     import pyarrow.parquet as pq
 
     bounds = iter(promises([group.low for group in groups]))
@@ -143,10 +146,10 @@ def _read(files: Sequence[_File], groups: Sequence[_RowGroup], source: Source) -
                 after = next(bounds)
                 left = group.rows
                 for batch in opened.iter_batches(
-                    BATCH_ROWS, row_groups=[group.number], columns=list(source.schema.names)
+                    most, row_groups=[group.number], columns=list(source.schema.names)
                 ):
                     left -= batch.num_rows
-                    yield Piece(batch, file.place, min(group.low, after) if left else after)
+                    yield RawChunk(batch, file.place, min(group.low, after) if left else after)
 
 
 def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:
@@ -171,18 +174,18 @@ def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:
     ]
 
 
-def _scan(dataset: Any, source: Source) -> Iterator[Piece]:
+def _scan(dataset: Any, source: Source, most: int) -> Iterator[RawChunk]:
     """By Arrow's own scanner, which holds a row group in memory however little is read ahead."""
     import pyarrow.dataset as ds
 
     scanner = dataset.scanner(
-        columns=list(source.schema.names), batch_size=BATCH_ROWS,
+        columns=list(source.schema.names), batch_size=most,
         batch_readahead=0, fragment_readahead=0,
         fragment_scan_options=_lean(ds) if _is_parquet(dataset, ds) else None,
     )  # fmt: skip
     with readable(source, "dataset"):
         for batch in scanner.to_batches():
-            yield Piece(batch, "dataset")
+            yield RawChunk(batch, "dataset")
 
 
 def _is_parquet(dataset: Any, ds: Any) -> bool:

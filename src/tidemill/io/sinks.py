@@ -1,4 +1,4 @@
-"""Results as files. A file appears whole, by rename, or not at all."""
+"""Results as files. A file appears complete, by rename, or not at all."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _write(
 
 
 class _FromQuery(Exception):
-    """What the system said to what is read here, and not about the file that is written."""
+    """An error of the system from reading the input, not from writing the file."""
 
 
 def _apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,7 @@ def _apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Batches put together until they make a row group worth the name."""
+    """Batches joined into row groups of a useful size."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -105,10 +105,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 @contextmanager
 def _appear(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that takes its name when all of it is on disk, and is gone if that fails.
-
-    Hidden files that killed processes left of it are removed.
-    """
+    """As `core.files.appearing`; first removes the unfinished files that killed processes left."""
     target = Path(path)
     with our_errors(_STEP, target):
         _check(target)
@@ -118,7 +115,7 @@ def _appear(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _check(target: Path) -> None:
-    """Refuse what a rename would put another file in the place of."""
+    """Refuse a target that a rename would replace by a plain file: a link, a directory, a device."""
     if target.is_symlink():
         raise UserError(
             _STEP, expected="the path of a file", got=f"the link {target}",

@@ -1,11 +1,13 @@
-"""Anything with rows as a reader of chunks: Arrow data, data frames, iterables, files."""
+"""Open any input as a reader of chunks: Arrow data, data frames, iterables, files."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,10 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import INT64, STRING, DataType
 from tidemill.io.chunks import (
     BATCH_ROWS,
-    WIDE_ROWS,
+    SIZES,
     Chunk,
-    Piece,
+    ChunkSizes,
+    RawChunk,
     Reader,
     earliest,
     promises,
@@ -33,12 +36,14 @@ from tidemill.plan.nodes import Source
 __all__ = ["BATCH_ROWS", "Chunk", "Reader", "open_source"]
 
 
-def open_source(value: Any, source: Source, *, promises: bool = True) -> Reader:
-    """A reader of the columns that `source` needs. What can be checked before reading is checked.
+def open_source(
+    value: Any, source: Source, *, promises: bool = True, sizes: ChunkSizes = SIZES
+) -> Reader:
+    """Open an input to read the columns that `source` needs. What can be checked before reading is checked.
 
-    What lies in memory, and Parquet by its statistics, promises how far its rows are complete;
-    other sources learn that only at their end. Where no operator waits for `promises`, times are not
-    looked at. Errors count batches and rows from 1.
+    Data in memory, and Parquet files by their statistics, promise how far their rows are complete; other
+    inputs know that only at their end. Pass `promises=False` where no operator waits for promises: then times
+    are not looked at. Errors count batches and rows from 1.
 
     >>> from tidemill.core.schema import schema
     >>> clicks = Source("clicks", schema({"t": "int64", "user": "string"}), "t", ("t",))
@@ -47,19 +52,20 @@ def open_source(value: Any, source: Source, *, promises: bool = True) -> Reader:
     [{'t': 1}, {'t': 2}]
     """
     if isinstance(value, (str, os.PathLike)):
-        return open_path(value, source)
+        return open_path(value, source, sizes)
     if _is(value, "pyarrow.dataset", "Dataset"):
-        return open_dataset(value, source)
+        return open_dataset(value, source, sizes)
     if _is(value, "polars", "LazyFrame"):
-        return _lazy(value, source)
+        return _lazy(value, source, sizes)
     if (table := _table(value, source)) is not None:
-        return _held([(table, "")], source, type(value).__name__, promised=promises)
+        return _held([(table, "")], source, type(value).__name__, sizes, promised=promises)
     if isinstance(value, pa.RecordBatchReader):
-        return _stream(value, source, "RecordBatchReader")
+        return _stream(value, source, "RecordBatchReader", sizes)
     if hasattr(value, "__arrow_c_stream__"):
-        return _stream(pa.RecordBatchReader.from_stream(value), source, type(value).__name__)
+        reader = pa.RecordBatchReader.from_stream(value)
+        return _stream(reader, source, type(value).__name__, sizes)
     if isinstance(value, Iterable) and not isinstance(value, (Mapping, bytes)):
-        return _iterable(value, source)
+        return _iterable(value, source, sizes)
     spark = type(value).__module__.startswith("pyspark")
     raise UserError(
         step_of(source),
@@ -73,13 +79,13 @@ def open_source(value: Any, source: Source, *, promises: bool = True) -> Reader:
 
 
 def _is(value: Any, module: str, name: str) -> bool:
-    """Whether this is of a class that lives in a module which may not be imported at all."""
+    """Whether a value is of a class of an optional module, which need not be imported."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(value, getattr(loaded, name))
 
 
 def _table(value: Any, source: Source, place: str = "") -> pa.Table | None:
-    """What lies in memory, as a table; None for anything else."""
+    """Data in memory as a table; None for anything else."""
     if isinstance(value, pa.Table):
         return value
     if isinstance(value, pa.RecordBatch):
@@ -120,106 +126,103 @@ def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
 
 
 def _python_column(values: Any, name: str, kind: DataType, source: Source) -> pa.Array:
-    """A column of Python objects, by the rules of dicts: Arrow would take all for what the first one is."""
+    """A column of Python objects, read as dicts are: Arrow would infer the type from the first value."""
     if kind == STRING:
         return pa.array(values, from_pandas=True)
     listed = [None if v is None or (np.ndim(v) == 0 and v != v) else v for v in values]
     return column_of(listed, name, kind, source, first_row=1)
 
 
-def _from_polars(frame: Any, source: Source, place: str) -> pa.Table:
+def _from_polars(frame: Any, source: Source, place: str = "") -> pa.Table:
     _require(frame.columns, source, place)
     needed = frame.select(_by_name(source))
-    # Given whole, Polars would first copy a frame of several chunks into one.
+    # Polars would first copy a frame of several chunks into one chunk.
     parts = [needed.clear(), *needed.iter_slices(BATCH_ROWS)]
     return pa.concat_tables([pa.table(part) for part in parts])
 
 
 def _by_name(source: Source) -> Any:
-    """The columns by their very names, some of which Polars would read as patterns."""
+    """The columns by exact name; Polars would read some names as patterns."""
     import polars.selectors as selectors
 
     return selectors.by_name(*source.schema.names)
 
 
 def _held(
-    tables: Sequence[tuple[pa.Table, str]], source: Source, about: str, *, promised: bool = True
-) -> Reader:
+    tables: Sequence[tuple[pa.Table, str]], source: Source, about: str, sizes: ChunkSizes,
+    *, promised: bool = True,
+) -> Reader:  # fmt: skip
     """Tables in memory: their least times are looked up first, so that promises are exact."""
     for table, place in tables:
         check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
 
+    rows = sum(table.num_rows for table, _ in tables)
     if not promised:
-        whole = [
-            part for table, place in tables for part in _pieces(table, source, place, whole=True)
-        ]
-        rows = sum(table.num_rows for table, _ in tables)
-        return Reader(source, about, lambda: whole, rows, WIDE_ROWS)
+        whole = [raw for table, place in tables for raw in _raw_chunks(table, source, None, place)]
+        return Reader(source, about, lambda: whole, rows, replace(sizes, most=sizes.most_held))
 
-    def pieces() -> Iterator[Piece]:
-        parts = [part for table, place in tables for part in _pieces(table, source, place)]
-        lows = [earliest(part.batch, source, part.place) for part in parts]
-        for part, bound in zip(parts, promises(lows)):
-            yield Piece(part.batch, part.place, bound)
+    def raw_chunks() -> Iterator[RawChunk]:
+        cut = [raw for table, place in tables for raw in _raw_chunks(table, source, sizes.most, place)]
+        lows = [earliest(raw.batch, source, raw.place) for raw in cut]
+        for raw, bound in zip(cut, promises(lows)):
+            yield RawChunk(raw.batch, raw.place, bound)
 
-    return Reader(source, about, pieces, sum(table.num_rows for table, _ in tables))
+    return Reader(source, about, raw_chunks, rows, sizes)
 
 
-def _pieces(
-    table: pa.Table, source: Source, place: str, *, whole: bool = False
-) -> Iterator[Piece]:
-    most = None if whole else BATCH_ROWS
+def _raw_chunks(
+    table: pa.Table, source: Source, most: int | None, place: str = ""
+) -> Iterator[RawChunk]:
     for batch in table.select(list(source.schema.names)).to_batches(max_chunksize=most):
         if batch.num_rows:
-            yield Piece(batch, place)
+            yield RawChunk(batch, place)
 
 
-def _lazy(frame: Any, source: Source) -> Reader:
-    """A Polars LazyFrame, computed in batches where this Polars can do so."""
+def _lazy(frame: Any, source: Source, sizes: ChunkSizes) -> Reader:
+    """A Polars LazyFrame, computed in batches where this version of Polars can."""
     _require(frame.collect_schema().names(), source)
     needed = frame.select(_by_name(source))
     if not hasattr(needed, "collect_batches"):
-        return _held([(_from_polars(needed.collect(), source, ""), "")], source, "LazyFrame")
+        held = _from_polars(needed.collect(), source)
+        return _held([(held, "")], source, "LazyFrame", sizes)
     found = pa.table(needed.clear().collect()).schema
     check_schema(found, source.schema, source.reading, step=step_of(source))
 
-    def pieces() -> Iterator[Piece]:
-        for part in needed.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
-            yield from _pieces(pa.table(part), source, "")
+    def raw_chunks() -> Iterator[RawChunk]:
+        for batch in needed.collect_batches(chunk_size=sizes.most, maintain_order=True):
+            yield from _raw_chunks(pa.table(batch), source, sizes.most)
 
-    return Reader(source, "LazyFrame", pieces)
+    return Reader(source, "LazyFrame", raw_chunks, sizes=sizes)
 
 
-def _stream(reader: pa.RecordBatchReader, source: Source, about: str) -> Reader:
+def _stream(reader: pa.RecordBatchReader, source: Source, about: str, sizes: ChunkSizes) -> Reader:
     check_schema(reader.schema, source.schema, source.reading, step=step_of(source))
-    return Reader(source, about, lambda: read_stream(reader, source))
+    return Reader(source, about, lambda: read_stream(reader, source), sizes=sizes)
 
 
-def _iterable(items: Iterable[Any], source: Source) -> Reader:
+def _iterable(items: Iterable[Any], source: Source, sizes: ChunkSizes) -> Reader:
     if isinstance(items, Sequence):
         if all(isinstance(item, Mapping) for item in items):
-            return Reader(source, "list of dicts", lambda: read_rows(items, source), len(items))
+            read = functools.partial(read_rows, items, source, sizes)
+            return Reader(source, "list of dicts", read, len(items), sizes)
         if not isinstance(items[0], Mapping):
             tables = [_batch(item, source, n) for n, item in enumerate(items, 1)]
-            return _held(tables, source, f"{len(items)} batches")
-    return Reader(source, "iterable", lambda: _mixed(iter(items), source))
+            return _held(tables, source, f"{len(items)} batches", sizes)
+    return Reader(source, "iterable", lambda: _mixed(iter(items), source, sizes), sizes=sizes)
 
 
-def _mixed(items: Iterator[Any], source: Source) -> Iterator[Piece]:
-    """Batches or dicts; the first item says which."""
+def _mixed(items: Iterator[Any], source: Source, sizes: ChunkSizes) -> Iterator[RawChunk]:
+    """Batches or dicts; the first item decides."""
     for first in items:
         items = itertools.chain([first], items)
         if isinstance(first, Mapping):
-            yield from read_rows(items, source)
+            yield from read_rows(items, source, sizes)
         else:
             for number, item in enumerate(items, 1):
-                yield from _pieces_checked(*_batch(item, source, number), source)
+                table, place = _batch(item, source, number)
+                check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
+                yield from _raw_chunks(table, source, sizes.most, place)
         return
-
-
-def _pieces_checked(table: pa.Table, place: str, source: Source) -> Iterator[Piece]:
-    check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
-    yield from _pieces(table, source, place)
 
 
 def _batch(item: Any, source: Source, number: int) -> tuple[pa.Table, str]:

@@ -1,9 +1,8 @@
 """CSV and JSON lines, read in blocks, in the types that the stream declares.
 
-Instants are ISO text, with or without a zone (that of the stream then, UTC by default), or ints where the
-stream has a unit for them; durations are whole microseconds. In CSV
-an empty field that is not quoted is null, in any column, and nothing else is. In JSON lines a
-field that a row leaves out is null.
+Instants are ISO text, or ints where the stream declares their unit. Text without a zone is in the zone of the
+stream, UTC by default. Durations are whole microseconds. In CSV, an empty field without quotes is null in any
+column, and nothing else is. In JSON lines, a missing field is null.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
 from tidemill.core.reading import PLAIN, Reading
 from tidemill.core.types import DURATION, TIMESTAMP, DataType, to_arrow
-from tidemill.io.chunks import Piece, readable, step_of
+from tidemill.io.chunks import RawChunk, readable, step_of
 from tidemill.plan.nodes import Source
 
 _BLOCK = 4 << 20
@@ -27,7 +26,7 @@ _ZONED = r":[0-9.]*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$|T[0-9]{2}(Z|[+-][0-9]{2}(:?[0-
 _FINER = r"(\.[0-9]{6})[0-9]+"
 
 
-def read_csv(path: Path, source: Source) -> Iterator[Piece]:
+def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
     """A CSV file with a header. One thread reads it, so that errors can name the row."""
     import pyarrow.csv as csv
 
@@ -49,10 +48,10 @@ def read_csv(path: Path, source: Source) -> Iterator[Piece]:
             ),
         )
         with reader:
-            yield from _pieces(reader, source, place, first_row=2)
+            yield from _raw_chunks(reader, source, place, first_row=2)
 
 
-def read_json(path: Path, source: Source) -> Iterator[Piece]:
+def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
     """A file with one JSON object on each line."""
     import pyarrow.json as pj
 
@@ -68,11 +67,11 @@ def read_json(path: Path, source: Source) -> Iterator[Piece]:
             ),
         )
         with reader:
-            yield from _pieces(reader, source, place, first_row=1)
+            yield from _raw_chunks(reader, source, place, first_row=1)
 
 
 def _written(source: Source) -> dict[str, pa.DataType]:
-    """The types in which the columns stand in the file."""
+    """The types of the columns in the file."""
     kinds = {TIMESTAMP: pa.string(), DURATION: pa.int64()}
     return {
         name: pa.int64() if source.reading.unit(name) else kinds.get(kind, to_arrow(kind))
@@ -95,7 +94,7 @@ def _blank(path: Path) -> bool:
     return True
 
 
-def _pieces(reader: Any, source: Source, place: str, first_row: int) -> Iterator[Piece]:
+def _raw_chunks(reader: Any, source: Source, place: str, first_row: int) -> Iterator[RawChunk]:
     step = step_of(source, place)
     for batch in reader:
         columns = [
@@ -103,7 +102,7 @@ def _pieces(reader: Any, source: Source, place: str, first_row: int) -> Iterator
             for name, kind in source.schema
         ]
         first_row += batch.num_rows
-        yield Piece(pa.RecordBatch.from_arrays(columns, names=list(source.schema.names)), place)
+        yield RawChunk(pa.RecordBatch.from_arrays(columns, names=list(source.schema.names)), place)
 
 
 def _column(
@@ -123,7 +122,7 @@ def _column(
 
 
 def _first_unread(text: pa.Array) -> int:
-    """The position of the first text that is no instant, by halving."""
+    """The position of the first text that is not an instant, by bisection."""
     start, end = 0, len(text)
     while end - start > 1:
         middle = (start + end) // 2

@@ -1,4 +1,4 @@
-"""Inputs that answer windows themselves, in place of rows: a wheel is one."""
+"""Inputs that give the results of windows in place of rows. A wheel is one."""
 
 from __future__ import annotations
 

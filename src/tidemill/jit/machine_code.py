@@ -29,6 +29,7 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 
 from tidemill.core.errors import UserError
+from tidemill.core.files import appearing
 from tidemill.jit.cache_directory import cache_directory
 
 try:
@@ -48,7 +49,7 @@ _DIGEST = hashlib.sha256().digest_size
 class _Files(IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
         # Where nothing can be written any more, it is compiled again next time.
-        with contextlib.suppress(OSError), self._locked(exclusively=True):
+        with contextlib.suppress(OSError, UserError), self._locked(exclusively=True):
             index = self._load_index()
             taken = set(index.values())
             numbers = range(1, len(taken) + 2)
@@ -81,7 +82,7 @@ class _Files(IndexDataCacheFile):
 
     def _write(self, path: str, content: Any) -> None:
         body = self._dump(content)
-        with self._open_for_write(path) as file:
+        with appearing(Path(path), step="kernel cache", durable=False) as file:
             file.write(hashlib.sha256(body).digest())
             file.write(body)
 

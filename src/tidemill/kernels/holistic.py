@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.jit.kernel import kernel
-from tidemill.kernels.scalars import OVERFLOW, carry, wrap_add
+from tidemill.kernels.functions import OVERFLOW, carry, wrap_add
 
 Ints = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]

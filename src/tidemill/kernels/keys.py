@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemill.core.floats import canonical_array
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build, validity, values
@@ -95,7 +96,7 @@ def _column(kind: DataType) -> Any:
 
 
 class _Fixed:
-    """Numbers, bools and instants by their bits; zero has one sign and NaN one form."""
+    """Numbers, bools and instants by their bits, of floats in their canonical form."""
 
     def __init__(self, kind: DataType) -> None:
         self._kind, self._index = kind, IntIndex()
@@ -107,7 +108,7 @@ class _Fixed:
     def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
         data = values(array)
         if self._kind.kind == "float64":
-            data = np.where(np.isnan(data), np.nan, data + 0.0).view(np.int64)
+            data = canonical_array(data).view(np.int64)
         return self._index.encode(data, validity(array), add=add)
 
     def decode(self, ids: Ints) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.core.floats import canonical_array
 from tidemill.jit.kernel import kernel
 
 Ints = npt.NDArray[np.int64]
@@ -103,6 +104,6 @@ def _fewer(keys: list[Ints]) -> list[Ints]:
 
 
 def float_key(column: npt.NDArray[np.float64]) -> Ints:
-    """Integers in the one order of floats: zero has one sign, NaN is the greatest."""
-    bits = (np.where(np.isnan(column), np.nan, column) + 0.0).view(np.int64)
+    """Integers that sort as floats do, by the rule of `core.floats`."""
+    bits = canonical_array(column).view(np.int64)
     return np.where(bits < 0, bits ^ np.int64((1 << 63) - 1), bits)

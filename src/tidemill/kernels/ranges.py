@@ -162,7 +162,7 @@ def every(
 
 @kernel
 def _per_event(
-    kid: Ints, time: Ints, length: int, defines: Any, after: int, below: int,
+    kid: Ints, time: Ints, length: int, defines: Any, after: Ints, below: Ints,
     okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -172,11 +172,14 @@ def _per_event(
         if i > 0 and kid[i] != kid[i - 1]:
             lo = i
         t = time[i]
-        if t < after or t >= below or not defines[i]:
+        k = kid[i]
+        if t < after[k if after.size > 1 else 0] or t >= below[k if below.size > 1 else 0]:
+            continue
+        if not defines[i]:
             continue
         while time[lo] <= t - length:
             lo += 1
-        okid[m] = kid[i]
+        okid[m] = k
         owid[m] = t
         olow[m] = lo
         ohigh[m] = i + 1
@@ -185,15 +188,18 @@ def _per_event(
 
 
 def per_event(
-    kid: Ints, time: Ints, *, length: int, defines: npt.NDArray[np.bool_], after: int, below: int
+    kid: Ints, time: Ints, *, length: int, defines: npt.NDArray[np.bool_], after: Ints, below: Ints
 ) -> Ranges:
-    """A window ends at each element that `defines` one and whose time is in `[after, below)`."""
+    """A window ends at each element that `defines` one and whose time is in `[after, below)`.
+
+    The limits are by key, or one for all.
+    """
     return _filled(_per_event, len(kid), kid, time, length, defines, after, below)
 
 
 @kernel
 def _sessions(
-    kid: Ints, time: Ints, gap: int, below: int, okid: Ints, owid: Ints, olow: Ints,
+    kid: Ints, time: Ints, gap: int, below: Ints, okid: Ints, owid: Ints, olow: Ints,
     ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -203,7 +209,8 @@ def _sessions(
         b = a + 1
         while b < n and kid[b] == kid[a] and time[b] - time[b - 1] < gap:
             b += 1
-        if time[b - 1] < below - gap + 1:  # nothing that comes can still join it
+        # Nothing that comes can still join it.
+        if time[b - 1] < below[kid[a] if below.size > 1 else 0] - gap + 1:
             okid[m] = kid[a]
             owid[m] = time[a]
             olow[m] = a
@@ -213,8 +220,11 @@ def _sessions(
     return m
 
 
-def sessions(kid: Ints, time: Ints, *, gap: int, below: int) -> Ranges:
-    """Runs with gaps below `gap` that can grow no more, now that time is complete below `below`."""
+def sessions(kid: Ints, time: Ints, *, gap: int, below: Ints) -> Ranges:
+    """Runs with gaps below `gap` that can grow no more, now that time is complete below `below`.
+
+    That is by key, or one instant for all.
+    """
     return _filled(_sessions, len(kid), kid, time, gap, below)
 
 

@@ -11,12 +11,13 @@ from tidemill.core.time import Domain, to_datetime
 from tidemill.expr.nodes import Node
 from tidemill.io.window_source import WindowSource
 from tidemill.local.expressions import compiles, row_by_row
-from tidemill.local.run import check_inputs
 from tidemill.local.state_plan import plan_parts, refusal
 from tidemill.local.windows import fuses
 from tidemill.optimize import with_wheels
+from tidemill.optimize.choices import choices_of
+from tidemill.plan.checks import check_inputs
 from tidemill.plan.explain import describe as describe_plan
-from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
+from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.wheel import WheelFacts
 
@@ -36,25 +37,28 @@ def describe(plan: Plan) -> str:
 
 def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None]:
     """The plan for these inputs; where one is a wheel, also what comes from it, or why nothing can."""
-    source = next(node for node in plan.walk() if isinstance(node, Source))
-    check_inputs(source, inputs, step="explain")
-    wheel = inputs[source.name]
-    if not isinstance(wheel, WindowSource):
+    check_inputs(plan, inputs, step="explain")
+    wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
+    if not wheels:
         return plan, None
-    facts = wheel.facts()
     try:
-        found = with_wheels(plan, {source.name: facts})
+        found = with_wheels(plan, wheels)
     except UserError as refused:
         return plan, f"not from the wheel: {refused}"
-    [node] = (n for n in found.walk() if isinstance(n, WheelWindows))
-    return found, from_wheel(node, facts)
+    nodes = [n for n in found.walk() if isinstance(n, WheelWindows)]
+    return found, "\n".join(from_wheel(node, wheels[node.stream]) for node in nodes)
 
 
 def from_wheel(node: WheelWindows, facts: WheelFacts) -> str:
     """What comes from a wheel."""
     held = dict(facts.held.aggregates)
     lines = [f"windows {'; '.join(map(str, node.windows))} from slots of the wheel, no rows are read:"]
-    lines += [f"  {n}: {own}={held[own]} of the wheel" for n, own in node.aggregates]
+    for name, own in node.aggregates:
+        if isinstance(own, str):
+            lines.append(f"  {name}: {own}={held[own]} of the wheel")
+        else:
+            parts = " and ".join(dict.fromkeys(str(p) for p in own.parts))
+            lines.append(f"  {name}: {own}, made of {parts} in the wheel")
 
     def at(ticks: int) -> Any:
         return to_datetime(ticks) if facts.held.domain is Domain.CLOCK else ticks
@@ -85,15 +89,15 @@ def _how(node: Node, stage: Stage) -> str:
 
 
 def _windows(plan: WindowAggregate) -> list[str]:
-    assert plan.panes is not None and plan.sliding is not None
+    choices = choices_of(plan)
     keys = ", ".join(plan.group_keys) or "one group"
     where = "in the same loop" if fuses(plan) else "in a loop of their own, after the keys"
     lines = [
         f"windows {'; '.join(map(str, plan.windows))} by {keys}:",
-        f"  accumulate partials by key and pane of {plan.panes.size} ticks, {where}",
+        f"  accumulate partials by key and pane of {choices.panes.size} ticks, {where}",
     ]
     parts = plan_parts(plan.layout)
-    for index, (part, sliding) in enumerate(zip(plan.layout.parts, plan.sliding)):
+    for index, (part, sliding) in enumerate(zip(plan.layout.parts, choices.sliding)):
         form = "compiled"
         if index in parts.objects and isinstance(part.part.algebra, Algebra):
             form = f"row by row: {refusal(plan.layout, index)}"

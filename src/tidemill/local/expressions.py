@@ -40,7 +40,7 @@ from tidemill.kernels.strings import call, cast
 from tidemill.local.failures import raise_for
 
 LEVELS = 64
-"""Of deep expressions so many levels are one loop: Numba walks blocks in calls of Python."""
+"""Levels of a deep expression that are compiled as one loop: Numba recurses over blocks in Python."""
 
 
 class Expressions:
@@ -50,8 +50,10 @@ class Expressions:
     Arrow before, and strings are ids of `pool`.
     """
 
-    def __init__(self, nodes: Sequence[Node], schema: Schema, pool: StringIndex | None = None) -> None:
-        self._source, self._pool = schema, pool
+    def __init__(
+        self, nodes: Sequence[Node], schema: Schema, pool: StringIndex | None = None, *, levels: int = LEVELS
+    ) -> None:
+        self._source, self._pool, self._levels = schema, pool, levels
         self._columns: dict[Node, str] = {}
         self.nodes = tuple(self._divide(n) for n in nodes)
         fields = []
@@ -96,7 +98,7 @@ class Expressions:
     ) -> tuple[pa.Array, Any, UserError | None]:
         """A column, and which of its rows failed, if any: only the loop knows who looks at them."""
         try:
-            return _eagerly(node, batch, self._source), None, None
+            return _eagerly(node, batch, self._source, self._levels), None, None
         except UserError as failure:
             found, failed = [], np.zeros(batch.num_rows, dtype=np.uint8)
             for i, row in enumerate(_rows(node, batch, self._source)):
@@ -110,7 +112,7 @@ class Expressions:
 
     def _divide(self, root: Node) -> Node:
         def apart(node: Node) -> Node | None:
-            return self._apart(node, node is not root and node.levels % LEVELS == 0)
+            return self._apart(node, node is not root and node.levels % self._levels == 0)
 
         return root.fold(lambda node, children: node.with_children(children), apart)
 
@@ -146,17 +148,17 @@ def row_by_row(node: Node, schema: Schema) -> list[str]:
     ]
 
 
-def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
+def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema, *, levels: int = LEVELS) -> pa.Array:
     """One expression over a batch, as an Arrow array."""
     try:
-        return _eagerly(node, batch, schema)
+        return _eagerly(node, batch, schema, levels)
     except UserError:
         # Whole columns compute branches that no row takes. Row by row it fails only if it must.
         found = [define(node, row, schema) for row in _rows(node, batch, schema)]
         return pa.array(found, type=to_arrow(type_of(node, schema)))
 
 
-def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
+def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema, levels: int) -> pa.Array:
     def whole(node: Node) -> Any:
         """A column that needs no other, or the constant that it is full of."""
         if isinstance(node, Literal):
@@ -164,7 +166,9 @@ def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
         if isinstance(node, Column):
             return batch.column(node.name)
         kind = type_of(node, schema)
-        return _compiled(node, kind, batch, schema) if kind.is_fixed and compiles(node, schema) else None
+        if not kind.is_fixed or not compiles(node, schema):
+            return None
+        return _compiled(node, kind, batch, Expressions([node], schema, levels=levels))
 
     def column(value: Any) -> pa.Array:
         return _repeated(value, batch.num_rows) if isinstance(value, Literal) else value
@@ -199,8 +203,7 @@ def _repeated(constant: Literal, n: int) -> pa.Array:
     return pa.repeat(pa.scalar(constant.value, type=to_arrow(constant.type)), n)
 
 
-def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, schema: Schema) -> pa.Array:
-    expressions = Expressions([node], schema)
+def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, expressions: Expressions) -> pa.Array:
     columns, args, failure = expressions.prepare(batch)
     kernel = stage_kernel(columns, (), expressions.nodes, False)
     n = batch.num_rows

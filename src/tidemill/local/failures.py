@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemill.core.errors import UserError
-from tidemill.kernels.scalars import BAD_CAST, NULL_STATE, OVERFLOW
+from tidemill.kernels.functions import BAD_CAST, NULL_STATE, OVERFLOW
 
 _MESSAGES = {
     OVERFLOW: ("integer overflow: a result outside int64", "cast to float64 first"),

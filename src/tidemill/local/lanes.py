@@ -7,8 +7,8 @@ and no state, so each can have a thread of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,18 +25,17 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.planes import pick
 from tidemill.kernels.ranges import Ranges
 from tidemill.local.pane_store import Elements, PaneStore
+from tidemill.local.promise import Promise
 from tidemill.local.results import Results
 from tidemill.local.slides import Progress, Slide, slide_for
+from tidemill.local.snapshot import array_of, column, ids
+from tidemill.local.state_columns import add_states, saved_fields, state_columns
 from tidemill.local.state_plan import PartPlan
+from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import WindowChoices
 
 Ints = npt.NDArray[np.int64]
-FEW_PARTIALS = 1 << 18
-"""Below this many waiting partials, closing windows can wait: sorting little is not worth it."""
-MANY_PARTIALS = 1 << 22
-"""From this many on, combine them even if no window closes, so that memory follows keys and panes."""
-OUTPUT_ROWS = 1 << 17
-"""Rows of a result batch: few enough to stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,14 @@ class Share:
         """How many of the first keys are in this share."""
         return (count - self.number + self.lanes - 1) >> self.shift
 
+    def of_keys(self, name: str, state: Mapping[str, Ints]) -> Ints:
+        """An array of a window's state, with the keys of this share where it is by key."""
+        limits = state[name]
+        if not name.startswith("by_key") or len(limits) == 1 or self.lanes == 1:
+            return limits
+        own = limits[self.number :: self.lanes]
+        return own if len(own) > 1 else np.append(own, np.repeat(state["common"], 2))
+
     def ids(self, own: Ints) -> Ints:
         """The ids of keys that the lane counts itself."""
         return own if self.lanes == 1 else (own << self.shift) | self.number
@@ -66,17 +73,16 @@ class Lane:
     """The state of a window aggregate for a share of its keys."""
 
     def __init__(
-        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, keys: KeyIndex,
-        share: Share,
+        self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: PartPlan,
+        keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
-        assert plan.sliding is not None
-        self.plan, self._parts = plan, parts
-        self._keys, self._share = keys, share
-        self._slides = [slide_for(w.spec, plan, layout) for w in plan.windows]
-        reaches = [s.reach for s in self._slides]
+        self.plan, self._parts, self._panes = plan, parts, choices.panes
+        self._keys, self._share, self._tuning = keys, share, tuning
+        self.slides = [slide_for(w.spec, plan, choices.panes, layout) for w in plan.windows]
+        reaches = [s.reach for s in self.slides]
         reach = None if None in reaches else max(r for r in reaches if r is not None)
-        self.store = PaneStore(plan, layout, parts, reach, share.lanes)
-        sliding = (*plan.sliding, *("merge",) * (len(layout.parts) - len(plan.sliding)))
+        self.store = PaneStore(plan, choices.panes, layout, parts, reach, share.lanes, tuning)
+        sliding = (*choices.sliding, *("merge",) * (len(layout.parts) - len(choices.sliding)))
         self._results = Results(layout, parts, sliding)
         self._arrow = plan.schema.to_arrow()
         self._numbers = np.empty(0, dtype=np.uint32)
@@ -92,12 +98,11 @@ class Lane:
 
         Where some rows are in no window, only those `wanted` are looked at.
         """
-        assert self.plan.panes is not None
         rows = self._rows(n, kid)
         if wanted is not None:
             rows = rows[wanted[rows]]
         start = BEGINNING if self.plan.start is None else self.plan.start
-        grid = (start, self.plan.panes.origin, self.plan.panes.size)
+        grid = (start, self._panes.origin, self._panes.size)
         self.before_start += self.store.add(
             kernel, rows, self._share.keys(keys), args, kid, self._share.shift, grid, failure
         )
@@ -111,37 +116,101 @@ class Lane:
 
     def advance(self, progress: Progress, *, prompt: bool) -> Iterator[pa.RecordBatch]:
         """The windows that close; unless it is `prompt`, it may wait until enough has come."""
+        progress = self._own(progress)
         if progress.final:
             yield from self._close(progress)
             return
         waiting = self.store.spilled - self._retained
-        enough = self.store.crowded or waiting > max(FEW_PARTIALS, 2 * self._retained)
-        if progress.below > BEGINNING and (prompt or enough):
+        enough = self.store.crowded or waiting > max(self._tuning.few_partials, 2 * self._retained)
+        if progress.promise.highest > BEGINNING and (prompt or enough):
             yield from self._close(progress)
         else:
             self.settle()
 
     def settle(self) -> None:
         """Combine the partials that wait, if they are many: memory then follows keys and panes."""
-        if self.store.spilled - self._retained > max(MANY_PARTIALS, self._retained):
+        if self.store.spilled - self._retained > max(self._tuning.many_partials, self._retained):
             self.store.elements()
             self._retained = self.store.spilled
 
     def goes_on_to(self, window: int, pane: int) -> None:
         """Know of a pane that a window has in the part of the stream that others hold."""
-        self._slides[window].goes_on_to(pane)
+        self.slides[window].goes_on_to(pane)
+
+    def _own(self, progress: Progress) -> Progress:
+        """How far this lane has come: it counts keys of its own."""
+        keys, by_key = self._share.keys(progress.keys), progress.promise.by_key
+        if by_key is None or self._share.lanes == 1:
+            return progress if self._share.lanes == 1 else replace(progress, keys=keys)
+        own = by_key[self._share.number :: self._share.lanes]
+        return replace(progress, keys=keys, promise=Promise(progress.promise.floor, own))
 
     @property
-    def promise(self) -> int:
+    def promise(self) -> Promise:
         """No row of the result to come has a window that starts below this."""
-        return min(s.promise() for s in self._slides)
+        found = [s.promise() for s in self.slides]
+        if len(found) == 1:
+            return found[0]
+        return Promise(min(p.floor for p in found))
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether keys without partials must be known."""
+        return any(s.keeps_keys for s in self.slides)
+
+    def live_keys(self, keys: int) -> npt.NDArray[np.bool_]:
+        """Which of all keys have partials here, by the number that the lane gives them."""
+        return self.store.live_keys(self._share.keys(keys))
+
+    def renumber(self, kept: Ints, keys: int, index: KeyIndex) -> None:
+        """Let the keys `kept`, by own numbers, be `0, 1, 2, …` in another index; others are forgotten."""
+        self._keys = index
+        self.store.renumber(kept, self._share.keys(keys))
+        for slide in self.slides:
+            slide.renumber(kept)
+
+    def share_keys(self, index: KeyIndex) -> None:
+        """Have the ids of keys from an index that others add to."""
+        self._keys = index
+
+    # -- state
+
+    def snapshot(self) -> pa.Table:
+        """The partials of this lane, by ids of keys."""
+        elements = self.store.elements()
+        columns: dict[str, pa.Array] = {
+            "kid": pa.array(self._share.ids(elements.kid)), "pane": pa.array(elements.pane),
+        }  # fmt: skip
+        for index in range(len(self.store.layout.parts)):
+            arrays = state_columns(self.store, index, elements, saved=True)
+            for (name, kind), array in zip(saved_fields(self.store, index), arrays):
+                columns[name] = array.cast(to_arrow(kind))
+        return pa.table(columns)
+
+    def restore(self, elements: pa.Table, windows: Sequence[Mapping[str, Ints]], keys: int) -> None:
+        """What all lanes had, as far as it is of this one."""
+        kid = ids(elements, "kid", keys)
+        mine = np.flatnonzero(kid & (self._share.lanes - 1) == self._share.number)
+        some = elements.take(pa.array(mine))
+        for index in range(len(self.store.layout.parts)):
+            for name, kind in saved_fields(self.store, index):
+                array_of(some.column(name), to_arrow(kind))
+        self.store.fit(self._share.keys(keys))
+        add_states(self.store, kid[mine] >> self._share.shift, column(some, "pane"), some, saved=True)
+        for slide, state in zip(self.slides, windows):
+            slide.restore({name: self._share.of_keys(name, state) for name in slide.remembers})
+        bounds = [s.needed_from for s in self.slides]
+        if all(b is not None for b in bounds):
+            self.store.forget(min(b for b in bounds if b is not None))
+        self._retained = self.store.spilled
 
     def _close(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         elements = self.store.elements()
-        for window, slide in zip(self.plan.windows, self._slides):
+        for window, slide in zip(self.plan.windows, self.slides):
             ranges = slide.ranges(elements, progress)
-            for start in range(0, len(ranges), OUTPUT_ROWS):
-                some = ranges[start : start + OUTPUT_ROWS]
+            rows = self._tuning.output_rows
+            for start in range(0, len(ranges), rows):
+                some = ranges[start : start + rows]
                 yield self._batch(window.label, slide, elements, some)
         if not progress.final:
             self._forget(elements, progress)
@@ -150,17 +219,17 @@ class Lane:
 
     def _forget(self, elements: Elements, progress: Progress) -> None:
         """Let go of what no window to come can need."""
-        bounds = [s.needed_from for s in self._slides]
+        bounds = [s.needed_from for s in self.slides]
         known = [b for b in bounds if b is not None]
         if len(known) == len(bounds) and self.store.forget(min(known)):
             return
         keep = np.zeros(len(elements), dtype=np.bool_)
-        for slide in self._slides:
+        for slide in self.slides:
             keep |= slide.needed(elements, progress)
-        for slide in self._slides:
+        for slide in self.slides:
             slide.forgotten(elements, ~keep, progress)
         self.store.retain(elements, keep)
-        closed = [s.closed_from for s in self._slides]
+        closed = [s.closed_from for s in self.slides]
         if all(c is not None for c in closed) and not self._parts.ordered:
             self.store.collapse(min(c for c in closed if c is not None))
 

@@ -21,24 +21,20 @@ from tidemill.codegen.refold import refold_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.kernels.arrow import enlarged
+from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.planes import unroll
-from tidemill.kernels.scalars import FAR_TIME, NULL_TIME
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects, update_object
 from tidemill.local.state_plan import PartPlan
+from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import Panes
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
-PLANE_BYTES = 1 << 28
-"""As much memory as the planes of all lanes may take. With more keys than fit, every record is spilled
-and sorted."""
-
-FEW_STRINGS = 1 << 16
-"""So many strings may stay in the pool whether anything refers to them or not."""
 
 
 @dataclass
@@ -90,17 +86,18 @@ class PaneStore:
     """
 
     def __init__(
-        self, plan: WindowAggregate, layout: Layout, parts: PartPlan, reach: int | None = None,
-        lanes: int = 1,
+        self, plan: WindowAggregate, panes: Panes, layout: Layout, parts: PartPlan, reach: int | None = None,
+        lanes: int = 1, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
-        self.plan, self.layout, self.parts = plan, layout, parts
-        self._plane_bytes = PLANE_BYTES // lanes
+        self.plan, self._panes, self.layout, self.parts = plan, panes, layout, parts
+        self._plane_bytes = tuning.plane_bytes // lanes
+        self._few_strings = tuning.few_strings
         self._reach = reach
         self._keys = 0
         self._needed = NO_PANE + 1
         self._first, self._last = FOREVER, NO_PANE
         self.pool = StringIndex()
-        self._trim_above = FEW_STRINGS
+        self._trim_above = tuning.few_strings
         self._dtype = record_type(layout, parts.fixed)
         self._by_plane = reach is not None
         self._planes = np.zeros((1, 0), dtype=self._dtype)
@@ -133,7 +130,7 @@ class PaneStore:
         The store counts keys without the low `shift` bits of `kid`. `failure` is what to raise where
         a row met a column that failed there.
         """
-        self._fit(keys)
+        self.fit(keys)
         self._room(len(rows))
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
@@ -167,8 +164,7 @@ class PaneStore:
 
     def _reached(self, first: int, last: int) -> None:
         """Take note of the panes there are; windows far from everything else could not be counted."""
-        assert self.plan.panes is not None
-        origin, size = self.plan.panes.origin, self.plan.panes.size
+        origin, size = self._panes.origin, self._panes.size
         if first * size + origin < -FARTHEST - size or last * size + origin > FARTHEST:
             raise far_time(self.plan)
         self._first, self._last = min(self._first, first), max(self._last, last)
@@ -270,7 +266,7 @@ class PaneStore:
         renamed = self.pool.keep(used)
         for ids in columns:
             ids[...] = np.where(ids >= 0, renamed[ids], -1)
-        self._trim_above = max(FEW_STRINGS, 2 * self.pool.count)
+        self._trim_above = max(self._few_strings, 2 * self.pool.count)
 
     def _string_columns(self) -> Iterator[Ints]:
         """Every array of ids of strings that is kept from batch to batch."""
@@ -301,6 +297,44 @@ class PaneStore:
                 merged[where] = combine_objects(part, merged.get(where), state)
             self._objects[index] = merged
 
+    def live_keys(self, keys: int) -> npt.NDArray[np.bool_]:
+        """Which of so many keys have anything here."""
+        live = np.zeros(keys, dtype=np.bool_)
+        if self._by_plane:
+            held = min(keys, self._planes.shape[1])
+            live[:held] = (self._planes["pane"][:, :held] >= self._needed).any(axis=0)
+        live[self._spill["kid"][: self._count]] = True
+        for rows, count in zip(self._kept, self._filled):
+            live[rows.kid[:count]] = True
+        for states in self._objects.values():
+            live[[kid for kid, _ in states]] = True
+        return live
+
+    def renumber(self, kept: Ints, keys: int) -> None:
+        """Let the keys `kept` be `0, 1, 2, …` from now on; of the others of `keys` nothing is here."""
+        number = np.full(keys, -1, dtype=np.int64)
+        number[kept] = np.arange(len(kept))
+        if self._by_plane:
+            held = self._planes.shape[1]
+            planes = np.zeros((len(self._planes), len(kept)), dtype=self._dtype)
+            planes["pane"] = NO_PANE
+            there = np.flatnonzero(kept < held)
+            planes[:, there] = self._planes[:, kept[there]]
+            planes["kid"] = np.arange(len(kept))
+            self._planes = planes
+        else:
+            newest = np.full(len(kept), -1, dtype=np.int64)
+            there = np.flatnonzero(kept < len(self._newest))
+            newest[there] = self._newest[kept[there]]
+            self._newest = newest
+        self._keys = len(kept)
+        spilled = self._spill["kid"][: self._count]
+        spilled[...] = number[spilled]
+        for rows, count in zip(self._kept, self._filled):
+            rows.kid[:count] = number[rows.kid[:count]]
+        for index, states in self._objects.items():
+            self._objects[index] = {(int(number[k]), p): state for (k, p), state in states.items()}
+
     def _room(self, n: int) -> None:
         if self._count + n > len(self._spill):
             self._spill = enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)
@@ -329,7 +363,7 @@ class PaneStore:
         """Where records belong in the planes."""
         return records["pane"] & (len(self._planes) - 1), records["kid"]
 
-    def _fit(self, keys: int) -> None:
+    def fit(self, keys: int) -> None:
         """Make room for more keys, with as many planes as memory allows."""
         held = self._planes.shape[1] if self._by_plane else len(self._newest)
         if keys > held:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.schema import Schema, internal
+from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.ranges import number_rows
+from tidemill.local.snapshot import array_of, column, ids, numbers
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,6 +47,25 @@ class Partitions:
         self.of_key = _grown(self.of_key, keys)
         if len(kid):
             self.of_key[kid] = self._batch
+
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """The partitions, the rows of each, and the partition of each key."""
+        names = [f"k{i}" for i in range(len(self._index.schema.names))]
+        keys = self._index.decode(np.arange(self._index.count)) if names else []
+        return {
+            "keys": pa.table(dict(zip(names, keys))),
+            "rows": numbers(rows=self.rows[: self._index.count]),
+            "of_key": numbers(partition=self.of_key),
+        }
+
+    def restore(self, state: Mapping[str, pa.Table], keys: int) -> None:
+        """What `snapshot` gave; there are so many keys."""
+        if self._index.schema.names:
+            kinds = [to_arrow(kind) for _, kind in self._index.schema]
+            self._index.restore([array_of(c, t) for c, t in zip(state["keys"].columns, kinds)])
+        self.rows = _grown(column(state["rows"], "rows"), self._index.count)
+        self.of_key = _grown(ids(state["of_key"], "partition", max(1, self._index.count)), keys)
 
 
 def _grown(counts: Ints, size: int) -> Ints:

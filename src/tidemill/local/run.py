@@ -1,4 +1,4 @@
-"""The local engine: batches of a source pushed through operators."""
+"""The local engine: chunks of sources pushed through a graph of operators."""
 
 from __future__ import annotations
 
@@ -7,125 +7,85 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.forks import in_one_process
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.progress import shown
 from tidemill.io.sources import Chunk, open_source
 from tidemill.io.window_source import WindowSource
-from tidemill.local.stages import StageRunner
+from tidemill.local.graph import Graph, require_supported
 from tidemill.local.threads import on_threads, threads
-from tidemill.local.windows import WindowOperator
+from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize import with_wheels
-from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
-from tidemill.plan.stages import stage_of
-
-FEW_ROWS = 1 << 17
-"""An input that is known to have fewer rows is not worth a second thread."""
+from tidemill.plan.checks import check_inputs
+from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
 
 
-class Pipeline:
-    """The operators of a plan, first to last, and the stage that shapes what comes out."""
+def run_graph(
+    graph: Graph, inputs: Mapping[str, Iterable[Chunk]], threads: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """What comes out of all chunks of the inputs, by the names of the graph's sources.
 
-    def __init__(self, plan: Plan, threads: int = 1) -> None:
-        stage = stage_of(plan)
-        self._final = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
-        self._threads = threads
-        self.operators: list[WindowOperator] = []
-        base = stage.base
-        while isinstance(base, WindowAggregate):
-            # One that feeds another must tell it how far time has come, which lanes apart do not know.
-            lanes = 1 if self.operators else 1 << (threads.bit_length() - 1)
-            self.operators.insert(0, WindowOperator(base, lanes))
-            base = stage_of(base.input).base
-        if not isinstance(base, (Source, WheelWindows)):
-            raise UnsupportedError("local", str(base), instead="run it on the reference engine")
-        self.source = base
-
-    def run(self, chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
-        """What comes out of all chunks of the source."""
-        if not self.operators:
-            threads = self._threads if self._final.threadsafe else 1
-            batches = on_threads(self._shaped, (c.batch for c in chunks), threads)
-            yield from (b for b in batches if b.num_rows)
-            return
-        below = BEGINNING
-        try:
-            for chunk in chunks:
-                if chunk.complete_below < FOREVER:  # the end of the input is told once, by `finish`
-                    below = max(below, chunk.complete_below)
-                yield from self.push(chunk.batch, below)
-            yield from self.finish()
-        finally:
-            for operator in self.operators:
-                operator.close()
-
-    def push(self, batch: pa.RecordBatch, below: int) -> Iterator[pa.RecordBatch]:
-        """What comes out when a batch goes in and no later row has a time below `below`."""
-        yield from self._through([batch], below, 0)
-
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        yield from self._through([], FOREVER, 0)
-
-    def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch if self._final.trivial else self._final.run(batch)
-
-    def _through(
-        self, batches: list[pa.RecordBatch], below: int, at: int
-    ) -> Iterator[pa.RecordBatch]:
-        if at == len(self.operators):
-            for batch in batches:
-                if (out := self._shaped(batch)).num_rows:
-                    yield out
-            return
-        operator = self.operators[at]
-        for batch in batches:
-            operator.push(batch)
-        if at + 1 == len(self.operators):
-            for batch in operator.advance(below):
-                yield from self._through([batch], below, at + 1)
-            return
-        closed = list(operator.advance(below))
-        promise = FOREVER if below == FOREVER else operator.promise
-        yield from self._through(closed, promise, at + 1)
+    The next chunk is read of the input that has promised least: it holds the others back. Where there is
+    nothing but one stage, chunks are computed on several threads.
+    """
+    if (stage := graph.stateless) is not None:
+        [only] = inputs.values()
+        batches = on_threads(stage.run, (c.batch for c in only), threads if stage.threadsafe else 1)
+        yield from (batch for batch in batches if batch.num_rows)
+        return
+    below = dict.fromkeys(inputs, BEGINNING)
+    chunks = {name: iter(given) for name, given in inputs.items()}
+    try:
+        while chunks:
+            name = min(chunks, key=below.__getitem__)
+            chunk = next(chunks[name], None)
+            if chunk is None:
+                del chunks[name]
+                yield from graph.advance(name, FOREVER)
+                continue
+            if chunk.complete_below < FOREVER:  # the end of the input is told once, when it comes
+                below[name] = max(below[name], chunk.complete_below)
+            chunks[name] = chunks.pop(name)  # those that promise alike take turns
+            yield from graph.push(name, chunk.batch)
+            yield from graph.advance(name, below[name])
+    finally:
+        graph.close()
 
 
 def run(
     plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False,
-    counts: dict[str, int] | None = None,
+    counts: dict[str, int] | None = None, tuning: Tuning = DEFAULT,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The result of a plan, batch by batch, as windows close.
 
     In the end, `counts` has the rows that are in no window by the definition of the windows. A process
     that is forked meanwhile cannot go on with it.
     """
-    yield from in_one_process(_run(plan, inputs, progress, counts), "run")
+    yield from in_one_process(_run(plan, inputs, progress, counts, tuning), "run")
 
 
 def _run(
-    plan: Plan, inputs: Mapping[str, Any], progress: bool, counts: dict[str, int] | None
+    plan: Plan, inputs: Mapping[str, Any], progress: bool, counts: dict[str, int] | None, tuning: Tuning
 ) -> Iterator[pa.RecordBatch]:
-    source = next(node for node in plan.walk() if isinstance(node, Source))
-    check_inputs(source, inputs)
-    if isinstance(wheel := inputs[source.name], WindowSource):
-        plan = with_wheels(plan, {source.name: wheel.facts()})
-        [node] = (n for n in plan.walk() if isinstance(n, WheelWindows))
-        windows = wheel.read_windows(node)
-        yield from Pipeline(plan).run(shown(windows, source.name, None) if progress else windows)
-        return
-    stateless = stage_of(plan).base is source
-    reader = open_source(inputs[source.name], source, promises=not stateless)
-    few = reader.total_rows is not None and reader.total_rows < FEW_ROWS
-    pipeline = Pipeline(plan, 1 if few else threads())
-    yield from pipeline.run(shown(reader, source.name, reader.total_rows) if progress else reader)
+    require_supported(plan)
+    check_inputs(plan, inputs)
+    wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
+    plan = with_wheels(plan, wheels)
+    stateful = any(isinstance(n, WindowAggregate) for n in plan.walk())
+    chunks: dict[str, Iterable[Chunk]] = {}
+    rows: list[int | None] = []
+    for name, leaf in leaves_of(plan).items():
+        if isinstance(leaf, WheelWindows):
+            chunks[name], total = inputs[leaf.stream].read_windows(leaf), None
+        else:
+            reader = open_source(inputs[name], leaf, promises=stateful)
+            chunks[name], total = reader, reader.total_rows
+            rows.append(total)
+        if progress:
+            chunks[name] = shown(chunks[name], name, total)
+    few = None not in rows and sum(n for n in rows if n is not None) < tuning.few_rows
+    workers = 1 if few else threads()
+    graph = Graph(plan, workers, tuning)
+    yield from run_graph(graph, chunks, workers)
     if counts is not None:
-        counts["before_start"] = sum(operator.before_start for operator in pipeline.operators)
-
-
-def check_inputs(source: Source, inputs: Mapping[str, Any], *, step: str = "run") -> None:
-    """Each stream of the query needs its input, and nothing else."""
-    if set(inputs) != {source.name}:
-        raise UserError(
-            step, expected=f"one input named {source.name!r}", got=f"{sorted(inputs)}",
-            hint=f"write {step}({source.name}=...)",
-        )  # fmt: skip
+        counts["before_start"] = graph.before_start

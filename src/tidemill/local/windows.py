@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.basic import any as any_of
@@ -20,40 +20,55 @@ from tidemill.aggregates.basic import count
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.codegen.accumulate import AccumulateKernel, accumulate_kernel
 from tidemill.codegen.columns import Columns
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.core.types import INT64
+from tidemill.core.types import INT64, to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
+from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.expressions import Expressions, evaluate
+from tidemill.local.expressions import evaluate
+from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.lanes import Lane, Share
+from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
+from tidemill.local.promise import Ints, Promise
 from tidemill.local.row_numbers import ROW, Partitions
 from tidemill.local.sampling import has_gaps, in_windows
 from tidemill.local.slides import ROWS, Progress, ends_name
+from tidemill.local.snapshot import array_of, column, numbers
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
 from tidemill.local.state_plan import plan_parts
+from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.optimize.choices import choices_of, with_choices
 from tidemill.plan.nodes import WindowAggregate
-from tidemill.plan.stages import stage_of
+from tidemill.plan.physical import WindowChoices
+from tidemill.plan.sharing import format_plan
+from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
 
-BACKLOG = 4
-"""Calls that may wait for a lane's thread before the caller waits too."""
+FORMAT = 1
+"""Of snapshots; another one cannot be restored."""
 
 
-class WindowOperator:
-    """Configuration of one window aggregate, and its state, in lanes.
+class WindowOperator(Operator):
+    """One window aggregate: its state lies in lanes, each with some of the keys.
 
     With several lanes, `advance` gives what their threads have ready, and the end gives the rest.
+    A row below the promise is late. It is counted and kept (`late`), and counts in the windows that the
+    promise has not completed: windows that are complete never change.
     """
 
-    def __init__(self, plan: WindowAggregate, lanes: int = 1) -> None:
-        assert plan.panes is not None
-        self.plan = plan
-        stage = stage_of(plan.input)
+    def __init__(
+        self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
+        tuning: Tuning = DEFAULT, stage: Stage | None = None,
+    ) -> None:  # fmt: skip
+        """`stage` is what is fused of the filters and projections below; by default, all of them."""
+        self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
+        stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
@@ -61,11 +76,11 @@ class WindowOperator:
         self._partitions: Partitions | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
-        self._outputs: dict[str, Node] = dict(stage.outputs)
-        if not fuses(plan):
+        outputs: dict[str, Node] = dict(stage.outputs)
+        if not fuses(plan, stage):
             self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
             base, predicates = plan.input.schema, ()
-            self._outputs = {n: Column(n) for n in base.names}
+            outputs = {}
         if _splits(plan):
             self._partitions = Partitions(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
@@ -73,13 +88,32 @@ class WindowOperator:
         self.layout = self._full_layout(base, specs)
         self.parts = plan_parts(self.layout)
         shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
-        self.lanes = [Lane(plan, self.layout, self.parts, self.keys, s) for s in shares]
+        self.lanes = [
+            Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
+        ]
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
         self._running: deque[list[Future[_Closed]]] = deque()
-        self._build_expressions(predicates)
-        self._kernels: dict[tuple[Columns, bool], AccumulateKernel] = {}
-        self.promise = BEGINNING
-        """No row of the result to come has a window that starts below this."""
+        by_number = isinstance(specs[0], Rows)
+        self._attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
+        self._intake = Intake(
+            base, self.layout, self._compile, keys=plan.group_keys, predicates=predicates,
+            attribute=self._attribute, outputs=outputs, pool=self.lanes[0].store.pool,
+        )  # fmt: skip
+        unchanged = tuple((n, Column(n)) for n in base.names)
+        self._filters = StageRunner(predicates, unchanged, base) if predicates else None
+        self._late_schema = base.select(tuple(n for n in base.names if n != ROW))
+        self._promised = Promise()
+        """What was promised about the rows to come, by the windowing attribute."""
+        self._given = Promise()
+        self._late: list[pa.RecordBatch] = []
+        self._ready: list[pa.RecordBatch] = []
+        """Windows that closed, and were not given yet."""
+        self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
+        self._forget_above = tuning.few_keys
+
+    @property
+    def promise(self) -> Promise:
+        return self._given
 
     @property
     def store(self) -> PaneStore:
@@ -93,80 +127,75 @@ class WindowOperator:
         return sum(lane.before_start for lane in self.lanes)
 
     def close(self) -> None:
-        """Stop the threads. What they have not begun is left undone."""
         for worker in self._workers:
             worker.shutdown(cancel_futures=True)
 
     # -- rows in
 
-    def push(self, batch: pa.RecordBatch) -> None:
+    def push(self, port: int, batch: pa.RecordBatch) -> tuple[()]:
         if self._compact is not None and not self._compact.trivial:
             batch = self._compact.run(batch)
         if batch.num_rows == 0:
-            return
+            return ()
         if self._order is not None:
             self._waiting.append(batch)
         else:
             self._push(batch)
+        return ()
 
     def _push(self, batch: pa.RecordBatch) -> None:
         if self._partitions is not None:
             batch = self._partitions.number(batch)
-        columns, args, failure = self._expressions.prepare(batch)
-        kid = self._encode(batch)
+        kid = self._intake.key_ids(batch, self.keys)
+        self._keep_late(batch, kid)
+        columns, args, failure = self._intake.prepare(batch)
         if self._partitions is not None:
             self._partitions.note(kid, self.keys.count)
         keys = self.keys.count
         wanted = in_windows(self.plan, self._attribute_of(batch)) if has_gaps(self.plan) else None
 
         def add(lane: Lane) -> _Closed:
-            kernel = partial(self._kernel, columns)
+            kernel = partial(self._intake.kernel, columns)
             lane.add(kernel, batch.num_rows, keys, args, kid, failure, wanted)
             return [], lane.promise
 
         self._run([partial(add, lane) for lane in self.lanes])
 
+    def _keep_late(self, batch: pa.RecordBatch, kid: Ints) -> None:
+        """Keep the rows that came below the promise, and close the windows that it completed."""
+        highest = self._promised.highest
+        if highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+            return
+        times = self._attribute_of(batch)
+        ticks = values(times)
+        if not len(ticks) or ticks.min() >= highest:
+            return
+        late = ticks < (self._promised.of_rows(kid) if len(kid) else self._promised.floor)
+        valid = validity(times)
+        if valid is not None:
+            late &= valid != 0
+        if not late.any():
+            return
+        rows = batch.filter(pa.array(late))
+        if self._filters is not None:
+            rows = self._filters.run(rows)
+        self._late.append(rows.select(list(self._late_schema.names)))
+        # From here on they count: not in windows that are complete, whether they were given or not.
+        self._ready += self._closed_now()
+
+    def late(self) -> pa.Table:
+        schema = self._late_schema.to_arrow()
+        return pa.Table.from_batches(self._late, schema=schema)
+
     def _attribute_of(self, batch: pa.RecordBatch) -> pa.Array:
         return evaluate(self._attribute, batch, self._base)
 
-    def _encode(self, batch: pa.RecordBatch) -> Any:
-        if not self.plan.group_keys:
-            return np.empty(0, dtype=np.int64)
-        arrays = [evaluate(self._outputs[k], batch, self._base) for k in self.plan.group_keys]
-        return self.keys.encode(arrays)
-
-    def _build_expressions(self, predicates: tuple[Node, ...]) -> None:
-        rows = isinstance(self.plan.windows[0].spec, Rows)
-        attribute = Column(ROW) if rows else self._outputs[self.plan.attribute]
-        self._attribute = attribute
-        args = [self._over_base(a) for part in self.layout.parts for a in part.part.args]
-        pool = self.lanes[0].store.pool
-        self._expressions = Expressions([*predicates, attribute, *args], self._base, pool)
-        self._predicates = len(predicates)
-
-    def _over_base(self, node: Node) -> Node:
-        return node.transform(
-            lambda n: self._outputs.get(n.name, n) if isinstance(n, Column) else n
-        )
-
-    def _kernel(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
-        kernel = self._kernels.get((columns, by_plane))
-        if kernel is None:
-            kernel = self._kernels[columns, by_plane] = self._compile(columns, by_plane)
-        return kernel
-
-    def _compile(self, columns: Columns, by_plane: bool) -> AccumulateKernel:
-        nodes = self._expressions.nodes
-        p = self._predicates
-        args, at = [], p + 1
-        for part in self.layout.parts:
-            args.append(nodes[at : at + len(part.part.args)])
-            at += len(part.part.args)
-        assert self.plan.panes is not None
+    def _compile(self, columns: Columns, loop: LoopNodes, by_plane: bool) -> AccumulateKernel:
+        assert loop.attribute is not None
         return accumulate_kernel(
-            columns, nodes[:p], nodes[p], self.layout, tuple(args), self.parts.records,
+            columns, loop.predicates, loop.attribute, self.layout, loop.args, self.parts.records,
             self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.plan.panes.size == 1, by_plane,
+            self.choices.panes.size == 1, by_plane,
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
@@ -190,36 +219,71 @@ class WindowOperator:
         for lane in self.lanes:
             lane.goes_on_to(window, pane)
 
+    def share_keys(self, index: KeyIndex) -> None:
+        """Have the ids of keys from an index that others add to; none is forgotten then."""
+        self.keys, self._forgets = index, False
+        for lane in self.lanes:
+            lane.share_keys(index)
+
     # -- windows out
 
-    def advance(self, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         """The windows that close now that no row below `below` can come.
 
         Unless it is `prompt`, it may wait until enough has come to be worth sorting.
         """
+        if self._promised.floor == FOREVER:
+            return
         final = below == FOREVER
         if final and self._waiting and self._order is not None:
             for batch in in_order(self._waiting, self._order):
                 self._push(batch)
             self._waiting = []
-        progress = self._progress(below if final else self._known_below(below), final)
+        self._promised = self._promised.raised(below if final else self._known_below(below))
+        yield from self._advance(final, prompt)
+
+    def advance_keys(
+        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        if not self.plan.group_keys:
+            raise UserError("advance", expected="a query with keys", got="promises by key")
+        known = self._known_below(below)
+        if known != BEGINNING and not isinstance(self.plan.windows[0].spec, Rows):
+            ids = self.keys.encode(keys)
+            self._promised = self._promised.raised_for(ids, known, self.keys.count)
+        yield from self._advance(False, prompt)
+
+    def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
+        ready, self._ready = self._ready, []
+        yield from ready
+        progress = self._progress(final)
         if len(self.lanes) == 1:  # as they come: a result need not fit in memory
             yield from self.lanes[0].advance(progress, prompt=prompt)
-            self.promise = self.lanes[0].promise
-            return
-
-        if final:
+            self._given = self.lanes[0].promise
+        elif final:
             while self._running:
                 yield from self._finished()
             yield from self._last(progress)
-            return
+        else:
+            self._run([partial(self._close, lane, progress, prompt) for lane in self.lanes])
+            while self._running and (prompt or len(self._running) > self._tuning.backlog):
+                yield from self._finished()
+        if final:
+            self._given = Promise(FOREVER)
+        elif self._forgets and self.keys.count > self._forget_above:
+            self._forget_keys()
 
-        def close(lane: Lane) -> _Closed:
-            return list(lane.advance(progress, prompt=prompt)), lane.promise
+    def _close(self, lane: Lane, progress: Progress, prompt: bool) -> _Closed:
+        return list(lane.advance(progress, prompt=prompt)), lane.promise
 
-        self._run([partial(close, lane) for lane in self.lanes])
-        while self._running and (prompt or len(self._running) > BACKLOG):
-            yield from self._finished()
+    def _closed_now(self) -> list[pa.RecordBatch]:
+        """The windows that are complete, whether it is worth it to close them or not."""
+        found: list[pa.RecordBatch] = []
+        progress = self._progress(False)
+        self._run([partial(self._close, lane, progress, True) for lane in self.lanes], found)
+        while self._running:
+            found += self._finished()
+        return found
 
     def _last(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         """What the lanes have left, a batch of each at a time: it need not fit in memory."""
@@ -236,31 +300,124 @@ class WindowOperator:
         for lane in self.lanes:
             lane.settle()
 
-    def _run(self, calls: list[Callable[[], _Closed]]) -> None:
-        """Have each lane do something, in its thread if it has one."""
-        if not self._workers:
-            calls[0]()
-        else:
+    def _run(
+        self, calls: list[Callable[[], _Closed]], found: list[pa.RecordBatch] | None = None
+    ) -> None:
+        """Have each lane do something, in its thread if it has one; without threads `found` gets it."""
+        if self._workers:
             self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
+            return
+        batches, self._given = calls[0]()
+        if found is not None:
+            found += batches
 
     def _finished(self) -> Iterator[pa.RecordBatch]:
         """What the oldest calls gave."""
         closed = [future.result() for future in self._running.popleft()]
-        self.promise = min(promise for _, promise in closed)
+        self._given = Promise(min(promise.floor for _, promise in closed))
         for batches, _ in closed:
             yield from batches
 
     def _known_below(self, below: int) -> int:
         """What a promise about the stream's time says about the windowing attribute."""
+        if self._order is not None:
+            return BEGINNING  # rows wait until the end
         if isinstance(self.plan.windows[0].spec, Rows):
             return FOREVER - 1  # rows are complete as they come
         return below if self.plan.attribute == self.plan.input.time else BEGINNING
 
-    def _progress(self, below: int, final: bool) -> Progress:
+    def _progress(self, final: bool) -> Progress:
         none = np.zeros(1, dtype=np.int64)
         rows = none if self._partitions is None else self._partitions.rows
         partition = none if self._partitions is None else self._partitions.of_key
-        return Progress(below, final, self.keys.count, rows, partition)
+        return Progress(self._promised, final, self.keys.count, rows, partition)
+
+    # -- keys that are gone
+
+    def _forget_keys(self) -> None:
+        """Forget the keys that have no state any more, once they are most of the index."""
+        while self._running:
+            self._ready += self._finished()
+        count, lanes = self.keys.count, len(self.lanes)
+        live = [lane.live_keys(count) for lane in self.lanes]
+        live[0][:1] = True  # null, where the key is a string: its id is fixed
+        if self._promised.by_key is not None:
+            apart = self._promised.of_keys(count) > self._promised.floor
+            for number, own in enumerate(live):
+                own |= apart[number::lanes]
+        most = max(int(own.sum()) for own in live)
+        self._forget_above = max(self._tuning.few_keys, 2 * lanes * most)
+        if lanes * most > count // 2:
+            return
+        # Ids alternate between the lanes: a lane with fewer keys keeps some that are gone.
+        kept = [_first_of(own, most) for own in live]
+        ids = np.stack([own * lanes + number for number, own in enumerate(kept)], axis=1).ravel()
+        index = KeyIndex(self.keys.schema)
+        index.restore(self.keys.decode(ids))
+        for lane, some in zip(self.lanes, kept):
+            lane.renumber(some, count, index)
+        self._promised = self._promised.renumbered(ids)
+        self.keys = index
+
+    # -- state
+
+    def snapshot(self) -> Snapshot:
+        if self._promised.highest > BEGINNING:
+            self._ready += self._closed_now()
+        while self._running:
+            self._ready += self._finished()
+        if self._forgets:
+            self._forget_above = 0
+            self._forget_keys()
+        found = {
+            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
+            "promised": numbers(floor=[self._promised.floor]),
+            "ready": pa.Table.from_batches(self._ready, schema=self.plan.schema.to_arrow()),
+            "late": self.late(),
+        }
+        if self.plan.group_keys:
+            names = [f"k{i}" for i in range(len(self.plan.group_keys))]
+            keys = self.keys.decode(np.arange(self.keys.count))
+            found["keys"] = pa.table(dict(zip(names, keys)))
+        if self._promised.by_key is not None:
+            found["promised_keys"] = numbers(below=self._promised.of_keys(self.keys.count))
+        if self._order is not None:
+            schema = self._late_schema.to_arrow()
+            found["waiting"] = pa.Table.from_batches(self._waiting, schema=schema)
+        if self._partitions is not None:
+            found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
+        found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
+        found["before_start"] = numbers(rows=[self.before_start])
+        for at, slides in enumerate(zip(*(lane.slides for lane in self.lanes))):
+            for name in slides[0].remembers:
+                limits = _of_all_lanes([slide.snapshot()[name] for slide in slides])
+                found[f"window{at}.{name}"] = numbers(limits=limits)
+        return found
+
+    def restore(self, state: Snapshot) -> None:
+        about = state["about"].to_pylist()[0] if "about" in state else {}
+        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}):
+            raise UserError("restore", expected=f"a snapshot of {mine}", got=str(about))
+        if self.plan.group_keys:
+            kinds = [to_arrow(kind) for _, kind in self.keys.schema]
+            self.keys.restore([array_of(c, t) for c, t in zip(state["keys"].columns, kinds)])
+            if self.keys.count != len(state["keys"]):
+                raise UserError("restore", expected="each key once", got="one twice")
+        by_key = column(state["promised_keys"], "below") if "promised_keys" in state else None
+        self._promised = Promise(int(column(state["promised"], "floor")[0]), by_key)
+        self._ready, self._late = state["ready"].to_batches(), state["late"].to_batches()
+        self._waiting = state["waiting"].to_batches() if "waiting" in state else []
+        if self._partitions is not None:
+            own = {n.split(".", 1)[1]: t for n, t in state.items() if n.startswith("partitions.")}
+            self._partitions.restore(own, self.keys.count)
+        windows = [
+            {n: column(state[f"window{at}.{n}"], "limits") for n in slide.remembers}
+            for at, slide in enumerate(self.lanes[0].slides)
+        ]
+        for lane in self.lanes:
+            lane.restore(state["elements"], windows, self.keys.count)
+        self.lanes[0].before_start = int(column(state["before_start"], "rows")[0])
+        self._given = Promise(min(lane.promise.floor for lane in self.lanes))
 
     def _divides(self) -> bool:
         """Whether lanes can be on their own: each has all that its windows depend on.
@@ -273,11 +430,28 @@ class WindowOperator:
         return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
 
 
-_Closed = tuple[list[pa.RecordBatch], int]
+_Closed = tuple[list[pa.RecordBatch], Promise]
 """Windows that a lane closed, and its promise for those to come."""
 
 
-def fuses(plan: WindowAggregate) -> bool:
+def _of_all_lanes(limits: list[Ints]) -> Ints:
+    """What windows know in each lane, by the ids of keys where it is by key."""
+    longest = max(map(len, limits))
+    if len(limits) == 1 or longest == 1:
+        least: Ints = np.min(limits, axis=0)
+        return least
+    # A lane with fewer keys has no more to say: its last place stands for keys to come.
+    padded = [np.pad(own, (0, longest - len(own)), mode="edge") for own in limits]
+    return np.stack(padded, axis=1).ravel()
+
+
+def _first_of(live: npt.NDArray[np.bool_], count: int) -> Ints:
+    """The keys that live, and as many others as are missing to `count`, in order."""
+    order = np.argsort(~live, kind="stable")[:count]
+    return np.sort(order)
+
+
+def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
     """Whether filters run in the loop that accumulates.
 
     Otherwise rows that pass are written first: rows are numbered, and costly keys looked up, only
@@ -285,7 +459,7 @@ def fuses(plan: WindowAggregate) -> bool:
     """
     if _splits(plan):
         return False
-    stage, keys = stage_of(plan.input), plan.group_keys
+    stage, keys = stage or stage_of(plan.input), plan.group_keys
     if has_gaps(plan) and not isinstance(stage.output(plan.attribute), Column):
         return False  # looked at before the loop, where it may fail on rows that do not pass
     # A key that is computed may fail on rows that do not pass.

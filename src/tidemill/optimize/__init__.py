@@ -1,6 +1,7 @@
 """The optimizer: a visible tuple of rules, each a function in its own file, and a loop.
 
-Every rule must keep the schema, the time column and the types; that is checked after each.
+Every rule must keep the schema, the time column and the types; that is checked after each. How an engine
+computes the nodes that come out is beside the plan: `choices.py`.
 """
 
 from __future__ import annotations
@@ -8,25 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidemill.core.errors import InternalError
-from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.merge_filters import merge_filters
 from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
-from tidemill.optimize.share_panes import share_panes
+from tidemill.optimize.share_subplans import share_subplans
 from tidemill.optimize.use_wheel import use_wheel
-from tidemill.plan.nodes import Plan, format_plan
+from tidemill.plan.nodes import Plan
+from tidemill.plan.sharing import format_plan
 from tidemill.plan.wheel import WheelFacts
 
 Rule = Callable[[Plan], Plan]
 
 RULES: tuple[Rule, ...] = (
     fold_constants,
+    share_subplans,
     push_filters,
     merge_filters,
     prune_columns,
-    share_panes,
-    choose_sliding,
 )
 
 

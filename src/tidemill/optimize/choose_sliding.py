@@ -9,25 +9,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tidemill.aggregates.algebra import Algebra, Form
 from tidemill.aggregates.layout import StatePart
-from tidemill.plan.nodes import Plan, WindowAggregate
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import Panes
 from tidemill.windows.spec import GridWindow, Session
 
 FEW = 8
 """Up to this many panes a window, merging them again beats keeping stacks."""
 
 
-def choose_sliding(plan: Plan) -> Plan:
-    def rule(node: Plan) -> Plan:
-        if not isinstance(node, WindowAggregate):
-            return node
-        panes = _panes_per_window(node)
-        return replace(node, sliding=tuple(_choose(p, panes) for p in node.layout.parts))
-
-    return plan.transform(rule)
+def choose_sliding(node: WindowAggregate, panes: Panes) -> tuple[str, ...]:
+    most = _panes_per_window(node, panes)
+    return tuple(_choose(part, most) for part in node.layout.parts)
 
 
 def _choose(state: StatePart, panes: int | None) -> str:
@@ -40,9 +34,8 @@ def _choose(state: StatePart, panes: int | None) -> str:
     return "merge" if panes is not None and panes <= FEW else "two_stacks"
 
 
-def _panes_per_window(node: WindowAggregate) -> int | None:
+def _panes_per_window(node: WindowAggregate, panes: Panes) -> int | None:
     """The most panes any window has; `None` when the data decides."""
-    assert node.panes is not None
     most = 1
     for window in node.windows:
         spec = window.spec
@@ -50,5 +43,5 @@ def _panes_per_window(node: WindowAggregate) -> int | None:
             continue  # sessions are disjoint: each pane is combined once
         if not isinstance(spec, GridWindow) or spec.length is None:
             return None
-        most = max(most, spec.length // node.panes.size)
+        most = max(most, spec.length // panes.size)
     return most

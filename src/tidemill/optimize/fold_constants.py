@@ -8,21 +8,23 @@ from tidemill.core.types import BOOL
 from tidemill.expr.evaluate import evaluate
 from tidemill.expr.nodes import Call, Cast, Literal, Node
 from tidemill.expr.typing import type_of
-from tidemill.plan.nodes import Filter, Plan
+from tidemill.optimize.rule import rule
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.rewrite import map_expressions
 
 _NOTHING = Schema(())
 _TRUE, _FALSE = Literal(True, BOOL), Literal(False, BOOL)
 
 
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def fold_constants(plan: Plan) -> Plan:
-    def rule(node: Plan) -> Plan:
+    def fold(node: Plan) -> Plan:
         folded = map_expressions(node, lambda e: e.transform(_fold))
         if isinstance(folded, Filter) and folded.predicate == _TRUE:
             return folded.input
         return folded
 
-    return plan.transform(rule)
+    return plan.transform(fold)
 
 
 def _fold(node: Node) -> Node:

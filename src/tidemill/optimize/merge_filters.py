@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from tidemill.expr.nodes import Call
-from tidemill.plan.nodes import Filter, Plan
+from tidemill.optimize.rule import rule
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 
 
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def merge_filters(plan: Plan) -> Plan:
-    def rule(node: Plan) -> Plan:
+    def merge(node: Plan) -> Plan:
         if isinstance(node, Filter) and isinstance(node.input, Filter):
             both = Call("and", (node.input.predicate, node.predicate))
             return Filter(node.input.input, both)
         return node
 
-    return plan.transform(rule)
+    return plan.transform(merge)

@@ -4,28 +4,43 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemill.expr.nodes import columns_of
-from tidemill.plan.nodes import Filter, Plan, Project, Source, WindowAggregate
+from tidemill.expr.nodes import Column, columns_of
+from tidemill.optimize.rule import rule
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.windows.spec import PerEvent, Rows
 
 
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def prune_columns(plan: Plan) -> Plan:
-    return _prune(plan, frozenset(plan.schema.names))
+    needed: dict[int, frozenset[str]] = {id(plan): frozenset(plan.schema.names)}
+    for node in reversed(plan.upward()):  # all that use a node have asked before it asks
+        names = needed[id(node)] = needed[id(node)] | {node.time}
+        for child in node.children():
+            needed[id(child)] = needed.get(id(child), frozenset()) | _asked_of_inputs(node, names)
+    return plan.fold(lambda node, children: _narrowed(node, children, needed[id(node)]))
 
 
-def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
-    needed = needed | {plan.time}
-    if isinstance(plan, Source):
-        return replace(plan, columns=tuple(n for n in plan.declared.names if n in needed))
-    if isinstance(plan, Filter):
-        return replace(plan, input=_prune(plan.input, needed | columns_of(plan.predicate)))
-    if isinstance(plan, Project):
-        outputs = tuple((n, e) for n, e in plan.outputs if n in needed)
-        below = frozenset().union(*(columns_of(e) for _, e in outputs))
-        return replace(plan, outputs=outputs, input=_prune(plan.input, below))
-    if isinstance(plan, WindowAggregate):
-        return replace(plan, input=_prune(plan.input, _read_by(plan)))
-    return plan
+def _asked_of_inputs(node: Plan, names: frozenset[str]) -> frozenset[str]:
+    """The columns that a node reads to give the columns `names`."""
+    if isinstance(node, Filter):
+        return names | columns_of(node.predicate)
+    if isinstance(node, Project):
+        return frozenset().union(*(columns_of(e) for n, e in node.outputs if n in names))
+    return _read_by(node) if isinstance(node, WindowAggregate) else names
+
+
+def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
+    if isinstance(node, Union):
+        # Another user may ask more of an input than this one does.
+        kept = tuple((n, Column(n)) for n in node.schema.names if n in names)
+        same = tuple(n for n, _ in kept)
+        return Union(tuple(c if c.schema.names == same else Project(c, kept) for c in children))
+    node = node.with_children(children)
+    if isinstance(node, Source):
+        return replace(node, columns=tuple(n for n in node.declared.names if n in names))
+    if isinstance(node, Project):
+        return replace(node, outputs=tuple((n, e) for n, e in node.outputs if n in names))
+    return node
 
 
 def _read_by(plan: WindowAggregate) -> frozenset[str]:

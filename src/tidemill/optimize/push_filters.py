@@ -1,29 +1,46 @@
-"""Filter early: below projections, and below an aggregate when only keys are asked about."""
+"""Filter early: below projections and unions, and below an aggregate when only keys are asked about."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from tidemill.expr.nodes import Udf, columns_of, substitute
-from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate
+from tidemill.optimize.rule import rule
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
+from tidemill.plan.sharing import used_often
 from tidemill.windows.spec import Sliding, Window
 
 
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def push_filters(plan: Plan) -> Plan:
-    def rule(node: Plan) -> Plan:
-        if not isinstance(node, Filter):
-            return node
-        below = node.input
-        if isinstance(below, Project):
-            predicate = substitute(node.predicate, dict(below.outputs))
-            if any(isinstance(n, Udf) for n in predicate.walk()):
-                return node  # it would run twice
-            return replace(below, input=push_filters(Filter(below.input, predicate)))
-        if isinstance(below, WindowAggregate) and _only_keys(node, below):
-            return replace(below, input=push_filters(Filter(below.input, node.predicate)))
-        return node
+    # Below a node that others use too, the filter would make a second one of it.
+    often = set(used_often(plan))
 
-    return plan.transform(rule)
+    def push(node: Plan, children: list[Plan]) -> Plan:
+        after = node.with_children(children)
+        after = _pushed(after, often) if isinstance(after, Filter) else after
+        if id(node) in often:
+            often.add(id(after))
+        return after
+
+    return plan.fold(push)
+
+
+def _pushed(node: Filter, often: Set[int]) -> Plan:
+    below, predicate = node.input, node.predicate
+    if id(below) in often:
+        return node
+    if isinstance(below, Project):
+        over = substitute(predicate, dict(below.outputs))
+        if any(isinstance(n, Udf) for n in over.walk()):
+            return node  # it would run twice
+        return replace(below, input=_pushed(Filter(below.input, over), often))
+    if isinstance(below, WindowAggregate) and _only_keys(node, below):
+        return replace(below, input=_pushed(Filter(below.input, predicate), often))
+    if isinstance(below, Union):
+        return Union(tuple(_pushed(Filter(i, predicate), often) for i in below.inputs))
+    return node
 
 
 def _only_keys(filter: Filter, below: WindowAggregate) -> bool:

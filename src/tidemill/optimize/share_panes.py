@@ -8,20 +8,13 @@ follow the data (per_event, session) and aggregates that need time order have pa
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-from tidemill.plan.nodes import Panes, Plan, WindowAggregate
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import Panes
 from tidemill.windows.spec import GridWindow
 
 
-def share_panes(plan: Plan) -> Plan:
-    def rule(node: Plan) -> Plan:
-        return replace(node, panes=_panes(node)) if isinstance(node, WindowAggregate) else node
-
-    return plan.transform(rule)
-
-
-def _panes(node: WindowAggregate) -> Panes:
+def share_panes(node: WindowAggregate) -> Panes:
     specs = [w.spec for w in node.windows]
     grids = [s for s in specs if isinstance(s, GridWindow)]
     if len(grids) < len(specs):

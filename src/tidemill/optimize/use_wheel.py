@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import layout
 from tidemill.core.errors import UserError
 from tidemill.expr.nodes import Call, Column, Literal, Node, columns_of, substitute
 from tidemill.optimize.fold_constants import fold_constants
-from tidemill.plan.nodes import Filter, Plan, Source, WheelWindows, WindowAggregate
+from tidemill.optimize.rule import rule
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.wheel import WheelFacts
 from tidemill.windows.spec import GridWindow, Rows, Window
@@ -23,17 +25,18 @@ INSTEAD = "make a wheel that fits, or give the rows: a wheel holds none to fall 
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def use_wheel(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
     """The plan with windows of wheels in place of windows over rows; `wheels` are inputs, by name."""
 
-    def rule(node: Plan) -> Plan:
+    def answered(node: Plan) -> Plan:
         if isinstance(node, WindowAggregate):
             base = stage_of(node.input).base
             if isinstance(base, Source) and base.name in wheels:
                 return _from_wheel(node, base, wheels[base.name])
         return node
 
-    after = plan.transform(rule)
+    after = plan.transform(answered)
     for left in after.walk():
         if isinstance(left, Source) and left.name in wheels:
             raise UserError(
@@ -111,19 +114,25 @@ class _Asked:
         if any(x % self.wheel.grain for x in (spec.length or 0, spec.slide, spec.origin, spec.start or 0)):
             raise self._refused(f"windows on the grid of {grid}", f"window {spec}")
 
-    def aggregates(self) -> tuple[tuple[str, str], ...]:
-        """Each result, and the name of the wheel's own that it is."""
+    def aggregates(self) -> tuple[tuple[str, str | Aggregate], ...]:
+        """Each result: the name of the wheel's own that it is, or an aggregate made of the same partials."""
         over = tuple((n, a.over(self.stage.rewrite)) for n, a in self.node.aggregates)
         plain = fold_constants(replace(self.node, input=self.source, aggregates=over))
         assert isinstance(plain, WindowAggregate)
         held = {self.held.layout.essence(r): r.name for r in self.held.layout.results}
         laid_out = layout(plain.aggregates, self.source.schema, self.held.never_null)
-        found = []
-        for result in laid_out.results:
+        found: list[tuple[str, str | Aggregate]] = []
+        for result, (_, aggregate) in zip(laid_out.results, plain.aggregates):
             name = held.get(laid_out.essence(result))
+            if name is None and self.held.layout.derived(laid_out, result) is not None:
+                found.append((result.name, aggregate))
+                continue
             if name is None:
                 shown = ", ".join(str(a) for _, a in self.held.aggregates)
-                raise self._refused(f"aggregates that it has, {shown}", f"{result.name}={result.shown}")
+                raise self._refused(
+                    f"aggregates that it has, {shown}, or that are made of the same partials",
+                    f"{result.name}={result.shown}",
+                )
             found.append((result.name, name))
         return tuple(found)
 

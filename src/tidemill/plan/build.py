@@ -25,7 +25,9 @@ from tidemill.plan.nodes import (
     Plan,
     Project,
     Source,
+    Union,
     WindowAggregate,
+    sources,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
 from tidemill.windows.spec import PerEvent, Rows, Window
@@ -83,6 +85,37 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
         outputs[name] = Column(value) if isinstance(value, str) else computed(value, step=f"select {name}")
     resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
     return Project(plan, tuple(resolved.items()))
+
+
+def union(plans: Sequence[Plan]) -> Union:
+    """The rows of all plans; columns are in the order that the first one has them."""
+    first = plans[0]
+    if len(plans) < 2:
+        raise UserError("union", expected="at least one other stream", got="none")
+    for other in plans[1:]:
+        if other.domain is not first.domain:
+            raise UserError(
+                "union", expected=f"streams in {first.domain.value} time, as the first one is",
+                got=f"one in {other.domain.value} time", hint="logical and clock time never mix",
+            )  # fmt: skip
+        if other.time != first.time:
+            raise UserError(
+                "union", expected=f"the time column {first.time!r} in every stream", got=repr(other.time),
+                hint="declare the streams with one name for it",
+            )  # fmt: skip
+        if dict(other.schema.fields) != dict(first.schema.fields):
+            raise UserError(
+                "union", expected=f"the columns of the first stream, {first.schema}", got=str(other.schema),
+                hint="choose and cast columns with .select(...) first",
+            )  # fmt: skip
+    names = first.schema.names
+    both = Union(tuple(p if p.schema.names == names else _ordered(p, names) for p in plans))
+    sources(both)  # one name must stand for one stream
+    return both
+
+
+def _ordered(plan: Plan, names: Sequence[str]) -> Project:
+    return Project(plan, tuple((n, Column(n)) for n in names))
 
 
 def left_out(plan: Plan) -> Filter:
@@ -157,6 +190,12 @@ def window_aggregate(
 def _check_window(plan: Plan, spec: Window) -> None:
     step = f"window {spec}"
     schema = plan.schema
+    numbered = spec.counts_arrivals and not getattr(spec, "order_by", None)
+    if numbered and isinstance(stage_of(plan).base, Union):
+        raise UserError(
+            step, expected="order_by= over a union, whose rows have no order of arrival", got="none",
+            hint="name a column to number rows by: order_by='seq'",
+        )  # fmt: skip
     for name in (*(spec.partition or ()), *((o,) if (o := getattr(spec, "order_by", None)) else ())):
         schema.type_of(name, step=step)
     if isinstance(spec, Rows):

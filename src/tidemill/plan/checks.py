@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tidemill.core.errors import UserError
-from tidemill.plan.nodes import Source, WindowAggregate
+from tidemill.plan.nodes import Plan, Source, WindowAggregate, sources
+
+
+def check_inputs(plan: Plan, inputs: Mapping[str, Any], *, step: str = "run") -> None:
+    """Each stream of the query needs its input, and nothing else."""
+    names = [source.name for source in sources(plan)]
+    if set(inputs) != set(names):
+        shown = ", ".join(map(repr, names))
+        raise UserError(
+            step, expected=f"one input named {shown}" if len(names) == 1 else f"inputs named {shown}",
+            got=f"{sorted(inputs)}", hint=f"write {step}({', '.join(f'{n}=...' for n in names)})",
+        )  # fmt: skip
 
 
 def null_time(plan: WindowAggregate) -> UserError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemill.plan.nodes import Plan, WindowAggregate
+from tidemill.plan.nodes import Filter, Plan, Project, Union, WindowAggregate
+from tidemill.plan.sharing import share, used_often
 from tidemill.plan.stages import Stage, stage_of
 
 Lines = list[str]
@@ -13,16 +14,29 @@ Lines = list[str]
 def describe(
     plan: Plan, windows: Callable[[WindowAggregate], Lines], stage: Callable[[Stage], Lines]
 ) -> str:
-    """Each window aggregate and each stage in the words of an engine, in the order they run."""
-    return "\n".join(_lines(plan, windows, stage))
+    """Each window aggregate and each stage in the words of an engine, in the order they run.
 
+    A sub-plan that is used again is described once.
+    """
+    plan = share(plan)
+    shared, seen = used_often(plan), set[int]()
 
-def _lines(
-    plan: Plan, windows: Callable[[WindowAggregate], Lines], stage: Callable[[Stage], Lines]
-) -> Lines:
-    top = stage_of(plan)
-    if isinstance(top.base, WindowAggregate):
-        below = [*_lines(top.base.input, windows, stage), *windows(top.base)]
-    else:
-        below = [str(top.base)]
-    return [*below, *stage(top)]
+    def base(node: Plan) -> Lines:
+        if id(node) in seen:
+            return [f"the result, computed once, of {node}"]
+        if id(node) in shared and node.children():
+            seen.add(id(node))
+        if isinstance(node, WindowAggregate):
+            return [*steps(node.input), *windows(node)]
+        if isinstance(node, Union):
+            below = []
+            for at, one in enumerate(node.inputs, 1):
+                below += [f"input {at} of {len(node.inputs)}:", *(f"  {line}" for line in steps(one))]
+            return [*below, "union: the rows of all inputs"]
+        return steps(node) if isinstance(node, (Filter, Project)) else [str(node)]
+
+    def steps(node: Plan) -> Lines:
+        top = stage_of(node, shared - {id(node)})
+        return [*base(top.base), *stage(top)]
+
+    return "\n".join(steps(plan))

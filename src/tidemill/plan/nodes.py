@@ -1,14 +1,19 @@
-"""Logical plans: a few frozen nodes, each of which knows its schema and its time column."""
+"""Logical plans: a few frozen nodes, each of which knows its schema and its time column.
+
+A node has any number of inputs: its fields that hold plans, or tuples of plans (`core/tree.py`). A rule or an
+engine names the nodes that it knows, and refuses a plan with any other (`require_known`).
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
+from tidemill.core.errors import InternalError, UnsupportedError, UserError
 from tidemill.core.reading import PLAIN, Reading
 from tidemill.core.schema import Schema
 from tidemill.core.time import Domain, to_datetime
@@ -112,6 +117,29 @@ class Project(Plan):
 
 
 @dataclass(frozen=True)
+class Union(Plan):
+    """The rows of several inputs as one stream; all have the same schema and the same time column."""
+
+    inputs: tuple[Plan, ...]
+
+    def __post_init__(self) -> None:
+        if len({(i.time, i.schema) for i in self.inputs}) != 1:
+            shown = "; ".join(f"{i.schema} time={i.time}" for i in self.inputs)
+            raise InternalError(f"a union of inputs that differ: {shown}")
+
+    @property
+    def schema(self) -> Schema:
+        return self.inputs[0].schema
+
+    @property
+    def time(self) -> str:
+        return self.inputs[0].time
+
+    def __str__(self) -> str:
+        return f"union of {len(self.inputs)}"
+
+
+@dataclass(frozen=True)
 class NamedWindow:
     """A window of a query, with its label where the query has several."""
 
@@ -123,26 +151,13 @@ class NamedWindow:
 
 
 @dataclass(frozen=True)
-class Panes:
-    """The shared grid that all windows of a node are made of (rule `share_panes`)."""
-
-    origin: int
-    size: int
-
-
-@dataclass(frozen=True)
 class WindowAggregate(Plan):
-    """Aggregates of the rows of each window, by key. Arguments are resolved over the input.
-
-    `panes` and `sliding` are filled in by the optimizer.
-    """
+    """Aggregates of the rows of each window, by key. Arguments are resolved over the input."""
 
     input: Plan
     keys: tuple[str, ...]
     windows: tuple[NamedWindow, ...]
     aggregates: tuple[tuple[str, Aggregate], ...]
-    panes: Panes | None = field(default=None)
-    sliding: tuple[str, ...] | None = field(default=None)
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -217,19 +232,15 @@ class WindowAggregate(Plan):
         return WINDOW_START
 
     def __str__(self) -> str:
-        text = f"aggregate {_asked(self.aggregates, self.group_keys, self.windows)}"
-        if self.panes is not None:
-            text += f" panes={self.panes.size}"
-        if self.sliding is not None:
-            text += f" sliding=[{', '.join(dict.fromkeys(self.sliding))}]"
-        return text
+        return f"aggregate {_asked(self.aggregates, self.group_keys, self.windows)}"
 
 
 @dataclass(frozen=True)
 class WheelWindows(Plan):
     """The windows of an aggregate, answered by a wheel in place of rows (rule `use_wheel`).
 
-    Keys and aggregates are pairs: the name in the result, and in the wheel.
+    Keys and aggregates are pairs: the name in the result, and in the wheel. In place of the name of one of
+    the wheel's aggregates there may be another one, which is made of the same partials.
     """
 
     stream: str
@@ -237,7 +248,7 @@ class WheelWindows(Plan):
     result: Schema
     windows: tuple[NamedWindow, ...]
     keys: tuple[tuple[str, str], ...]
-    aggregates: tuple[tuple[str, str], ...]
+    aggregates: tuple[tuple[str, str | Aggregate], ...]
     since: int | None = None
     until: int | None = None
     """Only rows at or above the one and below the other count; both at bounds of slots, in ticks."""
@@ -259,6 +270,17 @@ class WheelWindows(Plan):
         return text
 
 
+def leaves_of(plan: Plan) -> dict[str, Source | WheelWindows]:
+    """Where the rows of a plan come from: streams by their names, windows of wheels by a number besides."""
+    found: dict[str, Source | WheelWindows] = {}
+    for node in plan.walk():
+        if isinstance(node, Source):
+            found[node.name] = node
+        elif isinstance(node, WheelWindows):
+            found[f"{node.stream}.{len(found)}"] = node
+    return found
+
+
 def _asked(
     aggregates: Iterable[tuple[str, Any]], keys: Sequence[str], windows: Iterable[NamedWindow]
 ) -> str:
@@ -268,14 +290,31 @@ def _asked(
     return f"{what}{by} over {'; '.join(map(str, windows))}"
 
 
-def format_plan(plan: Plan) -> str:
-    """The plan as an indented tree, last step first."""
-    lines = []
+def sources(plan: Plan) -> tuple[Source, ...]:
+    """The streams that a plan reads, each once, in the order it names them.
 
-    def show(node: Plan, depth: int) -> None:
-        lines.append("  " * depth + str(node))
-        for child in node.children():
-            show(child, depth + 1)
+    One name stands for one stream: two declarations that differ are an error.
+    """
+    found: dict[str, Source] = {}
+    for node in plan.walk():
+        if isinstance(node, Source):
+            known = found.setdefault(node.name, node)
+            if replace(known, columns=None) != replace(node, columns=None):
+                raise UserError(
+                    f"stream {node.name!r}", expected="one declaration for each name",
+                    got=f"{known} of {known.declared} and {node} of {node.declared}",
+                    hint="give one of the streams another name",
+                )  # fmt: skip
+    return tuple(found.values())
 
-    show(plan, 0)
-    return "\n".join(lines)
+
+def require_known(plan: Plan, known: tuple[type[Plan], ...], who: str, where: str) -> None:
+    """Refuse a plan with a node that `who` has no case for; `where` is the file that lacks it."""
+    for node in plan.walk():
+        if not isinstance(node, known):
+            raise unknown_node(node, who, where)
+
+
+def unknown_node(node: Plan, who: str, where: str) -> UnsupportedError:
+    what = f"the plan node {type(node).__name__} ({node})"
+    return UnsupportedError(who, what, instead=f"add a case for {type(node).__name__} to {where}")

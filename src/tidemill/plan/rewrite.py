@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidemill.expr.nodes import Node
-from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate
+from tidemill.plan.nodes import (
+    Filter,
+    Plan,
+    Project,
+    Source,
+    Union,
+    WheelWindows,
+    WindowAggregate,
+    unknown_node,
+)  # fmt: skip
 
 
 def map_expressions(plan: Plan, change: Callable[[Node], Node]) -> Plan:
@@ -18,4 +27,6 @@ def map_expressions(plan: Plan, change: Callable[[Node], Node]) -> Plan:
     if isinstance(plan, WindowAggregate):
         aggregates = tuple((n, a.over(change)) for n, a in plan.aggregates)
         return replace(plan, aggregates=aggregates)
-    return plan
+    if isinstance(plan, (Source, Union, WheelWindows)):
+        return plan
+    raise unknown_node(plan, "the function map_expressions", "plan/rewrite.py")

@@ -1,11 +1,21 @@
-"""Stateless steps seen as one: what lies between a base (source or aggregate) and its consumer."""
+"""Stateless steps seen as one: what lies between a base (source, aggregate, union) and its consumer."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from tidemill.expr.nodes import Column, Node, substitute
-from tidemill.plan.nodes import Filter, Plan, Project
+from tidemill.plan.nodes import (
+    Filter,
+    Plan,
+    Project,
+    Source,
+    Union,
+    WheelWindows,
+    WindowAggregate,
+    unknown_node,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,8 +38,8 @@ class Stage:
         return substitute(node, dict(self.outputs))
 
 
-def stage_of(plan: Plan) -> Stage:
-    """Peel filters and projections off a plan.
+def stage_of(plan: Plan, stop: Set[int] = frozenset()) -> Stage:
+    """Peel filters and projections off a plan, down to a node whose `id` is in `stop`.
 
     >>> from tidemill.plan.build import source, where
     >>> from tidemill.expr.fluent import col
@@ -37,11 +47,13 @@ def stage_of(plan: Plan) -> Stage:
     >>> print(*stage_of(where(s, col.x > 1)).predicates)
     (col.x > 1)
     """
-    if isinstance(plan, Filter):
-        below = stage_of(plan.input)
+    if isinstance(plan, Filter) and id(plan) not in stop:
+        below = stage_of(plan.input, stop)
         return Stage(below.base, (*below.predicates, below.rewrite(plan.predicate)), below.outputs)
-    if isinstance(plan, Project):
-        below = stage_of(plan.input)
+    if isinstance(plan, Project) and id(plan) not in stop:
+        below = stage_of(plan.input, stop)
         outputs = tuple((n, below.rewrite(e)) for n, e in plan.outputs)
         return Stage(below.base, below.predicates, outputs)
+    if not isinstance(plan, (Filter, Project, Source, Union, WheelWindows, WindowAggregate)):
+        raise unknown_node(plan, "the function stage_of", "plan/stages.py")
     return Stage(plan, (), tuple((n, Column(n)) for n in plan.schema.names))

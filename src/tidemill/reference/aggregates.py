@@ -7,7 +7,8 @@ from typing import Any
 from tidemill.aggregates import sketches
 from tidemill.aggregates.algebra import Multiset, Sketch
 from tidemill.aggregates.layout import Layout, StatePart
-from tidemill.aggregates.values import functions, lower, row_key
+from tidemill.aggregates.values import functions, lower
+from tidemill.core.floats import order_key
 from tidemill.core.schema import Schema
 from tidemill.expr.evaluate import evaluate
 
@@ -27,11 +28,11 @@ def _state(part: StatePart, rows: list[tuple[int, Row]], schema: Schema) -> Any:
         if None not in args:
             tuples.append((place, args))
     # Ties are ordered by value, so that order-sensitive aggregates have one answer.
-    tuples.sort(key=lambda t: (t[0], row_key(t[1])))
+    tuples.sort(key=lambda t: (t[0], order_key(t[1])))
     inputs = [args for _, args in tuples]
     algebra = part.part.algebra
     if isinstance(algebra, Multiset):
-        return sorted(inputs, key=row_key)
+        return sorted(inputs, key=order_key)
     if isinstance(algebra, Sketch):
         return sketches.update(algebra, sketches.new(algebra), [a[0] for a in inputs])
     lift, combine, state = functions(part)

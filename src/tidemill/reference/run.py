@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidemill.core.errors import UnsupportedError
 from tidemill.core.time import BEGINNING
 from tidemill.expr.evaluate import evaluate
 from tidemill.plan.checks import unordered_time
-from tidemill.plan.nodes import Filter, Plan, Project, Source, WindowAggregate
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WindowAggregate, require_known
 from tidemill.reference.windows import window_aggregate
 
 Row = dict[str, Any]
@@ -17,25 +16,29 @@ Row = dict[str, Any]
 
 def run(plan: Plan, inputs: Mapping[str, list[Row]]) -> list[Row]:
     """The rows of a plan. Inputs are rows in order of arrival; instants are ticks."""
-    return list(_rows(plan, inputs))
+    known = (Source, Filter, Project, Union, WindowAggregate)
+    require_known(plan, known, "reference", "reference/run.py, or run it on the local engine")
+    return plan.fold(lambda node, below: list(_rows(node, below, inputs)))
 
 
-def _rows(plan: Plan, inputs: Mapping[str, list[Row]]) -> Iterator[Row]:
+def _rows(plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """The rows of a node, given those of its inputs."""
     if isinstance(plan, Source):
         yield from _in_order(plan, inputs[plan.name]) if plan.ordered else inputs[plan.name]
     elif isinstance(plan, Filter):
         schema = plan.input.schema
-        for row in _rows(plan.input, inputs):
+        for row in below[0]:
             if evaluate(plan.predicate, row, schema) is True:
                 yield row
     elif isinstance(plan, Project):
         schema = plan.input.schema
-        for row in _rows(plan.input, inputs):
+        for row in below[0]:
             yield {n: evaluate(e, row, schema) for n, e in plan.outputs}
+    elif isinstance(plan, Union):
+        for rows in below:
+            yield from ({n: row[n] for n in plan.schema.names} for row in rows)
     elif isinstance(plan, WindowAggregate):
-        yield from window_aggregate(plan, list(_rows(plan.input, inputs)))
-    else:
-        raise UnsupportedError("reference", str(plan), instead="run it on the local engine")
+        yield from window_aggregate(plan, below[0])
 
 
 def _in_order(source: Source, rows: list[Row]) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemill.aggregates.layout import Layout
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
 
@@ -27,13 +28,19 @@ class RowWheel:
     def advance_to(self, time: int) -> None:
         self.watermark = max(self.watermark, time // self.grain * self.grain)
 
-    def query(self, start: int, end: int, key: tuple[Any, ...] = ()) -> Row:
-        """The results over `[start, end)`, as far as the watermark."""
+    def query(
+        self, start: int, end: int, key: tuple[Any, ...] = (), *, total: bool = False,
+        layout: Layout | None = None,
+    ) -> Row:  # fmt: skip
+        """The results over `[start, end)`, as far as the watermark: of one key, or the total of all.
+
+        `layout` has other results than the wheel's own.
+        """
         source, end = self.plan.input, min(end, self.watermark)
         own = [
             (row[source.time], row)
             for row in self.rows
             if start <= row[source.time] < end
-            and tuple(row[k] for k in self.plan.group_keys) == key
+            and (total or tuple(row[k] for k in self.plan.group_keys) == key)
         ]
-        return aggregate(self.plan.layout, own, source.schema)
+        return aggregate(layout or self.plan.layout, own, source.schema)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tidemill.core.floats import canonical
 from tidemill.core.time import FARTHEST
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
@@ -37,7 +37,7 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
     for w in windows(T, spec):
         groups: dict[Any, list[tuple[int, Row]]] = {}
         for position in extent(w, T, spec).tolist():
-            key = tuple(_one_nan(rows[position][k]) for k in plan.group_keys)
+            key = tuple(canonical(rows[position][k]) for k in plan.group_keys)
             groups.setdefault(key, []).append((order[position], rows[position]))
         partition = w[1] if spec.partition else ()
         if spec.fill_empty:
@@ -48,11 +48,6 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
             start, end = _bounds(w, T, plan, spec)
             results = aggregate(plan.layout, members, plan.input.schema)
             yield {**dict(zip(plan.group_keys, key)), WINDOW_START: start, WINDOW_END: end, **results}
-
-
-def _one_nan(value: Any) -> Any:
-    """A key that is not a number equals every other such key."""
-    return math.nan if value != value else value
 
 
 def _resolved(plan: WindowAggregate, spec: Window) -> Window:

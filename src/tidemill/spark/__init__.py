@@ -16,7 +16,7 @@ _PACKAGES = ("dia",)
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when it is first used, as most who explain a query have no use for it."""
+    """Import a name when it is first used: explaining a query needs none of them."""
     from importlib import import_module
 
     if name in _PACKAGES:

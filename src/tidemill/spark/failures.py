@@ -1,4 +1,4 @@
-"""Our own errors in what Spark raises: it has only their text."""
+"""Tidemill's errors inside Spark's exceptions, which carry only their text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OURS = re.compile(rf"(?:\btidemill\.[\w.]*Error: |{MARK})(.*)")
 
 
 def our_error(failed: Exception, step: str) -> UserError | None:
-    """The error that a task raised, or Spark for us; None if it is none of ours.
+    """Tidemill's error inside an exception of Spark; None if there is none.
 
     Of several, each raised from the one before, it is the last. `step` is for one that says none.
     """

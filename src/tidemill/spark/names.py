@@ -1,4 +1,4 @@
-"""Names of columns on Spark: which of them users have, and which nobody can have but us.
+"""Names of columns on Spark: those of users, and those that only Tidemill uses.
 
 A user may name a column anything. Where ours stand beside a user's, they have a name that is checked
 against those (`fresh_name`), or begin with a prefix that users' do not (`OURS`).
@@ -41,7 +41,7 @@ def apart(df: DataFrame) -> tuple[DataFrame, dict[str, str]]:
 
 
 def alike(names: Sequence[str]) -> list[str]:
-    """Those of several names that Spark may take for another one of them.
+    """Names that Spark may take for another one of the list, because they differ in case only.
 
     >>> alike(["a", "b", "A"])
     ['a', 'A']

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
+from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.explain import from_wheel
 from tidemill.optimize import with_wheels
-from tidemill.plan.nodes import Plan, Source, WheelWindows, format_plan
+from tidemill.plan.checks import check_inputs
+from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
+from tidemill.plan.sharing import format_plan
 from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.run import frame_of
-from tidemill.spark.exchange.decision import Decision, watched
+from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
+from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.windows import wheel_frame, where_answered
 from tidemill.wheels.queries import WheelQueries
@@ -33,36 +39,37 @@ class SparkQuery:
         by tasks, a bucket each; another one by the driver, at once.
         """
         plan = self._with_wheels(inputs)
-        frames = {
-            name: wheel_frame(self._spark, _windows_of(plan, name), given)
-            if isinstance(given, WheelQueries) else given
-            for name, given in inputs.items()
-        }  # fmt: skip
         with ansi(self._spark):
-            for source in _sources(self._plan):
-                if not isinstance(inputs[source.name], WheelQueries):
-                    frames[source.name] = as_declared(frames[source.name], source)
-            return frame_of(plan, frames, self._detect)
+            return frame_of(plan, lambda leaf: self._frame(leaf, inputs), self._detect)
 
-    def explain(self, **inputs: DataFrame | WheelQueries) -> str:
-        """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given."""
+    def _frame(self, leaf: Source | WheelWindows, inputs: dict[str, Any]) -> DataFrame:
+        """The rows of a stream, or the windows of a wheel."""
+        if isinstance(leaf, WheelWindows):
+            return wheel_frame(self._spark, leaf, inputs[leaf.stream])
+        return as_declared(inputs[leaf.name], leaf)
+
+    def explain(self, **inputs: DataFrame | WheelQueries) -> Explanation:
+        """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
+
+        Without inputs it runs nothing. With them, `detect="auto"` decides as in `run`, which may count keys.
+        """
         if not inputs:
-            text = describe(self._plan)
-        else:
-            plan = self._with_wheels(inputs)
-            text = describe(plan)
-            for name, wheel in inputs.items():
-                if isinstance(wheel, WheelQueries):
-                    windows = _windows_of(plan, name)
-                    text += f"\n{from_wheel(windows, wheel.facts())}"
-                    text += f"\n  read: {where_answered(windows, wheel)}"
-            decisions: list[Decision] = []
-            with watched(decisions):
-                executed = self.run(**inputs)._jdf.queryExecution().executedPlan()
-            text += "".join(f"\nexchange {d}" for d in decisions)
-            text += f"\n\n== Spark's plan ==\n{executed.toString()}"
-        print(text)
-        return text
+            exchanges = outlook(self._spark, self._detect)
+            return Explanation({"spark": describe(self._plan), "exchanges": exchanges})
+        plan = self._with_wheels(inputs)
+        sections = {"spark": describe(plan)}
+        from_wheels = []
+        for node in (n for n in plan.walk() if isinstance(n, WheelWindows)):
+            wheel: Any = inputs[node.stream]
+            from_wheels += [from_wheel(node, wheel.facts()), f"  read: {where_answered(node, wheel)}"]
+        if from_wheels:
+            sections["wheel"] = "\n".join(from_wheels)
+        decisions: list[Decision] = []
+        with watched(decisions):
+            executed = _physical(self.run(**inputs))
+        if decisions:
+            sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
+        return Explanation({**sections, "Spark's plan": executed})
 
     def _with_wheels(self, inputs: dict[str, DataFrame | WheelQueries]) -> Plan:
         """The plan for these inputs, of which some may be wheels."""
@@ -74,32 +81,21 @@ class SparkQuery:
         return f"on Spark:\n{format_plan(self._plan)}"
 
 
-def _sources(plan: Plan) -> list[Source]:
-    return [n for n in plan.walk() if isinstance(n, Source)]
-
-
-def _windows_of(plan: Plan, name: str) -> WheelWindows:
-    return next(n for n in plan.walk() if isinstance(n, WheelWindows) and n.stream == name)
+def _physical(df: DataFrame) -> str:
+    """Spark's physical plan, which its interface prints."""
+    with redirect_stdout(io.StringIO()) as printed:
+        df.explain()
+    return printed.getvalue().removeprefix("== Physical Plan ==\n").rstrip()
 
 
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:
-    sources = _sources(plan)
-    if set(inputs) != {s.name for s in sources}:
-        names = [s.name for s in sources]
-        raise UserError(
-            "run", expected=f"a DataFrame for each of {names}", got=f"{sorted(inputs)}",
-            hint=f"write run({names[0]}=df)",
-        )  # fmt: skip
-    for source in sources:
+    check_inputs(plan, inputs)
+    for source in sources(plan):
         step = f"run {source.name}"
         df = inputs[source.name]
         if isinstance(df, WheelQueries):
             continue  # the rule that puts it in place of rows checks it
-        if not hasattr(df, "mapInArrow"):
-            raise UserError(
-                step, expected="a Spark DataFrame", got=type(df).__name__,
-                hint="for data in this process use query.run(...)",
-            )  # fmt: skip
+        require_batch(step, df)
         found = {f.name: f for f in df.schema.fields}
         twice = sorted({n for n in df.columns if df.columns.count(n) > 1} & set(source.schema.names))
         if twice:

@@ -8,6 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
+from tidemill.core.errors import UserError
+from tidemill.spark.private import is_connect, session_id
+
 ANSI = "spark.sql.ansi.enabled"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 CASE = "spark.sql.caseSensitive"
@@ -16,12 +19,12 @@ LEAVES = "spark.sql.leafNodeDefaultParallelism"
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """The session with another value of a setting; afterwards it is as it was.
+    """Run a block with another value of a setting, and restore the old value afterwards.
 
     A session is shared: where blocks overlap, of several threads or one in the other, the first sees what
     there was before, and the last brings it back. They want the same value.
     """
-    key = str(spark._jsparkSession.sessionUUID()), name
+    key = session_id(spark), name
     with _lock:
         if key not in _before:
             _before[key] = spark.conf.get(name, None)
@@ -48,12 +51,23 @@ def case_matters(spark: SparkSession) -> bool:
 
 
 def planned(spark: SparkSession) -> AbstractContextManager[None]:
-    """Plan all at once: otherwise Spark runs shuffles, and looks at what they gave, while it plans."""
+    """Plan without adaptive execution, which runs shuffles and looks at their sizes while it plans."""
     return setting(spark, ADAPTIVE, "false")
 
 
 @contextmanager
 def ansi(spark: SparkSession) -> Iterator[None]:
-    """Plan in ANSI mode: DataFrames made here fail on overflow, wherever they run later."""
-    with setting(spark, ANSI, "true"):
-        yield
+    """Plan in ANSI mode: DataFrames made here fail on overflow, wherever they run later.
+
+    Spark Connect plans a DataFrame when it runs, so there the session itself must be in ANSI mode.
+    """
+    if not is_connect(spark):
+        with setting(spark, ANSI, "true"):
+            yield
+        return
+    if str(spark.conf.get(ANSI)).lower() != "true":
+        raise UserError(
+            "spark", expected=f"{ANSI}=true, as Spark Connect plans queries when they run", got="false",
+            hint=f"spark.conf.set({ANSI!r}, True), or use a classic session",
+        )  # fmt: skip
+    yield

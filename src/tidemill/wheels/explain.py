@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tidemill.core.explanation import Explanation
 from tidemill.wheels.loops.range_plan import (
     ADD_PREFIX,
     COMBINED,
@@ -50,8 +51,8 @@ class Step:
         return f"{self.how} {self.slots} × {self.ring}  [{self.start}, {self.end})"
 
 
-@dataclass(frozen=True)
-class Explained:
+@dataclass(frozen=True, repr=False)
+class Explained(Explanation):
     """A plan, what it costs in aggregate operations, and what the others would."""
 
     plan: str
@@ -59,13 +60,12 @@ class Explained:
     steps: tuple[Step, ...]
     alternatives: dict[str, int]
 
-    def __str__(self) -> str:
+    @property
+    def sections(self) -> dict[str, str]:
         lines = [f"{self.plan}: {self.operations} operations", *(f"  {s}" for s in self.steps)]
         for name, operations in self.alternatives.items():
             lines.append(f"not {name}: {operations} operations")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return {"wheel": "\n".join(lines)}
 
 
 def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any]) -> Explained:

@@ -1,74 +1,91 @@
-"""One wheel into another: what both have seen, nothing twice; or, where that fails, nothing at all."""
+"""One wheel into another: the rows of both, none of them twice."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from tidemill.core.errors import UserError
-from tidemill.wheels.spec import kind_of
-from tidemill.wheels.wheel import Wheel
-from tidemill.wheels.windows import ClosingWindows
+from tidemill.local.failures import raise_for
+from tidemill.wheels.memory.merge import merged as merged_stores
+from tidemill.wheels.objects.store import ObjectStore
+from tidemill.wheels.spec import WheelSpec, kind_of
+from tidemill.wheels.state import WheelState
+
+STEP = "wheel merge"
 
 
-def merge(wheel: Wheel, other: Any) -> bool:
-    """See `Wheel.merge`."""
-    if not isinstance(other, Wheel) or not _same_kind(wheel, other):
+def merged(state: WheelState, other: WheelState) -> WheelState | None:
+    """A wheel with the rows of two; None if all rows of the other are in the first already.
+
+    Both stay as they are, whatever fails.
+    """
+    require_same_kind(state.spec, other.spec, STEP)
+    if state.windows.specs != other.windows.specs:
         raise UserError(
-            "wheel merge", expected=f"a wheel such as {wheel!r}", got=repr(other),
+            STEP, expected=f"the same windows, {list(state.windows.specs)}",
+            got=str(list(other.windows.specs)),
+        )  # fmt: skip
+    for one in (state, other):
+        one.require_sound(STEP)
+        one.require_verified()
+    theirs = {other.lineage.name: other.id, **other.lineage.merged}
+    if not _is_new(state, theirs):
+        return None
+    if state.windows and state.store.now != other.store.now:
+        at = [one.instant(one.store.now * one.grain) for one in (state, other)]
+        raise UserError(
+            STEP, expected="wheels with windows at the same watermark", got=f"{at[0]} and {at[1]}",
+            hint="advance the one that is behind, which returns the windows that close in it",
+        )  # fmt: skip
+    ours, incoming = state.copy(), other.copy()
+    now = max(ours.store.now, incoming.store.now)
+    for one in (ours, incoming):
+        one.advance(now)
+    own, count = np.arange(ours.store.keys), 1
+    names = np.zeros(incoming.store.keys, dtype=np.int64)
+    if ours.keyed:
+        names = ours.keys.encode(incoming.keys.decode(np.arange(incoming.store.keys)))
+        count = ours.keys.count
+    windows = ours.windows
+    if isinstance(ours.store, ObjectStore):
+        assert isinstance(incoming.store, ObjectStore)
+        ours.store = ours.store.merged(incoming.store, names, count)
+    else:
+        ours.store, err = merged_stores(ours.store, incoming.store, names, count)
+        raise_for(err, STEP)
+    ours.windows = ours.no_windows()
+    raise_for(ours.windows.merge([(windows, own), (incoming.windows, names)]), STEP)
+    ours.lineage.merged |= theirs
+    ours.inserted += incoming.inserted
+    for name, left_out in incoming.left_out.items():
+        ours.left_out[name] = ours.left_out.get(name, 0) + left_out
+    for rows in incoming.late:
+        ours.keep_late(rows)
+    ours.early.add_all(incoming.early)
+    ours.bring_in()
+    return ours
+
+
+def require_same_kind(spec: WheelSpec, other: WheelSpec, step: str) -> None:
+    """Refuse wheels of which the slots do not hold the same."""
+    alike = kind_of(spec.plan) == kind_of(other.plan) and spec.rings == other.rings
+    if not alike or spec.prefix != other.prefix or spec.open_slots != other.open_slots:
+        raise UserError(
+            step, expected=f"a wheel of {spec.plan}, with rings {[r.shown for r in spec.rings]}",
+            got=f"{other.plan}, with rings {[r.shown for r in other.rings]}",
             hint="aggregates, columns, keys, granularities and retention must be equal",
         )  # fmt: skip
-    for one in (wheel, other):
-        one._require_sound("wheel merge")
-        one._require_verified()
-    if wheel._windows or other._windows:
-        raise UserError("wheel merge", expected="wheels without windows", got="windows")
-    if wheel._publisher is not None:
-        raise UserError("wheel merge", expected="a wheel that is not shared", got="one that is")
-    theirs = {other._name: other.id, **other._merged}
-    if not _is_new(wheel, other, theirs):
-        return False
-    ours, incoming = wheel._copy(), other._copy()  # whatever fails, fails there
-    now = max(wheel._store.now, other._store.now) * wheel._grain
-    for one in (ours, incoming):
-        one.advance_to(now)
-    keys, count = ours._keys, 1
-    names = np.zeros(incoming._store.keys, dtype=np.int64)
-    if ours._keyed:
-        names = keys.encode(incoming._keys.decode(np.arange(incoming._store.keys)))
-        count = keys.count
-    ours._store = both = ours._merged_store(incoming, names, count)
-    ours._windows = ClosingWindows(wheel._plan, both, wheel._domain, keys, wheel._look_at)
-    ours._merged |= theirs
-    ours._inserted += incoming._inserted
-    for name, left_out in incoming._left_out.items():
-        ours._left_out[name] = ours._left_out.get(name, 0) + left_out
-    for rows in incoming._late:
-        ours._keep_late(rows)
-    ours._early.add_all(incoming._early)
-    ours._bring_in()
-    ours._lock = wheel._lock  # somebody may have it
-    wheel.__dict__.update(ours.__dict__)  # at once: Ctrl-C comes before it, or after
-    return True
 
 
-def _is_new(wheel: Wheel, other: Wheel, theirs: dict[str, str]) -> bool:
-    """Whether nothing of another wheel is in this one; False if all of it is."""
-    ours = {wheel._name: wheel.id, **wheel._merged}
+def _is_new(state: WheelState, theirs: dict[str, str]) -> bool:
+    """Whether no row of another wheel is in this one; False if all are. An error if some are."""
+    ours = {state.lineage.name: state.id, **state.lineage.merged}
     if all(ours.get(name) == at for name, at in theirs.items()):
         return False
     if clash := sorted(set(theirs) & set(ours)):
         raise UserError(
-            "wheel merge", expected="a wheel of which nothing was merged before",
-            got=f"{other!r}, of which {', '.join(clash)} was", hint="merge each part once",
+            STEP, expected="a wheel of which nothing was merged before",
+            got=f"one with rows of {', '.join(clash)}, which was: they would count twice",
+            hint="merge each wheel once, when it is complete; read wheels that go on with tm.Replicas",
         )  # fmt: skip
     return True
-
-
-def _same_kind(wheel: Wheel, other: Wheel) -> bool:
-    mine, theirs = wheel._store, other._store
-    return (
-        kind_of(wheel._plan) == kind_of(other._plan) and mine.rings == theirs.rings
-        and mine.prefix == theirs.prefix and len(mine.ahead) == len(theirs.ahead)
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Partials by key and slot into a wheel: how a wheel is made of what others have aggregated."""
+"""Partials by key and slot into a wheel: how Spark fills a wheel with what it has aggregated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.kernels.order import order_by
 from tidemill.local.failures import raise_for
-from tidemill.local.partial_batches import PANE, key_name, state_fields
+from tidemill.local.partial_batches import PANE, key_name
+from tidemill.local.state_columns import state_fields
 from tidemill.wheels.loops.merge import merge_kernel
 from tidemill.wheels.spec import power_of_two
-from tidemill.wheels.wheel import Wheel
+from tidemill.wheels.state import WheelState
 
 OPEN_CELLS = 1 << 20
 """Cells of open slots while partials come in, about."""
@@ -24,8 +25,8 @@ OPEN_CELLS = 1 << 20
 class PartialsIn:
     """Partials for a wheel, in any order, as rows of `local.partials`; panes are slots."""
 
-    def __init__(self, wheel: Wheel) -> None:
-        self._wheel, self._store = wheel, wheel._store
+    def __init__(self, wheel: WheelState) -> None:
+        self._wheel, self._store = wheel, wheel.store
         self._kid: list[npt.NDArray[np.int64]] = []
         self._slot: list[npt.NDArray[np.int64]] = []
         self._records: list[npt.NDArray[Any]] = []
@@ -34,13 +35,13 @@ class PartialsIn:
         """Take partials; nothing is done with them yet."""
         wheel, store = self._wheel, self._store
         kid = np.zeros(batch.num_rows, dtype=np.int64)
-        if wheel._keyed:
-            kinds = [to_arrow(wheel._schema[k]) for k in wheel._plan.group_keys]
+        if wheel.keyed:
+            kinds = [to_arrow(wheel.schema[k]) for k in wheel.plan.group_keys]
             keys = [batch.column(key_name(i)).cast(kind) for i, kind in enumerate(kinds)]
-            kid = wheel._keys.encode(keys)
+            kid = wheel.keys.encode(keys)
         records = np.empty(batch.num_rows, dtype=store.slots.open_type)
         records["rows"] = 1  # that there were any is all that is asked of it
-        for part in wheel._plan.layout.parts:
+        for part in wheel.plan.layout.parts:
             for name, _ in state_fields(part):
                 records[name] = values(batch.column(name))
         self._kid.append(kid)
@@ -50,8 +51,8 @@ class PartialsIn:
     def close(self, until: int) -> None:
         """Add all of them to the slots from the watermark on, and close the slots below one."""
         wheel, store = self._wheel, self._store
-        if wheel._keyed:
-            store.know(wheel._keys.count)
+        if wheel.keyed:
+            store.know(wheel.keys.count)
         if self._kid and wheel.is_empty():
             store.begin_at(max(store.now, min(int(s.min()) for s in self._slot if len(s))))
         wheel.require_memory(until)
@@ -64,7 +65,7 @@ class PartialsIn:
         self._kid, self._slot, self._records = [], [], []
 
     def _place(self, until: int) -> None:
-        store, kernel = self._store, merge_kernel(self._wheel._plan.layout)
+        store, kernel = self._store, merge_kernel(self._wheel.plan.layout)
         slot = np.concatenate(self._slot)
         order = order_by(slot)
         slot = slot[order]
@@ -81,4 +82,4 @@ class PartialsIn:
             raise_for(err, "wheel")
             raise_for(store.close(min(end, until)), "wheel")
             at = upto
-        self._wheel._inserted += len(slot)
+        self._wheel.inserted += len(slot)

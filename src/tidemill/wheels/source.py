@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
 from tidemill.io.chunks import Chunk
 from tidemill.kernels.arrow import build
-from tidemill.local.failures import raise_for
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WheelWindows
-from tidemill.wheels.queries import ALL, WheelQueries
+from tidemill.wheels.view import Bools, Ints, Outputs, WheelView
 from tidemill.windows.semantics import bounds, wid_range
 from tidemill.windows.spec import GridWindow
 
-Ints = npt.NDArray[np.int64]
 CELLS = 1 << 16
 """Windows times keys that are held at once."""
 SOON = 1 << 12
 """Those that are asked for at once: whoever reads while slots close reads again, which should not be much."""
 
 
-def read_windows(node: WheelWindows, wheel: WheelQueries) -> Iterator[Chunk]:
+def read_windows(node: WheelWindows, wheel: WheelView) -> Iterator[Chunk]:
     """The windows that a plan asks of a wheel, as a source of rows, in order of time.
 
     They are those of the rows below the watermark, as it is when this begins.
@@ -39,11 +35,17 @@ def read_windows(node: WheelWindows, wheel: WheelQueries) -> Iterator[Chunk]:
 class _Answers:
     """A wheel as it is now, as far as a query looks at it."""
 
-    def __init__(self, node: WheelWindows, wheel: WheelQueries) -> None:
-        self._node, self._wheel, self._store = node, wheel, wheel._store
-        self._grain = self._store.rings[0].ticks
+    def __init__(self, node: WheelWindows, wheel: WheelView) -> None:
+        self._node, self._wheel, self._grain = node, wheel, wheel.grain
+        own = {r.name: j for j, r in enumerate(wheel.results)}
+        self._asked, self._at = None, own
+        if any(not isinstance(a, str) for _, a in node.aggregates):
+            given = dict(wheel.plan.aggregates)
+            named = [(n, given[a] if isinstance(a, str) else a) for n, a in node.aggregates]
+            self._asked = wheel.layout_for(named, "wheel query")
+            self._at = {r.name: j for j, r in enumerate(self._asked.results)}
         now, self._kid = wheel.closed()
-        self._first, self._end = self._store.first * self._grain, now * self._grain
+        self._first, self._end = wheel.beginning, now * self._grain
         if node.since is not None:
             self._first = max(self._first, node.since)
         if node.until is not None:
@@ -83,24 +85,19 @@ class _Answers:
                 return range(ids.start, some[int(found[-1])] + 1)
         return range(0)
 
-    def _cells(self, start: Ints, end: Ints) -> tuple[npt.NDArray[np.bool_], list[npt.NDArray[Any]]]:
+    def _cells(self, start: Ints, end: Ints) -> tuple[Bools, Outputs]:
         """Whether there are rows, and validity and values of each result: window by window, all keys."""
-        keys = len(self._kid)
+        keys, wheel = len(self._kid), self._wheel
         # What is asked for ends where time was at first: meanwhile it may have gone on.
         low = np.repeat(np.clip(start, self._first, self._end) // self._grain, keys)
         high = np.repeat(np.clip(end, self._first, self._end) // self._grain, keys)
         kid = np.tile(self._kid, len(start))
         rows = np.empty(len(kid), dtype=np.bool_)
-        outputs = self._wheel._outputs(len(kid))
+        found = []
         for at in range(0, len(kid), SOON):
             some = slice(at, at + SOON)
-            bad, err = self._store.answers(
-                low[some], high[some], kid[some], [o[some] for o in outputs], rows[some]
-            )
-            if bad >= 0:
-                raise self._wheel._not_held(int(low[at + bad]), int(high[at + bad]))
-            raise_for(err, "wheel query")
-        return rows, outputs
+            found.append(wheel.answers(low[some], high[some], kid[some], self._asked, rows=rows[some]))
+        return rows, [np.concatenate(o) for o in zip(*found)]
 
     def _batch(self, label: str | None, start: Ints, end: Ints) -> pa.RecordBatch:
         """The windows that have rows."""
@@ -109,16 +106,14 @@ class _Answers:
         which = at // len(self._kid)
         found: dict[str, pa.Array] = {}
         if self._node.keys:
-            columns = self._wheel._key_columns(ALL, self._kid, at % len(self._kid))
+            columns = self._wheel.key_columns(self._kid[at % len(self._kid)])
             found |= {name: columns[own] for name, own in self._node.keys}
         if len(self._node.windows) > 1:
             found[WINDOW] = pa.repeat(pa.scalar(label, to_arrow(STRING)), len(at))
         bound = to_arrow(self._node.schema[WINDOW_START])
         found |= {n: build(x[which], None, bound) for n, x in ((WINDOW_START, start), (WINDOW_END, end))}
-        results = self._wheel._results
-        places = {r.name: j for j, r in enumerate(results)}
         for name, own in self._node.aggregates:
-            j = places[own]
+            j = self._at[name if self._asked is not None else str(own)]
             valid, values = outputs[2 * j][at], outputs[2 * j + 1][at]
-            found[name] = self._wheel._column(values, valid, results[j].type)
+            found[name] = self._wheel.column(values, valid, self._node.schema[name])
         return pa.RecordBatch.from_arrays([found[n] for n in self._arrow.names], schema=self._arrow)

@@ -1,27 +1,116 @@
-"""What kind of wheel: its options as they must be, and what its slots hold, as a plan."""
+"""The specification of a wheel: aggregates, columns, keys, rings and options, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.basic import max as greatest_of
+from tidemill.aggregates.basic import min as least_of
+from tidemill.aggregates.layout import Result
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.reading import Reading
 from tidemill.core.schema import users_name
-from tidemill.core.time import Domain
+from tidemill.core.time import FARTHEST, Domain
+from tidemill.expr.fluent import Expr
+from tidemill.expr.nodes import Column
 from tidemill.local.state_plan import plan_parts
+from tidemill.optimize.fold_constants import fold_constants
 from tidemill.plan import build as plans
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
-from tidemill.wheels.rings import Ring
-from tidemill.windows.spec import tumbling
+from tidemill.wheels.loops.slots import Slots
+from tidemill.wheels.rings import Retention, Ring, RingLike, rings_of
+from tidemill.windows.spec import Session, Window, tumbling
 
 MOST_AHEAD = 1 << 20
 BLOCK_SLOTS, KEYED_BLOCK = 256, 16
 """Slots that are compressed together, without keys and with."""
+HIDDEN = "\0"
+"""The prefix of names of aggregates that a wheel adds for itself. They come last."""
+FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
+"""Aggregates that sessions need: the first and the last instant in a slot."""
+
+
+@dataclass(frozen=True)
+class WheelSpec:
+    """What a wheel holds, and how: everything but its rows."""
+
+    plan: WindowAggregate
+    """Tumbling windows of the finest slots over the rows: columns, time, keys and aggregates."""
+    rings: tuple[Ring, ...]
+    domain: Domain
+    given: Mapping[str, Aggregate]
+    """The aggregates as the user gave them."""
+    write_ahead: int
+    prefix: bool
+    one_ring_below: int
+
+    @property
+    def grain(self) -> int:
+        """Ticks to a finest slot."""
+        return self.rings[0].ticks
+
+    @property
+    def open_slots(self) -> int:
+        """Slots that are open at a time: kernels need a power of two."""
+        return power_of_two(self.write_ahead)
+
+    @cached_property
+    def objects(self) -> str:
+        """A part of the aggregates whose partials are Python objects; empty if all are numbers."""
+        return not_numbers(self.plan)
+
+    @cached_property
+    def shown(self) -> list[Result]:
+        """The results that users asked for."""
+        return [r for r in self.plan.layout.results if not r.name.startswith(HIDDEN)]
+
+
+def read_windows_given(windows: Any) -> dict[str, Window]:
+    """The windows of a wheel by name; one without a name is called as it is written."""
+    listed: Any = [windows] if isinstance(windows, Window) else windows
+    if not isinstance(listed, (Mapping, Sequence)) or isinstance(listed, str):
+        raise UserError("wheel", expected="windows, as a list or a dict of them", got=repr(windows))
+    return dict(listed) if isinstance(listed, Mapping) else {str(w): w for w in listed}
+
+
+def read_spec(
+    aggregates: Any, *, schema: Any, time: str, keys: Any, granularities: Iterable[RingLike],
+    retention: Retention | None, write_ahead: Any, prefix: Any, one_ring_below: Any, compress: Any,
+    windows: Mapping[str, Window],
+) -> WheelSpec:  # fmt: skip
+    """The specification that a user gives; see `tm.Wheel`."""
+    step = "wheel"
+    rings, domain = rings_of(granularities, retention, step=step)
+    given = named_aggregates(aggregates, step)
+    if any(isinstance(w, Session) for w in windows.values()):
+        ticks = Expr(Column(time))
+        given |= {FIRST_TIME: least_of(ticks), LAST_TIME: greatest_of(ticks)}
+    plan = plan_of(given, schema, time, named_keys(keys, step), rings, domain)
+    write_ahead = whole("write_ahead", write_ahead, 1, MOST_AHEAD)
+    one_ring_below = whole("one_ring_below", one_ring_below, 0, FARTHEST)
+    if not isinstance(prefix, bool):
+        raise UserError(step, expected="prefix=True or False", got=repr(prefix))
+    spec = WheelSpec(plan, rings, domain, given, write_ahead, prefix, one_ring_below)
+    if spec.objects and (prefix or compress):
+        got = "prefix=True" if prefix else "compress"
+        raise UnsupportedError("wheel", f"{got} with {spec.objects}", instead="leave that option out")
+    if prefix and compress:
+        raise UserError(
+            step, expected="prefix=True or compress=True", got="both",
+            hint="running sums are read as they are; compressed slots are fast with combined rings",
+        )  # fmt: skip
+    if prefix and not Slots(plan.layout).subtracts:
+        raise UserError(
+            step, expected="prefix=True only where aggregates subtract exactly: counts, sums of ints",
+            got=", ".join(f"{n}={a}" for n, a in given.items()),
+        )  # fmt: skip
+    return spec
 
 
 def plan_of(
@@ -34,18 +123,20 @@ def plan_of(
     node, group = plans.grouped(source, keys, {})
     plan = plans.window_aggregate(node, group, (NamedWindow(None, tumbling(grain)),), given)
     _check_supported(plan)
-    return plan
+    folded = fold_constants(plan)  # as in queries, so that their aggregates are found
+    assert isinstance(folded, WindowAggregate)
+    return folded
 
 
 def in_ticks(source: Source) -> Source:
-    """The source with its times as ticks: the time of a single row is an instant that was read already."""
+    """The source with times as ticks: the time of a single row was read as an instant before."""
     if source.domain is Domain.LOGICAL:
         return source
     return replace(source, reading=Reading(((source.time, "us"),)))
 
 
 def kind_of(plan: WindowAggregate) -> Any:
-    """What a wheel holds, without how its aggregates came to be."""
+    """What a wheel holds, by value: equal for wheels that can be merged."""
     layout = plan.layout
     results = [(r.name, layout.essence(r)) for r in layout.results]
     parts = [p.part for p in layout.parts]
@@ -78,6 +169,7 @@ def named_keys(given: Any, step: str) -> tuple[str, ...]:
 
 
 def whole(name: str, value: Any, least: int, most: int) -> int:
+    """A whole number from `least` to `most`; anything else is a `UserError`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not least <= value <= most:
         raise UserError("wheel", expected=f"{name} from {least} to {most}", got=repr(value))
@@ -85,7 +177,7 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether Arrow takes a value for just what it is; of others it may drop a part."""
+    """Whether Arrow stores a value exactly; of others it may drop a part, such as of a fraction."""
     if kind in ("int64", "timestamp"):
         return value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63)
     if kind == "string":
@@ -107,9 +199,9 @@ def _check_supported(plan: WindowAggregate) -> None:
 
 
 def not_numbers(plan: WindowAggregate) -> str:
-    """A part of the aggregates whose partials are not a few numbers, if there is one.
+    """The first part of the aggregates whose partials are not a fixed number of numbers; else empty.
 
-    Others are kept in arrays, and combined by compiled code; these are Python values.
+    Partials of numbers are kept in arrays and combined by compiled code, others as Python objects.
     """
     layout = plan.layout
     records = plan_parts(layout).records

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.errors import UnsupportedError, UserError
@@ -16,12 +19,9 @@ from tidemill.local.expressions import allocate
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, WindowAggregate
 from tidemill.wheels.loops.insert import has_eight_bytes
 from tidemill.wheels.memory.store import RingStore
-from tidemill.wheels.memory.windows import Closed, SessionWindows, SlidingWindows
-from tidemill.wheels.queries import HIDDEN
+from tidemill.wheels.memory.windows import Closed, SessionWindows, SlidingWindows, WindowState
+from tidemill.wheels.spec import FIRST_TIME, HIDDEN, LAST_TIME
 from tidemill.windows.spec import Session, Sliding, Window
-
-FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
-"""Aggregates that sessions need: the first and the last instant in a slot."""
 
 
 class ClosingWindows:
@@ -32,8 +32,9 @@ class ClosingWindows:
         look_at: Callable[[int, str], None],
     ) -> None:  # fmt: skip
         self._plan, self._store, self._domain, self._keys = plan, store, domain, keys
-        self._look_at = look_at
-        """Raises what the bits of a kernel stand for."""
+        self.look_at = look_at
+        """Raises the error that the bits of a kernel stand for."""
+        self.specs: dict[str, Window] = {}
         self._grain = store.rings[0].ticks
         self._results = plan.layout.results
         self._shown = [r for r in self._results if not r.name.startswith(HIDDEN)]
@@ -48,8 +49,44 @@ class ClosingWindows:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def add(self, spec: Window, label: str) -> None:
-        """One more window, from the next slot to close on."""
+    def copy(
+        self, store: RingStore, keys: KeyIndex, look_at: Callable[[int, str], None]
+    ) -> ClosingWindows:
+        """The same windows over a store with the same slots."""
+        other = ClosingWindows(self._plan, store, self._domain, keys, look_at)
+        other.restore(self.specs, self.snapshot())
+        return other
+
+    # -- state
+
+    def snapshot(self) -> dict[str, WindowState]:
+        """The windows that are open, by label."""
+        return {label: window.snapshot() for label, window in self._windows.items()}
+
+    def restore(self, specs: Mapping[str, Window], states: Mapping[str, WindowState]) -> None:
+        """Go on with windows as they were, over a store that is as far as it was."""
+        for label, spec in specs.items():
+            state = states[label]
+            self.add(spec, label, state.numbers[0] if state.numbers else None)
+            self._windows[label].restore(state)
+
+    def shapes(self, label: str) -> tuple[dict[str, int], np.dtype[Any]]:
+        """The rows of each array of a window's snapshot, in order, and the type of their records."""
+        return self._windows[label].shapes()
+
+    def merge(self, all: Sequence[tuple[ClosingWindows, npt.NDArray[np.int64]]]) -> int:
+        """Have the same windows as others, over what all of them have seen: each with the numbers of its keys
+        here. All stores are equally far. Bits of what failed."""
+        err = 0
+        for label, spec in all[0][0].specs.items():
+            begins = [s.numbers[0] for w, _ in all if (s := w.snapshot()[label]).numbers]
+            self.add(spec, label, min(begins, default=None))
+            for windows, key_of in all:
+                err |= self._windows[label].add_from(windows._windows[label], key_of)  # type: ignore[arg-type]
+        return err
+
+    def add(self, spec: Window, label: str, begin: int | None = None) -> None:
+        """One more window, from the next slot to close on, or from a slot that has closed."""
         plain = isinstance(spec, Session) and spec.partition is None
         plain = plain or (isinstance(spec, Sliding) and not spec.fill_empty)
         if not plain or spec.on is not None:
@@ -58,7 +95,7 @@ class ClosingWindows:
             raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
         self._alone = None
         if isinstance(spec, Session):
-            self._windows[label] = self._sessions(spec)
+            self._windows[label], self.specs[label] = self._sessions(spec), spec
             return
         assert isinstance(spec, Sliding)
         numbers = (spec.length, spec.slide, spec.origin, spec.start or 0)
@@ -70,8 +107,8 @@ class ClosingWindows:
             )  # fmt: skip
         length, slide, origin, first = (x // self._grain for x in numbers)
         start = None if spec.start is None else first
-        sliding = SlidingWindows(self._store, length, slide, origin, start)
-        self._windows[label] = sliding
+        sliding = SlidingWindows(self._store, length, slide, origin, start, begin)
+        self._windows[label], self.specs[label] = sliding, spec
         keyed = bool(self._plan.group_keys)
         if len(self._windows) == 1 and not keyed and all(has_eight_bytes(r.type) for r in self._shown):
             self._alone = sliding
@@ -96,7 +133,7 @@ class ClosingWindows:
         if FIRST_TIME not in names:
             raise UserError(
                 "wheel window", expected="sessions when the wheel is made", got=str(spec),
-                hint="Wheel.create(..., windows=[tm.session('30m')]): they need more in each slot",
+                hint="tm.Wheel(..., windows=[tm.session('30m')]): they need more in each slot",
             )  # fmt: skip
         if spec.gap.domain is not self._domain or spec.gap.ticks < self._grain:
             raise UserError(
@@ -107,7 +144,7 @@ class ClosingWindows:
         return SessionWindows(self._store, spec.gap.ticks, first, last)
 
     def _shown_windows(self, label: str, found: Closed) -> Iterator[pa.Table]:
-        self._look_at(found.err, f"wheel window {label}")
+        self.look_at(found.err, f"wheel window {label}")
         if len(found.kid) == 0:
             return
         bound = self._bound

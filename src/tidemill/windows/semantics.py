@@ -11,7 +11,6 @@ its column, or a tuple where there are several.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.core.floats import canonical, canonical_arrow
 from tidemill.core.time import BEGINNING, FOREVER, Domain, instant
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
@@ -28,11 +28,16 @@ Ints = npt.NDArray[np.int64]
 
 
 def windows(T: Any, S: Window) -> npt.NDArray[Any]:
-    """The ids of the windows that rows of `T` may belong to, ascending; partition by partition.
+    """The ids of the windows of `T`, ascending; partition by partition.
 
-    >>> from tidemill.windows.spec import hopping
-    >>> windows([0, 25], hopping(20, every=10))
-    array([0, 1, 2, 3])
+    For grid windows these are all ids from the first to the last window that holds a row; one between them
+    may hold none.
+
+    >>> from tidemill.windows.spec import tumbling
+    >>> windows([0, 45], tumbling(10))
+    array([0, 1, 2, 3, 4])
+    >>> extent(2, [0, 45], tumbling(10))
+    array([], dtype=int64)
     """
     stream = _stream(T, S)
     return stream.named(*_windows(stream, S))
@@ -79,7 +84,7 @@ def wids(t: Any, T: Any, S: Window) -> Any:
 
 
 def attribute(T: Any, S: Window) -> Ints:
-    """What `S` windows each row of `T` by: ticks of its attribute, or the number of the row.
+    """The windowing attribute of each row of `T`: ticks of its column, or the number of the row.
 
     >>> from tidemill.windows.spec import rows
     >>> attribute({"seg": ["a", "b", "a"]}, rows(2, every=1, partition_by="seg"))
@@ -259,7 +264,7 @@ def _stream(T: Any, S: Window) -> _Stream:
         keys = [_pick(columns, name, S) for name in S.partition]
         codes = _ranks(keys, size, S)
         some = pa.array(np.unique(codes, return_index=True)[1])
-        parts = [[math.nan if v != v else v for v in key.take(some).to_pylist()] for key in keys]
+        parts = [[canonical(v) for v in key.take(some).to_pylist()] for key in keys]
         labels = parts[0] if len(parts) == 1 else list(zip(*parts))
     order_by: str | None = getattr(S, "order_by", None)
     if order_by is not None:
@@ -300,10 +305,7 @@ def _pick(columns: dict[str | None, Any], name: str | None, S: Window) -> pa.Arr
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
-        # Keys compare by value, not by bits: there is one zero and one not-a-number.
-        import pyarrow.compute as pc  # slow to import, seldom needed
-
-        values = pc.if_else(pc.is_nan(values), math.nan, pc.add(values, 0.0))
+        return canonical_arrow(values)  # keys are ranked by their bits
     return values
 
 

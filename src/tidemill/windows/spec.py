@@ -1,4 +1,4 @@
-"""Window specifications: what a window *is*, apart from how anything evaluates it (paper 003, 3.2).
+"""Window specifications: what a window is, not how it is evaluated (paper 003, 3.2).
 
 | constructor | range over | slides over | class |
 |---|---|---|---|
@@ -7,10 +7,16 @@
 | `landmark(every, start=)` | from its start | attribute | CF |
 | `rows(range, every, partition_by=[])` | row number | row number | CF |
 | `rows(range, every)` | row number in partition | same | FCF |
+| `rows(range, every, order_by=)` | row number in that order | same | FCU |
 | `per_event(range)` | attribute | every row | FCB |
 | `per_event(range, every=n)` | attribute | each n-th arrival | FCB |
 | `per_event(range, every=n, by="rank")` | attribute | each n-th in attribute order | FCU |
 | `session(gap)` | attribute | — | FCA |
+
+The class says what must be known of other rows to tell the windows of a row (sections 4 and 6): nothing
+(CF, context free), rows that came before (FCF, forward-context free), or rows still to come (FCA,
+forward-context aware). Of the last, some have a range of window ids that is known when a row arrives
+(FCB, bounded); others do not (FCU, unbounded).
 """
 
 from __future__ import annotations
@@ -80,7 +86,7 @@ class Window:
 
 @dataclass(frozen=True)
 class GridWindow(Window):
-    """Windows whose ends lie on a regular grid: all the context-free kinds.
+    """Windows whose ends lie on a regular grid, of the attribute or of row numbers.
 
     Window `w` ends at `origin + (w + 1) * slide`. Lengths are in ticks of the attribute.
     """
@@ -140,7 +146,7 @@ class Sliding(GridWindow):
 
 @dataclass(frozen=True)
 class Landmark(GridWindow):
-    """Every window begins at the start; a new one ends each slide."""
+    """Windows that all begin at the start; one ends after each slide."""
 
     every: Duration
     context: ClassVar[str] = "CF"
@@ -172,6 +178,8 @@ class Rows(GridWindow):
 
     @property
     def context(self) -> str:
+        if self.order_by:  # a later row may come before this one in that order
+            return "FCU"
         return "FCF" if self.partition_by else "CF"
 
     @property
@@ -210,7 +218,8 @@ class PerEvent(Window):
 
     @property
     def context(self) -> str:
-        return "FCU" if self.by == "rank" else "FCB"
+        ranked = self.by == "rank" or (self.order_by is not None and self.every > 1)
+        return "FCU" if ranked else "FCB"
 
     @property
     def domain(self) -> Domain:
@@ -258,7 +267,7 @@ def tumbling(
     on: str | None = None,
     fill_empty: bool = False,
 ) -> Sliding:
-    """Windows side by side: `[origin + w*size, origin + (w+1)*size)`; see `hopping`.
+    """Windows that follow one another: `[origin + w*size, origin + (w+1)*size)`; see `hopping`.
 
     >>> print(tumbling("5m"))
     tumbling(5m)
@@ -275,7 +284,7 @@ def hopping(
     on: str | None = None,
     fill_empty: bool = False,
 ) -> Sliding:
-    """Windows of a length that end every so often.
+    """Windows of length `range`, one of which ends at each multiple of `every`.
 
     `origin` aligns them (the epoch by default): windows end at multiples of `every` before and after
     it. `start` bounds the stream: rows before it are in no window, and the first windows are cut off
@@ -313,10 +322,12 @@ def rows(
 ) -> Rows:
     """Windows over row numbers: of each key where the query groups, or of each partition.
 
-    `group_by` and `partition_by` split the stream first, and rows are numbered in each part (the
-    paper's Q4); with `partition_by=[]` an extent is cut from the whole stream first and grouped
-    after (Q2). Spark needs `order_by`: rows there have no order of arrival. Ties in it are broken
-    by the other columns.
+    `group_by` and `partition_by` split the stream first, and rows are numbered in each partition (the
+    paper's Q4). With `partition_by=[]` windows are cut from the whole stream and grouped after that (Q2).
+
+    Rows are numbered in order of arrival, or in that of `order_by`, whose ties are broken by the other
+    columns. Spark needs `order_by`: its rows have no order of arrival. With `order_by` a later row may
+    change the number of any row, so no window is complete before the end of the input.
     """
     return Rows(
         _count("rows", "range", range),

@@ -39,6 +39,23 @@ def twice(x: Any) -> Any:
     return 2 * x
 
 
+def matched(x: Any) -> int:
+    match x:
+        case int():
+            return 1
+        case _:
+            return 2
+
+
+def late_import(x: Any) -> Any:
+    import random
+
+    return x * random.random()
+
+
+looks = isinstance
+
+
 class Cleaner:
     def __call__(self, x: Any) -> Any:
         return clean(x)
@@ -78,6 +95,11 @@ def around(function: Any) -> Any:
         (lambda x: (lambda y: clean(y))(x), "what a value is"),
         (lambda x, then=clean: then(x), "what a value is"),
         (lambda x: twice(type(x)), "calls type"),
+        (lambda x: 1 if looks(x, int) else 2, "calls isinstance"),
+        (lambda x: operator.is_(x, None), "calls is_"),
+        (lambda x: x.__class__.__name__ == "int", "reads .__class__"),
+        (matched, "what a value is"),
+        (late_import, CHANGES),
         (lambda x: random.random() < 0.1, CHANGES),
         (lambda x: rng.random() < 0.1, CHANGES),
         (lambda x: numbers.random() < 0.1, CHANGES),

@@ -21,8 +21,8 @@ def counted(spark: Any) -> DIA:
 
 
 def test_explain_says_where_what_and_in_which_order(counted: DIA, capsys: Any) -> None:
-    text = counted.explain()
-    assert capsys.readouterr().out.strip() == text
+    text = str(counted.explain())
+    assert capsys.readouterr().out == ""
     assert text.splitlines() == [
         "stage 1",
         "  1 generate 0 … 4: int64 — in the JVM; in order",
@@ -31,7 +31,7 @@ def test_explain_says_where_what_and_in_which_order(counted: DIA, capsys: Any) -
         "  3 map (col.value, 1) of 2: (string, int64) — in the JVM (traced); order kept",
         "  4 filter (col.f0 != 'x') of 3: (string, int64) — in the JVM (traced); order kept",
         "stage 2",
-        "  <- shuffle: a partial for each key and partition",
+        "  <- shuffle: a partial for each key and partition; plain — all is on one host",
         "  5 reduce_pair key col.f0, (a.f0, (a.f1 + b.f1)) of 4: (string, int64) — "
         "in the JVM (traced); order not kept",
         "  6 concat of 5, 4: (string, int64) — order kept",

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange import decision, group_by_key, join, partitions
+from tidemill.spark.exchange import decision, group_by_key, inputs, join
 from tidemill.spark.exchange.cost import (
     Combined,
     grouped_at_best,
@@ -25,10 +25,10 @@ from tidemill.spark.exchange.cost import (
 )
 from tidemill.spark.exchange.detect import Keys, Side
 from tidemill.spark.exchange.network import Links, links, parse_rate
-from tidemill.spark.exchange.slots import Slots, slots_of
+from tidemill.spark.exchange.result_partitions import ResultPartitions, result_partitions
 
 SLOW = Links(hosts=4, cores=4, bytes_per_second=12.5e6)
-ONE = Slots(("a", "b", "c", "d"), ((0, 1, 2, 3),), by_host=True)
+ONE = ResultPartitions(("a", "b", "c", "d"), ((0, 1, 2, 3),), by_host=True)
 TWO = replace(ONE, of_side=((0, 1, 2, 3), (0, 1, 2, 3)))
 ROWS = 5_000_000
 
@@ -72,7 +72,7 @@ def test_rows_that_are_everywhere_travel() -> None:
 
 
 def test_slots_on_one_host_send_each_other_nothing() -> None:
-    beside = Slots(("a", "a", "a", "b"), ((0, 1, 2, 3),), by_host=True)
+    beside = ResultPartitions(("a", "a", "a", "b"), ((0, 1, 2, 3),), by_host=True)
     found = of_rows(seen(far), beside, replace(SLOW, hosts=2))
     assert found.sent_bytes - found.filter_bytes < 0.3 * ROWS * 100.0
 
@@ -101,8 +101,8 @@ def test_one_sided_keys_of_a_join_do_not_travel() -> None:
 
 def test_keys_of_a_sample_are_told_with_all_their_rows(spark: Any) -> None:
     df = spark.range(0, 200_000, 1, 4).select((F.col("id") / 4).cast("long").alias("k"))
-    assert partitions.reads_only(df) and not partitions.reads_only(df.groupBy("k").count())
-    with Keys([Side.of(df, F.xxhash64("k"), 8.0)], slots_of([df]), sample=4) as found:
+    assert inputs.reads_only(df) and not inputs.reads_only(df.groupBy("k").count())
+    with Keys([Side.of(df, F.xxhash64("k"), 8.0)], result_partitions([df]), sample=4) as found:
         told = found.seen
     assert told.rows_of == [200_000] and told.entries == 50_000
     hashes, sources, rows = told.sample
@@ -134,8 +134,8 @@ def test_auto_detects_where_that_pays(spark: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_aggregates_that_are_maps(spark: Any) -> None:
     rows = spark.range(10).withColumn("k", F.col("id") % 2).groupBy("k")
-    assert partitions.merges_maps(rows.agg(F.median("id"))) and partitions.merges_maps(rows.agg(F.mode("id")))
-    assert not partitions.merges_maps(rows.agg(F.sum("id"), F.collect_list("id")))
+    assert inputs.merges_maps(rows.agg(F.median("id"))) and inputs.merges_maps(rows.agg(F.mode("id")))
+    assert not inputs.merges_maps(rows.agg(F.sum("id"), F.collect_list("id")))
 
 
 def test_links(spark: Any) -> None:

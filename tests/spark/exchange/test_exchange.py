@@ -18,12 +18,13 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidemill.spark import private
 from tidemill.spark.exchange import (
     colocate,
     explain,
     group_by_key,
+    inputs,
     join,
-    partitions,
     place,
     reduce_by_key,
     report,
@@ -32,7 +33,7 @@ from tidemill.spark.exchange import (
 )  # fmt: skip
 from tidemill.spark.exchange.decision import decision_of
 from tidemill.spark.exchange.join import LEAVES
-from tidemill.spark.exchange.slots import Slots, _seated
+from tidemill.spark.exchange.result_partitions import ResultPartitions, _seated
 
 
 def bag(df: DataFrame) -> list[str]:
@@ -81,8 +82,8 @@ def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Units are partitions, as on one machine; or hosts, of which Spark says that there are two, and rows
     are looked up as if many left."""
     if request.param == "hosts":
-        known = lambda df: [f"host{i % 2}" for i in range(partitions.count(df))]
-        monkeypatch.setattr(partitions, "hosts", known)
+        known = lambda df: [f"host{i % 2}" for i in range(private.partition_count(df))]
+        monkeypatch.setattr(private, "partition_hosts", known)
         monkeypatch.setattr(route, "FEW", 0)
     return str(request.param)
 
@@ -94,8 +95,8 @@ def test_joins(
     if how in ("inner", "full", "anti"):
         monkeypatch.setattr(route, "FEW", 0)
     if how in ("inner", "left", "anti"):
-        known = lambda df: [f"host{i % 2}" for i in range(partitions.count(df))]
-        monkeypatch.setattr(partitions, "hosts", known)
+        known = lambda df: [f"host{i % 2}" for i in range(private.partition_count(df))]
+        monkeypatch.setattr(private, "partition_hosts", known)
     made = join(left, right, ["k", "s"], how, detect="on")
     plain = left.join(right, ["k", "s"], how)
     assert made.columns == plain.columns
@@ -146,7 +147,7 @@ def test_operators_below_a_cache_are_not_of_a_plan() -> None:
    :              +- *(1) Sort [a#1 ASC]
    +- Range (0, 10)"""
     names = ["Project", "BroadcastHashJoin", "Filter", "InMemoryTableScan", "Range"]
-    assert partitions._operators(plan) == names
+    assert inputs._operators(plan) == names
 
 
 def test_partitions_of_two_inputs_share_slots_on_their_hosts() -> None:
@@ -161,17 +162,17 @@ def test_partitions_of_two_inputs_share_slots_on_their_hosts() -> None:
 
 def test_partitions_are_put_together(spark: Any) -> None:
     one, two = spark.range(0, 5, 1, 5), spark.range(5, 7, 1, 2)
-    made = partitions.put_together([one, two], [[[3, 0], [], [1]], [[], [1], [0]]])
+    made = private.put_together([one, two], [[[3, 0], [], [1]], [[], [1], [0]]])
     where = made.select("id", F.spark_partition_id().alias("at")).collect()
     assert [(r.id, r.at) for r in where] == [(3, 0), (0, 0), (6, 1), (1, 2), (5, 2)]
 
 
 def test_keys_are_counted_on_their_hosts() -> None:
-    spread = Slots(("a", "b", "c", "a", "b", "c", "a", "b"), (tuple(range(8)),), by_host=True)
+    spread = ResultPartitions(("a", "b", "c", "a", "b", "c", "a", "b"), (tuple(range(8)),), by_host=True)
     (dealt,) = spread.dealt(6)
     assert sorted(p for own in dealt for p in own) == list(range(8))
     assert len(dealt) == 6 and all(len({spread.hosts[p] for p in own}) == 1 for own in dealt)
-    anywhere = Slots((None,) * 5, (tuple(range(5)), (0, 2)), by_host=False)
+    anywhere = ResultPartitions((None,) * 5, (tuple(range(5)), (0, 2)), by_host=False)
     assert anywhere.dealt(2) == [[[0, 2, 4], [1, 3]], [[0, 1], []]]
 
 
@@ -239,7 +240,7 @@ def test_names_that_are_ours_too(spark: Any, left: DataFrame) -> None:
 def test_what_comes_out_of_a_limit_is_read_once(spark: Any, left: DataFrame) -> None:
     """Read again, it might be other rows."""
     some = left.orderBy(F.col("k") % 3).limit(100)
-    assert not partitions.reads_only(some) and not partitions.reads_only(left.limit(5))
+    assert not inputs.reads_only(some) and not inputs.reads_only(left.limit(5))
     made = group_by_key(some, ["k"], F.count("*").alias("n"), detect="on")
     assert sum(r.n for r in made.collect()) == 100
     now = left.withColumn("k", F.unix_timestamp(F.current_timestamp()))
@@ -250,7 +251,7 @@ def test_partitions_that_were_put_together_are_read_once(spark: Any) -> None:
     """Spark puts them together by where they are, which a cache changes when it is filled."""
     rows = spark.range(0, 4000, 1, 16).selectExpr("id div 300 AS k", "id v").cache()
     made = group_by_key(rows.coalesce(3), ["k"], F.count("*").alias("n"), detect="on")
-    assert made.count() == 14 and not partitions.reads_only(rows.coalesce(3))
+    assert made.count() == 14 and not inputs.reads_only(rows.coalesce(3))
     rows.unpersist()
 
 
@@ -286,14 +287,14 @@ def test_nothing_stays_behind(spark: Any, left: DataFrame, right: DataFrame) -> 
     assert kept() <= before[0] and [spark.conf.get(n, None) for n in names] == before[1]
 
 
-def test_places_say_what_is_wrong(spark: Any) -> None:
+def test_placements_say_what_is_wrong(spark: Any) -> None:
     pages = [(i, [(i * 7) % 20, (i + 1) % 20]) for i in range(20)]
     links = spark.createDataFrame(pages, "p int, o array<int>")
     placed = place(links.repartitionById(4, F.col("p") % 4), ["p"], detect="on")
     pushed = placed.rows.select(F.explode("o").alias("p"))
     with pytest.raises(UserError, match="known_to"):
         placed.reduce(pushed, {"n": tm.count()})
-    with pytest.raises(UserError, match="a frame made from places"):
+    with pytest.raises(UserError, match="a frame made from placement"):
         placed.known_to(pushed.repartition(3))
     made = placed.known_to(pushed).reduce(pushed, {"n": tm.count()})
     assert bag(made.select("p", "n")) == bag(pushed.groupBy("p").agg(F.count("*").alias("n")))

@@ -18,7 +18,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill.spark.exchange import group_by_key, join, partitions, reduce_by_key, route
+from tidemill.spark import private
+from tidemill.spark.exchange import group_by_key, join, reduce_by_key, route
 from tidemill.spark.exchange.join import LEAVES
 
 # Few keys, so that they meet; one that half of all rows have; some that are null.
@@ -54,7 +55,8 @@ def hosts(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     if count > 1:
         monkeypatch.setattr(route, "FEW", 5)  # so that some are looked up
         monkeypatch.setattr(
-            partitions, "hosts", lambda df: [f"host{i * i % count}" for i in range(partitions.count(df))]
+            private, "partition_hosts",
+            lambda df: [f"host{i * i % count}" for i in range(private.partition_count(df))],
         )
     return count
 

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import StatePart
 from tidemill.core.types import INT64, to_arrow
-from tidemill.local.partial_batches import PANE, partial_schema, state_fields
+from tidemill.local.partial_batches import PANE, partial_schema
+from tidemill.local.state_columns import state_fields
+from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.expr.aggregates import counts_at_home, is_simple
 from tidemill.windows.spec import GridWindow
@@ -48,7 +50,6 @@ class Blocks:
         Where a key has few of the panes, that sends room for more than there is: so not much more
         than the results take, of which a single value has as many as windows have panes.
         """
-        assert self.plan.panes is not None
         lengths = [max(ABREAST)] if self.dense else self._panes_to_a_window()
         parts = [p for _, p in self.sent]
         if not lengths or not all(map(is_simple, parts)):
@@ -58,14 +59,13 @@ class Blocks:
         return max(fine, default=1)
 
     def _panes_to_a_window(self) -> list[int]:
-        """Of each window; none where one of them has no certain number."""
-        assert self.plan.panes is not None
-        lengths = []
+        """Panes of each window; an empty list if one of the windows has no fixed number of them."""
+        lengths, size = [], share_panes(self.plan).size
         for window in self.plan.windows:
             spec = window.spec
             if not isinstance(spec, GridWindow) or spec.length is None or spec.until_end:
                 return []
-            lengths.append(spec.length // self.plan.panes.size)
+            lengths.append(spec.length // size)
         return lengths
 
     @cached_property
@@ -84,7 +84,7 @@ class Blocks:
         return state if self.width == 1 else f"{state}_{place}"
 
     def partials(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows as they travel, as rows of one pane with all states: `local.partials` takes them."""
+        """Rows as they travel, as rows of one pane with all states: `local.partial_batches` takes them."""
         schema = partial_schema(self.plan)
         keys = schema.names[: schema.names.index(PANE)]
         for place in range(self.width):
@@ -105,7 +105,7 @@ class Blocks:
             yield from columns
 
     def _presence(self, rows: pa.RecordBatch, witness: str | None, place: int) -> pa.Array:
-        """A count that is right in whether it is 0, which is all that anybody asks of it."""
+        """A count of 0 or 1: all that is asked of it is whether it is 0."""
         if witness is None:
             return pa.repeat(pa.scalar(1, to_arrow(INT64)), rows.num_rows)
         return pc.is_valid(rows.column(self.column(witness, place))).cast(to_arrow(INT64))

@@ -6,7 +6,8 @@ bigint; see `windows` for how columns are named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,9 +17,8 @@ from tidemill.core.types import to_arrow
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.batch.blocks import Blocks
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
+if TYPE_CHECKING:
+    from tidemill.spark.workers import Batches, Task
 
 def last_name(window: int) -> str:
     """The column of the last pane that a window has in the whole stream, if it goes on until there."""
@@ -28,14 +28,14 @@ def last_name(window: int) -> str:
 def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
     """Rows of complete partitions in, results out: the local operator from start to end."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.windows import WindowOperator
 
         operator = WindowOperator(plan)
         for batch in batches:
-            operator.push(_typed(batch, schema))
+            operator.push(0, _typed(batch, schema))
             operator.settle()
-        yield from operator.advance(FOREVER)
+        yield from operator.advance(0, FOREVER)
 
     return task
 
@@ -43,13 +43,13 @@ def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
 def partials(plan: WindowAggregate, schema: Schema) -> Task:
     """Rows of any partition in, partials by key and pane out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.partial_batches import partial_batches
         from tidemill.local.windows import WindowOperator
 
         operator = WindowOperator(plan)
         for batch in batches:
-            operator.push(_typed(batch, schema))
+            operator.push(0, _typed(batch, schema))
             operator.settle()
         yield from partial_batches(operator)
 
@@ -59,7 +59,7 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
 def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
     """Partials of complete keys in, which may come in `blocks`; results out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.partial_batches import add_partial_batch
         from tidemill.local.windows import WindowOperator
 
@@ -76,7 +76,7 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
             for part in (batch,) if blocks is None else blocks.partials(batch):
                 add_partial_batch(operator, part)
             operator.settle()
-        yield from operator.advance(FOREVER)
+        yield from operator.advance(0, FOREVER)
 
     return task
 

@@ -19,23 +19,26 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
-from tidemill.local.partial_batches import PANE, key_name, partial_schema, state_fields
+from tidemill.local.partial_batches import PANE, key_name, partial_schema
 from tidemill.local.sampling import has_gaps
+from tidemill.local.state_columns import state_fields
+from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.spark.batch.blocks import PLACES, Blocks
-from tidemill.spark.batch.tasks import Task, finish, last_name, partials, whole_windows
+from tidemill.spark.batch.tasks import finish, last_name, partials, whole_windows
+from tidemill.spark.caching import holding
 from tidemill.spark.exchange.decision import noted
-from tidemill.spark.exchange.group import colocate
+from tidemill.spark.exchange.group import colocated
 from tidemill.spark.exchange.reduce import brought_together, where_they_are, worth_it
 from tidemill.spark.expr.aggregates import available, combined, in_jvm, lowered, partial
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.sql import number, string
 from tidemill.spark.expr.values import output
-from tidemill.spark.keeping import holding
 from tidemill.spark.names import apart
+from tidemill.spark.workers import Task, map_batches
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
 PLACE, TICK = "place", "tick"
@@ -52,7 +55,7 @@ class Strategy:
 
 
 def strategy(plan: WindowAggregate) -> Strategy:
-    """Decided from the plan alone."""
+    """The way that a window aggregate goes, decided from the plan alone."""
     for window in plan.windows:
         _require_order(window.spec)
     keys = ", ".join(plan.group_keys)
@@ -131,9 +134,9 @@ class _Source:
 
     def pane(self, time: str) -> str:
         """The pane of a row, in SQL; a null time fails the query."""
-        assert self.plan.panes is not None
         sure = f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
-        origin, size = self.plan.panes.origin, self.plan.panes.size
+        panes = share_panes(self.plan)
+        origin, size = panes.origin, panes.size
         # One division for each row, not two: times and origins lie within FARTHEST of zero, so nothing
         # here is negative where Spark divides toward zero. Panes beyond are refused once summed.
         whole = -(-2 * FARTHEST // size)
@@ -214,7 +217,7 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
 
 
 def _to_look_at(plan: WindowAggregate) -> str:
-    """The rows that are in a window, or are to be refused: null, or too far away. See `local.gaps`."""
+    """A condition: rows in a window, and those to refuse, null or too far away. See `local.sampling`."""
     inside = [] if plan.start is None else [f"{TICK} >= {number(plan.start)}"]
     if has_gaps(plan):
         samples = []
@@ -237,7 +240,7 @@ def _partials(source: _Source) -> DataFrame:
     rows, schema = _rows(source)
     task = partials(_over_rows(source.plan), schema)
     made = partial_schema(source.plan)
-    return rows.mapInArrow(task, user_schema(made))
+    return map_batches(rows, task, user_schema(made))
 
 
 def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str = "off") -> DataFrame:
@@ -249,25 +252,25 @@ def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str 
         summed = summed.crossJoin(F.broadcast(summed.agg(*ends)))
     keys = _keys(plan)
     if detect != "off":
-        together = colocate(summed, keys, detect=detect)
+        together = colocated("window", summed, keys, detect)
     else:
         together = summed.repartition(*keys) if keys else summed.repartition(1)
-    return together.mapInArrow(task, user_schema(plan.schema))
+    return map_batches(together, task, user_schema(plan.schema))
 
 
 def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
-    assert plan.panes is not None
     columns = [
         output(F.col(key_name(i)), plan.input.schema[k]).alias(k)
         for i, k in enumerate(plan.group_keys)
     ]
-    size, origin = plan.panes.size, plan.panes.origin
+    panes = share_panes(plan)
+    size, origin = panes.size, panes.origin
     # As `PaneStore` does for the other ways.
     near = F.col(PANE).between(-((FARTHEST + size + origin) // size), (FARTHEST - origin) // size)
     far = F.raise_error(F.lit(str(far_time(plan)))).cast("bigint")
     start = F.when(near, F.col(PANE) * F.lit(size) + F.lit(origin)).otherwise(far)
     cut = start if plan.start is None else F.greatest(start, F.lit(plan.start))
-    bounds = ((WINDOW_START, cut), (WINDOW_END, start + F.lit(plan.panes.size)))
+    bounds = ((WINDOW_START, cut), (WINDOW_END, start + F.lit(size)))
     columns += [output(c, plan.bound_type).alias(n) for n, c in bounds]
     columns += lowered(plan.layout)
     return summed.select(*columns)
@@ -278,8 +281,8 @@ def _colocated(source: _Source, detect: str) -> DataFrame:
     rows, schema = _rows(source)
     together = _together(plan)
     keys = [_column(schema, k) for k in together]
-    rows = colocate(rows, keys, detect=detect) if keys else rows.repartition(1)
-    return rows.mapInArrow(whole_windows(_over_rows(plan), schema), user_schema(plan.schema))
+    rows = colocated("window", rows, keys, detect) if keys else rows.repartition(1)
+    return map_batches(rows, whole_windows(_over_rows(plan), schema), user_schema(plan.schema))
 
 
 def _rows(source: _Source) -> tuple[DataFrame, Schema]:
@@ -301,8 +304,9 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
 
 def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
     """Panes that are in a window: before its start, and between sampling windows, there are others."""
-    assert plan.panes is not None and isinstance(spec, GridWindow)
-    size, origin = plan.panes.size, plan.panes.origin
+    assert isinstance(spec, GridWindow)
+    panes = share_panes(plan)
+    size, origin = panes.size, panes.origin
     offset = F.col(PANE) - F.lit((spec.origin - origin) // size)
     found = F.lit(True) if spec.start is None else F.col(PANE) >= F.lit((spec.start - origin) // size)
     if spec.length is not None and spec.length < spec.slide:

@@ -1,4 +1,4 @@
-"""Actions: what starts a computation and gives its result to the driver (Table 3.4)."""
+"""Actions: they start a computation and return its result to the driver (Table 3.4)."""
 
 from __future__ import annotations
 
@@ -10,46 +10,47 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
-from tidemill.spark.dia.batches import Batches, in_arrow
+from tidemill.spark.caching import kept
+from tidemill.spark.dia.batches import in_arrow
 from tidemill.spark.dia.elements import VALUE, columns_of, decode, encode, spelled
-from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.folds import Aggregated, combined, recognised
 from tidemill.spark.dia.jvm import ElementColumns, constant
 from tidemill.spark.dia.layout import fixed
-from tidemill.spark.dia.node import BESIDE, NOWHERE, Node
+from tidemill.spark.dia.operation import BESIDE, NOWHERE, Operation
 from tidemill.spark.dia.tracing import INSIDE, Function, Opaque, reachable
 from tidemill.spark.expr.values import named
-from tidemill.spark.keeping import kept
 from tidemill.spark.settings import ansi
+from tidemill.spark.workers import Batches
 
 _COUNT = f"{BESIDE}count"
 
 
-def execute(node: Node) -> Node:
+def execute(node: Operation) -> Operation:
     """Computes all elements and keeps them; what comes after starts from them."""
-    with told("execute", node):
+    with clear_errors("execute", node):
         df = kept(fixed(node.frame))
         df.count()
     node.fix(df, keep=True)
     # Without parents: a loop that executes each round need not hold all rounds before.
-    done = Node("execute", (), node.kind, node.session, lambda: df, f"of {node.op}", runs=NOWHERE)
+    done = Operation("execute", (), node.kind, node.session, lambda: df, f"of {node.op}", runs=NOWHERE)
     done.fix(df, keep=True)
     return done
 
 
-def size(node: Node) -> int:
+def size(node: Operation) -> int:
     """How many elements there are."""
-    with told("size", node):
+    with clear_errors("size", node):
         return int(node.frame.count())
 
 
-def to_arrow(node: Node, *, step: str = "to_arrow") -> pa.Table:
+def to_arrow(node: Operation, *, step: str = "to_arrow") -> pa.Table:
     """All elements as a table, in order."""
-    with told(step, node):
+    with clear_errors(step, node):
         return node.frame.toArrow()
 
 
-def all_gather(node: Node) -> list[Any]:
+def all_gather(node: Operation) -> list[Any]:
     """All elements as a list, in order."""
     return decode(to_arrow(node, step="all_gather"), node.kind)
 
@@ -58,7 +59,7 @@ def all_gather(node: Node) -> list[Any]:
 
 
 def all_reduce(
-    node: Node, reduce: Function, initial: Any = None, *, step: str = "all_reduce"
+    node: Operation, reduce: Function, initial: Any = None, *, step: str = "all_reduce"
 ) -> Any:
     """All elements folded into one, in order: the function need not be commutative."""
     if initial is not None:
@@ -78,7 +79,7 @@ def all_reduce(
     return decode(encode([result], node.kind, step=step), node.kind)[0]
 
 
-def _aggregated(node: Node, how: Aggregated, first: tuple[Any, ...], step: str) -> list[Any]:
+def _aggregated(node: Operation, how: Aggregated, first: tuple[Any, ...], step: str) -> list[Any]:
     """By Spark's own aggregates, which skip nulls: one element, or none where there is nothing to fold."""
     calls = {"sum": F.sum, "min": F.min, "max": F.max}
     flat = ElementColumns.of(node.kind)
@@ -91,7 +92,7 @@ def _aggregated(node: Node, how: Aggregated, first: tuple[Any, ...], step: str) 
         return F.struct(*(rebuilt(f"{path}{INSIDE}{n}").alias(n) for n in inner))
 
     names = columns_of(node.kind).names
-    with told(step, node), ansi(node.session):
+    with clear_errors(step, node), ansi(node.session):
         rows = node.frame
         for element in first:
             rows = rows.union(node.session.range(1).select(*constant(element, node.kind)))
@@ -100,7 +101,7 @@ def _aggregated(node: Node, how: Aggregated, first: tuple[Any, ...], step: str) 
     return decode(table, node.kind) if table.column(_COUNT)[0].as_py() else []
 
 
-def _folded(node: Node, reduce: Function, step: str) -> list[Any]:
+def _folded(node: Operation, reduce: Function, step: str) -> list[Any]:
     """The fold of each partition that has elements, in order."""
     kind = node.kind
 
@@ -112,11 +113,11 @@ def _folded(node: Node, reduce: Function, step: str) -> list[Any]:
         if held:
             yield encode(list(held), kind, step=step)
 
-    with told(step, node):
+    with clear_errors(step, node):
         return decode(in_arrow(node.frame, task, kind).toArrow(), kind)
 
 
-def sum_(node: Node, function: Function | None = None, initial: Any = None) -> Any:
+def sum_(node: Operation, function: Function | None = None, initial: Any = None) -> Any:
     """The sum of all elements; of none, the initial value."""
     if function is None and not node.kind.is_numeric:
         raise UserError(
@@ -128,12 +129,12 @@ def sum_(node: Node, function: Function | None = None, initial: Any = None) -> A
     return all_reduce(node, function or (lambda a, b: a + b), initial, step="sum")
 
 
-def extreme(node: Node, how: str) -> Any:
-    """The smallest or the greatest element, tuples by their first difference; None of nothing."""
+def extreme(node: Operation, how: str) -> Any:
+    """The smallest or the greatest element, tuples by their first difference; None if there is none."""
     call = F.min if how == "min" else F.max
     names = columns_of(node.kind).names
     whole = F.struct(*(named(n).alias(n) for n in names)) if names != (VALUE,) else named(VALUE)
-    with told(how, node):
+    with clear_errors(how, node):
         table = node.frame.agg(call(whole).alias("found")).toArrow()
     found = table.column("found").combine_chunks()
     if not found.is_valid()[0].as_py():
@@ -143,19 +144,19 @@ def extreme(node: Node, how: str) -> Any:
     return decode(pa.RecordBatch.from_arrays(found.flatten(), list(names)), node.kind)[0]
 
 
-def hyperloglog(node: Node, lg_k: int = 12) -> int:
+def hyperloglog(node: Operation, lg_k: int = 12) -> int:
     """About how many different elements there are, by a sketch of 2**lg_k counters."""
     if not 4 <= lg_k <= 21:
         raise UserError("hyperloglog", expected="lg_k from 4 to 21", got=repr(lg_k))
     # The sketch takes numbers and text; of anything else, a hash of 64 bits.
     value = named(VALUE) if node.kind.kind in ("int64", "string", "binary") else _hashed(node)
     estimate = F.hll_sketch_estimate(F.hll_sketch_agg(value, lg_k))
-    with told("hyperloglog", node):
+    with clear_errors("hyperloglog", node):
         return int(node.frame.agg(estimate).collect()[0][0] or 0)
 
 
-def _hashed(node: Node) -> SparkColumn:
-    """A hash of elements. Spark's passes over nulls, so it has to be told of each where it is."""
+def _hashed(node: Operation) -> SparkColumn:
+    """A hash of elements. Spark's hash skips nulls, so it also gets a flag for each field that is null."""
     flat = ElementColumns.of(node.kind)
     nulls = [flat.reference(path).isNull() for path in reachable(node.kind).names]
     return F.xxhash64(*(named(n) for n in columns_of(node.kind).names), *nulls)

@@ -3,29 +3,32 @@
 Tracing calls a function on expressions. Most of what these do not know (`if x`, `len(x)`, `int(x)`) raises,
 and the function stays opaque. Some has an answer, and a wrong one: `x is None` is false, an exception that
 the function catches becomes its default, a random number is drawn once for all elements. That is looked for
-in the bytecode of the function and of those that it calls.
+in the bytecode of the function and of those that it calls. On a Python whose bytecode is not known, no
+function is traced.
 """
 
 from __future__ import annotations
 
-import dis
+import builtins
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tidemill.core.types import DataType
+from tidemill.spark.dia.bytecode import References
 
 CHANGES = "it may give something else each time"
 FOLLOWED = 100
 """Functions that a function calls, they and those that they call, up to which it is looked through."""
 
-_LOOKS = {"isinstance", "issubclass", "type", "id", "hasattr", "getattr", "callable", "repr"}
-_CATCHES = {"PUSH_EXC_INFO", "SETUP_FINALLY", "SETUP_WITH"}
-_FORMATS = {"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"}
+_LOOKS: tuple[Any, ...] = (
+    isinstance, issubclass, type, id, hasattr, getattr, callable, repr, operator.is_, operator.is_not,
+)  # fmt: skip
+"""What asks a value what it is, and has an answer for expressions."""
 _CLOCKS = {"now", "today", "utcnow"}
 _TIME_PARTS = {"year", "month", "day", "hour", "minute", "second", "microsecond"}
 _OURS = "tidemill."
@@ -57,6 +60,8 @@ def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | 
         seen[id(each)] = each
         if _changes(each):
             return CHANGES
+        if any(each is look for look in _LOOKS):
+            return f"it calls {each.__name__}"
         if not isinstance(each, FunctionType):
             todo += _called_by(each)
         elif (each.__module__ or "").startswith(_AROUND):
@@ -65,7 +70,7 @@ def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | 
             followed += 1
             if followed > FOLLOWED:
                 return "it calls more functions than are looked through"
-            read = _Read.of(each.__code__)
+            read = References.of(each.__code__)
             if read.asks is not None:
                 return read.asks
             if read.values & parts:
@@ -74,56 +79,8 @@ def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | 
     return None
 
 
-@dataclass
-class _Read:
-    """What a function's code, and that of functions written inside it, refers to."""
-
-    asks: str | None = None
-    globals: set[str] = field(default_factory=set)
-    attributes: set[str] = field(default_factory=set)
-    values: set[str] = field(default_factory=set)
-    """Attributes that it reads without calling them."""
-
-    @classmethod
-    def of(cls, code: CodeType) -> _Read:
-        read = cls()
-        for found in _instructions(code):
-            name = found.opname
-            if name == "IS_OP" or "NONE" in name.split("_"):
-                read.asks = "it asks what a value is"
-            elif name in _FORMATS:
-                read.asks = "it formats a value"
-            elif name in _CATCHES:
-                read.asks = "it catches exceptions"
-            elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
-                read.globals.add(found.argval)
-                if found.argval in _LOOKS:
-                    read.asks = f"it calls {found.argval}"
-            elif name in ("LOAD_ATTR", "LOAD_METHOD"):
-                read.attributes.add(found.argval)
-                if not _is_call(found):
-                    read.values.add(found.argval)
-            if read.asks is not None:
-                return read
-        return read
-
-
-def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
-    yield from dis.get_instructions(code)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _instructions(inner)
-
-
-def _is_call(found: dis.Instruction) -> bool:
-    """Whether an attribute is loaded as a method that is called next."""
-    if found.opname == "LOAD_METHOD":
-        return True
-    return sys.version_info >= (3, 12) and bool((found.arg or 0) & 1)
-
-
 def _called_by(value: Any) -> list[Any]:
-    """What is called where something other than a Python function is."""
+    """What a call runs where something other than a Python function is called."""
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, MethodType):
@@ -135,9 +92,10 @@ def _called_by(value: Any) -> list[Any]:
     return [f for f in found if isinstance(f, FunctionType)]
 
 
-def _referred(function: FunctionType, read: _Read) -> Iterator[Any]:
+def _referred(function: FunctionType, read: References) -> Iterator[Any]:
     """What a function's names mean: in its module, around it, and in the modules and classes that it uses."""
-    for value in (*(function.__globals__.get(name) for name in read.globals), *_held(function)):
+    named = (function.__globals__.get(n, getattr(builtins, n, None)) for n in read.globals)
+    for value in (*named, *map(sys.modules.get, read.imports), *_held(function)):
         yield value
         yield from _members(value, read.attributes)
 
@@ -169,7 +127,7 @@ def _members(value: Any, names: set[str], depth: int = 2) -> Iterator[Any]:
 
 
 def _changes(value: Any) -> bool:
-    """Whether a function, or an object that has some, is random, a clock, or about where it runs."""
+    """Whether a function, or an object with methods, is random, reads a clock, or depends on its process."""
     if isinstance(value, (BuiltinFunctionType, MethodType)):
         owner = value.__self__
         if isinstance(owner, type):
@@ -188,9 +146,3 @@ def _fields(kind: DataType) -> Iterator[str]:
     yield from kind.names
     for inner in kind.of:
         yield from _fields(inner)
-
-
-def names_of(code: CodeType) -> set[str]:
-    """The names that a function, or one inside it, may look up in its module."""
-    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return set(code.co_names).union(*map(names_of, inner))

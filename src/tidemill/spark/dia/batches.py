@@ -6,7 +6,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +16,11 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.spark.dia.elements import columns_of, decode, encode
-from tidemill.spark.dia.tracing import named
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.dia.tracing import function_name
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.workers import Batches, Task, map_batches
 
-Batches = Iterable[pa.RecordBatch]
-Task = Callable[[Batches], Iterator[pa.RecordBatch]]
-Rows = Callable[[list[Any]], list[Any]]
+OnElements = Callable[[list[Any]], list[Any]]
 
 BATCH = 10_000
 """Elements that go out together where a function makes more than it gets."""
@@ -36,15 +35,15 @@ def mapped(df: DataFrame, task: Task, result: T.StructType | str) -> DataFrame:
     """`mapInArrow`, which by itself fails on names with a dot in them."""
     names = df.columns
     if not any("." in n or "`" in n for n in names):
-        return df.mapInArrow(task, result)
+        return map_batches(df, task, result)
 
     def named_again(batches: Batches) -> Iterator[pa.RecordBatch]:
         return task(b.rename_columns(names) for b in batches)
 
-    return df.toDF(*(f"x{i}" for i in range(len(names)))).mapInArrow(named_again, result)
+    return map_batches(df.toDF(*(f"x{i}" for i in range(len(names)))), named_again, result)
 
 
-def element_task(rows: Rows, kind: DataType, result: DataType, *, step: str) -> Task:
+def element_task(rows: OnElements, kind: DataType, result: DataType, *, step: str) -> Task:
     """A task that makes elements out of the elements of each batch."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -55,7 +54,7 @@ def element_task(rows: Rows, kind: DataType, result: DataType, *, step: str) -> 
 
 
 def encoded(elements: Sequence[Any], kind: DataType, *, step: str) -> Iterator[pa.RecordBatch]:
-    """Elements as batches of a size that Spark likes."""
+    """Elements in batches of at most `BATCH`."""
     for start in range(0, len(elements), BATCH):
         yield encode(elements[start : start + BATCH], kind, step=step)
 
@@ -63,12 +62,12 @@ def encoded(elements: Sequence[Any], kind: DataType, *, step: str) -> Iterator[p
 # --- functions on lists of elements ---------------------------------------------------------------
 
 
-def mapping(function: Callable[..., Any], *, step: str) -> Rows:
+def mapping(function: Callable[..., Any], *, step: str) -> OnElements:
     """`map` on a list; the element on which the function fails is in the error."""
     return lambda elements: called(function, elements, step=step)
 
 
-def flat_mapping(function: Callable[..., Any], *, step: str) -> Rows:
+def flat_mapping(function: Callable[..., Any], *, step: str) -> OnElements:
     """`flat_map` on a list."""
 
     def listed(element: Any) -> list[Any]:
@@ -79,7 +78,7 @@ def flat_mapping(function: Callable[..., Any], *, step: str) -> Rows:
     return lambda elements: [x for items in called(listed, elements, step=step) for x in items]
 
 
-def filtering(function: Callable[..., Any], *, step: str) -> Rows:
+def filtering(function: Callable[..., Any], *, step: str) -> OnElements:
     """`filter` on a list."""
 
     def run(elements: list[Any]) -> list[Any]:
@@ -106,6 +105,6 @@ def raised(
     """What a user's function raised, as an error that names the step and the element."""
     if isinstance(failed, UserError):
         return failed
-    text = f"{named(function)} raised {type(failed).__name__}: {failed}"
+    text = f"{function_name(function)} raised {type(failed).__name__}: {failed}"
     shown = repr(element)
     return UserError(step, text, got=f"element {shown if len(shown) < 200 else shown[:200] + '…'}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import CellType, FunctionType
 from typing import Any
 
-from tidemill.spark.dia.asking import names_of
+from tidemill.spark.dia.bytecode import names_of
 from tidemill.spark.dia.tracing import Function
 
 

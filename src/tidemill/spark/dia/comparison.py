@@ -12,20 +12,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.spark.dia.batches import Batches, encoded, in_arrow, mapped, raised
+from tidemill.spark.dia.batches import encoded, in_arrow, mapped, raised
 from tidemill.spark.dia.elements import columns_of, decode
-from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.layout import BLOCK, INDEX, parallelism
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.operation import Operation
 from tidemill.spark.dia.tracing import Function
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import named
+from tidemill.spark.workers import Batches
 
 SAMPLE = 40
 """Elements that are looked at for each range, so that ranges are about even."""
 
 
-def sorted_by(parent: Node, less: Function, descending: bool) -> DataFrame:
+def sorted_by(parent: Operation, less: Function, descending: bool) -> DataFrame:
     """Elements in the order of a less-than comparison; those that are equal stay as they were."""
     kind, names = parent.kind, columns_of(parent.kind).names
     ranges = 2 * parallelism(parent.session)
@@ -52,9 +53,9 @@ def sorted_by(parent: Node, less: Function, descending: bool) -> DataFrame:
     return in_arrow(together.select(*map(named, names)), order, kind)
 
 
-def _splitters(parent: Node, key: Any, ranges: int) -> list[Any]:
+def _splitters(parent: Operation, key: Any, ranges: int) -> list[Any]:
     some = parent.frame.orderBy(F.rand(7)).limit(SAMPLE * ranges)
-    with told("sort", parent):
+    with clear_errors("sort", parent):
         sample = sorted(decode(some.toArrow(), parent.kind), key=key)
     return [sample[len(sample) * i // ranges] for i in range(1, ranges)] if sample else []
 

@@ -9,10 +9,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
+from tidemill.core.explanation import Explanation
+from tidemill.spark.caching import holding
 from tidemill.spark.dia import actions, reading, sources, writing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import describe
-from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.graph import Graph, graph_of
 from tidemill.spark.dia.group import group_by_key, group_to_index
 from tidemill.spark.dia.join import join
@@ -26,7 +28,7 @@ from tidemill.spark.dia.local import (
     map_,
     union,
 )
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.operation import Operation
 from tidemill.spark.dia.order import concat, merge, rebalance, sort
 from tidemill.spark.dia.positions import zip_, zip_with_index
 from tidemill.spark.dia.prefix import prefix_sum
@@ -34,7 +36,6 @@ from tidemill.spark.dia.reduce import reduce_by_key, reduce_pair, reduce_to_inde
 from tidemill.spark.dia.sampling import sample
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.dia.windows import window
-from tidemill.spark.keeping import holding
 
 
 class DIA:
@@ -47,17 +48,15 @@ class DIA:
     first elements, which may start a job, unless `returns=` says it.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Operation) -> None:
         self._node = node
 
     def __repr__(self) -> str:
         return f"DIA of {spelled(self._node.kind)}:\n{describe(self._node)}"
 
-    def explain(self) -> str:
+    def explain(self) -> Explanation:
         """Each operation by stages of Spark: where it runs, what travels, which order there is."""
-        text = describe(self._node)
-        print(text)
-        return text
+        return Explanation({"stages": describe(self._node)})
 
     def graph(self) -> Graph:
         """The data-flow graph: `graph().dot` for Graphviz, `.svg` or `.save(path)` for a picture."""
@@ -106,7 +105,7 @@ class DIA:
         return DIA(collapse(self._node))
 
     def keep(self) -> DIA:
-        """The same DIA. In Thrill reading consumes; on Spark it does not, so nothing is to do."""
+        """The same DIA. In Thrill reading consumes a DIA; on Spark it does not."""
         return DIA(keep(self._node))
 
     # --- one element for each key -----------------------------------------------------------------
@@ -274,7 +273,7 @@ class DIA:
         return DIA(window(self._node, k, function, returns, every=every, flat=True))
 
     def sample(self, n: int, seed: int | None = None) -> DIA:
-        """n of the elements, each subset as likely. Order **not** kept."""
+        """n of the elements, every subset equally likely. Order **not** kept."""
         return DIA(sample(self._node, n, seed))
 
     # --- actions ----------------------------------------------------------------------------------
@@ -304,7 +303,7 @@ class DIA:
         return actions.extreme(self._node, "max")
 
     def all_reduce(self, reduce: Function, initial: Any = None) -> Any:
-        """All elements folded into one, in order: it must be associative, not commutative."""
+        """All elements folded into one, in order, by an associative function, commutative or not."""
         return actions.all_reduce(self._node, reduce, initial)
 
     def hyperloglog(self, lg_k: int = 12) -> int:
@@ -331,7 +330,7 @@ class DIA:
 
     def to_frame(self) -> DataFrame:
         """The DataFrame of the elements: columns `value`, `f0, f1, …`, or those of records."""
-        with told("to_frame"):
+        with clear_errors("to_frame"):
             return holding(self._node.frame.select("*"), self._node)
 
     def to_arrow(self) -> pa.Table:
@@ -339,7 +338,7 @@ class DIA:
         return actions.to_arrow(self._node)
 
 
-def _nodes(first: DIA, others: tuple[Any, ...]) -> list[Node]:
+def _nodes(first: DIA, others: tuple[Any, ...]) -> list[Operation]:
     for other in others:
         if not isinstance(other, DIA):
             hint = "several are written one after the other: a.zip(b, c)"

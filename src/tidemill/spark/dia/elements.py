@@ -77,7 +77,7 @@ def tuple_of(kinds: Iterable[DataType]) -> DataType:
 
 
 def is_tuple(kind: DataType) -> bool:
-    """Whether a type is that of tuples: what has the names of their fields is one."""
+    """Whether a struct is a tuple: its fields are named `f0, f1, …`."""
     return kind.kind == "struct" and kind.names == tuple(f"f{i}" for i in range(len(kind.of)))
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from tidemill.spark.dia.elements import spelled
-from tidemill.spark.dia.node import ARROW, JVM, Node
+from tidemill.spark.dia.operation import ARROW, JVM, Operation
+from tidemill.spark.exchange.decision import outlook
 
 
-def stages(last: Node) -> dict[Node, int]:
+def stages(last: Operation) -> dict[Operation, int]:
     """The stage of each node: operations between which nothing travels are one stage of Spark.
 
     What is read before and after a shuffle, as by `dia.concat(dia.sort())`, is put where it is first.
     """
-    leader: dict[Node, Node] = {}
-    depth: dict[Node, int] = {}
+    leader: dict[Operation, Operation] = {}
+    depth: dict[Operation, int] = {}
     """How many shuffles are above a node: stages lie on one depth, so that none is above itself."""
 
-    def find(node: Node) -> Node:
+    def find(node: Operation) -> Operation:
         while leader[node] is not node:
             node = leader[node]
         return node
@@ -27,11 +28,11 @@ def stages(last: Node) -> dict[Node, int]:
         for parent in node.parents:
             if depth[parent] == depth[node]:
                 leader[find(parent)] = find(node)
-    numbers: dict[Node, int] = {}
+    numbers: dict[Operation, int] = {}
     return {node: numbers.setdefault(find(node), len(numbers) + 1) for node in leader}
 
 
-def where(node: Node) -> str:
+def where(node: Operation) -> str:
     """Where the functions of a node run."""
     if node.runs == JVM:
         pattern = f", a pattern by RE2 in Arrow batches, as {node.why}" if node.why else ""
@@ -41,8 +42,8 @@ def where(node: Node) -> str:
     return ""
 
 
-def order(node: Node) -> str:
-    """What holds of the order."""
+def order(node: Operation) -> str:
+    """Whether the order is kept."""
     if not node.ordered:
         return "order not kept"
     if not node.parents:
@@ -51,18 +52,18 @@ def order(node: Node) -> str:
     return "in a new order" if made else "order kept"
 
 
-def describe(last: Node) -> str:
+def describe(last: Operation) -> str:
     """One line for each operation, by stages, with what travels between them.
 
     >>> from tidemill.core.types import INT64
-    >>> source = Node("generate", (), INT64, None, None, "0 … 9")
-    >>> print(describe(Node("map", (source,), INT64, None, None, "(col.value + 1)")))
+    >>> source = Operation("generate", (), INT64, None, None, "0 … 9")
+    >>> print(describe(Operation("map", (source,), INT64, None, None, "(col.value + 1)")))
     stage 1
       1 generate 0 … 9: int64 — in the JVM; in order
       2 map (col.value + 1) of 1: int64 — in the JVM (traced); order kept
     """
     numbers = {node: i + 1 for i, node in enumerate(last.walk())}
-    by_stage: dict[int, list[Node]] = {}
+    by_stage: dict[int, list[Operation]] = {}
     for node, stage in stages(last).items():
         by_stage.setdefault(stage, []).append(node)
     lines = []
@@ -70,12 +71,13 @@ def describe(last: Node) -> str:
         lines.append(f"stage {stage}")
         for node in members:
             if node.moves:
-                lines.append(f"  <- shuffle: {node.moves}")
+                plan = f"; {outlook(node.session, node.detect)}" if node.detect else ""
+                lines.append(f"  <- shuffle: {node.moves}{plan}")
             lines.append(f"  {numbers[node]} {_line(node, numbers)}")
     return "\n".join(lines)
 
 
-def _line(node: Node, numbers: dict[Node, int]) -> str:
+def _line(node: Operation, numbers: dict[Operation, int]) -> str:
     parents = ", ".join(str(numbers[p]) for p in node.parents)
     function = f" {node.function}" if node.function else ""
     made_of = f" of {parents}" if parents else ""

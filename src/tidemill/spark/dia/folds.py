@@ -6,35 +6,36 @@ matter to them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from tidemill.aggregates import basic
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.registry import AGGREGATES
+from tidemill.core.floats import order_key
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.expr.evaluate import evaluate
 from tidemill.expr.fluent import Expr, col
 from tidemill.expr.nodes import Call, Column
 from tidemill.expr.typing import resolve
-from tidemill.spark.dia.batches import BATCH, Batches, raised
+from tidemill.spark.dia.batches import BATCH, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.tracing import (
     INSIDE,
-    Fields,
     Function,
     Opaque,
     Out,
     Traced,
+    TracedStruct,
     readable,
     repeats,
     trace,
 )
+from tidemill.spark.workers import Batches
 
 A, B = "a.", "b."
 """Before the columns of the two arguments."""
@@ -55,15 +56,12 @@ class Aggregated:
 
 
 _COMBINES = {"add": "sum", "least": "min", "greatest": "max"}
-AGGREGATES: Mapping[str, Callable[..., Aggregate]] = {
-    "sum": basic.sum, "min": basic.min, "max": basic.max,
-}  # fmt: skip
 
 
 def recognised(
     reduce: Function, kind: DataType, keys: tuple[str | None, ...]
 ) -> tuple[Traced, Aggregated] | Opaque:
-    """A reduce function over elements with these key columns, as aggregates if it is some.
+    """A reduce function over elements with these key columns, as aggregates if it consists of them.
 
     >>> from tidemill.core.types import INT64
     >>> recognised(lambda a, b: a + b, INT64, ())[1].leaves
@@ -76,7 +74,7 @@ def recognised(
         return Opaque(captured(reduce), traced.why)
     if traced.type != kind:
         return Opaque(captured(reduce), "it returns elements of another type")
-    if isinstance(traced.out, Fields):
+    if isinstance(traced.out, TracedStruct):
         parts = list(zip(traced.out.names, traced.out.parts))
     else:
         parts = [("value", traced.out)]
@@ -91,11 +89,11 @@ def recognised(
 def _leaf_by_leaf(
     path: str, out: Out, keys: tuple[str | None, ...], found: list[tuple[str, str]]
 ) -> Out | None:
-    """Notes how each field below a path is combined; the first one that is not so is returned."""
+    """Notes how each field below a path is combined; returns the first one that is no sum, min or max."""
     if path in keys and (repeats(out, A + path) or repeats(out, B + path)):
         found.append((path, "key"))
         return None
-    if isinstance(out, Fields):
+    if isinstance(out, TracedStruct):
         for name, part in zip(out.names, out.parts):
             problem = _leaf_by_leaf(f"{path}{INSIDE}{name}", part, keys, found)
             if problem is not None:
@@ -111,23 +109,10 @@ def _leaf_by_leaf(
 
 def aggregate(how: str, column: str) -> Aggregate:
     """The aggregate of a column by its name."""
-    return AGGREGATES[how](col[column])
+    return AGGREGATES[how].make(col[column])
 
 
 # --- folding in Python ----------------------------------------------------------------------------
-
-
-def canonical(key: Any) -> Any:
-    """A key by which Python groups as Spark does: NaN equals NaN, and zero has one sign.
-
-    >>> canonical((1, -0.0, float("nan"))) == canonical((1, 0.0, float("nan")))
-    True
-    """
-    if isinstance(key, tuple):
-        return tuple(map(canonical, key))
-    if isinstance(key, float):
-        return "NaN" if math.isnan(key) else key + 0.0
-    return key
 
 
 def combined(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
@@ -139,7 +124,7 @@ def combined(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
 
 
 def _valued(result: Any) -> Any:
-    """What a function made with ours: `tm.greatest(1, 2)` is an expression, of which this is the value."""
+    """The value of what a function returned: `tm.greatest(1, 2)` is an expression over constants."""
     if isinstance(result, Expr):
         return evaluate(resolve(result.node, _NO_COLUMNS, step="fold"), {}, _NO_COLUMNS)
     if isinstance(result, tuple) and any(isinstance(part, (Expr, tuple)) for part in result):
@@ -159,7 +144,7 @@ def fold_here(reduce: Function, keys: DataType, kind: DataType, *, step: str) ->
         held: dict[Any, tuple[Any, Any]] = {}
         for batch in batches:
             for key, element in keyed_elements(batch, keys, kind):
-                same = canonical(key)
+                same = order_key(key)
                 before = held.get(same)
                 if before is not None:
                     element = combined(reduce, before[1], element, step=step)
@@ -189,7 +174,7 @@ def runs(batches: Batches, keys: DataType, kind: DataType) -> Iterator[tuple[Any
     held: list[Any] = []
     for batch in batches:
         for key, element in keyed_elements(batch, keys, kind):
-            if held and canonical(key) != canonical(current):
+            if held and order_key(key) != order_key(current):
                 yield current, held
                 held = []
             current = key

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
+from tidemill.core.files import appearing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import order, stages
-from tidemill.spark.dia.node import ARROW, JVM, Node
+from tidemill.spark.dia.operation import ARROW, JVM, Operation
 
 _FILL = {JVM: "#dbe9f6", ARROW: "#fde2c4"}
 _PLAIN = "#eeeeee"
@@ -29,20 +31,20 @@ class Graph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.dot` (or `.gv`) or an `.svg` file."""
         text = self.dot if str(path).endswith((".dot", ".gv")) else self.svg
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        with appearing(Path(path), step="save graph") as file:
+            file.write(text.encode())
 
     def _repr_svg_(self) -> str:
         return self.svg
 
 
-def graph_of(last: Node) -> Graph:
+def graph_of(last: Operation) -> Graph:
     """The graph of a DIA and all it is made from."""
     nodes = list(last.walk())
     return Graph(_dot(nodes, stages(last)), _svg(nodes, stages(last)))
 
 
-def _label(node: Node) -> tuple[str, str, str]:
+def _label(node: Operation) -> tuple[str, str, str]:
     return node.op, _short(node.function, 40), f"{_short(spelled(node.kind), 24)} · {order(node)}"
 
 
@@ -53,7 +55,7 @@ def _short(text: str, most: int) -> str:
 # --- Graphviz -------------------------------------------------------------------------------------
 
 
-def _dot(nodes: list[Node], stage: dict[Node, int]) -> str:
+def _dot(nodes: list[Operation], stage: dict[Operation, int]) -> str:
     number = {node: i for i, node in enumerate(nodes)}
     lines = [
         "digraph dia {",
@@ -93,7 +95,7 @@ class _Box:
     high: float
 
 
-def _svg(nodes: list[Node], stage: dict[Node, int]) -> str:
+def _svg(nodes: list[Operation], stage: dict[Operation, int]) -> str:
     boxes, at = _placed(nodes, stage)
     wide = max(b.x + b.wide for b in boxes.values()) + _PAD
     high = max(b.y + b.high for b in boxes.values()) + _PAD
@@ -117,9 +119,11 @@ def _svg(nodes: list[Node], stage: dict[Node, int]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _placed(nodes: list[Node], stage: dict[Node, int]) -> tuple[dict[int, _Box], dict[Node, _Box]]:
+def _placed(
+    nodes: list[Operation], stage: dict[Operation, int]
+) -> tuple[dict[int, _Box], dict[Operation, _Box]]:
     """A box for each stage below those it reads from, and its operations in rows inside it."""
-    row: dict[Node, int] = {}
+    row: dict[Operation, int] = {}
     for node in nodes:
         inside = [row[p] for p in node.parents if stage[p] == stage[node]]
         row[node] = max(inside, default=-1) + 1
@@ -128,7 +132,7 @@ def _placed(nodes: list[Node], stage: dict[Node, int]) -> tuple[dict[int, _Box],
         above = [level[stage[p]] + 1 for p in node.parents if stage[p] != stage[node]]
         level[stage[node]] = max([level.get(stage[node], 0), *above])
     boxes: dict[int, _Box] = {}
-    at: dict[Node, _Box] = {}
+    at: dict[Operation, _Box] = {}
     y = float(_PAD)
     for depth in sorted(set(level.values())):
         x, tallest = float(_PAD), 0.0
@@ -149,7 +153,7 @@ def _placed(nodes: list[Node], stage: dict[Node, int]) -> tuple[dict[int, _Box],
     return boxes, at
 
 
-def _edge(start: _Box, end: _Box, node: Node) -> str:
+def _edge(start: _Box, end: _Box, node: Operation) -> str:
     x0, y0 = start.x + start.wide / 2, start.y + start.high
     x1, y1 = end.x + end.wide / 2, end.y
     middle = (y0 + y1) / 2

@@ -10,13 +10,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.core.types import DataType
 from tidemill.spark import exchange
 from tidemill.spark.dia.batches import mapped, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import infer, parse_element
-from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.folds import canonical, group_task, keyed_elements
+from tidemill.spark.dia.failures import clear_errors
+from tidemill.spark.dia.folds import group_task, keyed_elements
 from tidemill.spark.dia.indexes import filled
 from tidemill.spark.dia.keys import (
     Key,
@@ -27,34 +28,34 @@ from tidemill.spark.dia.keys import (
     restored,
     with_key,
 )
-from tidemill.spark.dia.node import ARROW, HEAD, Node
-from tidemill.spark.dia.tracing import Function, named
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.dia.operation import ARROW, HEAD, Operation
+from tidemill.spark.dia.tracing import Function, function_name
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.settings import ansi
 
 Group = Callable[[Any, list[Any]], Any]
 
 
 def group_by_key(
-    parent: Node, key: Function, function: Function, returns: Any = None, *,
+    parent: Operation, key: Function, function: Function, returns: Any = None, *,
     key_returns: Any = None, detect: str = "auto",
-) -> Node:  # fmt: skip
+) -> Operation:  # fmt: skip
     """One element for each key, made from the list of all its elements."""
     step = "group_by_key"
     found = key_of(parent, key, key_returns, step=step)
     group = grouping(function, step=step)
     kind = _result(parent, found, group, returns, step)
     build = lambda: _grouped(parent, found, group, kind, None, detect, step).select(*restored(kind))
-    return Node(
+    return Operation(
         step, (parent,), kind, parent.session, build, ordered=False, settled=False,
-        moves="all elements, by key", **_said(found, function),
+        moves="all elements, by key", detect=detect, **_said(found, function),
     )  # fmt: skip
 
 
 def group_to_index(
-    parent: Node, index: Function, function: Function, n: int, neutral: Any = None,
+    parent: Operation, index: Function, function: Function, n: int, neutral: Any = None,
     returns: Any = None, *, detect: str = "auto",
-) -> Node:  # fmt: skip
+) -> Operation:  # fmt: skip
     """n elements: at each index what is made from the list of elements that have it."""
     step = "group_to_index"
     found = index_of(parent, index, n, step=step)
@@ -63,14 +64,15 @@ def group_to_index(
     build = lambda: filled(
         parent, _grouped(parent, found, group, kind, n, detect, step), kind, n, neutral, step
     )
-    return Node(
+    return Operation(
         step, (parent,), kind, parent.session, build,
-        moves="all elements, by index, then results to their place", **_said(found, function),
+        moves="all elements, by index, then results to their place", detect=detect,
+        **_said(found, function),
     )  # fmt: skip
 
 
 def grouping(function: Function, *, step: str) -> Group:
-    """A function of a list, or of a list and its key, as one of both."""
+    """A function of a list, or of a list and its key, as a function of both."""
     if not callable(function):
         raise UserError(step, expected="a function of a list of elements", got=repr(function))
     with_key, function = takes_two(function), captured(function)
@@ -95,15 +97,15 @@ def takes_two(function: Function) -> bool:
     return len(needed) == 2
 
 
-def _result(parent: Node, key: Key, group: Group, returns: Any, step: str) -> DataType:
-    """The type that is said, or that of groups of the first elements."""
+def _result(parent: Operation, key: Key, group: Group, returns: Any, step: str) -> DataType:
+    """The declared type, or the type of what the function makes of groups of the first elements."""
     if returns is not None:
         return parse_element(returns, step=step)
     groups: dict[Any, tuple[Any, list[Any]]] = {}
-    with told(step, parent), ansi(parent.session):
+    with clear_errors(step, parent), ansi(parent.session):
         some = with_key(parent, key, step=step).limit(HEAD).toArrow()
     for k, element in keyed_elements(some, key.type, parent.kind):
-        groups.setdefault(canonical(k), (k, []))[1].append(element)
+        groups.setdefault(order_key(k), (k, []))[1].append(element)
     try:
         made = [group(k, elements) for k, elements in groups.values()]
     except UserError as failed:
@@ -116,14 +118,14 @@ def _result(parent: Node, key: Key, group: Group, returns: Any, step: str) -> Da
 
 def _said(key: Key, function: Function) -> dict[str, Any]:
     return {
-        "function": f"key {key.function}, {named(function)}",
+        "function": f"key {key.function}, {function_name(function)}",
         "runs": ARROW,
         "why": "it sees all elements of a key",
     }
 
 
 def _grouped(
-    parent: Node, key: Key, group: Group, kind: DataType, n: int | None, detect: str, step: str
+    parent: Operation, key: Key, group: Group, kind: DataType, n: int | None, detect: str, step: str
 ) -> DataFrame:
     shape = T.StructType([*user_schema(key.schema).fields, *user_schema(carried(kind)).fields])
     keyed = with_key(parent, key, step=step)

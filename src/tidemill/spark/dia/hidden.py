@@ -21,7 +21,7 @@ _FILE = re.compile(r"whole|part-\d{6,}-\d{6,}(-[0-9a-f]{8})?\.(txt|arrow)")
 
 @contextlib.contextmanager
 def hidden_directory(target: str, step: str) -> Iterator[str]:
-    """A directory for a while. If what is done in it fails, those made above it go, too."""
+    """A directory for the length of a block. If the block fails, directories made above it go, too."""
     above = os.path.dirname(target)
     missing = []
     while not os.path.exists(above):
@@ -70,7 +70,7 @@ def _prefix(target: str) -> str:
 
 
 def _locked(path: str) -> int | None:
-    """The lock of a directory, unless somebody has it, or it is gone, or is none but a link."""
+    """Lock a directory. None if somebody else has it locked, if it is gone, or if it is a link."""
     try:
         held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

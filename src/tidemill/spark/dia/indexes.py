@@ -1,4 +1,4 @@
-"""Results at their index: n elements in order, with a neutral one where there is none."""
+"""Results at their index: n elements in order, and the neutral element at indexes without a result."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.core.types import DataType
+from tidemill.spark.caching import holding
 from tidemill.spark.dia.elements import columns_of, decode, encode
 from tidemill.spark.dia.jvm import constant
 from tidemill.spark.dia.layout import INDEX, blocks_for, every_index, side_by_side
-from tidemill.spark.dia.node import Node
-from tidemill.spark.keeping import holding
+from tidemill.spark.dia.operation import Operation
 
 _THERE = "there"
 
 
 def filled(
-    parent: Node, found: DataFrame, kind: DataType, n: int, neutral: Any, step: str
+    parent: Operation, found: DataFrame, kind: DataType, n: int, neutral: Any, step: str
 ) -> DataFrame:
     """Elements `c0, …` of the indexes `k0`, brought in order, with gaps filled."""
     if neutral is not None:  # it fits, or the error says so before anything runs

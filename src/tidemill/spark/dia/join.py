@@ -8,11 +8,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.spark import exchange
 from tidemill.spark.dia.elements import spelled
-from tidemill.spark.dia.folds import A, B, canonical
+from tidemill.spark.dia.folds import A, B
 from tidemill.spark.dia.keys import key_of, restored, with_key
-from tidemill.spark.dia.node import Node, described
+from tidemill.spark.dia.operation import Operation, described
 from tidemill.spark.dia.rows import RowFunction
 from tidemill.spark.dia.tracing import Function
 
@@ -20,9 +21,9 @@ HOWS = ("inner", "left", "right", "full")
 
 
 def join(
-    left: Node, right: Node, key1: Function, key2: Function, function: Function, *,
+    left: Operation, right: Operation, key1: Function, key2: Function, function: Function, *,
     how: str = "inner", returns: Any = None, detect: str = "auto",
-) -> Node:  # fmt: skip
+) -> Operation:  # fmt: skip
     """What a function makes of each pair of elements with equal keys. A null key equals none."""
     step = "inner_join" if how == "inner" else f"outer_join {how}"
     if how not in HOWS:
@@ -43,22 +44,22 @@ def join(
         rows = joined.select(*restored(left.kind, "l", A), *restored(right.kind, "r", B))
         return called.on(rows)
 
-    return Node(
+    return Operation(
         step, (left, right), called.kind, left.session, build, ordered=False, settled=False,
-        moves="elements of both, by key",
+        moves="elements of both, by key", detect=detect,
         **{**described(*(k.function for k in keys), called.function),
            "function": f"keys {keys[0].function} = {keys[1].function}, {called.function}"},
     )  # fmt: skip
 
 
-def _pairs(left: Node, right: Node, key1: Function, key2: Function) -> Callable[[], list[Any]]:
+def _pairs(left: Operation, right: Operation, key1: Function, key2: Function) -> Callable[[], list[Any]]:
     """Some pairs as a join makes them, to read a type from; equal keys where the heads have some."""
 
     def pairs() -> list[Any]:
         any_pairs = list(zip(left.head, right.head))
         try:
-            theirs = [(canonical(key2(b)), b) for b in right.head]
-            ours = [(canonical(key1(a)), a) for a in left.head]
+            theirs = [(order_key(key2(b)), b) for b in right.head]
+            ours = [(order_key(key1(a)), a) for a in left.head]
         except Exception:  # a key that was traced need not have an answer to values: `w.len()` has none
             return any_pairs
         return [(a, b) for k, a in ours for other, b in theirs if k == other] or any_pairs

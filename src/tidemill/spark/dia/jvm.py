@@ -1,4 +1,4 @@
-"""Traced functions as columns of Spark: they run in the JVM, in one projection with their like."""
+"""Traced functions as columns of Spark: they run in the JVM, several in one projection."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from tidemill.core.types import DataType
 from tidemill.expr.fluent import lit
 from tidemill.expr.typing import type_of
 from tidemill.spark.dia.elements import columns_of
-from tidemill.spark.dia.tracing import INSIDE, Fields, Out, Traced, parts_of, reachable, repeated
+from tidemill.spark.dia.tracing import (
+    INSIDE,
+    Out,
+    Traced,
+    TracedStruct,
+    parts_of,
+    reachable,
+    repeated,
+)
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_type
+from tidemill.spark.expr.schemas import user_type
 from tidemill.spark.expr.values import literal, named, output
 
 
@@ -43,7 +51,7 @@ class ElementColumns(SparkExpressions):
         whole = repeated(out, self.schema)
         if whole is not None:  # already as users see it; one that is null stays null
             return self.reference(whole)
-        if isinstance(out, Fields):
+        if isinstance(out, TracedStruct):
             return F.struct(*(self.user(p).alias(n) for n, p in zip(out.names, out.parts)))
         return output(self.column(out), type_of(out, self.schema))
 
@@ -54,7 +62,7 @@ class ElementColumns(SparkExpressions):
 
 
 def constant(element: Any, kind: DataType) -> list[SparkColumn]:
-    """A column for each one of a constant element, which fits its type; None is null in each."""
+    """The columns of a constant element that fits its type; None is null in each column."""
     if element is None:
         return [F.lit(None).cast(user_type(t)).alias(n) for n, t in columns_of(kind)]
     values = [element]

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import INT64, DataType
-from tidemill.spark.dia.batches import Batches, called, mapped
+from tidemill.spark.dia.batches import called, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import (
     columns_of,
@@ -30,7 +30,7 @@ from tidemill.spark.dia.elements import (
     spelled,
 )
 from tidemill.spark.dia.jvm import ElementColumns
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.operation import Operation
 from tidemill.spark.dia.tracing import (
     Function,
     Opaque,
@@ -40,9 +40,10 @@ from tidemill.spark.dia.tracing import (
     repeated,
     trace,
 )
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import named
 from tidemill.spark.failures import MARK
+from tidemill.spark.workers import Batches
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Key:
 
 
 def key_of(
-    parent: Node, function: Function, returns: Any = None, *, step: str, hashed: bool = True
+    parent: Operation, function: Function, returns: Any = None, *, step: str, hashed: bool = True
 ) -> Key:
     """The key that a function takes from elements; one to be `hashed` must be such that it can."""
     if not callable(function):
@@ -111,7 +112,7 @@ def restored(kind: DataType, letter: str = "c", prefix: str = "") -> list[SparkC
     return [F.col(f"{letter}{i}").alias(prefix + n) for i, n in enumerate(names)]
 
 
-def with_key(parent: Node, key: Key, letter: str = "c", *, step: str) -> DataFrame:
+def with_key(parent: Operation, key: Key, letter: str = "c", *, step: str) -> DataFrame:
     """The elements of a node with their keys before them."""
     names = zip(columns_of(parent.kind).names, carried(parent.kind, letter).names)
     own = [named(n).alias(c) for n, c in names]
@@ -140,7 +141,7 @@ def with_key(parent: Node, key: Key, letter: str = "c", *, step: str) -> DataFra
 # --- indexes --------------------------------------------------------------------------------------
 
 
-def index_of(parent: Node, function: Function, n: int, *, step: str) -> Key:
+def index_of(parent: Operation, function: Function, n: int, *, step: str) -> Key:
     """A key that is an index; what it gives is checked when it is computed."""
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise UserError(step, expected="a size, 0 or more", got=repr(n))
@@ -153,7 +154,7 @@ def index_of(parent: Node, function: Function, n: int, *, step: str) -> Key:
 
 
 def checked_index(df: DataFrame, n: int, *, step: str) -> DataFrame:
-    """Rows whose index `k0` is in [0, n): another one is an error that says which."""
+    """Rows whose index `k0` is in [0, n). Any other index is an error that names it."""
     k = F.col("k0")
     shown = F.coalesce(k.cast("string"), F.lit("null"))
     hint = f" — the index function must give 0 to n - 1, n={n}"

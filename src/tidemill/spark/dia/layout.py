@@ -14,10 +14,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemill.spark.dia.failures import told
-from tidemill.spark.dia.node import BESIDE, Node
-from tidemill.spark.exchange import partitions
-from tidemill.spark.keeping import holding, kept
+from tidemill.spark import private
+from tidemill.spark.caching import holding, kept
+from tidemill.spark.dia.failures import clear_errors
+from tidemill.spark.dia.operation import BESIDE, Operation
 
 PART, INDEX, BLOCK = (f"{BESIDE}{name}" for name in ("part", "index", "block"))
 
@@ -25,7 +25,7 @@ _POSITION = (1 << 33) - 1
 """The low bits of `monotonically_increasing_id` are the position in the partition."""
 
 
-def pinned(node: Node, *, twice: bool = True) -> DataFrame:
+def pinned(node: Operation, *, twice: bool = True) -> DataFrame:
     """The frame of a node with its partitions fixed; shuffles below it are run, once, and reused.
 
     Who reads it `twice` sees the same elements in the same order both times: where they may come
@@ -40,15 +40,15 @@ def pinned(node: Node, *, twice: bool = True) -> DataFrame:
 
 def fixed(df: DataFrame) -> DataFrame:
     """The same rows in partitions that no plan changes. Shuffles below are run."""
-    return holding(partitions.fixed(df), df)
+    return holding(private.fixed_partitions(df), df)
 
 
 def sizes(df: DataFrame, *, step: str) -> list[int]:
     """How many elements each partition of a pinned frame has."""
     counted = df.select(F.spark_partition_id().alias(PART)).groupBy(PART).count()
-    with told(step):
+    with clear_errors(step):
         found = {row[0]: row[1] for row in counted.collect()}
-    return [found.get(p, 0) for p in range(partitions.count(df))]
+    return [found.get(p, 0) for p in range(private.partition_count(df))]
 
 
 def offsets(counts: Sequence[int]) -> list[int]:
@@ -70,7 +70,7 @@ def by_part(values: Mapping[int, int] | Sequence[int]) -> SparkColumn:
     return F.get(array, F.spark_partition_id())
 
 
-def indexed(node: Node) -> tuple[DataFrame, int]:
+def indexed(node: Operation) -> tuple[DataFrame, int]:
     """The rows of a node with their global index, and how many there are. Counts first."""
     df = pinned(node)
     starts = offsets(sizes(df, step=node.op))

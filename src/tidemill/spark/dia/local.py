@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import BOOL, DataType
+from tidemill.spark.caching import kept
 from tidemill.spark.dia.batches import (
-    Rows,
+    OnElements,
     called,
     element_task,
     filtering,
@@ -25,7 +26,7 @@ from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, conformed, infer, parse_element, spelled
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import fixed, pinned
-from tidemill.spark.dia.node import NOWHERE, Node, all_settled, described, is_steady
+from tidemill.spark.dia.operation import NOWHERE, Operation, all_settled, described, is_steady
 from tidemill.spark.dia.tracing import (
     Function,
     Opaque,
@@ -35,10 +36,9 @@ from tidemill.spark.dia.tracing import (
     trace,
     trace_list,
 )
-from tidemill.spark.keeping import kept
 
 
-def map_(parent: Node, function: Function, returns: Any = None) -> Node:
+def map_(parent: Operation, function: Function, returns: Any = None) -> Operation:
     """Each element becomes another."""
     declared = None if returns is None else parse_element(returns, step="map")
     traced = trace(function, [parent.kind], returns=declared)
@@ -52,7 +52,7 @@ def map_(parent: Node, function: Function, returns: Any = None) -> Node:
     return _python("map", parent, kind, traced, rows)
 
 
-def flat_map(parent: Node, function: Function, returns: Any = None) -> Node:
+def flat_map(parent: Operation, function: Function, returns: Any = None) -> Operation:
     """Each element becomes any number of others."""
     declared = None if returns is None else parse_element(returns, step="flat_map")
     traced = trace_list(function, [parent.kind], returns=declared)
@@ -80,7 +80,7 @@ def exploded(df: DataFrame, traced: Traced | TracedList, columns: ElementColumns
     return flat.select(*(F.col("item").getField(n).alias(n) for n in kind.names))
 
 
-def filter_(parent: Node, function: Function) -> Node:
+def filter_(parent: Operation, function: Function) -> Operation:
     """The elements for which a condition is true."""
     traced = trace(function, [parent.kind])
     if isinstance(traced, Traced) and traced.type == BOOL:
@@ -96,7 +96,7 @@ def filter_(parent: Node, function: Function) -> Node:
     )
 
 
-def bernoulli_sample(parent: Node, p: float, seed: int | None = None) -> Node:
+def bernoulli_sample(parent: Operation, p: float, seed: int | None = None) -> Operation:
     """Each element with probability p."""
     if not 0 <= p <= 1:
         raise UserError("bernoulli_sample", expected="a probability in [0, 1]", got=repr(p))
@@ -107,13 +107,13 @@ def bernoulli_sample(parent: Node, p: float, seed: int | None = None) -> Node:
         df = pinned(parent, twice=False) if any(n.moves for n in parent.walk()) else parent.frame
         return df.sample(False, float(p), drawn)
 
-    return Node(
+    return Operation(
         "bernoulli_sample", (parent,), parent.kind, parent.session, build, f"p={p}",
         settled=parent.settled,
     )  # fmt: skip
 
 
-def union(parents: Sequence[Node]) -> Node:
+def union(parents: Sequence[Operation]) -> Operation:
     """The elements of several DIAs, in no order."""
     first, *others = same_kind(parents, step="union")
 
@@ -123,13 +123,13 @@ def union(parents: Sequence[Node]) -> Node:
             df = df.union(other.frame)
         return df
 
-    return Node(
+    return Operation(
         "union", tuple(parents), first.kind, first.session, build, runs=NOWHERE, ordered=False,
         settled=all_settled(parents),
     )  # fmt: skip
 
 
-def same_kind(parents: Sequence[Node], *, step: str) -> Sequence[Node]:
+def same_kind(parents: Sequence[Operation], *, step: str) -> Sequence[Operation]:
     """DIAs whose elements have one type, or a `UserError`."""
     for other in parents[1:]:
         if other.kind != parents[0].kind:
@@ -140,62 +140,62 @@ def same_kind(parents: Sequence[Node], *, step: str) -> Sequence[Node]:
     return parents
 
 
-def cache(parent: Node) -> Node:
+def cache(parent: Operation) -> Operation:
     """Computed once, when it is first needed; then read from memory or disk."""
     build = lambda: kept(fixed(parent.frame))
     return replace(_passed_on("cache", parent), build=build, settled=True)
 
 
-def collapse(parent: Node) -> Node:
+def collapse(parent: Operation) -> Operation:
     """The end of a chain: Spark's plan starts afresh from here."""
     return replace(_passed_on("collapse", parent), build=lambda: pinned(parent, twice=False))
 
 
-def keep(parent: Node) -> Node:
+def keep(parent: Operation) -> Operation:
     """The same DIA: on Spark nothing is consumed by being read."""
     return _passed_on("keep", parent)
 
 
-def _passed_on(op: str, parent: Node) -> Node:
-    return Node(
+def _passed_on(op: str, parent: Operation) -> Operation:
+    return Operation(
         op, (parent,), parent.kind, parent.session, lambda: parent.frame, runs=NOWHERE,
         settled=parent.settled,
     )  # fmt: skip
 
 
 def _jvm(
-    op: str, parent: Node, kind: DataType, traced: Traced | TracedList,
+    op: str, parent: Operation, kind: DataType, traced: Traced | TracedList,
     change: Callable[[DataFrame], DataFrame],
-) -> Node:  # fmt: skip
-    return Node(
+) -> Operation:  # fmt: skip
+    return Operation(
         op, (parent,), kind, parent.session, lambda: change(parent.frame), settled=parent.settled,
         **described(traced),
     )  # fmt: skip
 
 
-def _python(op: str, parent: Node, kind: DataType, opaque: Opaque, rows: Rows) -> Node:
+def _python(op: str, parent: Operation, kind: DataType, opaque: Opaque, rows: OnElements) -> Operation:
     def build() -> DataFrame:
         base, before = fused(parent)
         task = element_task(one_after_another(before, rows), base.kind, kind, step=op)
         return in_arrow(base.frame, task, kind)
 
-    return Node(
+    return Operation(
         op, (parent,), kind, parent.session, build, settled=parent.settled and is_steady(opaque), python=rows,
         **described(opaque),
     )  # fmt: skip
 
 
-def fused(node: Node) -> tuple[Node, list[Node]]:
+def fused(node: Operation) -> tuple[Operation, list[Operation]]:
     """Where a chain of opaque operations starts, and its steps: they run in one pass over a batch."""
-    steps: list[Node] = []
+    steps: list[Operation] = []
     while node.python is not None and not node.is_fixed:
         steps.append(node)
         node = node.parents[0]
     return node, steps[::-1]
 
 
-def one_after_another(before: Sequence[Node], last: Rows) -> Rows:
-    """Functions on lists of elements as one. What is between two of them is as it would be in columns."""
+def one_after_another(before: Sequence[Operation], last: OnElements) -> OnElements:
+    """Several functions on lists of elements as one; elements between them are as columns would hold them."""
     steps = [(n.python, n.kind, n.op) for n in before]  # without the nodes, which do not travel
 
     def run(elements: list[Any]) -> list[Any]:

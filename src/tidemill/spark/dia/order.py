@@ -23,17 +23,17 @@ from tidemill.spark.dia.group import takes_two
 from tidemill.spark.dia.keys import Key, key_of, restored, with_key
 from tidemill.spark.dia.layout import INDEX, in_blocks, indexed, pinned
 from tidemill.spark.dia.local import same_kind
-from tidemill.spark.dia.node import ARROW, BESIDE, NOWHERE, Node, all_settled, described
+from tidemill.spark.dia.operation import ARROW, BESIDE, NOWHERE, Operation, all_settled, described
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
-from tidemill.spark.exchange import partitions
 from tidemill.spark.expr.values import named
+from tidemill.spark.private import partition_count
 
 _FROM = f"{BESIDE}from"
 
 
 def sort(
-    parent: Node, by: Function | None = None, *, descending: bool = False, key_returns: Any = None
-) -> Node:
+    parent: Operation, by: Function | None = None, *, descending: bool = False, key_returns: Any = None
+) -> Operation:
     """In order of a key, or of a less-than comparison; equal elements stay as they were."""
     if by is not None and not callable(by):
         raise UserError("sort", expected="a key or a comparison, a function", got=repr(by))
@@ -49,7 +49,7 @@ def _itself(element: Any) -> Any:
     return element
 
 
-def _sort_by_key(parent: Node, key: Key, descending: bool) -> Node:
+def _sort_by_key(parent: Operation, key: Key, descending: bool) -> Operation:
     def build() -> DataFrame:
         # Where an element stood is (partition, position), which Spark numbers just so: ties keep it.
         rows = with_key(parent, key, step="sort").select(
@@ -57,7 +57,7 @@ def _sort_by_key(parent: Node, key: Key, descending: bool) -> Node:
         )
         return rows.orderBy(*_directed(key, descending), INDEX).select(*restored(parent.kind))
 
-    return Node(
+    return Operation(
         "sort", (parent,), parent.kind, parent.session, build, settled=parent.settled,
         moves="all elements, by ranges of the key", **_said(key.function, descending),
     )  # fmt: skip
@@ -72,7 +72,7 @@ def _said(function: Traced | Opaque, descending: bool) -> dict[str, Any]:
     return {**said, "function": f"by {function}{', descending' if descending else ''}"}
 
 
-def _sort_by_comparison(parent: Node, less: Function, descending: bool) -> Node:
+def _sort_by_comparison(parent: Operation, less: Function, descending: bool) -> Operation:
     """A comparison of one expression with itself is a sort by that key; Python does the others."""
     traced = trace(less, [parent.kind, parent.kind], [A, B])
     if isinstance(traced, Traced) and traced.type == BOOL and isinstance(traced.out, Call):
@@ -84,7 +84,7 @@ def _sort_by_comparison(parent: Node, less: Function, descending: bool) -> Node:
                 return _sort_by_key(parent, key, descending == upwards)
     less = captured(less)
     why = traced.why if isinstance(traced, Opaque) else "it compares no expression with itself"
-    return Node(
+    return Operation(
         "sort", (parent,), parent.kind, parent.session,
         lambda: sorted_by(parent, less, descending), f"by {Opaque(less, why)}", runs=ARROW, why=why,
         moves="all elements, by ranges", settled=parent.settled,
@@ -112,7 +112,7 @@ def _without_prefix(side: Expression) -> tuple[Expression, str] | None:
     return side.transform(shorter), prefixes.pop()
 
 
-def merge(parents: Sequence[Node], by: Function | None = None, *, descending: bool = False) -> Node:
+def merge(parents: Sequence[Operation], by: Function | None = None, *, descending: bool = False) -> Operation:
     """Sorted DIAs as one, by a key or a comparison; of equal elements, those of earlier DIAs come first."""
     first = same_kind(parents, step="merge")[0]
     if by is not None and takes_two(by):
@@ -133,13 +133,13 @@ def merge(parents: Sequence[Node], by: Function | None = None, *, descending: bo
         order = [*_directed(keys[0], descending), F.col(_FROM), F.col(INDEX)]
         return rows.orderBy(*order).select(*restored(first.kind))
 
-    return Node(
+    return Operation(
         "merge", tuple(parents), first.kind, first.session, build, settled=all_settled(parents),
         moves="all elements, by ranges of the key", **_said(keys[0].function, descending),
     )  # fmt: skip
 
 
-def concat(parents: Sequence[Node]) -> Node:
+def concat(parents: Sequence[Operation]) -> Operation:
     """One DIA after the other."""
     first, *others = same_kind(parents, step="concat")
 
@@ -151,24 +151,24 @@ def concat(parents: Sequence[Node]) -> Node:
             df = df.union(pinned(other, twice=False))
         return df
 
-    return Node(
+    return Operation(
         "concat", tuple(parents), first.kind, first.session, build, runs=NOWHERE,
         settled=all_settled(parents),
     )  # fmt: skip
 
 
-def rebalance(parent: Node, parts: int | None = None) -> Node:
+def rebalance(parent: Operation, parts: int | None = None) -> Operation:
     """The same elements in the same order, equally many in each partition, give or take one."""
     if parts is not None and parts < 1:
         raise UserError("rebalance", expected="at least one partition", got=repr(parts))
 
     def build() -> DataFrame:
         df, total = indexed(parent)
-        blocks = parts or max(1, partitions.count(parent.frame))
+        blocks = parts or max(1, partition_count(parent.frame))
         even = in_blocks(df, total, blocks)
         return even.select(*map(named, columns_of(parent.kind).names))
 
-    return Node(
+    return Operation(
         "rebalance", (parent,), parent.kind, parent.session, build, runs=NOWHERE,
         moves="elements to an even place", settled=True,
     )  # fmt: skip

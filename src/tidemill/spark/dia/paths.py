@@ -4,46 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.spark.private import JavaError, files_named, java_message
 
 
 def files_of(session: SparkSession, path: str | os.PathLike[str], *, step: str) -> list[str]:
     """The files that a path names, by name. Hidden ones (`.x`, `_x`) are left out, as Hadoop does."""
     try:
         return _files_of(session, path, step)
-    except (PySparkException, Py4JJavaError) as failed:
-        java = getattr(failed, "java_exception", None)
-        what = str(java.getMessage() if java is not None else failed).splitlines()[0]
+    except (PySparkException, JavaError) as failed:
+        what = java_message(failed).splitlines()[0]
         raise UserError(step, f"cannot read {str(path)!r}: {what}") from failed
 
 
 def _files_of(session: SparkSession, path: str | os.PathLike[str], step: str) -> list[str]:
-    context: Any = session.sparkContext
-    hadoop = context._jvm.org.apache.hadoop.fs.Path
-    where = hadoop(str(path))
-    system = where.getFileSystem(context._jsc.hadoopConfiguration())
-    if system.exists(where):
-        named, found = where, [where]
-    else:
-        named = hadoop(_before_pattern(str(path)))
-        found = [status.getPath() for status in system.globStatus(where) or []]
-    files: list[str] = []
-    for each in found:
-        status = system.getFileStatus(each)
-        inside = system.listStatus(each) if status.isDirectory() else [status]
-        files += [
-            s.getPath().toString() for s in inside
-            if not s.isDirectory() and s.getPath().getName()[0] not in "._"
-        ]  # fmt: skip
+    named, files = files_named(session, str(path), _before_pattern(str(path)))
     for file in files:
         if file.startswith("file:"):
-            root = local_path(system.makeQualified(named).toString(), step=step)
+            root = local_path(named, step=step)
             _check_plain(local_path(file, step=step), root, step)
     if not files:
         raise UserError(
@@ -71,7 +53,7 @@ def _check_plain(file: str, root: str, step: str) -> None:
             raise UserError(step, expected=f"files in {root}", got=f"{at}, a link")
         at = os.path.dirname(at)
     if not os.path.isfile(file):  # to open a pipe would wait for who writes it
-        raise UserError(step, expected="plain files", got=f"{file}, which is none")
+        raise UserError(step, expected="plain files", got=f"{file}, which is not a file")
 
 
 def local_path(path: str | os.PathLike[str], *, step: str) -> str:

@@ -19,16 +19,16 @@ from tidemill.spark.dia.layout import (
     indexed,
     side_by_side,
 )
-from tidemill.spark.dia.node import Node, described, is_steady
+from tidemill.spark.dia.operation import Operation, described, is_steady
 from tidemill.spark.dia.rows import RowFunction
 from tidemill.spark.dia.tracing import Function
-from tidemill.spark.exchange import partitions
 from tidemill.spark.expr.values import named
+from tidemill.spark.private import partition_count
 
 HOWS = ("error", "cut", "pad")
 
 
-def zip_with_index(parent: Node, function: Function | None = None, returns: Any = None) -> Node:
+def zip_with_index(parent: Operation, function: Function | None = None, returns: Any = None) -> Operation:
     """What a function makes of the global index of each element and the element."""
     step = "zip_with_index"
     examples = lambda: list(enumerate(parent.head))
@@ -42,7 +42,7 @@ def zip_with_index(parent: Node, function: Function | None = None, returns: Any 
         columns = [named(n).alias(prefixes[1] + n) for n in columns_of(parent.kind).names]
         return called.on(df.select(named(INDEX).alias(f"i.{VALUE}"), *columns))
 
-    return Node(
+    return Operation(
         step, (parent,), called.kind, parent.session, build, settled=is_steady(called.function),
         **described(called.function),
     )  # fmt: skip
@@ -56,9 +56,9 @@ def _together(*elements: Any) -> Any:
 
 
 def zip_(
-    parents: Sequence[Node], function: Function | None = None, *, how: str = "error",
+    parents: Sequence[Operation], function: Function | None = None, *, how: str = "error",
     returns: Any = None,
-) -> Node:  # fmt: skip
+) -> Operation:  # fmt: skip
     """What a function makes of the elements that stand at the same index."""
     if how not in HOWS:
         raise UserError("zip", expected=f"how= one of {list(HOWS)}", got=repr(how))
@@ -79,13 +79,13 @@ def zip_(
             df.select(INDEX, *(named(n).alias(prefix + n) for n in columns_of(p.kind).names))
             for (df, _), p, prefix in zip(found, parents, prefixes)
         ]
-        blocks = max(1, *(partitions.count(p.frame) for p in parents))
+        blocks = max(1, *(partition_count(p.frame) for p in parents))
         if how == "pad":
             frames = [every_index(parents[0].session, max(lengths)), *frames]
         rows = side_by_side(frames, max(lengths), blocks, "left" if how == "pad" else "inner")
         return called.on(rows)
 
-    return Node(
+    return Operation(
         "zip", tuple(parents), called.kind, parents[0].session, build,
         moves="elements to their index", settled=is_steady(called.function), **described(called.function),
     )  # fmt: skip

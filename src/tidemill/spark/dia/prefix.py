@@ -14,21 +14,22 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.expr.functions import checked
-from tidemill.spark.dia.batches import Batches, Task, in_arrow, mapped
+from tidemill.spark.dia.batches import in_arrow, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode, spelled
-from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.folds import combined, recognised
 from tidemill.spark.dia.layout import PART, pinned
-from tidemill.spark.dia.node import ARROW, Node
+from tidemill.spark.dia.operation import ARROW, Operation
 from tidemill.spark.dia.tracing import Function, Opaque
-from tidemill.spark.exchange import partitions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.private import partition_count
+from tidemill.spark.workers import Batches, Task
 
 STEP = "prefix_sum"
 
 
-def prefix_sum(parent: Node, function: Function | None = None, initial: Any = None) -> Node:
+def prefix_sum(parent: Operation, function: Function | None = None, initial: Any = None) -> Operation:
     """Each element becomes the fold of all up to it, in order."""
     kind = parent.kind
     if function is None and not kind.is_numeric:
@@ -48,13 +49,13 @@ def prefix_sum(parent: Node, function: Function | None = None, initial: Any = No
         df = pinned(parent).select("*", F.spark_partition_id().alias(PART))
         totals = _totals(df, kind, add, kernel)
         carry, held = {}, start
-        for part in range(partitions.count(parent.frame)):
+        for part in range(partition_count(parent.frame)):
             carry[part] = held
             if part in totals:
                 held = (combined(add, held[0], totals[part], step=STEP) if held else totals[part],)
         return in_arrow(df, _running(kind, add, kernel, carry), kind)
 
-    return Node(
+    return Operation(
         STEP, (parent,), kind, parent.session, build, runs=ARROW, settled=True,
         function=str(how if isinstance(how, Opaque) else how[0]),
         why="" if kernel else "it goes from element to element",
@@ -126,7 +127,7 @@ def _totals(df: DataFrame, kind: DataType, add: Function, kernel: Kernel | None)
             yield pa.RecordBatch.from_arrays(columns, [*last.schema.names, PART])
 
     fields = [*user_schema(columns_of(kind)).fields, T.StructField(PART, T.IntegerType())]
-    with told(STEP):
+    with clear_errors(STEP):
         table = mapped(df, task, T.StructType(fields)).toArrow()
     return dict(zip(table.column(PART).to_pylist(), decode(table, kind)))
 

@@ -9,44 +9,41 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.types import STRING, DataType, from_arrow
-from tidemill.spark.dia.batches import Batches, in_arrow
+from tidemill.spark.dia.batches import in_arrow
 from tidemill.spark.dia.checks import checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled, type_of_columns
 from tidemill.spark.dia.layout import parallelism
-from tidemill.spark.dia.node import ARROW, Node
+from tidemill.spark.dia.operation import ARROW, Operation
 from tidemill.spark.dia.paths import escaped, files_of, local_path
+from tidemill.spark.private import lines_of, require_classic
+from tidemill.spark.workers import Batches
 
 SCALAR = b"tidemill.scalar"
 """Says of a file with one column `value` whether it holds scalars or records."""
 
 
-def read_lines(session: SparkSession, path: str | os.PathLike[str]) -> Node:
-    """The lines of text files; what Hadoop knows to be compressed by its name is decompressed."""
+def read_lines(session: SparkSession, path: str | os.PathLike[str]) -> Operation:
+    """The lines of text files. Hadoop decompresses files whose name ends like `.gz`."""
+    require_classic("read_lines", session)
     names = [escaped(f) for f in files_of(session, path, step="read_lines")]
 
-    def build() -> DataFrame:
-        # Spark's own reader of text puts files together by size; this one keeps them in order.
-        context: Any = session.sparkContext
-        lines = context._jsc.textFile(",".join(names), parallelism(session))
-        strings = context._jvm.org.apache.spark.sql.Encoders.STRING()
-        made = session._jsparkSession.createDataset(lines.rdd(), strings)
-        return DataFrame(made.toDF(), session)
-
+    # Spark's own reader of text puts files together by size; this one keeps them in order.
+    build = lambda: lines_of(session, ",".join(names), parallelism(session))
     shown = f"{path} ({len(names)} file{'s' if len(names) > 1 else ''})"
-    return Node("read_lines", (), STRING, session, build, shown)
+    return Operation("read_lines", (), STRING, session, build, shown)
 
 
-def read_binary(session: SparkSession, path: str | os.PathLike[str]) -> Node:
+def read_binary(session: SparkSession, path: str | os.PathLike[str]) -> Operation:
     """What `write_binary` wrote: Arrow files. Every worker must reach them by this path."""
     step = "read_binary"
+    require_classic(step, session)
     where = local_path(path, step=step)  # of this machine, whatever Hadoop's file system is by default
     files = [local_path(f, step=step) for f in files_of(session, f"file:{where}", step=step)]
     kinds = {f: _kind(f) for f in files}
@@ -69,7 +66,7 @@ def read_binary(session: SparkSession, path: str | os.PathLike[str]) -> Node:
 
     build = lambda: in_arrow(session.range(0, parts, 1, parts), task, kind)
     shown = f"{path} ({len(files)} file{'s' if len(files) > 1 else ''})"
-    return Node(step, (), kind, session, build, shown, runs=ARROW)
+    return Operation(step, (), kind, session, build, shown, runs=ARROW)
 
 
 def _kind(file: str) -> DataType:
@@ -99,7 +96,7 @@ def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:
 
 @contextlib.contextmanager
 def _opened(file: str) -> Iterator[pa.RecordBatchFileReader]:
-    """An Arrow file; whatever is wrong with it is said with its name."""
+    """An open Arrow file. Its errors name the file."""
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):  # opening a pipe would wait for ever
             raise OSError("not a file")

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
 from tidemill.spark import exchange
+from tidemill.spark.caching import holding
 from tidemill.spark.dia.batches import mapped
 from tidemill.spark.dia.elements import columns_of, is_tuple, spelled
 from tidemill.spark.dia.folds import (
@@ -33,25 +34,24 @@ from tidemill.spark.dia.keys import (
     restored,
     with_key,
 )
-from tidemill.spark.dia.node import Node, described
+from tidemill.spark.dia.operation import Operation, described
 from tidemill.spark.dia.tracing import (
     INSIDE,
-    Fields,
     Function,
     Opaque,
     Out,
     Traced,
+    TracedStruct,
     parts_of,
     spelled_out,
 )
-from tidemill.spark.expr.frames import user_schema
-from tidemill.spark.keeping import holding
+from tidemill.spark.expr.schemas import user_schema
 
 
 def reduce_by_key(
-    parent: Node, key: Function, reduce: Function, *, key_returns: Any = None,
+    parent: Operation, key: Function, reduce: Function, *, key_returns: Any = None,
     detect: str = "auto", step: str = "reduce_by_key",
-) -> Node:  # fmt: skip
+) -> Operation:  # fmt: skip
     """One element for each key, folded by an associative and commutative function."""
     found = key_of(parent, key, key_returns, step=step)
     how = recognised(reduce, parent.kind, found.paths)
@@ -60,13 +60,13 @@ def reduce_by_key(
         reduced = _reduced(parent, found, how, None, detect, step)
         return holding(reduced.select(*restored(parent.kind)), reduced)
 
-    return Node(
+    return Operation(
         step, (parent,), parent.kind, parent.session, build, ordered=False, settled=False,
-        moves="a partial for each key and partition", **_said(found, how),
+        moves="a partial for each key and partition", detect=detect, **_said(found, how),
     )  # fmt: skip
 
 
-def reduce_pair(parent: Node, reduce: Function, *, detect: str = "auto") -> Node:
+def reduce_pair(parent: Operation, reduce: Function, *, detect: str = "auto") -> Operation:
     """`reduce_by_key` of pairs (key, value); the function reduces values."""
     if not is_tuple(parent.kind) or len(parent.kind.of) != 2:
         raise UserError(
@@ -90,9 +90,9 @@ def _on_values(reduce: Function) -> Function:
 
 
 def reduce_to_index(
-    parent: Node, index: Function, reduce: Function, n: int, neutral: Any = None, *,
+    parent: Operation, index: Function, reduce: Function, n: int, neutral: Any = None, *,
     detect: str = "auto",
-) -> Node:  # fmt: skip
+) -> Operation:  # fmt: skip
     """n elements: at each index the fold of the elements that have it, else the neutral one."""
     step = "reduce_to_index"
     found = index_of(parent, index, n, step=step)
@@ -100,9 +100,9 @@ def reduce_to_index(
     build = lambda: filled(
         parent, _reduced(parent, found, how, n, detect, step), parent.kind, n, neutral, step
     )
-    return Node(
+    return Operation(
         step, (parent,), parent.kind, parent.session, build,
-        moves="a partial for each index and partition, then elements to their place",
+        moves="a partial for each index and partition, then elements to their place", detect=detect,
         **_said(found, how),
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ def _said(key: Key, how: tuple[Traced, Aggregated] | Opaque) -> dict[str, Any]:
 
 
 def _reduced(
-    parent: Node, key: Key, how: tuple[Traced, Aggregated] | Opaque,
+    parent: Operation, key: Key, how: tuple[Traced, Aggregated] | Opaque,
     n: int | None, detect: str, step: str,
 ) -> DataFrame:  # fmt: skip
     """Columns `k0, …` and `c0, …`: each key once. With n, keys are indexes below it."""
@@ -147,13 +147,13 @@ def _moved(path: str, at: dict[str, str]) -> str:
 def _rebuilt(path: str, out: Out, places: dict[str, SparkColumn]) -> SparkColumn:
     if path in places:
         return places[path]
-    assert isinstance(out, Fields)  # every leaf has its place
+    assert isinstance(out, TracedStruct)  # every leaf has its place
     inner = zip(out.names, out.parts)
     return F.struct(*(_rebuilt(f"{path}{INSIDE}{n}", p, places).alias(n) for n, p in inner))
 
 
 def _folded(
-    parent: Node, key: Key, reduce: Function, n: int | None, detect: str, step: str
+    parent: Operation, key: Key, reduce: Function, n: int | None, detect: str, step: str
 ) -> DataFrame:
     kind, keys = parent.kind, key.type
     shape = T.StructType([*user_schema(key.schema).fields, *user_schema(carried(kind)).fields])

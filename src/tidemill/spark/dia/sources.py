@@ -12,18 +12,21 @@ from tidemill.core.types import INT64
 from tidemill.spark.dia.elements import VALUE, type_of_columns
 from tidemill.spark.dia.layout import parallelism
 from tidemill.spark.dia.local import map_
-from tidemill.spark.dia.node import NOWHERE, Node
+from tidemill.spark.dia.operation import NOWHERE, Operation
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_type
+from tidemill.spark.expr.schemas import user_type
 from tidemill.spark.expr.values import named, output
+from tidemill.spark.frames import require_classic_batch
+from tidemill.spark.private import require_classic
 
 
 def generate(
     session: SparkSession, n: int, g: Function | None = None, *, returns: Any = None,
     parts: int | None = None,
-) -> Node:  # fmt: skip
+) -> Operation:  # fmt: skip
     """The indexes 0 … n-1, or what a function makes of each."""
+    require_classic("generate", session)
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise UserError("generate", expected="a number of elements, 0 or more", got=repr(n))
     if parts is not None and parts < 1:
@@ -31,18 +34,17 @@ def generate(
 
     count = parts or max(1, min(n, parallelism(session)))
     build = lambda: session.range(0, n, 1, count).toDF(VALUE)
-    indexes = Node("generate", (), INT64, session, build, f"0 … {n - 1}" if n else "nothing")
+    indexes = Operation("generate", (), INT64, session, build, f"0 … {n - 1}" if n else "nothing")
     return indexes if g is None else map_(indexes, g, returns)
 
 
-def from_frame(df: DataFrame) -> Node:
+def from_frame(df: DataFrame) -> Operation:
     """The rows of a DataFrame in the order in which Spark has them.
 
     One column `value` gives scalars, columns `f0, f1, …` tuples, others records. Types are read as
     everywhere in Tidemill: one integer, one float, dates as instants.
     """
-    if df.isStreaming:
-        raise UserError("from_frame", expected="a DataFrame that ends", got="a streaming one")
+    require_classic_batch("from_frame", df)
     schema = read_schema(df.schema, step="from_frame")
     if not len(schema):
         raise UserError("from_frame", expected="a DataFrame with columns", got="none")
@@ -54,7 +56,7 @@ def from_frame(df: DataFrame) -> Node:
     session = df.sparkSession
     shown = ", ".join(schema.names)
     # What a frame does inside is not known: its rows may come in another order each time.
-    return Node(
+    return Operation(
         "from_frame", (), type_of_columns(schema), session, lambda: df.select(*columns), shown,
         runs=NOWHERE, settled=False,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Functions of elements: traced to expressions where that goes, opaque Python where not.
+"""Functions of elements: traced to expressions where possible, opaque Python otherwise.
 
 A function is called with elements whose values are expressions: an `Expr` for a scalar, a tuple of
 them, a `Record` of them. If what comes back is made of expressions and constants, it is that
@@ -30,7 +30,7 @@ INSIDE = "::"
 
 
 @dataclass(frozen=True)
-class Fields:
+class TracedStruct:
     """A traced tuple or record: names and what each field is."""
 
     names: tuple[str, ...]
@@ -42,12 +42,12 @@ class Fields:
         return "{" + ", ".join(f"{n}: {p}" for n, p in zip(self.names, self.parts)) + "}"
 
 
-Out = Union[Node, Fields]
+Out = Union[Node, TracedStruct]
 
 
 def nodes_of(out: Out) -> Iterator[Node]:
     """All expressions in what a function returns, and all inside them."""
-    if isinstance(out, Fields):
+    if isinstance(out, TracedStruct):
         for part in out.parts:
             yield from nodes_of(part)
     else:
@@ -89,7 +89,7 @@ class Opaque:
         return self.why != CHANGES
 
     def __str__(self) -> str:
-        return named(self.function)
+        return function_name(self.function)
 
 
 def readable(text: str) -> str:
@@ -106,7 +106,7 @@ def readable(text: str) -> str:
     )
 
 
-def named(function: Function) -> str:
+def function_name(function: Function) -> str:
     """What to call a function in plans and messages."""
     return "a lambda" if udf_name(function) == "<lambda>" else udf_name(function)
 
@@ -247,9 +247,9 @@ def _read(result: Any) -> Any:
     if isinstance(result, Expr):
         return result.node
     if isinstance(result, tuple) and result:
-        return Fields(tuple(f"f{i}" for i in range(len(result))), tuple(map(_read_part, result)))
+        return TracedStruct(tuple(f"f{i}" for i in range(len(result))), tuple(map(_read_part, result)))
     if isinstance(result, dict) and result:
-        return Fields(tuple(map(str, result)), tuple(map(_read_part, result.values())))
+        return TracedStruct(tuple(map(str, result)), tuple(map(_read_part, result.values())))
     if isinstance(result, list):
         return list(map(_read_part, result))
     return lit(result).node
@@ -262,13 +262,13 @@ def _read_part(value: Any) -> Any:
 
 
 def _typed(out: Out, schema: Schema, returns: DataType | None) -> Traced:
-    if isinstance(out, Fields):
+    if isinstance(out, TracedStruct):
         wanted = returns.of if returns is not None else [None] * len(out.parts)
         if returns is not None and returns.names != out.names:
             raise _Untraceable("returns= says something else")
         parts = [_typed(p, schema, w) for p, w in zip(out.parts, wanted)]
         kind = struct_of({n: p.type for n, p in zip(out.names, parts)})
-        return Traced(Fields(out.names, tuple(p.out for p in parts)), kind)
+        return Traced(TracedStruct(out.names, tuple(p.out for p in parts)), kind)
     if returns is not None:
         out = _as(out, type_of(out, schema), returns)
     if any(_is_power_of_ints(n, schema) for n in out.walk()):
@@ -281,7 +281,7 @@ def _typed(out: Out, schema: Schema, returns: DataType | None) -> Traced:
 
 
 def _as(out: Node, given: DataType, wanted: DataType) -> Node:
-    """An expression as the type that the user says, where every value fits it."""
+    """An expression cast to the type that the user declared, where every value fits."""
     if given == wanted:
         return out
     if given == NULL or (given, wanted) == (INT64, FLOAT64):
@@ -299,23 +299,23 @@ def _is_power_of_ints(node: Node, schema: Schema) -> bool:
 
 def leaves(out: Out) -> list[Node]:
     """The expressions of a traced function."""
-    if isinstance(out, Fields):
+    if isinstance(out, TracedStruct):
         return [node for part in out.parts for node in leaves(part)]
     return [out]
 
 
 def repeats(out: Out, name: str) -> bool:
     """Whether a part of a traced function is the column of this name, unchanged."""
-    if isinstance(out, Fields):
+    if isinstance(out, TracedStruct):
         return all(repeats(p, f"{name}{INSIDE}{n}") for n, p in zip(out.names, out.parts))
     return out == Column(name)
 
 
 def repeated(out: Out, schema: Schema) -> str | None:
-    """The column, or the field inside one, that a part of a traced function is; None if it is none."""
+    """The column, or field of a column, that a part of a traced function repeats; None if it computes."""
     if isinstance(out, Column):
         return out.name
-    if not isinstance(out, Fields):
+    if not isinstance(out, TracedStruct):
         return None
     first = leaves(out)[0]
     name = first.name if isinstance(first, Column) else ""
@@ -328,4 +328,4 @@ def repeated(out: Out, schema: Schema) -> str | None:
 
 def parts_of(out: Out) -> tuple[Out, ...]:
     """What goes into each column of an element."""
-    return out.parts if isinstance(out, Fields) else (out,)
+    return out.parts if isinstance(out, TracedStruct) else (out,)

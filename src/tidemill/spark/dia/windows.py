@@ -18,27 +18,28 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
-from tidemill.spark.dia.batches import Batches, Task, called, encoded, in_arrow, mapped
+from tidemill.spark.dia.batches import called, encoded, in_arrow, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, infer, parse_element
-from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.layout import PART, offsets, pinned, sizes
 from tidemill.spark.dia.local import exploded
-from tidemill.spark.dia.node import HEAD, Node, described, is_steady
+from tidemill.spark.dia.operation import HEAD, Operation, described, is_steady
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
-from tidemill.spark.exchange import partitions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.private import partition_count
+from tidemill.spark.workers import Batches, Task
 
 WIDEST_TRACED = 32
 """Elements of a window up to which it is one row of Spark; a function of more runs in Python."""
 
 
 def window(
-    parent: Node, k: int, function: Function, returns: Any = None, *, every: int = 1,
+    parent: Operation, k: int, function: Function, returns: Any = None, *, every: int = 1,
     flat: bool = False,
-) -> Node:  # fmt: skip
-    """What a function makes of the list of each k elements that follow one another."""
+) -> Operation:  # fmt: skip
+    """What a function makes of each list of k elements that follow one another."""
     step = "flat_window" if flat else "window"
     for name, value in (("k", k), ("every", every)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -68,14 +69,14 @@ def window(
 
     what = f"k={k}{f', every={every}' if every > 1 else ''}"
     said = described(found)
-    return Node(
+    return Operation(
         step, (parent,), kind, parent.session, build, settled=is_steady(found),
         **{**said, "function": f"{what}, {said['function']}"},
     )  # fmt: skip
 
 
 def _inferred(
-    parent: Node, k: int, function: Function, flat: bool, every: int, step: str
+    parent: Operation, k: int, function: Function, flat: bool, every: int, step: str
 ) -> DataType:
     head = parent.head if k <= HEAD else parent.first(k)
     windows = [head[i : i + k] for i in range(0, max(0, len(head) - k + 1), every)]
@@ -84,13 +85,13 @@ def _inferred(
 
 
 Windows = Callable[[pa.Table, range], Iterator[pa.RecordBatch]]
-"""Rows, and which of them start a window → batches of results."""
+"""OnElements, and which of them start a window → batches of results."""
 
 
 class _Cut:
     """The first pass over a node: what each task needs to know to make the windows that start in it."""
 
-    def __init__(self, parent: Node, k: int, every: int, step: str) -> None:
+    def __init__(self, parent: Operation, k: int, every: int, step: str) -> None:
         self.k, self.every = k, every
         df = pinned(parent)
         self.rows = df.select("*", F.spark_partition_id().alias(PART))
@@ -100,7 +101,7 @@ class _Cut:
             self.skip = {p: -start % every for p, start in enumerate(starts[:-1])}
         self.tails = self._tails(parent, step) if k > 1 else {}
 
-    def _tails(self, parent: Node, step: str) -> dict[int, pa.Table]:
+    def _tails(self, parent: Operation, step: str) -> dict[int, pa.Table]:
         """The k-1 elements, or all there are, that follow each partition."""
         wanted = self.k - 1
 
@@ -113,11 +114,11 @@ class _Cut:
 
         own = user_schema(columns_of(parent.kind)).fields
         shape = T.StructType([*own, T.StructField(PART, T.IntegerType())])
-        with told(step):
+        with clear_errors(step):
             table = mapped(self.rows, heads, shape).toArrow()
         tails: dict[int, pa.Table] = {}
         parts = table.column(PART).to_numpy()
-        for part in range(partitions.count(parent.frame)):
+        for part in range(partition_count(parent.frame)):
             first = int(parts.searchsorted(part, side="right"))
             tails[part] = table.slice(first, wanted).combine_chunks()
         return tails

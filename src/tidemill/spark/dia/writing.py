@@ -21,15 +21,16 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.core.files import our_errors
 from tidemill.core.types import STRING, DataType
-from tidemill.spark.dia.batches import Batches, mapped
+from tidemill.spark.dia.batches import mapped
 from tidemill.spark.dia.checks import CheckedWriter, checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled
-from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.hidden import hidden_directory, remove_leftovers
 from tidemill.spark.dia.layout import PART
-from tidemill.spark.dia.node import Node
+from tidemill.spark.dia.operation import Operation
 from tidemill.spark.dia.paths import local_path
 from tidemill.spark.dia.reading import SCALAR
+from tidemill.spark.workers import Batches
 
 FILE_BYTES = 64 << 20
 """Thrill's limit for a file."""
@@ -49,7 +50,7 @@ class Writer(Protocol):
         """The bytes it has."""
 
 
-def write_lines(node: Node, path: Any, *, one_file: bool, file_bytes: int) -> list[str]:
+def write_lines(node: Operation, path: Any, *, one_file: bool, file_bytes: int) -> list[str]:
     """Each element as a line."""
     if node.kind != STRING:
         raise UserError(
@@ -58,7 +59,7 @@ def write_lines(node: Node, path: Any, *, one_file: bool, file_bytes: int) -> li
     return _write(node, path, Lines, _joined_lines, "txt", one_file, file_bytes, "write_lines")
 
 
-def write_binary(node: Node, path: Any, *, one_file: bool, file_bytes: int) -> list[str]:
+def write_binary(node: Operation, path: Any, *, one_file: bool, file_bytes: int) -> list[str]:
     """Elements as Arrow files, with their schema."""
     schema = file_schema(node.kind)
     make = lambda file: ArrowFile(file, schema)
@@ -73,7 +74,7 @@ def file_schema(kind: DataType) -> pa.Schema:
 
 
 def _write(
-    node: Node, path: Any, make: Callable[[str], Writer],
+    node: Operation, path: Any, make: Callable[[str], Writer],
     join: Callable[[list[str], str], None], suffix: str, one_file: bool, limit: int, step: str,
 ) -> list[str]:  # fmt: skip
     if limit < 1:
@@ -83,7 +84,7 @@ def _write(
         remove_leftovers(target)
         _check_free(target, one_file, step)
     with hidden_directory(target, step) as hidden:
-        with told(step, node):
+        with clear_errors(step, node):
             rows = node.frame.select("*", F.spark_partition_id().alias(PART))
             done = mapped(rows, _task(make, hidden, suffix, limit, step), _REPORT).collect()
         with our_errors(step, target):
@@ -130,7 +131,7 @@ def _name(part: int, number: int) -> str:
 
 
 def _final(file: str) -> str:
-    """The name without that of the try of a task: `part-000001-000000-3f2a….txt`."""
+    """The name of a file without the attempt of its task: `part-000001-000000-3f2a….txt`."""
     stem, suffix = os.path.splitext(file)
     return "-".join(stem.split("-")[:3]) + suffix
 
@@ -217,7 +218,7 @@ def _joined_lines(files: list[str], target: str) -> None:
 
 
 class ArrowFile:
-    """An Arrow IPC file. What is around the rows of a batch is reckoned generously."""
+    """An Arrow IPC file. The bytes around the rows of a batch are estimated from above."""
 
     def __init__(self, file: str, schema: pa.Schema) -> None:
         self._sink = pa.OSFile(file, "wb")

@@ -27,8 +27,8 @@ import numpy as np
 from tidemill.kernels.holders import STAYS, located
 from tidemill.spark.exchange.detect import SLACK, Seen, bucket_bits
 from tidemill.spark.exchange.network import Links
+from tidemill.spark.exchange.result_partitions import ResultPartitions
 from tidemill.spark.exchange.route import FEW
-from tidemill.spark.exchange.slots import Slots
 
 
 class Work(NamedTuple):
@@ -81,7 +81,7 @@ class Estimate:
 
     @property
     def may_pay(self) -> bool:
-        """Of an estimate without a look, which takes time."""
+        """Whether counting keys is worth it, by an estimate that knows nothing of them."""
         return bool(self.detect_seconds * LOOK_MARGIN < self.plain_seconds)
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ NOT_COMBINED = Combined()
 
 
 def joined_at_best(bytes: float, rows: float, links: Links) -> Estimate:
-    """What a join with detection would take if nothing had to leave: all that can be said without a look."""
+    """What a join with detection would take if nothing had to leave: the best case, known without a job."""
     detecting = KEY * rows + ENTRY * JOINED * rows + COPY.of(rows, bytes)
     return _estimate(links, bytes, SHUFFLE.of(rows, bytes), detecting)
 
@@ -126,14 +126,14 @@ def partials_at_best(bytes: float, partials: float, links: Links) -> Estimate:
     return _estimate(links, bytes, SHUFFLE.of(partials, bytes), detecting)
 
 
-def of_rows(seen: Seen, slots: Slots, links: Links, *, by: Combined = NOT_COMBINED) -> Estimate:
+def of_rows(seen: Seen, slots: ResultPartitions, links: Links, *, by: Combined = NOT_COMBINED) -> Estimate:
     """A group, or a join of two inputs: rows go to the slot that has most of their key."""
     sample = _Sample(seen, slots, partners=len(slots.of_side) == 2)
     shuffling = by.shuffling(sample.rows, sample.entries, sample.bytes)
     return _of_sample(sample, shuffling, links, before=KEY * sample.rows)
 
 
-def of_partials(seen: Seen, slots: Slots, links: Links) -> Estimate:
+def of_partials(seen: Seen, slots: ResultPartitions, links: Links) -> Estimate:
     """A reduction: partials stay if no other slot has their key. They have been kept by now."""
     sample = _Sample(seen, slots, partners=False)
     return _of_sample(sample, SHUFFLE.of(sample.rows, sample.bytes), links, before=0.0)
@@ -171,7 +171,7 @@ def _away(links: Links) -> float:
 class _Sample:
     """The keys of a sample, and what is decided for them; numbers are those of all keys."""
 
-    def __init__(self, seen: Seen, slots: Slots, *, partners: bool) -> None:
+    def __init__(self, seen: Seen, slots: ResultPartitions, *, partners: bool) -> None:
         hashes, source, rows = seen.sample
         order = np.lexsort((source, hashes))
         hashes, source, rows = hashes[order], source[order], rows[order]

@@ -1,4 +1,4 @@
-"""Whether an exchange detects, why, and what came of it."""
+"""Whether an exchange detects, why, and what was found."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
+from tidemill.core.explanation import Explanation
 from tidemill.spark.exchange.cost import COMPRESSED, Estimate, joined_at_best
 from tidemill.spark.exchange.detect import Detected, Seen
+from tidemill.spark.exchange.inputs import is_read_twice_alike, reads_only, row_count
 from tidemill.spark.exchange.keys import row_bytes, why_no_hash
 from tidemill.spark.exchange.network import Links, host_count
 from tidemill.spark.exchange.network import links as links_of
-from tidemill.spark.exchange.partitions import is_read_twice_alike, reads_only, row_count
-from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.exchange.result_partitions import ResultPartitions
+from tidemill.spark.private import is_connect, require_classic
 
 DETECT = ("auto", "on", "off")
 SAMPLE = 30_000
@@ -35,19 +37,19 @@ class Decision:
     links: Links | None = None
     estimate: Estimate | None = None
     detected: Detected | None = None
-    slots: Slots | None = None
+    slots: ResultPartitions | None = None
     sample: int | None = None
     """If it is still open: how keys are sampled, on which it depends."""
 
-    def judged(self, seen: Seen, slots: Slots, model: Model) -> Decision:
-        """What is decided when keys have been seen, if it was open."""
+    def judged(self, seen: Seen, slots: ResultPartitions, model: Model) -> Decision:
+        """The final decision, once keys have been seen."""
         if self.sample is None or self.links is None:
             return self
         estimate = model(seen, slots, self.links)
         why = "auto: it pays" if estimate.pays else "auto: it does not pay"
         return replace(self, detects=estimate.pays, why=why, estimate=estimate, sample=None)
 
-    def with_detected(self, found: Detected, slots: Slots) -> Decision:
+    def with_detected(self, found: Detected, slots: ResultPartitions) -> Decision:
         return replace(self, detected=found, slots=slots)
 
     @property
@@ -92,7 +94,7 @@ class Decision:
         return "\n".join([first, *(f"  {name}: {text}" for name, text in self.facts())])
 
 
-Model = Callable[[Seen, Slots, Links], Estimate]
+Model = Callable[[Seen, ResultPartitions, Links], Estimate]
 AtBest = Callable[[float, float, Links], Estimate]
 
 
@@ -101,7 +103,7 @@ def decide(
     width: Callable[[DataFrame], float] = row_bytes, best: AtBest = joined_at_best,
     why_not: Callable[[], str | None] = lambda: None,
 ) -> Decision:  # fmt: skip
-    """Whether to detect: as the user says, unless equal keys could part; otherwise if it might pay.
+    """Whether to detect: as the user says, if equal keys have equal hashes; for `auto`, if it might pay.
 
     That is known for sure when keys have been seen: `judged`. `width` says how many bytes would be sent for a
     row, `best` what detection would take of so many bytes and rows if nothing had to be; `why_not` may know
@@ -113,8 +115,10 @@ def decide(
     if detect == "off":
         return plain
     spark = frames[0].sparkSession
-    if detect == "auto" and host_count(spark) < 2:  # before anything that takes time
-        return replace(plain, why="all is on one host")
+    if detect == "on":
+        require_classic(f"{step} with detect='on'", spark)
+    elif (reason := why_plain(spark)) is not None:  # before anything that takes time
+        return replace(plain, why=reason)
     for df in frames:
         reason = why_no_hash(df, keys)
         if reason is None and not is_read_twice_alike(df):
@@ -139,12 +143,31 @@ def decide(
     return replace(found, detects=True, why="auto: it may pay", sample=sample)
 
 
+def why_plain(spark: SparkSession) -> str | None:
+    """Why `auto` runs the plain plan on a session whatever the input is, if so."""
+    if is_connect(spark):
+        return "Spark Connect does not say where rows are; a classic session does"
+    return "all is on one host" if host_count(spark) < 2 else None
+
+
+def outlook(spark: SparkSession, detect: str) -> str:
+    """What an exchange will run, as far as that is known before it sees its input."""
+    if detect == "off":
+        return "plain — detect='off'"
+    if detect == "on":
+        return "detects — detect='on'"
+    reason = why_plain(spark)
+    if reason is not None:
+        return f"plain — {reason}"
+    return "plain or detecting — detect='auto' decides by the size of the input, then by a sample of its keys"
+
+
 _watchers: ContextVar[tuple[list[Decision], ...]] = ContextVar("watchers", default=())
 
 
 @contextmanager
 def watched(into: list[Decision]) -> Iterator[None]:
-    """Have the decisions of a block in a list."""
+    """Collect the decisions of a block in a list."""
     token = _watchers.set((*_watchers.get(), into))
     try:
         yield
@@ -153,14 +176,14 @@ def watched(into: list[Decision]) -> Iterator[None]:
 
 
 def noted(df: DataFrame, decision: Decision) -> DataFrame:
-    """A result that `explain` and `report` can say something of."""
+    """Attach a decision to a result, for `explain`, and tell reports of it."""
     df._tidemill_decision = decision  # type: ignore[attr-defined]
     tell(decision)
     return df
 
 
 def tell(decision: Decision) -> None:
-    """Have a decision in the reports of the blocks that it is made in."""
+    """Add a decision to the reports of the blocks around it."""
     for into in _watchers.get():
         into.append(decision)
 
@@ -176,8 +199,6 @@ def decision_of(df: DataFrame) -> Decision:
     return found
 
 
-def explain(df: DataFrame) -> str:
-    """Why an exchange detected or did not, with the numbers it went by; also printed."""
-    text = str(decision_of(df))
-    print(text)
-    return text
+def explain(df: DataFrame) -> Explanation:
+    """Why an exchange detected or did not, with the numbers it went by."""
+    return Explanation({"exchange": str(decision_of(df))})

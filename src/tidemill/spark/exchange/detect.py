@@ -12,7 +12,7 @@ import json
 import math
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby, pairwise
@@ -28,12 +28,12 @@ from pyspark.sql import functions as F
 from tidemill.kernels.buckets import counted, in_buckets
 from tidemill.kernels.holders import STAYS, located
 from tidemill.kernels.hyperloglog import estimate, registers
-from tidemill.spark.exchange import partitions
+from tidemill.spark import private
+from tidemill.spark.exchange.bucket_sets import BucketSet
 from tidemill.spark.exchange.network import core_count
-from tidemill.spark.exchange.sets import BucketSet
-from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.exchange.result_partitions import ResultPartitions
 from tidemill.spark.settings import planned
-from tidemill.spark.workers import settled
+from tidemill.spark.workers import Batches, Task, map_batches, settled
 
 FALSE_POSITIVES = 1 / 8
 """The rate of buckets that two keys share, as in the paper, where rows are narrow."""
@@ -60,8 +60,6 @@ _ANSWERS = pa.schema([
 ])  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
-Batches = Iterator[pa.RecordBatch]
-Task = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class Side:
         if unique:
             return Side(hashes.select("*", F.lit(1).cast("long").alias("rows")), width, owns)
         # There are fewer of them, often by far, and Python takes longer for each than Spark.
-        own = partitions.arranged_by(hashes, "partition").groupBy("partition", "hash")
+        own = private.arranged_by(hashes, "partition").groupBy("partition", "hash")
         return Side(own.agg(F.count("*").alias("rows")), width, owns)
 
 
@@ -141,7 +139,7 @@ class Keys:
             found = keys.locations()
     """
 
-    def __init__(self, sides: Sequence[Side], slots: Slots, *, sample: int | None = None) -> None:
+    def __init__(self, sides: Sequence[Side], slots: ResultPartitions, *, sample: int | None = None) -> None:
         """With `sample`, keys whose hash has so many low bits of zero are told to the driver."""
         self._sides, self._slots = sides, slots
         self._spark = sides[0].hashes.sparkSession
@@ -163,7 +161,7 @@ class Keys:
         self._keys.unpersist()
 
     def duplicates(self) -> Detected:
-        """Where rows of buckets meet that several slots have; who has one alone keeps it (Algorithm 5)."""
+        """Where rows meet whose bucket several slots have; a slot keeps what it has alone (Algorithm 5)."""
         return self._detect(counts=False)
 
     def locations(
@@ -191,9 +189,9 @@ class Keys:
         with planned(self._spark):
             first = seen.first_asked() if inner else None
             known = None if first is None else _known(self._keys, facts, first)
-            sets = self._keys.mapInArrow(_sets(facts, first, known), _ddl(_SETS))
+            sets = map_batches(self._keys, _sets(facts, first, known), _ddl(_SETS))
             ranges = sets.repartitionById(facts.ranges, "range")
-            found = ranges.mapInArrow(_answers(facts), _ddl(_ANSWERS)).toArrow()
+            found = map_batches(ranges, _answers(facts), _ddl(_ANSWERS)).toArrow()
         numbers = _numbers(found)
         numbers |= {
             "rows": sum(seen.rows_of), "distinct": seen.distinct, "buckets": float(1 << bits),
@@ -205,7 +203,7 @@ class Keys:
         return Detected(bits, *_by_side(slots, found), tuple(seen.bytes_of), numbers, seconds)
 
 
-def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
+def _keys(sides: Sequence[Side], slots: ResultPartitions, sample: int | None) -> DataFrame:
     """The keys of every source, a row each; sources are the partitions of all sides, counted through.
 
     About as many tasks as there are cores: each has to begin and end a talk with Python.
@@ -216,13 +214,13 @@ def _keys(sides: Sequence[Side], slots: Slots, sample: int | None) -> DataFrame:
         found.append(side.hashes.select(source, "hash", "rows"))
         first += len(own)
     tasks = slots.dealt(core_count(found[0].sparkSession))
-    return partitions.put_together(found, tasks).mapInArrow(_own_keys(sample), _ddl(_KEYS))
+    return map_batches(private.put_together(found, tasks), _own_keys(sample), _ddl(_KEYS))
 
 
 class Seen:
     """What the sources said of their keys."""
 
-    def __init__(self, sides: Sequence[Side], slots: Slots, said: pa.Table) -> None:
+    def __init__(self, sides: Sequence[Side], slots: ResultPartitions, said: pa.Table) -> None:
         self.side_of = tuple(i for i, own in enumerate(slots.of_side) for _ in own)
         self.widths = tuple(s.width for s in sides)
         self.rows_of, self.entries = [0] * len(sides), 0
@@ -263,16 +261,16 @@ class Seen:
 
 
 def _known(keys: DataFrame, facts: _Facts, first: int) -> bytes:
-    """All buckets of one side. They go to every source of the other one."""
+    """All buckets of one side, to be sent to every source of the other side."""
 
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for row in _rows(batches):
             if facts.side_of[row["source"]] == first:
                 own = BucketSet(*facts.buckets(row))
                 yield _batch(_SETS, [0], [row["source"]], [own.to_bytes()])
 
-    found = keys.mapInArrow(task, _ddl(_SETS)).toArrow()
+    found = map_batches(keys, task, _ddl(_SETS)).toArrow()
     sets = [BucketSet.from_bytes(b).buckets for b in found["buckets"].to_pylist()]
     every = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sets]))
     return BucketSet(every, np.zeros_like(every)).to_bytes()
@@ -310,7 +308,7 @@ def _own_keys(sample: int | None) -> Task:
     mask = np.uint64(0 if sample is None else (1 << sample) - 1)
 
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         columns = ([c.to_numpy() for c in b.columns] for b in batches)
         runs = (run for source, *rest in columns for run in _runs(source, rest))
         for source, parts in groupby(runs, key=itemgetter(0)):
@@ -338,7 +336,7 @@ def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
     """The buckets of each source, to their ranges; of those that were not asked first, the known ones."""
 
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         listed = None if known is None else BucketSet.from_bytes(known).buckets
         for row in _rows(batches):
             buckets, counts = facts.buckets(row)
@@ -357,7 +355,7 @@ def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
 
 def _answers(facts: _Facts) -> Task:
     @settled
-    def task(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         rows = list(_rows(batches))
         if not rows:
             return
@@ -401,7 +399,7 @@ _NOTE = -1
 
 
 def _numbers(found: pa.Table) -> dict[str, float]:
-    """What ranges say of themselves, put together."""
+    """The numbers of all ranges, added up."""
     names = ("entries", "filled", "leaving", "leaving bytes", "filter bytes", "code bits")
     total = dict.fromkeys((*names, "answer bytes"), 0.0)
     loads: Any = 0.0
@@ -419,7 +417,7 @@ def _numbers(found: pa.Table) -> dict[str, float]:
 
 
 def _by_side(
-    slots: Slots, found: pa.Table
+    slots: ResultPartitions, found: pa.Table
 ) -> tuple[tuple[tuple[bytes, ...], ...], tuple[tuple[int, ...], ...]]:
     """What each source is told, its answers in the order of ranges, and how many buckets they list."""
     told: dict[int, list[tuple[int, int, bytes]]] = {}
@@ -456,7 +454,7 @@ def read_answer(data: bytes) -> BucketSet:
     )
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def _rows(batches: Batches) -> Iterator[dict[str, Any]]:
     for batch in batches:
         yield from batch.to_pylist()
 

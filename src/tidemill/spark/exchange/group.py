@@ -16,12 +16,13 @@ from tidemill.core.errors import UserError
 from tidemill.spark.exchange.cost import NOT_COMBINED, Combined, grouped_at_best, of_rows
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
+from tidemill.spark.exchange.inputs import merges_maps, read_alike, steady
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import merges_maps, pinned, steady
+from tidemill.spark.exchange.result_partitions import result_partitions
 from tidemill.spark.exchange.route import routed
-from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr.values import named
 from tidemill.spark.names import fresh_name
+from tidemill.spark.workers import tidemill_there
 
 Groups = Union[Callable[..., pa.Table], Column, Sequence[Column]]
 
@@ -61,7 +62,8 @@ def group_by_key(
         grouped = rows.groupBy(named(target), *by_key)
     if callable(columns):
         assert schema is not None
-        made = grouped.applyInArrow(_without(columns, target), schema)
+        with tidemill_there(df.sparkSession):
+            made = grouped.applyInArrow(_without(columns, target), schema)
     else:
         made = grouped.agg(*columns)
         made = made if target is None else made.drop(target)
@@ -72,8 +74,13 @@ def colocate(
     df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str = "auto"
 ) -> DataFrame:
     """The same rows; those of a key are in one partition, on the host that had most of them."""
-    step = "colocate"
-    keys = checked_keys(step, df, keys)
+    return colocated("colocate", df, checked_keys("colocate", df, keys), detect, by)
+
+
+def colocated(
+    step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str = "auto"
+) -> DataFrame:
+    """`colocate` by keys that are known to be right; also under Spark Connect, if nothing is detected."""
     rows, target, decision = together(step, df, keys, detect, by)
     if target is None:
         return noted(rows.repartition(*(named(k) for k in keys)), decision)
@@ -94,8 +101,8 @@ def together(
     if not decision.detects:
         return df, None, decision
     with steady(df.sparkSession):
-        frame = pinned(df)
-        slots = slots_of([frame], by)
+        frame = read_alike(df)
+        slots = result_partitions([frame], by)
         with Keys([Side.of(frame, hash, row_bytes(df))], slots, sample=decision.sample) as seen:
             decision = decision.judged(seen.seen, slots, partial(of_rows, by=combined))
             if not decision.detects:

@@ -11,10 +11,10 @@ from tidemill.core.errors import UserError
 from tidemill.spark.exchange.cost import of_rows
 from tidemill.spark.exchange.decision import decide, noted
 from tidemill.spark.exchange.detect import Detected, Keys, Side
+from tidemill.spark.exchange.inputs import has_bloom_filter, read_alike, steady
 from tidemill.spark.exchange.keys import any_null, checked_keys, common_types, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import has_bloom_filter, pinned, steady
+from tidemill.spark.exchange.result_partitions import result_partitions
 from tidemill.spark.exchange.route import null_where, routed
-from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr.values import named
 from tidemill.spark.names import fresh_name
 
@@ -57,8 +57,8 @@ def join(
     if not decision.detects:
         return noted(plain, decision)
     with steady(left.sparkSession):
-        frames = [pinned(left), pinned(right)]
-        slots = slots_of(frames, by)
+        frames = [read_alike(left), read_alike(right)]
+        slots = result_partitions(frames, by)
         sides = [Side.of(df, hash, row_bytes(df)) for df in frames]
         with Keys(sides, slots, sample=decision.sample) as seen:
             decision = decision.judged(seen.seen, slots, of_rows)

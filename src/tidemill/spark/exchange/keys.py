@@ -9,13 +9,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core.errors import UserError
-from tidemill.spark.expr.values import named
+from tidemill.spark.expr.values import canonical, named
+from tidemill.spark.frames import require_classic_batch
 from tidemill.spark.names import alike, check_not_ours, folded
 from tidemill.spark.settings import case_matters
 
 
 def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ...]:
-    """The names of key columns, each of which there is and Spark can hash."""
+    """The names of key columns, checked: each exists once, and Spark can hash it."""
     if isinstance(keys, str):
         keys = (keys,)
     given: object = keys
@@ -24,6 +25,7 @@ def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ..
         raise UserError(step, expected=what, got=str(given))
     if not keys:
         raise UserError(step, expected="the names of key columns", got="none")
+    require_classic_batch(step, df)
     check_not_ours(step, df.columns)
     if not case_matters(df.sparkSession):
         for key in set(keys) & set(alike(df.columns)):
@@ -77,16 +79,14 @@ def common_types(step: str, left: DataFrame, right: DataFrame, keys: Sequence[st
 
 
 def hash_of(keys: Sequence[str], kinds: Sequence[T.DataType]) -> Column:
-    """64 bits of the keys of a row; what Spark takes for equal has the same."""
+    """A 64-bit hash of the keys of a row: keys that Spark takes for equal have the same."""
     return F.xxhash64(*(_plain(named(k).cast(t), t) for k, t in zip(keys, kinds)))
 
 
 def _plain(value: Column, kind: T.DataType) -> Column:
     if not isinstance(kind, (T.FloatType, T.DoubleType)):
         return value
-    # As Spark groups: there is one zero, and one NaN.
-    one_zero = F.when(value == F.lit(0.0), F.lit(0.0)).otherwise(value)
-    return F.when(F.isnan(value), F.lit(float("nan"))).otherwise(one_zero).cast(kind)
+    return canonical(value).cast(kind)
 
 
 def row_bytes(df: DataFrame) -> float:

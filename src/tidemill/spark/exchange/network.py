@@ -1,17 +1,18 @@
-"""What lies between hosts: how many there are, and how fast they send to each other."""
+"""The hosts of a cluster: how many there are, and how fast they send to each other."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.spark.exchange.traffic import traffic
+from tidemill.spark.private import executors
+from tidemill.spark.workers import Batches, map_batches
 
 RATE = "spark.tidemill.exchange.rate"
 """A setting of Spark's: what each host sends, such as 100mbit or 1gbit. Otherwise it is measured."""
@@ -59,22 +60,16 @@ def host_count(spark: SparkSession) -> int:
 
 def hosts_of(spark: SparkSession) -> set[str]:
     """The hosts that run tasks."""
-    return {str(e.hostPort()).rsplit(":", 1)[0] for e in _workers(spark)}
+    return {host for host, _ in executors(spark)}
 
 
 def core_count(spark: SparkSession) -> int:
     """How many tasks run at a time."""
-    return max(1, sum(int(e.totalCores()) for e in _workers(spark)))
-
-
-def _workers(spark: SparkSession) -> list[Any]:
-    found = spark.sparkContext._jsc.sc().statusStore().executorList(True)
-    every = [found.apply(i) for i in range(found.size())]
-    return [e for e in every if e.id() != "driver"] or every  # in local mode the driver runs tasks
+    return max(1, sum(cores for _, cores in executors(spark)))
 
 
 def measure_again(spark: SparkSession) -> None:
-    """Forget what was measured of links, which are others now."""
+    """Forget the measured rate of links, and measure again."""
     _measured.pop(spark.sparkContext.applicationId, None)
 
 
@@ -96,13 +91,13 @@ def parse_rate(text: str) -> float:
 def _rate(spark: SparkSession, hosts: int, probe: int) -> float:
     """Have every host send so many bytes to all others, and see how long they wait."""
 
-    def noise(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def noise(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             for target in range(hosts):
                 data = [os.urandom(1 << 16) for _ in range(max(1, probe // hosts // (1 << 16)))]
                 yield pa.record_batch({"to": pa.array([target] * len(data), pa.int32()), "data": data})
 
-    rows = spark.range(0, hosts, 1, hosts).mapInArrow(noise, "to int, data binary")
+    rows = map_batches(spark.range(0, hosts, 1, hosts), noise, "to int, data binary")
     sent = rows.repartitionById(hosts, "to")
     with traffic(spark) as seen:
         sent.selectExpr("sum(length(data)) AS n").collect()

@@ -13,16 +13,17 @@ from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.expr.nodes import columns_of
-from tidemill.local.partial_batches import state_fields
+from tidemill.local.state_columns import state_fields
 from tidemill.plan.build import bind
 from tidemill.plan.nodes import Source
+from tidemill.spark.caching import holding, kept
 from tidemill.spark.exchange.cost import of_partials, partials_at_best
 from tidemill.spark.exchange.decision import Decision, decide, noted
 from tidemill.spark.exchange.detect import Keys, Side
+from tidemill.spark.exchange.inputs import read_alike, steady
 from tidemill.spark.exchange.keys import checked_keys, hash_of, row_bytes
-from tidemill.spark.exchange.partitions import arranged_by, pinned, steady
+from tidemill.spark.exchange.result_partitions import result_partitions
 from tidemill.spark.exchange.route import routed
-from tidemill.spark.exchange.slots import slots_of
 from tidemill.spark.expr.aggregates import (
     available,
     combined,
@@ -34,8 +35,8 @@ from tidemill.spark.expr.aggregates import (
 )
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.values import named
-from tidemill.spark.keeping import holding, kept
 from tidemill.spark.names import fresh_name
+from tidemill.spark.private import arranged_by
 from tidemill.spark.settings import ansi
 
 
@@ -72,7 +73,7 @@ def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], Da
 
     They are kept, as they are read twice.
     """
-    df = pinned(df)
+    df = read_alike(df)
     local = fresh_name("partition", df.columns)
     rows = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
     return kept(aggregate(rows, [local]).drop(local))
@@ -83,7 +84,7 @@ def brought_together(
 ) -> tuple[DataFrame, Decision]:
     """One partial of each key: those of keys that one slot has alone are not sent, if that pays."""
     hash = _hash(partials, keys)
-    slots = slots_of([partials], by)
+    slots = result_partitions([partials], by)
     width = _width(partials, keys, len(partials.columns) - len(keys))
     with Keys([Side.of(partials, hash, width, unique=True)], slots, sample=decision.sample) as seen:
         decision = decision.judged(seen.seen, slots, of_partials)
@@ -155,7 +156,7 @@ class States:
         return whole.select(*map(named, beside), *self._keys, *lowered(self._layout, self._name))
 
     def _brought_back(self) -> dict[str, Column]:
-        """Counts that were not sent, right in whether they are 0; what told of them gets its identity."""
+        """Counts that were not sent, as 0 or 1; the states that stood for them get their identity."""
         found = {}
         for i, witness in self._at_home.items():
             there = F.lit(True) if witness is None else F.col(witness).isNotNull()

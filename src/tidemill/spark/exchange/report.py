@@ -10,13 +10,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidemill.core.explanation import Explanation
 from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.exchange.network import host_count
 from tidemill.spark.exchange.traffic import Traffic, size, traffic
+from tidemill.spark.private import require_classic
 
 
-@dataclass
-class Report:
+@dataclass(repr=False)
+class Report(Explanation):
     """The exchanges of a block, filled in when it has ended."""
 
     exchanges: list[Decision] = field(default_factory=list)
@@ -54,7 +56,7 @@ class Report:
         return int(weight * scale * (self.hosts - 1) / self.hosts)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, by name."""
+        """The lines of the report: names and texts."""
         found: list[tuple[str, str]] = []
         for decision in self.exchanges:
             found.append(
@@ -70,10 +72,11 @@ class Report:
         ]
         return found
 
-    def __str__(self) -> str:
+    @property
+    def sections(self) -> dict[str, str]:
         rows = self.rows()
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+        return {"exchanges": "\n".join(f"{name:<{width}}  {text}" for name, text in rows)}
 
     def plot(self) -> Any:
         """A `matplotlib` figure: bytes beside each other, and the seconds of each phase."""
@@ -117,6 +120,7 @@ def report(spark: SparkSession) -> Iterator[Report]:
             join(orders, lines, ["order"]).count()
         print(seen)
     """
+    require_classic("report", spark)
     seen = Report(hosts=host_count(spark))
     began = time.monotonic()
     with traffic(spark) as moved, watched(seen.exchanges):

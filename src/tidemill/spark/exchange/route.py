@@ -1,4 +1,4 @@
-"""Rows to the slots that detection found for their keys. Those that are there already are not touched."""
+"""Send rows to the slots that detection found for their keys. Rows that are there already are not touched."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.kernels.targets import Cells, cell_bits
-from tidemill.spark.exchange import partitions
+from tidemill.spark import private
 from tidemill.spark.exchange.detect import Detected, read_answer
-from tidemill.spark.exchange.slots import Slots
+from tidemill.spark.exchange.result_partitions import ResultPartitions
 from tidemill.spark.expr.values import named
 from tidemill.spark.names import OURS
+from tidemill.spark.settings import planned, setting
 
 FEW = 200
 """Buckets of a side that leave, up to which rows are compared with each of them instead of being joined."""
 
 
 @dataclass(frozen=True)
-class Told:
+class RoutingTable:
     """What the partitions of an input know of the buckets that leave them: a row for each of their cells."""
 
     cells: DataFrame
@@ -38,9 +39,9 @@ _PARTITION, _HASH, _CELL, _LOW, _LOWS, _TO = _BESIDE = [
 ]
 
 
-def told(
-    spark: SparkSession, slots: Slots, side: int, found: Detected, *, kept: bool = False
-) -> Told | None:
+def routing_table(
+    spark: SparkSession, slots: ResultPartitions, side: int, found: Detected, *, kept: bool = False
+) -> RoutingTable | None:
     """The cells of a side, from which tasks look up where rows go; none if no row leaves.
 
     Tasks bring them along, unless they are `kept` on the hosts of their slots to be read often.
@@ -59,14 +60,19 @@ def told(
             pa.ListArray.from_arrays(own.starts, pa.array(own.targets, narrow[1])),
         ]
         batches.append(pa.RecordBatch.from_arrays(columns, [_CELL, _LOWS, _TO]))
-    cells = partitions.one_each(spark, batches)
+    # As rows of the driver's own, which it would otherwise make of so little, all would go to every task.
+    with setting(spark, "spark.sql.execution.arrow.localRelationThreshold", "0"):
+        cells = private.one_batch_each(spark, batches)
     if kept:
-        cells = partitions.kept_at(cells, [slots.hosts[s] for s in slots.of_side[side]])
-    cells = partitions.arranged_by(cells.select("*", _here()), _PARTITION)
-    return Told(cells.hint("shuffle_hash"), found.bits, high)
+        # On their hosts for as long as somebody has them: no task brings them any more.
+        cells = private.on_hosts(cells, [slots.hosts[s] for s in slots.of_side[side]]).localCheckpoint()
+    cells = private.arranged_by(cells.select("*", _here()), _PARTITION)
+    return RoutingTable(cells.hint("shuffle_hash"), found.bits, high)
 
 
-def routed(df: DataFrame, hash: Column, target: str, slots: Slots, side: int, found: Detected) -> DataFrame:
+def routed(
+    df: DataFrame, hash: Column, target: str, slots: ResultPartitions, side: int, found: Detected
+) -> DataFrame:
     """Rows in the slots that they belong to, with a new column `target` that says which.
 
     Only those that leave are shuffled; reading `df` twice costs little. Rows whose hash is null stay.
@@ -76,19 +82,20 @@ def routed(df: DataFrame, hash: Column, target: str, slots: Slots, side: int, fo
     if sum(found.listed[side]) <= FEW:
         rows, goes = _spelled_out(df, hash, side, found)
     else:
-        known = told(df.sparkSession, slots, side, found)
+        known = routing_table(df.sparkSession, slots, side, found)
         assert known is not None
         rows, goes = _looked_up(df, hash, known)
     stay = rows.filter(goes.isNull()).withColumn(target, _own_slot(slots, side)).drop(*_BESIDE)
     sent = rows.withColumn(target, goes).drop(*_BESIDE).filter(named(target).isNotNull())
     sent = sent.repartitionById(slots.count, named(target))
-    return partitions.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
+    with planned(df.sparkSession):
+        return private.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
 
 
 def shuffled(
-    df: DataFrame, hash: Column, target: str, slots: Slots, side: int, known: Told | None
+    df: DataFrame, hash: Column, target: str, slots: ResultPartitions, side: int, known: RoutingTable | None
 ) -> DataFrame:
-    """The same of rows that are costly to read: all of them go through one shuffle, on their host or not."""
+    """The same for rows that are costly to read: all go through one shuffle, also those that stay."""
     if known is None:
         return _all_stay(df, target, slots, side)
     rows, goes = _looked_up(df, hash, known)
@@ -117,7 +124,7 @@ def _is_in(number: str, numbers: Sequence[int]) -> str:
     return f"{number} IN ({', '.join(f'{n}L' for n in numbers)})"
 
 
-def _looked_up(df: DataFrame, hash: Column, known: Told) -> tuple[DataFrame, Column]:
+def _looked_up(df: DataFrame, hash: Column, known: RoutingTable) -> tuple[DataFrame, Column]:
     """Rows with the cells of their buckets beside them; the slot that a row goes to, null if it stays.
 
     The cells of a partition come to the task that has its rows, as a table of their own. Spark looks up what
@@ -134,7 +141,7 @@ def _looked_up(df: DataFrame, hash: Column, known: Told) -> tuple[DataFrame, Col
         f"CAST(shiftrightunsigned({_HASH}, {64 - bits}) & {mask}L AS {lows.elementType.simpleString()})"
         f" AS {_LOW}",
     )
-    both = partitions.arranged_by(rows, _PARTITION).join(known.cells, [_PARTITION, _CELL])
+    both = private.arranged_by(rows, _PARTITION).join(known.cells, [_PARTITION, _CELL])
     at = f"CAST(array_position({_LOWS}, {_LOW}) AS int)"
     return both, F.expr(f"CASE WHEN {at} > 0 THEN CAST(get({_TO}, {at} - 1) AS int) END")
 
@@ -149,12 +156,12 @@ def _fitting(bits: int) -> pa.DataType:
     return next(kind for width, kind in kinds if bits < width)
 
 
-def _all_stay(df: DataFrame, target: str, slots: Slots, side: int) -> DataFrame:
+def _all_stay(df: DataFrame, target: str, slots: ResultPartitions, side: int) -> DataFrame:
     rows = df.select("*", _own_slot(slots, side).alias(target))
-    return partitions.in_slots(rows, target, slots.of_side[side], slots.hosts)
+    return private.in_slots(rows, target, slots.of_side[side], slots.hosts)
 
 
-def _own_slot(slots: Slots, side: int) -> Column:
+def _own_slot(slots: ResultPartitions, side: int) -> Column:
     """The slot of the partition that a row is in."""
     seats = slots.of_side[side]
     if seats == tuple(range(len(seats))):

@@ -1,4 +1,4 @@
-"""What a piece of work moved between tasks and hosts, by Spark's own shuffle metrics.
+"""What the jobs of a block moved between tasks and hosts, by Spark's own shuffle metrics.
 
 Spark keeps them for each stage, also without its web page. Jobs of a block are told from others by a tag
 that the calling thread gives them, and that the threads which Spark starts for it hand on: so blocks may be
@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
+
+from tidemill.spark.private import require_classic, stages_of
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageTraffic:
     """One stage with the attempts to run it. Bytes are as they travel: serialized and compressed."""
 
     id: int
@@ -49,11 +49,11 @@ class Stage:
 class Traffic:
     """What `traffic` saw. It is empty until the block has ended."""
 
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[StageTraffic, ...] = ()
 
     @property
     def remote_bytes(self) -> int:
-        """What went from host to host, which is what a slow network makes slow."""
+        """Bytes that went from host to host."""
         return self._sum(lambda s: s.remote_bytes)
 
     @property
@@ -72,7 +72,7 @@ class Traffic:
     def result_bytes(self) -> int:
         return self._sum(lambda s: s.result_bytes)
 
-    def _sum(self, of: Callable[[Stage], int]) -> int:
+    def _sum(self, of: Callable[[StageTraffic], int]) -> int:
         return sum(map(of, self.stages))
 
     def __repr__(self) -> str:
@@ -95,6 +95,7 @@ def traffic(spark: SparkSession) -> Iterator[Traffic]:
 
     What Spark does not count is not in it: broadcasts, and Python's traffic with its own machine.
     """
+    require_classic("traffic", spark)
     tag = f"traffic-{uuid.uuid4().hex}"
     seen = Traffic()
     spark.sparkContext.addJobTag(tag)
@@ -103,58 +104,10 @@ def traffic(spark: SparkSession) -> Iterator[Traffic]:
     finally:
         spark.sparkContext.removeJobTag(tag)
     # Frozen for whoever holds it; filled in once, here.
-    object.__setattr__(seen, "stages", tuple(_stages(spark, tag)))
+    object.__setattr__(seen, "stages", tuple(StageTraffic(**metrics) for metrics in stages_of(spark, tag)))
 
 
-def _stages(spark: SparkSession, tag: str) -> Iterator[Stage]:
-    sc = spark.sparkContext._jsc.sc()
-    sc.listenerBus().waitUntilEmpty()  # metrics come in by a queue, behind the jobs' results
-    store = sc.statusStore()
-    jobs = [j for j in _every(store.jobsList(None)) if j.jobTags().contains(tag)]
-    # A stage may be of several jobs, which count on what the first of them left.
-    for id in sorted({i for job in jobs for i in _every(job.stageIds())}):
-        ran = [a for a in _attempts(spark, store, id) if a.completionTime().isDefined()]
-        if ran:
-            yield _stage(id, ran)
-
-
-def _attempts(spark: SparkSession, store: Any, id: int) -> list[Any]:
-    """All attempts to run a stage, none where Spark found its output there."""
-    gateway: Any = spark.sparkContext._gateway
-    none = gateway.new_array(gateway.jvm.double, 0)
-    details, summaries = False, False
-    return [
-        a for a in _every(store.stageData(id, details, gateway.jvm.java.util.ArrayList(), summaries, none))
-        if a.status().toString() != "SKIPPED"
-    ]  # fmt: skip
-
-
-def _stage(id: int, attempts: list[Any]) -> Stage:
-    def total(of: Callable[[Any], int]) -> int:
-        return sum(map(of, attempts))
-
-    millis = total(
-        lambda a: a.completionTime().get().getTime() - a.submissionTime().get().getTime()
-    )
-    return Stage(
-        id,
-        attempts[-1].name(),
-        millis / 1000,
-        remote_bytes=total(lambda a: a.shuffleRemoteBytesRead()),
-        local_bytes=total(lambda a: a.shuffleLocalBytesRead()),
-        written_bytes=total(lambda a: a.shuffleWriteBytes()),
-        records=total(lambda a: a.shuffleWriteRecords()),
-        result_bytes=total(lambda a: a.resultSize()),
-        wait_seconds=total(lambda a: a.shuffleFetchWaitTime()) / 1000,
-    )
-
-
-def _every(seq: Any) -> list[Any]:
-    """A Scala sequence as a list."""
-    return [seq.apply(i) for i in range(seq.size())]
-
-
-def _moved(what: Stage | Traffic) -> str:
+def _moved(what: StageTraffic | Traffic) -> str:
     return (
         f"{size(what.remote_bytes)} remote, {size(what.local_bytes)} local,"
         f" {size(what.written_bytes)} written"

@@ -1,6 +1,6 @@
 """Scalar expressions as Spark columns, by the rules of `expr.functions`.
 
-Columns are in the form that `spark.values` tells of. Overflow is an error only where Spark plans in
+Columns are in the form that `spark.expr.values` describes. Overflow is an error only where Spark plans in
 ANSI mode, which it decides when a DataFrame is made: build inside `with settings.ansi(spark):`.
 """
 
@@ -23,6 +23,7 @@ from tidemill.expr.functions import DAY, FUNCTIONS
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.expr.functions import COMPARE, FLIPPED, SPARK_FUNCTIONS, Term, cast
 from tidemill.spark.expr.values import instant, literal, named, read, spark_type, without_ticks
+from tidemill.spark.workers import arrow_function
 
 SPARK_LEVELS = 99
 """Spark repeats its rules a hundred times at most, and some take one level of an expression at a time."""
@@ -154,10 +155,7 @@ def _python(
         args, function = [F.lit(0)], functools.wraps(function)(_without_argument(function))
     if guard is not None:
         args = [F.when(guard, args[0]), *args[1:]]
-    run: Callable[..., SparkColumn] = F.arrow_udf(  # type: ignore[attr-defined]
-        _row_by_row(function, returns), spark_type(returns)
-    )
-    return run(*args)
+    return arrow_function(_row_by_row(function, returns), spark_type(returns), args)
 
 
 def _without_argument(function: Callable[..., Any]) -> Callable[..., Any]:

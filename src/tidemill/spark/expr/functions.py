@@ -14,6 +14,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemill.core import floats
 from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT
 from tidemill.expr.functions import (
@@ -28,7 +29,8 @@ from tidemill.expr.functions import (
 )  # fmt: skip
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.spark.expr.regex import to_java, why_not_java
-from tidemill.spark.expr.values import integer, literal, ntz_micros, null, spark_type
+from tidemill.spark.expr.values import canonical, integer, literal, ntz_micros, null, spark_type
+from tidemill.spark.workers import arrow_function
 
 
 class Term(NamedTuple):
@@ -201,8 +203,8 @@ def _is_in(a: Term, *values: Term) -> SparkColumn:
         return F.when(a.column.isNotNull(), F.lit(False))
     if a.type != FLOAT64:
         return a.column.isin(*(v.column for v in values))
-    # A long list becomes a hash set, in which -0.0 is not 0.0; adding zero leaves one of the two.
-    return (a.column + 0.0).isin(*(F.lit(v.constant + 0.0) for v in values))
+    # A long list becomes a hash set, in which -0.0 is not 0.0.
+    return canonical(a.column).isin(*(F.lit(floats.canonical(v.constant)) for v in values))
 
 
 def _extreme(how: Callable[..., SparkColumn]) -> Any:
@@ -252,14 +254,11 @@ def _matches(a: Term, pattern: Term) -> SparkColumn:
         return null(BOOL)
     if why_not_java(pattern.constant) is None:
         return a.column.rlike(to_java(pattern.constant))
-    run: Callable[..., SparkColumn] = F.arrow_udf(  # type: ignore[attr-defined]
-        _matching(pattern.constant), T.BooleanType()
-    )
-    return run(a.column)
+    return arrow_function(_matching(pattern.constant), T.BooleanType(), [a.column])
 
 
 def outside_java(node: Node) -> str | None:
-    """Why the JVM does not compute a node by itself, if so, though it is no function of a user's."""
+    """Why Python computes a node that is not a user's function; None if the JVM does."""
     if isinstance(node, Call) and node.function == "matches" and isinstance(node.args[1], Literal):
         pattern = node.args[1].value
         return None if pattern is None else why_not_java(pattern)

@@ -30,7 +30,7 @@ def number(value: bool | int | float) -> str:
 
 
 def string(text: str) -> str:
-    """A string; in hexadecimal, as it depends on settings what quotes and backslashes mean.
+    """A string, in hexadecimal: settings change what quotes and backslashes mean.
 
     >>> string("it's")
     "string(X'69742773')"

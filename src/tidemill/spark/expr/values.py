@@ -37,6 +37,11 @@ def named(name: str) -> SparkColumn:
     return F.col(quoted(name))
 
 
+def canonical(value: SparkColumn) -> SparkColumn:
+    """Doubles whose bits are equal where the values are, by the rule of `core.floats`."""
+    return F.when(F.isnan(value), F.lit(float("nan"))).otherwise(value + F.lit(0.0))
+
+
 def spark_type(kind: DataType, leaves: Mapping[str, T.DataType] | None = None) -> T.DataType:
     """The Spark type of the internal form, or of another that `leaves` gives."""
     if kind.kind == "list":

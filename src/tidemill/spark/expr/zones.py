@@ -7,7 +7,6 @@ Tidemill sees it, and where Spark made it of text, times without a zone were rea
 
 from __future__ import annotations
 
-import json
 import warnings
 
 from pyspark.sql import Column as SparkColumn
@@ -19,6 +18,7 @@ from tidemill.core.reading import NANOS, UNITS, UTC, Reading, inside, zone_name
 from tidemill.core.types import TIMESTAMP
 from tidemill.plan.nodes import Source
 from tidemill.spark.expr.values import integer, named
+from tidemill.spark.private import files_read, is_connect
 
 _NAIVE = (T.TimestampNTZType, T.DateType)
 _TEXT = ("csv", "json", "text", "xml")
@@ -72,21 +72,14 @@ def _warn_of_text(df: DataFrame, source: Source) -> None:
     """Say where naive times were read in the session's zone, if that is not the stream's."""
     times = {n for n, kind in source.schema if kind == TIMESTAMP}
     session = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
-    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
-    for at in range(leaves.size()):
-        leaf = leaves.apply(at)
-        if leaf.getClass().getSimpleName() != "LogicalRelation":
-            continue
-        relation = leaf.relation()
-        if relation.getClass().getSimpleName() != "HadoopFsRelation" or relation.toString() not in _TEXT:
-            continue
-        given = relation.options().get("timeZone")
-        zone = zone_name(str(given.get()) if given.isDefined() else session)
-        read = T.StructType.fromJson(json.loads(relation.schema().json()))
+    if is_connect(df.sparkSession):  # a client does not know which files a frame reads
+        return
+    for kind, given, read in files_read(df):
+        zone = zone_name(given or session)
         found = sorted(f.name for f in read if isinstance(f.dataType, T.TimestampType) and f.name in times)
-        if found and zone != source.reading.tz:
+        if kind in _TEXT and found and zone != source.reading.tz:
             warnings.warn(
-                f"run {source.name}: Spark read {', '.join(found)} from {relation} files, where times "
+                f"run {source.name}: Spark read {', '.join(found)} from {kind} files, where times "
                 f"without a zone are of {zone}; Tidemill's are of {source.reading.tz} — declare the stream "
                 f"with tz={zone!r}, or read the files with .option('timeZone', {source.reading.tz!r})",
                 stacklevel=4,

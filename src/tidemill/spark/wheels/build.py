@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,32 +30,30 @@ from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import FARTHEST, Domain, InstantLike, to_datetime
 from tidemill.expr.nodes import Column
 from tidemill.local.partial_batches import PANE, key_name
-from tidemill.optimize.choose_sliding import choose_sliding
-from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import partials_by_pane
 from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.values import canonical
 from tidemill.spark.failures import our_error
+from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.leftovers import forget_buckets
+from tidemill.spark.workers import Batches, Task, map_batches
+from tidemill.wheels.files.buckets import (
+    BUCKETS,
+    MOST_BUCKETS,
+    bucket_path,
+    empty_bucket,
+    open_bucket,
+    read_store,
+)
 from tidemill.wheels.files.directory import (
     CHECKSUM,
     saves_in,
     write_save,
 )
 from tidemill.wheels.files.leftovers import claimed, tidying
-from tidemill.wheels.files.saving import (
-    BUCKETS,
-    MOST_BUCKETS,
-    bucket_path,
-    described,
-    empty_wheel,
-    open_bucket,
-    read_store,
-    save,
-)
-from tidemill.wheels.objects.wheel import ObjectWheel
+from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.partials import PartialsIn
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.spec import (
@@ -64,9 +62,9 @@ from tidemill.wheels.spec import (
     block_slots,
     named_aggregates,
     named_keys,
-    not_numbers,
+    read_spec,
 )
-from tidemill.wheels.wheel import Wheel
+from tidemill.wheels.state import WheelState, empty_state
 
 BUCKET = "bucket"
 DEFAULT_BUCKETS = 16
@@ -115,16 +113,17 @@ def build_wheel(
     wheel each; `tm.open_wheel(path)` reads them as one. Every worker must reach the directory by this
     path.
 
-    The rest is as in `tm.Wheel.create`; slots are compressed unless there are running sums. The rows are
+    The rest is as in `tm.Wheel`; slots are compressed unless there are running sums. The rows are
     read twice: for their times, and all.
     """
+    require_batch("build wheel", df)
     where = Path(path).resolve()
     if saves_in(where):
         raise UserError(
             "build wheel", expected="a directory without a wheel", got=str(where),
             hint="tm.spark.append(df, path) adds to the one that is there",
         )  # fmt: skip
-    block_slots(compress, keyed=bool(keys))  # refuses what is none
+    block_slots(compress, keyed=bool(keys))  # checks `compress`
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 0 < buckets <= MOST_BUCKETS:
         raise UserError("build wheel", expected=f"1 to {MOST_BUCKETS} buckets", got=repr(buckets))
     names = named_keys(keys, "build wheel")
@@ -134,19 +133,18 @@ def build_wheel(
     rings = list(granularities)
     grain = rings_of(rings, retention, step="build wheel")[0][0].ticks
     survey = _survey(df, schema, time, grain, start, until)
-    prototype = Wheel.create(
-        given, schema=schema, time=time, keys=names, start=_instant(survey.first, schema[time]),
-        granularities=rings, retention=retention, prefix=prefix, one_ring_below=one_ring_below,
+    spec = read_spec(
+        given, schema=schema, time=time, keys=names, granularities=rings, retention=retention,
+        write_ahead=64, prefix=prefix, one_ring_below=one_ring_below, compress=False, windows={},
     )  # fmt: skip
-    if isinstance(prototype, ObjectWheel):
+    if spec.objects:
         raise UnsupportedError(
-            "build wheel", f"{not_numbers(prototype._plan)}: its partials are not a few numbers",
-            instead="make such a wheel in process: tm.Wheel.create",
+            "build wheel", f"{spec.objects}: its partials are Python objects",
+            instead="make such a wheel in process: tm.Wheel(...)",
         )  # fmt: skip
-    facts = described(prototype)
+    facts = described(empty_state(spec, survey.first // grain))
     count = buckets if names else 1
-    store = prototype._store
-    facts[BUCKETS] = {"count": count, "saves": {}, "until": store.now}
+    facts[BUCKETS] = {"count": count, "saves": {}, "until": survey.first // grain}
     facts["compress"] = False if prefix else compress
     return _fill(df, where, facts, given, survey, None, begin)
 
@@ -162,11 +160,12 @@ def append(
     nothing. The watermark moves to `until`, or else after the last row. Buckets that are written again
     are compared with their checksums first.
     """
+    require_batch("append", df)
     where = Path(path).resolve()
     hint = "tm.open_wheel(path).insert(rows) adds to it"
     facts = read_store(where, aggregates or {}, step="append", hint=hint)
     begin = clock.perf_counter()
-    schema = empty_wheel(facts, aggregates or {}, 0, 0)._schema
+    schema = empty_bucket(facts, aggregates or {}, 0, 0).schema
     grain = facts["rings"][0][0]
     start = _instant(facts[BUCKETS]["until"] * grain, schema[facts["time"]])
     _check_columns(df, schema)
@@ -193,7 +192,7 @@ def _survey(
     df: DataFrame, schema: Schema, time: str, grain: int, start: InstantLike | None,
     until: InstantLike | None,
 ) -> _Survey:  # fmt: skip
-    """Look at all times. Bounds that are given lie on the grid: those at or below."""
+    """Read all times once. Bounds that are given are rounded down to the grid."""
     domain = Domain.LOGICAL if schema[time].kind == "int64" else Domain.CLOCK
     low = -FARTHEST if start is None else ticks_of(start, domain, "wheel start") // grain * grain
     high = FARTHEST if until is None else ticks_of(until, domain, "wheel until") // grain * grain
@@ -235,7 +234,7 @@ def _columns_of(
 
 
 def columns_of(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
-    """Columns of a DataFrame with their types; what others there are does not matter."""
+    """Columns of a DataFrame with their types; it may have others."""
     fields = {f.name: f for f in df.schema.fields}
     for name in names:
         if name not in fields:
@@ -293,17 +292,16 @@ def _written(
     survey: _Survey, until: int, job: str,
 ) -> list[Any]:  # fmt: skip
     """Fill the buckets that have rows; which they are, and their saves."""
-    prototype = empty_wheel(facts, given, facts[BUCKETS]["until"], 0)
-    plan = choose_sliding(share_panes(prototype._plan))
-    assert isinstance(plan, WindowAggregate)
+    prototype = empty_bucket(facts, given, facts[BUCKETS]["until"], 0)
+    plan = prototype.plan
     count = facts[BUCKETS]["count"]
     with ansi(df.sparkSession):
         partials, blocks = partials_by_pane(plan, df.filter(survey.inside))
         keys = [(key_name(i), plan.input.schema[k].kind) for i, k in enumerate(plan.group_keys)]
-        bucket = bucket_of([canonical(F.col(n), kind) for n, kind in keys], count)
+        bucket = bucket_of([canonical(F.col(n)) if k == "float64" else F.col(n) for n, k in keys], count)
         together = partials.withColumn(BUCKET, bucket).repartitionById(count, BUCKET)
         task = _filling(where, facts, given, until, blocks, job)
-        filled = together.mapInArrow(task, "bucket int, save int")
+        filled = map_batches(together, task, "bucket int, save int")
         try:
             return filled.collect()
         except PythonException as failed:
@@ -318,20 +316,13 @@ def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:
     return F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int") if keys else F.lit(0)
 
 
-def canonical(key: SparkColumn, kind: str) -> SparkColumn:
-    """Zero has one sign, and NaN one form."""
-    if kind != "float64":
-        return key
-    return F.when(F.isnan(key), F.lit(float("nan"))).otherwise(key + F.lit(0.0))
-
-
 def _filling(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], until: int,
     blocks: Blocks | None, job: str,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:  # fmt: skip
+) -> Task:  # fmt: skip
     """Partials of one bucket in; its number, and that of its new save, out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         held = [b for b in batches if b.num_rows]
         if not held:
             return
@@ -356,13 +347,13 @@ def _filling(
 def _wheel_for(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], bucket: int,
     held: list[pa.RecordBatch],
-) -> Wheel:  # fmt: skip
+) -> WheelState:  # fmt: skip
     if str(bucket) in facts[BUCKETS]["saves"]:
         return open_bucket(where, facts, given, bucket, verify=True)
     first = facts[BUCKETS]["until"]
     # Nothing came before: the bucket begins here.
     slots = facts["compress"]
-    return empty_wheel(facts, given, first, _block_slots(held) if slots is True else int(slots))
+    return empty_bucket(facts, given, first, _block_slots(held) if slots is True else int(slots))
 
 
 def _block_slots(held: list[pa.RecordBatch]) -> int:

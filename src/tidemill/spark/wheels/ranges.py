@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,12 +21,15 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.frames import user_schema
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.expr.values import canonical
 from tidemill.spark.settings import ansi
-from tidemill.spark.wheels.build import bucket_of, canonical, columns_of
-from tidemill.wheels.files.saving import BUCKETS, empty_wheel, open_bucket, read_store
-from tidemill.wheels.queries import HIDDEN
-from tidemill.wheels.wheel import Wheel
+from tidemill.spark.wheels.build import bucket_of, columns_of
+from tidemill.spark.workers import Batches, Task, map_batches
+from tidemill.wheels.files.buckets import BUCKETS, empty_bucket, open_bucket, read_store
+from tidemill.wheels.queries import WheelQueries
+from tidemill.wheels.spec import HIDDEN
+from tidemill.wheels.state import WheelState
 
 
 def wheel_query(
@@ -45,23 +48,23 @@ def wheel_query(
     facts = read_store(
         where, given, step="wheel_query", hint="tm.open_wheel(path).query(starts, ends) asks it"
     )
-    prototype = empty_wheel(facts, given, 0, 0)
-    schema, keys = prototype._schema, prototype._plan.group_keys
-    time = schema[prototype._time]
+    prototype = empty_bucket(facts, given, 0, 0)
+    schema, keys = prototype.schema, prototype.plan.group_keys
+    time = schema[prototype.time]
     asked = Schema((*((k, schema[k]) for k in keys), (start, time), (end, time)))
     _check(ranges, asked)
-    results = Schema(tuple((r.name, r.type) for r in prototype._shown))
+    results = Schema(tuple((r.name, r.type) for r in prototype.shown))
     if taken := [n for n in results.names if n in ranges.columns]:
         raise UserError("wheel_query", expected="other names for columns of ranges", got=str(taken))
     with ansi(ranges.sparkSession):
         own = SparkExpressions(asked, {f.name: f.dataType for f in ranges.schema})
         internal = [own.column(Column(n)) for n in asked.names]
-        spread = [canonical(c, schema[k].kind) for c, k in zip(internal, keys)]
+        spread = [canonical(c) if schema[k].kind == "float64" else c for c, k in zip(internal, keys)]
         hidden = [bucket_of(spread, facts[BUCKETS]["count"]), *internal]
         sent = ranges.select("*", *(c.alias(f"{HIDDEN}{i}") for i, c in enumerate(hidden)))
         task = _answering(_Store(str(where), facts, given, verify), len(ranges.columns))
         answered = type(ranges.schema)([*ranges.schema.fields, *user_schema(results).fields])
-        return sent.mapInArrow(task, answered)
+        return map_batches(sent, task, answered)
 
 
 def _check(ranges: DataFrame, asked: Schema) -> None:
@@ -83,11 +86,11 @@ class _Store:
     facts: Mapping[str, Any]
     given: Mapping[str, Aggregate]
     verify: bool
-    buckets: dict[int, Wheel] = field(default_factory=dict)
+    buckets: dict[int, WheelState] = field(default_factory=dict)
 
-    def bucket(self, number: int) -> Wheel:
+    def bucket(self, number: int) -> WheelState:
         if str(number) not in self.facts[BUCKETS]["saves"]:
-            return empty_wheel(self.facts, self.given, self.facts[BUCKETS]["until"], 0)
+            return empty_bucket(self.facts, self.given, self.facts[BUCKETS]["until"], 0)
         if not self.given:
             return _kept(self.where, self.facts["name"], self.facts["save"], number, self.verify)
         if number not in self.buckets:  # functions cannot be told apart: these stay for a task only
@@ -98,10 +101,10 @@ class _Store:
 
 def _answering(
     store: _Store, shown: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Task:
     """Ranges in, with their buckets, bounds and keys in hidden columns; ranges and answers out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             bucket, *keys, start, end = batch.columns[shown:]
             answers = _answers(store, np.asarray(bucket), keys, start, end)
@@ -121,11 +124,11 @@ def _answers(
         rows = np.flatnonzero((bucket == number) & whole)
         wheel = store.bucket(number)
         a, b, *own = (x.take(pa.array(rows)) for x in (start, end, *keys))
-        kinds = [to_arrow(wheel._schema[n]) for n in wheel._plan.group_keys]
-        parts.append(wheel.answers(a, b, [k.cast(t) for k, t in zip(own, kinds)]))
+        kinds = [to_arrow(wheel.schema[n]) for n in wheel.plan.group_keys]
+        parts.append(WheelQueries(wheel).answers(a, b, [k.cast(t) for k, t in zip(own, kinds)]))
         order.append(rows)
     if not parts:
-        return store.bucket(0).answers(start, end, keys)
+        return WheelQueries(store.bucket(0)).answers(start, end, keys)
     table = pa.concat_tables(parts)
     place = np.full(len(bucket), table.num_rows, dtype=np.int64)
     place[np.concatenate(order)] = np.arange(table.num_rows)
@@ -133,7 +136,7 @@ def _answers(
 
 
 @lru_cache(maxsize=64)
-def _kept(where: str, name: str, version: int, number: int, verify: bool) -> Wheel:
+def _kept(where: str, name: str, version: int, number: int, verify: bool) -> WheelState:
     """A bucket that stays open in a worker, for the next batch and the next task.
 
     The name is that of one build: another one in the same place has another.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.plan.nodes import WheelWindows
-from tidemill.spark.expr.frames import user_schema
-from tidemill.wheels.files.saving import BUCKETS, WheelStore, open_bucket
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.workers import Batches, Task, map_batches
+from tidemill.wheels.files.buckets import BUCKETS, open_bucket
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.source import read_windows
+from tidemill.wheels.wheel_store import WheelStore
 
 
 def where_answered(plan: WheelWindows, wheel: WheelQueries) -> str:
@@ -29,9 +31,9 @@ def wheel_frame(spark: SparkSession, plan: WheelWindows, wheel: WheelQueries) ->
         task = _answering(str(wheel.path), wheel.description, wheel.given, plan, wheel.verify)
         buckets = sorted(map(int, wheel.description[BUCKETS]["saves"]))
         numbers = spark.createDataFrame([(b,) for b in buckets], "bucket int")
-        return numbers.repartitionById(max(1, len(buckets)), "bucket").mapInArrow(task, schema)
+        return map_batches(numbers.repartitionById(max(1, len(buckets)), "bucket"), task, schema)
     found = pa.Table.from_batches(
-        [chunk.batch for chunk in read_windows(plan, wheel)], schema=plan.schema.to_arrow()
+        [chunk.batch for chunk in wheel.read_windows(plan)], schema=plan.schema.to_arrow()
     )
     return spark.createDataFrame(found, schema)
 
@@ -43,10 +45,10 @@ def _in_buckets(plan: WheelWindows, wheel: WheelQueries) -> bool:
 
 def _answering(
     path: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate], plan: WheelWindows, verify: bool
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Task:
     """Numbers of buckets in, their windows out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for bucket in batch.column(0).to_pylist():
                 wheel = open_bucket(Path(path), facts, given, bucket, verify=verify)

@@ -1,12 +1,13 @@
-"""Sense is made of a save: what its manifest and its files say becomes a wheel, or is refused.
+"""A save into the state of a wheel, or an error where a file is not as it must be.
 
 Files may come from anyone. What is said of a wheel goes through the rules for what a user may give, and all
-numbers that kernels use are checked: see `wheels.checks`.
+numbers that kernels use are checked: see `files.checks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.types import to_arrow
 from tidemill.expr.json import type_from_json
 from tidemill.kernels.arrow import values
-from tidemill.plan.nodes import WindowAggregate
+from tidemill.wheels.files.cell_tables import cell_schemas, restore_cells
 from tidemill.wheels.files.checks import (
     a_bool,
     a_text,
@@ -34,73 +35,123 @@ from tidemill.wheels.files.checks import (
 )
 from tidemill.wheels.files.directory import Save
 from tidemill.wheels.files.mapped import column
+from tidemill.wheels.files.packed import unpacked
 from tidemill.wheels.loops.compressed import COLUMN, COLUMNS
 from tidemill.wheels.loops.range_plan import MARKED
 from tidemill.wheels.loops.slots import Slots
 from tidemill.wheels.memory.compressed import Cold, Piece, Region
-from tidemill.wheels.memory.packing import unpacked
-from tidemill.wheels.memory.store import RingStore
-from tidemill.wheels.objects.wheel import object_wheel
+from tidemill.wheels.memory.store import MOST_BYTES, RingStore
+from tidemill.wheels.memory.windows import WindowState
+from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.rings import Ring
-from tidemill.wheels.spec import MOST_AHEAD, not_numbers, plan_of, power_of_two
-from tidemill.wheels.wheel import Wheel
+from tidemill.wheels.spec import MOST_AHEAD, WheelSpec, plan_of
+from tidemill.wheels.state import WheelState, empty_state
+from tidemill.wheels.windows import ClosingWindows
+from tidemill.windows.spec import Session, Window, hopping, session
 
 COLD = "cold"
 """Files of compressed slots are called so, with a number."""
+WINDOW = "window"
+"""Files of open windows are called so, with a number."""
 
 
-def wheel_of(opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> Wheel:
+def state_of(opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> WheelState:
+    """The wheel of a save. Unless the files were verified, that is done before it is saved or merged."""
     with opened.understood():
-        wheel = _understood(opened, aggregates)
+        state = _understood(opened, aggregates)
     if not verify:
-        wheel._unverified = list(opened.files.values())
-    return wheel
+        state.unverified = [file.verify for file in opened.files.values()]
+    return state
 
 
-def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> Wheel:
+def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> WheelState:
     facts = opened.facts
-    given, domain, rings, plan = what_it_is(facts, aggregates)
-    ahead = facts["write ahead"]
-    if not_numbers(plan):
-        held = object_wheel(plan, rings, 0, domain, ahead, facts["one ring below"], given)
-        held._store.restore({n: opened.table(n, s) for n, s in held._store.schemas().items()})
-        wheel: Wheel = held
+    spec = spec_of(facts, aggregates)
+    if spec.objects:
+        state = empty_state(spec, 0)
+        assert isinstance(state.store, ObjectStore)
+        tables = {n: opened.table(n, s) for n, s in cell_schemas(spec.plan.layout).items()}
+        restore_cells(state.store, tables)
     else:
-        wheel = Wheel(plan, _opened_store(opened, rings, plan), domain, ahead, given)
-    _restore_keys(wheel, opened)
-    schema = wheel._schema.to_arrow()
-    for name, take in (("early", wheel._early.add), ("late", wheel._keep_late)):
-        for rows in opened.table(name, schema).to_batches():
-            times = rows.column(wheel._time)
+        state = WheelState(spec, _opened_store(opened, spec))
+    _restore_keys(state, opened)
+    for name, take in (("early", state.early.add), ("late", state.keep_late)):
+        for rows in opened.table(name, state.arrow).to_batches():
+            times = rows.column(state.time)
             require(times.null_count == 0, f"times in all {name} rows", times.null_count)
             ticks = values(times)
             near = bool(((ticks >= -FARTHEST) & (ticks <= FARTHEST)).all())
             require(near, f"times of {name} rows within {FARTHEST}", "others")
             take(rows)
-    wheel._name, wheel._merged = a_text(facts["name"], "a name"), by_text(facts["merged"], "merged", str)
-    wheel._inserted = an_int(facts["rows"], "rows", 0, 1 << 62)
-    wheel._left_out |= by_text(facts["left out"], "rows that were left out", int)
-    wheel._line, wheel._opened = a_text(facts["line"], "a line"), wheel._seen
-    return wheel
+    lineage = state.lineage
+    lineage.name, lineage.line = a_text(facts["name"], "a name"), a_text(facts["line"], "a line")
+    lineage.merged = by_text(facts["merged"], "merged", str)
+    state.inserted = an_int(facts["rows"], "rows", 0, 1 << 62)
+    state.left_out |= by_text(facts["left out"], "rows that were left out", int)
+    _restore_windows(state, opened)
+    lineage.opened = state.version
+    return state
 
 
-def _restore_keys(wheel: Wheel, opened: Save) -> None:
+def _restore_windows(state: WheelState, opened: Save) -> None:
+    """Go on with the windows that were open."""
+    said = opened.facts.get("windows", [])
+    require(isinstance(said, list) and not (said and state.spec.objects), "a list of windows", said)
+    specs: dict[str, Window] = {}
+    held: dict[str, WindowState] = {}
+    keys, store = state.store.keys, state.store
+    shape = ClosingWindows(state.plan, store, state.domain, state.keys, state.look_at)
+    for number, facts in enumerate(said):
+        label = a_text(facts["label"], "the label of a window")
+        require(label not in specs, "windows with names of their own", label)
+        specs[label] = spec = _window_of(facts, state.domain, store)
+        numbers = facts["numbers"]
+        listed = isinstance(numbers, list) and len(numbers) == (0 if isinstance(spec, Session) else 2)
+        require(listed, f"the numbers of window {label}", numbers)
+        numbers = [an_int(n, "a number of a window", -FARTHEST, FARTHEST) for n in numbers]
+        shape.add(spec, label, numbers[0] if numbers else None)
+        rows, kind = shape.shapes(label)
+        table, count = opened.table(f"{WINDOW}{number}", _columns_of(kind)), sum(rows.values())
+        require(table.num_rows == count * keys, f"{count} records of {keys} keys", table.num_rows)
+        ends = np.cumsum(list(rows.values()))[:-1]
+        split = np.split(_from_records(table, kind).reshape(count, keys), ends)
+        held[label] = WindowState(numbers, dict(zip(rows, split)))
+    state.windows.restore(specs, held)
+
+
+def _window_of(facts: Mapping[str, Any], domain: Domain, store: RingStore) -> Window:
+    def length(name: str) -> Any:
+        ticks = an_int(facts[name], f"{name} of a window", 1, FARTHEST)
+        return ticks if domain is Domain.LOGICAL else f"{ticks}us"
+
+    if "gap" in facts:
+        return session(length("gap"))
+    origin = an_int(facts["origin"], "the origin of a window", -FARTHEST, FARTHEST)
+    start = facts["start"]
+    if start is not None:
+        start = an_int(start, "the start of a window", -FARTHEST, FARTHEST)
+    spec = hopping(length("range"), every=length("every"))
+    need = (2 * (spec.length // spec.slide) + 4) * store.room * store.fresh.itemsize * 2
+    require(need <= MOST_BYTES, f"a window that takes at most {MOST_BYTES} bytes", need)
+    return replace(spec, origin=origin, start=start)
+
+
+def _restore_keys(state: WheelState, opened: Save) -> None:
     """Know the keys. There must be as many as there are cells for."""
-    names = wheel._plan.group_keys
-    table = opened.table("keys", pa.schema([(n, to_arrow(wheel._schema[n])) for n in names]))
-    count = wheel._store.keys
-    if wheel._keyed:
+    names = state.plan.group_keys
+    table = opened.table("keys", pa.schema([(n, to_arrow(state.schema[n])) for n in names]))
+    count = state.store.keys
+    if state.keyed:
         require(table.num_rows == count, f"{count} keys", table.num_rows)
         if count:
-            wheel._keys.restore([table[k].combine_chunks() for k in names])
-            require(wheel._keys.count == count, f"{count} different keys", wheel._keys.count)
+            state.keys.restore([table[k].combine_chunks() for k in names])
+            require(state.keys.count == count, f"{count} different keys", state.keys.count)
     else:
         require(count == 1, "one number for no keys", count)
 
 
-def _opened_store(opened: Save, rings: tuple[Ring, ...], plan: WindowAggregate) -> RingStore:
-    facts = opened.facts
-    slots = Slots(plan.layout)
+def _opened_store(opened: Save, spec: WheelSpec) -> RingStore:
+    slots, rings = Slots(spec.plan.layout), spec.rings
     record = _columns_of(slots.open_type)
     head = column(opened.table("head", pa.schema({"head": pa.int64()})), "head")
     check_length(head, rings)
@@ -109,14 +160,14 @@ def _opened_store(opened: Save, rings: tuple[Ring, ...], plan: WindowAggregate) 
         "totals": _from_records(opened.table("totals", record), slots.open_type),
         "ahead": _from_records(opened.table("open", record), slots.open_type),
     }
-    kinds = "fx" if facts["prefix"] else "f"
+    kinds = "fx" if spec.prefix else "f"
     stored = [(f"{k}_{n}", numpy_type(t)) for k in kinds for n, t in slots.stored]
     marks = [(f"mark{m}", "?") for m in range(len(slots.marks))] if head[MARKED] else []
     table = opened.table("cells", _columns_of(np.dtype([*stored, *marks])))
     return unpacked(
-        plan.layout, rings, power_of_two(facts["write ahead"]),
-        {n: column(table, n) for n in table.column_names}, rest, prefix=facts["prefix"],
-        threshold=facts["one ring below"], cold=_cold_of(opened, slots, len(rings)),
+        spec.plan.layout, rings, spec.open_slots,
+        {n: column(table, n) for n in table.column_names}, rest, prefix=spec.prefix,
+        threshold=spec.one_ring_below, cold=_cold_of(opened, slots, len(rings)),
     )  # fmt: skip
 
 
@@ -146,9 +197,7 @@ def _cold_of(opened: Save, store: Slots, rings: int) -> Cold | None:
     return cold
 
 
-def what_it_is(
-    facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]
-) -> tuple[dict[str, Aggregate], Domain, tuple[Ring, ...], WindowAggregate]:
+def spec_of(facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]) -> WheelSpec:
     """What a wheel is. What is said may come from anyone: it is what a user may give, or refused."""
     given = _aggregates_of(facts["aggregates"], aggregates)
     rings, domain = store_rings(facts), Domain[facts["domain"]]
@@ -157,13 +206,14 @@ def what_it_is(
     time, keys = a_text(facts["time"], "the column of time"), tuple(texts(facts["keys"], "keys"))
     plan = plan_of(given, schema, time, keys, rings, domain)
     prefix = a_bool(facts["prefix"], "prefix")
-    an_int(facts["write ahead"], "slots ahead", 1, MOST_AHEAD)
-    an_int(facts["one ring below"], "one ring below", 0, FARTHEST)
+    ahead = an_int(facts["write ahead"], "slots ahead", 1, MOST_AHEAD)
+    below = an_int(facts["one ring below"], "one ring below", 0, FARTHEST)
+    spec = WheelSpec(plan, rings, domain, given, ahead, prefix, below)
     compressed = facts.get("compressed") is not None
-    plain = not (prefix or compressed) if not_numbers(plan) else not (prefix and compressed)
+    plain = not (prefix or compressed) if spec.objects else not (prefix and compressed)
     plain = plain and (not prefix or Slots(plan.layout).subtracts)
     require(plain, "aggregates that have running sums, or are compressed", facts["aggregates"])
-    return given, domain, rings, plan
+    return spec
 
 
 def store_rings(facts: Mapping[str, Any]) -> tuple[Ring, ...]:

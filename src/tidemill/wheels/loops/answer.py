@@ -176,7 +176,7 @@ def _difference_alone(e: Emitter, slots: Slots) -> dict[int, list[str]]:
 def _answer(
     e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str, any_row: str
 ) -> None:
-    _lowered(e, slots, _combined(e, slots, prefix, compressed, any_row), at)
+    _lowered(e, slots, combined(e, slots, prefix, compressed, any_row), at)
 
 
 def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) -> None:
@@ -186,7 +186,7 @@ def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) ->
         lowered(e, j, result, slots.layout, states, at)
 
 
-def _combined(
+def combined(
     e: Emitter, slots: Slots, prefix: bool, compressed: bool, any_row: str
 ) -> dict[int, list[str]]:
     """The state of all segments together, and `p<m>`: whether any cell has a mark.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.jit.intrinsics import word
+from tidemill.jit.intrinsics import float_of, word  # noqa: F401  (generated code calls both)
 from tidemill.jit.kernel import kernel
 
 THEN, COLUMNS = range(2)

@@ -245,6 +245,22 @@ def _write(e: Emitter, slots: Slots) -> None:
     e.line("rows += 1")
 
 
+@functools.lru_cache(maxsize=256)
+def add_slices_kernel(layout: Layout) -> Callable[..., int]:
+    """`add(key_of, slices, to_slices) -> err` adds the partial of key `k` to that of `key_of[k]`."""
+    slots = Slots(layout)
+    functions: dict[str, Any] = {}
+    plus = _function("_plus(o, r)", slots, functions, lambda e, p: _both(e, p, "combine"))
+    lines = [
+        "@kernel", "def add(key_of, slices, to_slices):", "    err = 0",
+        "    for k in range(key_of.size):", "        err |= _plus(to_slices[key_of[k]], slices[k])",
+        "    return err", "",
+    ]  # fmt: skip
+    compiled = {name: any_kernel(f) for name, f in functions.items()}
+    add: Callable[..., int] = load("\n".join([PLAN, *plus, *lines]), **compiled).add
+    return add
+
+
 # --- sessions -------------------------------------------------------------------------------------
 
 

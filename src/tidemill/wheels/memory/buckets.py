@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.aggregates.layout import Layout, Result
 from tidemill.wheels.memory.store import NOT_ASKED, Ints, RingStore
 
 
@@ -18,14 +19,16 @@ class Buckets:
     """
 
     def __init__(self, stores: Sequence[RingStore], owners: Ints, numbers: Ints) -> None:
-        self._stores, self._owners, self._numbers = list(stores), owners, numbers
+        self._stores, self._count = list(stores), len(owners)
+        # One more, so that there is a place to look at where there are no keys.
+        self._owners, self._numbers = np.append(owners, -1), np.append(numbers, -1)
         self.typical = stores[0]
         """One of them, where it does not matter which."""
         self.rings = self.typical.rings
 
     @property
     def keys(self) -> int:
-        return len(self._owners)
+        return self._count
 
     @property
     def now(self) -> int:
@@ -94,3 +97,36 @@ class Buckets:
             if len(rows):
                 rows[at] = own_rows
         return -1, errors
+
+    # -- partials: see `RingStore`
+
+    def no_partials(self, count: int) -> Any:
+        return self.typical.no_partials(count)
+
+    def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
+        """Each store adds what it has of the keys."""
+        errors = 0
+        for numbers, store in zip(self._numbers_in(keys), self._stores):
+            if total:
+                numbers = numbers[numbers >= 0]
+            bad, err = store.fold(starts, ends, numbers, total, partials)
+            if bad >= 0:
+                return bad, err
+            errors |= err
+        return -1, errors
+
+    def _numbers_in(self, keys: Ints) -> Iterator[Ints]:
+        """The numbers of keys in each store; -1 where a key is in another."""
+        known = (keys >= 0) & (keys < self.keys)
+        at = np.where(known, keys, 0)
+        for number in range(len(self._stores)):
+            yield np.where(known & (self._owners[at] == number), self._numbers[at], -1)
+
+    def outputs(self, results: Sequence[Result], count: int) -> list[npt.NDArray[Any]]:
+        return self.typical.outputs(results, count)
+
+    def lower(self, partials: Any, layout: Layout, outputs: Sequence[npt.NDArray[Any]]) -> int:
+        return self.typical.lower(partials, layout, outputs)
+
+    def any_rows(self, partials: Any) -> npt.NDArray[np.bool_]:
+        return self.typical.any_rows(partials)

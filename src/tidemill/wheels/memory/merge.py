@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.kernels.scalars import OVERFLOW
+from tidemill.kernels.functions import OVERFLOW
 from tidemill.wheels.loops.merge import merge_kernel
 from tidemill.wheels.loops.range_plan import END, HEAD, LOW, MARKED, RING, ROOM, TOTAL
 from tidemill.wheels.memory.packing import as_compressed, as_plain

@@ -1,43 +1,14 @@
-"""Stores in other forms: compressed or plain, and packed for files."""
+"""Stores in other forms: compressed, or plain."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tidemill.aggregates.layout import Layout
-from tidemill.wheels.files.checks import MOST_KEYS, check_cold, check_head, require
-from tidemill.wheels.loops.range_plan import (
-    BASE,
-    CAPACITY,
-    COLD,
-    END,
-    HEAD,
-    HOT,
-    KEYS,
-    LOW,
-    MARKED,
-    OFFSET,
-    RING,
-    ROOM,
-    TOTAL,
-    VERSION,
-)  # fmt: skip
-from tidemill.wheels.memory.compressed import Cold
+from tidemill.wheels.loops.range_plan import END, HOT, LOW, ROOM, TOTAL
 from tidemill.wheels.memory.compression import freeze, thawed
-from tidemill.wheels.memory.store import (
-    FIRST_ROOM,
-    MOST_BYTES,
-    Ints,
-    RingStore,
-    mark,
-    records,
-    unmark,
-)
-from tidemill.wheels.rings import Ring
+from tidemill.wheels.memory.store import FIRST_ROOM, Ints, RingStore, mark, unmark
 
 
 def as_plain(store: RingStore) -> RingStore:
@@ -89,88 +60,3 @@ def _put(store: RingStore, r: int, slots: Ints, columns: list[Any], marks: list[
     for bits, present in zip(store.marks, marks):
         mark(bits, cells[present])
         unmark(bits, cells[~present])
-
-
-def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
-    """The cells of closed slots, ring by ring without room to spare, by name; and the rest."""
-    held = [np.arange(store.ring(r)[HOT], store.ring(r)[END]) for r in range(len(store.rings))]
-    rows = np.concatenate([store.rows(r, slots) for r, slots in enumerate(held)])
-    room, keys = int(store.head[ROOM]), store.keys
-    cells = {}
-    for kind, columns in (("f", store.columns), ("x", store.prefixes if store.prefix else [])):
-        for (name, _), values in zip(store.slots.stored, columns):
-            by_slot = values[: store.slots_in_all * room].reshape(-1, room)
-            cells[f"{kind}_{name}"] = by_slot[rows, :keys].ravel()
-    if store.head[MARKED]:
-        at = (rows[:, None] * room + np.arange(keys)).ravel()
-        for m, bits in enumerate(store.marks):
-            cells[f"mark{m}"] = np.unpackbits(bits, bitorder="little")[at].astype(np.bool_)
-    ahead = store.ahead[:, :keys].ravel()
-    if not ahead["rows"].any():
-        ahead = ahead[:0]
-    return cells, {"head": store.head, "ahead": ahead, "totals": store.totals[:keys]}
-
-
-def unpacked(
-    layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
-    rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int, cold: Cold | None = None,
-) -> RingStore:  # fmt: skip
-    """A store over packed cells, which it only reads until something is to be changed.
-
-    They may come from anyone: what kernels would use is checked, the number of keys aside, which is that
-    of the head.
-    """
-    store = RingStore(
-        layout, rings, 0, ahead, prefix=prefix, threshold=threshold,
-        compress=0 if cold is None else cold.slots, room=False,
-    )  # fmt: skip
-    keys, offset = int(rest["head"][KEYS]), 0
-    require(0 <= keys < MOST_KEYS, f"keys from 0 to {MOST_KEYS}", keys)
-    check_head(rest["head"], rings, keys=keys, prefix=prefix, block=store.compress, cells=True)
-    if cold is not None:
-        which = range(len(rings))
-        rooms = [store.hot_room(r) for r in which]
-        check_cold(cold, rest["head"], [store.compresses(r) for r in which], rooms)
-    never = store.head[HEAD + COLD :: RING].copy()
-    store.head[...] = rest["head"]
-    store.head[HEAD + COLD :: RING] = never
-    store.head[ROOM], store.head[VERSION] = max(1, keys), 0
-    store.cold = cold
-    if cold is not None:
-        store.note_directory()
-    for r in range(len(rings)):
-        h = store.ring(r)
-        held = int(h[END] - h[HOT])
-        h[BASE], h[CAPACITY], h[OFFSET] = h[HOT], max(1, held), offset
-        offset += held
-    store.slots_in_all = offset
-    names = [n for n, _ in store.slots.stored]
-    for name, values in cells.items():
-        require(len(values) == offset * keys, f"{offset * keys} cells in {name!r}", len(values))
-    require(len(rest["totals"]) == keys, f"totals of {keys} keys", len(rest["totals"]))
-    opened = len(rest["ahead"])
-    require(opened in (0, ahead * keys), f"{ahead} open slots of {keys} keys", opened)
-    need = ahead * max(1, keys) * store.fresh.itemsize
-    need += 0 if keys else offset * store.cell_bytes
-    require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)
-    if keys == 0:  # room for the first one, as a fresh store has
-        store.columns = [store.column(n, offset) for n in names]
-        store.prefixes = [store.column(n, offset if prefix else 0) for n in names]
-        store.marks = store.no_marks()
-    else:
-        store.columns = [cells[f"f_{n}"] for n in names]
-    if keys and prefix:
-        store.prefixes = [cells[f"x_{n}"] for n in names]
-    if keys and store.head[MARKED]:
-        marks = [cells[f"mark{m}"] for m in range(len(store.slots.marks))]
-        store.marks = np.array([np.packbits(m, bitorder="little") for m in marks])
-    room = int(store.head[ROOM])
-    store.ahead = records(store.fresh, ahead * room).reshape(ahead, room)
-    store.totals = records(store.fresh, room)
-    if keys:
-        if len(rest["ahead"]):
-            store.ahead[...] = rest["ahead"].reshape(ahead, keys)
-        store.totals[...] = rest["totals"]
-    store.packed = True
-    store.changed()
-    return store

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.aggregates.layout import Layout
+from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.algebra import numpy_type
 from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
 from tidemill.jit.addresses import frame_of
+from tidemill.local.expressions import allocate
 from tidemill.wheels.loops.answer import CHANGED, answer_kernel
 from tidemill.wheels.loops.close import DONE, FAILED, NEEDS_MARKS, close_kernel
+from tidemill.wheels.loops.fold import fold_kernel, lower_kernel
 from tidemill.wheels.loops.range_plan import (
     ADDING,
     BASE,
@@ -547,6 +549,40 @@ class RingStore:
                 return int(bad), int(err)
             since = since or time.monotonic()
             self.on_retry(since)
+
+    # -- partials, for totals over keys and results that are not the wheel's own
+
+    def no_partials(self, count: int) -> Any:
+        """So many partials of nothing, for `fold` to add to."""
+        return records(self.fresh, count)
+
+    def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
+        """Add ranges to partials: each for its key, or with `total` for all keys. The first range that is
+        not held, or -1; bits of what failed."""
+        kernel = fold_kernel(self.layout, self.prefix, bool(self.compress))
+        since, before = 0.0, partials.copy()
+        while True:
+            arrays, seen = self._asked
+            version = seen[VERSION]
+            bad, err = kernel(starts, ends, keys, total, *self.choice, *arrays, partials)
+            if seen[VERSION] == version and not version & 1:
+                return int(bad), int(err)
+            partials[...] = before
+            since = since or time.monotonic()
+            self.on_retry(since)
+
+    def outputs(self, results: Sequence[Result], count: int) -> list[npt.NDArray[Any]]:
+        """Arrays for the validity and the values of each result."""
+        return [x for r in results for x in (np.empty(count, np.bool_), allocate(r.type, count))]
+
+    def lower(self, partials: Any, layout: Layout, outputs: Sequence[npt.NDArray[Any]]) -> int:
+        """Results of partials, which may be others than those of this store's layout; bits of what failed."""
+        return int(lower_kernel(layout)(partials, *outputs))
+
+    def any_rows(self, partials: Any) -> npt.NDArray[np.bool_]:
+        """Whether there was a row in each partial."""
+        found: npt.NDArray[np.bool_] = partials["rows"] > 0
+        return found
 
     def changed(self) -> None:
         """There are new arrays. Whoever reads the old ones must read again: some are in both, and go on."""

@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from tidemill.jit.addresses import frame_of
 from tidemill.wheels.loops.range_plan import ROOM
-from tidemill.wheels.loops.windows import no_slice, session_kernel, slide_kernel
+from tidemill.wheels.loops.windows import (
+    LOW,
+    MIDDLE,
+    PUSHED,
+    add_slices_kernel,
+    no_slice,
+    session_kernel,
+    slide_kernel,
+)  # fmt: skip
 from tidemill.wheels.memory.store import RingStore
 
 Ints = npt.NDArray[np.int64]
@@ -32,6 +40,14 @@ class Closed:
     outputs: list[npt.NDArray[Any]]
     err: int
     """Bits of what failed."""
+
+
+@dataclass(frozen=True)
+class WindowState:
+    """Windows that are open, as they are saved: a few numbers, and records by row and key."""
+
+    numbers: list[int]
+    arrays: dict[str, npt.NDArray[Any]]
 
 
 class Rows:
@@ -57,14 +73,16 @@ class Rows:
 class SlidingWindows:
     """One hopping or tumbling window, in finest slots, from the next slot to close on.
 
-    Slots before its `start` are in no window.
+    Slots before its `start` are in no window. One that goes on from a snapshot began with the slot `begin`.
     """
 
     def __init__(
-        self, store: RingStore, range: int, slide: int, origin: int, start: int | None
-    ) -> None:
+        self, store: RingStore, range: int, slide: int, origin: int, start: int | None,
+        begin: int | None = None,
+    ) -> None:  # fmt: skip
         self._store, self._slide, self._origin = store, slide, origin
-        self._begin = store.now if start is None else max(store.now, start)
+        first = store.now if begin is None else begin
+        self._begin = first if start is None else max(first, start)
         short = range % slide
         each, slices = (2, 2 * (range // slide) + 1) if short else (1, range // slide)
         past = (self._begin - origin) % slide
@@ -73,6 +91,13 @@ class SlidingWindows:
             [range, slide, origin, slices, each, 0, coming - slices, 0, store.rings[0].ticks,
              BEFORE_ALL if start is None else start], dtype=np.int64,
         )  # fmt: skip
+        # Where in the arrays something lies follows from times alone: no file can say anything else.
+        ends = (store.now - origin) // slide - (self._begin - origin) // slide
+        bounds = ends
+        if short:
+            bounds += (store.now - origin + short) // slide - (self._begin - origin + short) // slide
+        self._window[PUSHED] = max(0, bounds)
+        self._window[LOW] += max(0, ends) * each
         self._kernel = slide_kernel(store.layout)
         self._fresh = no_slice(store.slots)
         self._size = slices + each + 1
@@ -82,6 +107,52 @@ class SlidingWindows:
         self._running, self._current = self._empty(1)[0], self._empty(1)[0]
         self._settled = -1
         self.rows = Rows(0, ())  # until the types of the results are known
+
+    # -- state
+
+    def snapshot(self) -> WindowState:
+        """All that the windows to come need of the slots that have closed."""
+        self._fit()
+        keys = slice(self._store.keys)
+        return WindowState(
+            [self._begin, int(self._window[MIDDLE])],
+            {
+                "slices": self._slices[:, keys].copy(), "suffixes": self._suffixes[:, keys].copy(),
+                "running": self._running[None, keys].copy(), "current": self._current[None, keys].copy(),
+            },
+        )  # fmt: skip
+
+    def shapes(self) -> tuple[dict[str, int], np.dtype[Any]]:
+        """The rows of each array of a snapshot, in order, and the type of their records."""
+        rows = {"slices": self._size, "suffixes": self._stacks, "running": 1, "current": 1}
+        return rows, self._fresh.dtype
+
+    def restore(self, state: WindowState) -> None:
+        """Go on from a snapshot of windows that began at the same slot, in a store as far as it was."""
+        self._fit()
+        self._window[MIDDLE] = state.numbers[1]
+        keys = slice(self._store.keys)
+        self._slices[:, keys], self._suffixes[:, keys] = state.arrays["slices"], state.arrays["suffixes"]
+        self._running[keys], self._current[keys] = state.arrays["running"][0], state.arrays["current"][0]
+
+    def add_from(self, other: SlidingWindows, key_of: Ints) -> int:
+        """Count what the same windows of a store as far as this one have seen, whose keys are `key_of` here;
+        bits of what failed. These windows began no later than the others."""
+        add = add_slices_kernel(self._store.layout)
+        self._fit()
+        other._fit()
+        pushed, theirs = int(self._window[PUSHED]), int(other._window[PUSHED])
+        err = add(key_of, other._current[: len(key_of)], self._current)
+        for back in range(1, min(theirs, self._size) + 1):
+            mine = self._slices[(pushed - back) % self._size]
+            err |= add(key_of, other._slices[(theirs - back) % self._size, : len(key_of)], mine)
+        low = max(int(self._window[LOW]), 0)
+        self._running[:] = self._fresh[0]
+        everyone = np.arange(len(self._running))
+        for i in range(low, pushed):
+            err |= add(everyone, self._slices[i % self._size], self._running)
+        self._window[MIDDLE] = low  # suffixes are made anew when the next window ends
+        return int(err)
 
     def _empty(self, rows: int) -> npt.NDArray[Any]:
         room = int(self._store.head[ROOM])
@@ -150,11 +221,37 @@ class SessionWindows:
         self._fresh = no_slice(store.slots)
         self._sessions = np.repeat(self._fresh, int(store.head[ROOM]))
 
+    def snapshot(self) -> WindowState:
+        """The sessions that may still grow."""
+        self._fit()
+        return WindowState([], {"sessions": self._sessions[None, : self._store.keys].copy()})
+
+    def shapes(self) -> tuple[dict[str, int], np.dtype[Any]]:
+        """See `SlidingWindows.shapes`."""
+        return {"sessions": 1}, self._fresh.dtype
+
+    def restore(self, state: WindowState) -> None:
+        """Go on from a snapshot."""
+        self._fit()
+        self._sessions[: self._store.keys] = state.arrays["sessions"][0]
+
+    def add_from(self, other: SessionWindows, key_of: Ints) -> int:
+        """Count what others have seen. Both are open, so that they are less than a gap apart: one session."""
+        self._fit()
+        other._fit()
+        add = add_slices_kernel(self._store.layout)
+        return int(add(key_of, other._sessions[: len(key_of)], self._sessions))
+
+    def _fit(self) -> None:
+        """There may be room for more keys by now."""
+        grown = int(self._store.head[ROOM]) - len(self._sessions)
+        if grown:
+            self._sessions = np.concatenate((self._sessions, np.repeat(self._fresh, grown)))
+
     def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
         """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
         store = self._store
-        grown = int(store.head[ROOM]) - len(self._sessions)
-        self._sessions = np.concatenate((self._sessions, np.repeat(self._fresh, grown)))
+        self._fit()
         most = (until - start + 1) * store.keys
         found = [np.empty(most, dtype=np.int64) for _ in range(3)]
         outputs = _outputs(most, kinds)

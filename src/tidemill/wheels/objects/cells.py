@@ -1,4 +1,4 @@
-"""Cells of Python values: what a key has in a slot, where partials are not a few numbers.
+"""Cells of Python objects: the partials of a key in a slot, where they are not numbers.
 
 A cell has a state for each part of a layout, as the reference engine has it: a tuple of scalars, a list of
 argument tuples, a sketch. None is the identity of a sketch. Cells never change; combining makes new ones.
@@ -6,7 +6,8 @@ argument tuples, a sketch. None is the identity of a sketch. Cells never change;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -17,16 +18,17 @@ import pyarrow as pa
 
 from tidemill.aggregates import sketches
 from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
-from tidemill.aggregates.layout import Layout, StatePart
-from tidemill.aggregates.values import functions, lower, row_key
+from tidemill.aggregates.layout import Layout, Result, StatePart
+from tidemill.aggregates.values import functions, lower
 from tidemill.core.errors import UserError
+from tidemill.core.floats import order_key
 from tidemill.core.types import to_arrow
 from tidemill.expr.functions import checked
-from tidemill.kernels.scalars import NULL_STATE, OVERFLOW
+from tidemill.kernels.functions import NULL_STATE, OVERFLOW
 from tidemill.local.expressions import plain
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects
-from tidemill.local.partial_batches import objects_in, objects_out, state_columns, state_fields
+from tidemill.local.state_columns import objects_in, objects_out, state_columns, state_fields
 from tidemill.local.windows import WindowOperator
 
 Cell = tuple[Any, ...]
@@ -54,18 +56,55 @@ class CellAlgebra:
                 raise_for(OVERFLOW, str(part.part))
         return cell
 
-    def lowered(self, cells: Sequence[Cell]) -> list[Any]:
-        """The results over some cells, or over none."""
+    def lowered(self, cells: Sequence[Cell], results: Sequence[Result] = ()) -> list[Any]:
+        """The results over some cells, or over none: those of the layout, unless others are given."""
         cell = self.combined(cells) if cells else (None,) * len(self._folds)
         states = [_whole(part, state) for part, state in zip(self._layout.parts, cell)]
-        return [lower(r, self._layout, states) for r in self._layout.results]
+        return [lower(r, self._layout, states) for r in results or self._layout.results]
+
+
+class Measure:
+    """Bytes of cells, each counted once. Python shares small values, so it is not exact."""
+
+    def __init__(self, layout: Layout) -> None:
+        algebras = [p.part.algebra for p in layout.parts]
+        self._sketches = [a if isinstance(a, Sketch) else None for a in algebras]
+        self._seen: set[int] = set()
+
+    def slots(self, slots: Iterable[Mapping[int, Any]]) -> int:
+        """Of cells by key: a cell, or a tuple of several."""
+        return sum(sys.getsizeof(slot) + sum(map(self._entry, slot.values())) for slot in slots)
+
+    def _entry(self, entry: Any) -> int:
+        if entry and isinstance(entry[0], tuple) and len(entry[0]) == len(self._sketches):
+            return sys.getsizeof(entry) + sum(map(self._cell, entry))
+        return self._cell(entry)
+
+    def _cell(self, cell: Cell) -> int:
+        if id(cell) in self._seen:
+            return 0
+        self._seen.add(id(cell))
+        return sys.getsizeof(cell) + sum(map(self._state, cell, self._sketches))
+
+    def _state(self, state: Any, sketch: Sketch | None) -> int:
+        if sketch is not None:
+            return 0 if state is None else len(sketches.serialize(sketch, state))
+        return self._value(state)
+
+    def _value(self, value: Any) -> int:
+        if not isinstance(value, (tuple, list)):
+            return sys.getsizeof(value)
+        if id(value) in self._seen:  # rows of a list are in the lists of coarser rings, too
+            return 0
+        self._seen.add(id(value))
+        return sys.getsizeof(value) + sum(map(self._value, value))
 
 
 def _whole(part: StatePart, state: Any) -> Any:
     """A state as it is lowered: multisets in order, and None as what it stands for."""
     algebra = part.part.algebra
     if isinstance(algebra, Multiset):
-        return sorted(state or (), key=row_key)
+        return sorted(state or (), key=order_key)
     if state is not None:
         return state
     return sketches.new(algebra) if isinstance(algebra, Sketch) else functions(part)[2]
@@ -95,7 +134,7 @@ def _fold(part: StatePart) -> Callable[[tuple[Any, ...]], Any]:
 
 
 def _distinct(states: tuple[Any, ...]) -> list[Any]:
-    return list({row_key(row): row for row in chain.from_iterable(states)}.values())
+    return list({order_key(row): row for row in chain.from_iterable(states)}.values())
 
 
 def _sound(part: StatePart, state: Any) -> Any:
@@ -119,7 +158,7 @@ def take_cells(operator: WindowOperator) -> tuple[list[int], list[int], list[Cel
         if index in operator.parts.objects:  # as they are: they need not fit a column
             states.append([_known(part, s) for s in elements.objects[index]])
         else:
-            states.append(_states_in(part, state_columns(operator, index, part, elements)))
+            states.append(_states_in(part, state_columns(store, index, elements)))
     found = elements.kid.tolist(), elements.pane.tolist(), list(zip(*states))
     store.retain(elements, np.zeros(len(elements), dtype=np.bool_))
     store.trim()

@@ -1,28 +1,21 @@
-"""The memory of a wheel whose partials are not a few numbers: cells of Python values.
+"""The memory of a wheel whose partials are Python objects, such as sketches and lists.
 
-Rings, plans and numbers of slots are those of `RingStore`, so that everything about time is the same; only
-keys that had rows in a slot have a cell there. Slower, and never compressed, shared or subtracted.
+Rings, plans and numbers of slots are those of `RingStore`, so that everything about time is the same. Only
+keys that had rows in a slot have a cell there. Cells are never compressed, shared or subtracted.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from tidemill.aggregates.algebra import Sketch
-from tidemill.aggregates.layout import Layout
-from tidemill.aggregates.sketch_checks import check_sketch
+from tidemill.aggregates.layout import Layout, Result
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST
-from tidemill.core.types import to_arrow
-from tidemill.local.partial_batches import state_fields
-from tidemill.wheels.files.checks import check_head, check_length, require
-from tidemill.wheels.files.mapped import column
 from tidemill.wheels.loops.answer import NOT_THERE, OFF_GRID
 from tidemill.wheels.loops.range_plan import (
     ADDING,
@@ -34,21 +27,16 @@ from tidemill.wheels.loops.range_plan import (
     TOTAL,
     TOTALS,
     UNIT,
-    VERSION,
     plan,
 )  # fmt: skip
 from tidemill.wheels.memory.store import NOT_ASKED, Ints, RingStore
-from tidemill.wheels.objects.cells import Cell, CellAlgebra, cells_in, cells_out
+from tidemill.wheels.objects.cells import Cell, CellAlgebra, Measure
 from tidemill.wheels.rings import Ring
 
 Question = tuple[int, int, int]
 """The first slot of a range, the slot after its last, and a key."""
 Slot = dict[int, Cell]
 """The cells of a slot, by key."""
-PLACE = ("ring", "slot", "key")
-"""Columns that say where a cell belongs."""
-OPEN = -2
-"""In place of a ring, in files: slots that are open."""
 OBJECT_SLOT = 10_000
 """What a slot costs a plan: so much more than a segment that the fewest slots are best."""
 MOST_TOTALS = 64
@@ -66,9 +54,11 @@ class ObjectStore(RingStore):
         self._number_rings(first)
         self.ahead = np.empty((ahead, 0))  # nothing but how many there are
         self._algebra = CellAlgebra(layout)
-        self._open: dict[int, Slot] = {}
-        self._closed: list[dict[int, Slot]] = [{} for _ in rings]
-        self._whole: dict[int, tuple[Cell, ...]] = {}
+        self.open: dict[int, Slot] = {}
+        """Open slots, by number."""
+        self.closed: list[dict[int, Slot]] = [{} for _ in rings]
+        """The closed slots of each ring, by number."""
+        self.wholes: dict[int, tuple[Cell, ...]] = {}
         """Cells that make up the total of each key that ever had a row in a closed slot."""
         self.new_locks()
 
@@ -97,23 +87,33 @@ class ObjectStore(RingStore):
     def present(self) -> Ints:
         """The keys that ever had a row."""
         with self._changing:
-            return np.array(sorted(self._whole), dtype=np.int64)
+            return np.array(sorted(self.wholes), dtype=np.int64)
 
     def know(self, keys: int) -> None:
         """There are so many keys now."""
         self.head[KEYS] = max(keys, self.keys)
 
-    def ring_bytes(self, r: int) -> Any:
-        """Python does not say what its values take."""
-        return None
+    def ring_bytes(self, r: int) -> int:
+        """About what the cells of a ring take. A cell that a finer ring has too counts again."""
+        with self._changing:
+            slots = list(self.closed[r].values())
+        return Measure(self.layout).slots(slots)
 
     @property
-    def nbytes(self) -> Any:
-        return None
+    def nbytes(self) -> dict[str, int]:
+        """Memory by what it is for, about; a cell that is in several rings counts once."""
+        with self._changing:
+            rings = [slot for ring in self.closed for slot in ring.values()]
+            ahead, wholes = list(self.open.values()), dict(self.wholes)
+        measure = Measure(self.layout)
+        return {
+            "rings": measure.slots(rings), "prefixes": 0, "compressed": 0, "marks": 0,
+            "open slots": measure.slots(ahead), "totals": measure.slots([wholes]),
+        }  # fmt: skip
 
     def _slots(self, r: int, first: int, end: int) -> list[int]:
         """The slots of a ring, from one to another, that have cells."""
-        held = self._closed[r]
+        held = self.closed[r]
         if end - first <= len(held):
             return [s for s in range(first, end) if s in held]
         return sorted(s for s in held if first <= s < end)
@@ -125,11 +125,11 @@ class ObjectStore(RingStore):
         for key, slot, cell in zip(keys, slots, cells):
             if undo is not None:
                 undo.note(slot, key)
-            _put(self._open.setdefault(slot, {}), key, cell, self._algebra)
+            _put(self.open.setdefault(slot, {}), key, cell, self._algebra)
 
     def undo(self) -> Any:
         """See `RingStore.undo`."""
-        return _OpenCells(self._open)
+        return _OpenCells(self.open)
 
     def forget(self, keys: int) -> None:
         """There are so many keys only: no row of others has ever come."""
@@ -138,10 +138,10 @@ class ObjectStore(RingStore):
     def close(self, until: int) -> int:
         """Close the open slots below one. What fails is raised; finer slots are closed then."""
         with self._changing:
-            for slot in sorted(s for s in self._open if s < until):
-                self._closed[0][slot] = closed = self._open.pop(slot)
+            for slot in sorted(s for s in self.open if s < until):
+                self.closed[0][slot] = closed = self.open.pop(slot)
                 for key, cell in closed.items():
-                    self._count_in(key, cell)
+                    self.count_in(key, cell)
             self.ring(0)[END] = until
             for r in range(1, len(self.rings)):
                 self._roll_up(r, until)
@@ -149,16 +149,16 @@ class ObjectStore(RingStore):
                 self._drop(r)
         return 0
 
-    def _count_in(self, key: int, *cells: Cell) -> None:
+    def count_in(self, key: int, *cells: Cell) -> None:
         """Add cells to the total of a key. One that overflows makes nobody use the totals."""
-        mine = (*self._whole.get(key, ()), *cells) if self.head[TOTAL] else ()
+        mine = (*self.wholes.get(key, ()), *cells) if self.head[TOTAL] else ()
         if len(mine) > MOST_TOTALS:
             try:
                 mine = (self._algebra.combined(mine),)
             except UserError:
                 self.head[TOTAL] = 0
                 mine = ()
-        self._whole[key] = mine
+        self.wholes[key] = mine
 
     def _roll_up(self, r: int, until: int) -> None:
         """Make the slots of a ring that are complete now, from those of the ring below."""
@@ -166,11 +166,11 @@ class ObjectStore(RingStore):
         ratio, end = int(h[UNIT] // self.ring(r - 1)[UNIT]), until // int(h[UNIT])
         found: dict[int, dict[int, list[Cell]]] = {}
         for slot in self._slots(r - 1, int(h[END]) * ratio, end * ratio):
-            for key, cell in self._closed[r - 1][slot].items():
+            for key, cell in self.closed[r - 1][slot].items():
                 found.setdefault(slot // ratio, {}).setdefault(key, []).append(cell)
         for slot, cells in found.items():
             h[END] = slot  # those before it count, should it fail
-            self._closed[r][slot] = {k: self._algebra.held(c) for k, c in cells.items()}
+            self.closed[r][slot] = {k: self._algebra.held(c) for k, c in cells.items()}
         h[END] = end
 
     def _drop(self, r: int) -> None:
@@ -178,7 +178,7 @@ class ObjectStore(RingStore):
         if kept is None or h[END] - kept <= h[LOW]:
             return
         for slot in self._slots(r, int(h[LOW]), int(h[END]) - kept):
-            del self._closed[r][slot]
+            del self.closed[r][slot]
         h[LOW] = h[END] - kept
 
     def copy(self) -> ObjectStore:
@@ -187,9 +187,9 @@ class ObjectStore(RingStore):
             self.layout, self.rings, self.first, len(self.ahead), threshold=self.threshold
         )
         other.head[...] = self.head
-        other._open = {slot: dict(cells) for slot, cells in self._open.items()}
-        other._closed = [dict(ring) for ring in self._closed]  # closed slots stay as they are
-        other._whole = dict(self._whole)
+        other.open = {slot: dict(cells) for slot, cells in self.open.items()}
+        other.closed = [dict(ring) for ring in self.closed]  # closed slots stay as they are
+        other.wholes = dict(self.wholes)
         return other
 
     def merged(self, other: ObjectStore, key_of: Ints, keys: int) -> ObjectStore:
@@ -201,13 +201,13 @@ class ObjectStore(RingStore):
         both.head[TOTAL] = self.head[TOTAL] and other.head[TOTAL]
         both.close(self.now)
         for one, names in ((self, range(keys)), (other, key_of.tolist())):
-            for ring, mine in zip((*both._closed, both._open), (*one._closed, one._open)):
+            for ring, mine in zip((*both.closed, both.open), (*one.closed, one.open)):
                 for slot, cells in mine.items():
                     target = ring.setdefault(slot, {})
                     for key, cell in cells.items():
                         _put(target, names[key], cell, self._algebra)
-            for key, whole in one._whole.items():
-                both._count_in(names[key], *whole)
+            for key, whole in one.wholes.items():
+                both.count_in(names[key], *whole)
         return both
 
     # -- answers
@@ -223,12 +223,12 @@ class ObjectStore(RingStore):
                 slots = [slot for s in segments[:n].tolist() for slot in self._of_segment(*s)]
             own = [slot[key] for slot in slots if key in slot]
             if n and segments[0, 0] == TOTALS:
-                own = list(self._whole.get(key, ()))
+                own = list(self.wholes.get(key, ()))
             found.append(None if kind == NOT_HELD else (kind, own))
         return found
 
     def _of_segment(self, r: int, first: int, end: int, _: int) -> list[Slot]:
-        return [] if r == TOTALS else [self._closed[r][s] for s in self._slots(r, first, end)]
+        return [] if r == TOTALS else [self.closed[r][s] for s in self._slots(r, first, end)]
 
     def _lowered(self, question: Question, cells: list[Cell]) -> list[Any]:
         try:
@@ -273,63 +273,43 @@ class ObjectStore(RingStore):
                 rows[i] = bool(cells[1])
         return -1, 0
 
-    # -- files
+    # -- partials: lists of cells, which are combined when they are lowered
 
-    def tables(self) -> dict[str, pa.Table]:
-        """All cells with ring, slot and key; the numbers of the rings; the keys that had rows."""
-        rings = enumerate(self._closed)
-        placed = [(r, s, k, c) for r, ring in rings for s, slot in ring.items() for k, c in slot.items()]
-        placed += [(OPEN, s, k, c) for s, slot in self._open.items() for k, c in slot.items()]
-        placed += [(TOTALS, 0, k, c) for k, cells in self._whole.items() for c in cells]
-        where = {n: pa.array([p[i] for p in placed], pa.int64()) for i, n in enumerate(PLACE)}
-        states = cells_out(self.layout, [p[3] for p in placed])
-        present = pa.array(list(self._whole), pa.int64())
-        return {
-            "cells": pa.table({**where, **states}), "head": pa.table({"head": self.head}),
-            "present": pa.table({"key": present}),
-        }  # fmt: skip
+    def no_partials(self, count: int) -> Any:
+        return [[] for _ in range(count)]
 
-    def schemas(self) -> dict[str, pa.Schema]:
-        """The columns of `tables`."""
-        states = [(n, to_arrow(t)) for p in self.layout.parts for n, t in state_fields(p)]
-        return {
-            "cells": pa.schema([*((n, pa.int64()) for n in PLACE), *states]),
-            "head": pa.schema({"head": pa.int64()}), "present": pa.schema({"key": pa.int64()}),
-        }  # fmt: skip
+    def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
+        """See `RingStore.fold`."""
+        ranges, numbers = list(zip(starts.tolist(), ends.tolist())), keys.tolist()
+        if total:
+            asked = [(a, b, k) for a, b in ranges for k in numbers]
+        else:
+            asked = [(a, b, k) for (a, b), k in zip(ranges, numbers)]
+        head = self.head.copy()
+        head[TOTAL] = 0  # a total may overflow where the slots of it do not
+        with self._changing:
+            found = self._found(asked, head)
+            if any(f is None for f in found):  # slots were dropped: what there is is in the totals
+                found = self._found(asked, self.head)
+        each = len(numbers) if total else 1
+        for i, cells in enumerate(found):
+            if cells is None:
+                return i // each, 0
+            partials[i // each] += cells[1]
+        return -1, 0
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Have what `tables` gave. They may come from anyone: what cannot be is refused."""
-        head, cells = column(tables["head"], "head"), tables["cells"]
-        check_length(head, self.rings)
-        check_head(head, self.rings, keys=int(head[KEYS]), prefix=False, block=0, cells=False)
-        self.head[...] = head
-        self.head[VERSION] = 0
-        present = column(tables["present"], "key")
-        require(bool(((present >= 0) & (present < self.keys)).all()), f"{self.keys} keys", present)
-        for part in self.layout.parts:
-            if isinstance(sketch := part.part.algebra, Sketch):
-                for data in cells[state_fields(part)[0][0]].to_pylist():
-                    if data is not None:
-                        check_sketch(sketch, data)
-        where = [column(cells, n) for n in PLACE]
-        self._check_places(*where)
-        self._whole = dict.fromkeys(present.tolist(), ())
-        for (r, slot, key), cell in zip(zip(*(w.tolist() for w in where)), cells_in(self.layout, cells)):
-            if r == TOTALS:
-                self._count_in(key, cell)
-            else:
-                ring = self._open if r == OPEN else self._closed[r]
-                ring.setdefault(slot, {})[key] = cell
+    def outputs(self, results: Sequence[Result], count: int) -> list[npt.NDArray[Any]]:
+        return [np.empty(count, dtype=kind) for _ in results for kind in (np.bool_, np.object_)]
 
-    def _check_places(self, rings: Ints, slots: Ints, keys: Ints) -> None:
-        """Refuse cells in slots that are not held, or of keys that there are not."""
-        require(bool(((keys >= 0) & (keys < self.keys)).all()), f"cells of {self.keys} keys", keys)
-        there = rings == TOTALS
-        there |= (rings == OPEN) & (slots >= self.now) & (slots < self.now + len(self.ahead))
-        for r in range(len(self.rings)):
-            h = self.ring(r)
-            there |= (rings == r) & (slots >= h[LOW]) & (slots < h[END])
-        require(bool(there.all()), "cells in slots that are held", slots[~there])
+    def lower(self, partials: Any, layout: Layout, outputs: Sequence[npt.NDArray[Any]]) -> int:
+        """See `RingStore.lower`; what fails is raised."""
+        for i, cells in enumerate(partials):
+            for j, value in enumerate(self._algebra.lowered(cells, layout.results)):
+                outputs[2 * j][i], outputs[2 * j + 1][i] = value is not None, value
+        return 0
+
+    def any_rows(self, partials: Any) -> npt.NDArray[np.bool_]:
+        return np.array([bool(cells) for cells in partials], dtype=np.bool_)
 
 
 class _OpenCells:

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
+from tidemill.spark.dia.batches import OnElements
 from tidemill.spark.dia.elements import conformed, decode
-from tidemill.spark.dia.failures import told
+from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.tracing import INSIDE, Opaque, Out, Traced, TracedList, nodes_of
 from tidemill.spark.expr.functions import outside_java
 from tidemill.spark.names import OURS, alike, folded
@@ -27,15 +28,14 @@ HEAD = 20
 JVM, ARROW, NOWHERE = "JVM", "Arrow batches", ""
 """Where a function runs: as Spark's own columns, or in Python, batch by batch."""
 
-Rows = Callable[[list[Any]], list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class Operation:
     """One operation: what it makes of its parents, and what it promises about it."""
 
     op: str
-    parents: tuple[Node, ...]
+    parents: tuple[Operation, ...]
     kind: DataType
     """The type of the elements."""
     session: SparkSession
@@ -47,11 +47,13 @@ class Node:
     """Why a function, or a pattern in it, cannot run in the JVM."""
     moves: str = ""
     """What travels between tasks; where nothing does, the operation is chained to its parents."""
+    detect: str = ""
+    """`detect=` of the exchange that moves it, if one of `tidemill.spark.exchange` does."""
     ordered: bool = True
     """Whether the order of the parents is kept, or a new one is made."""
     settled: bool = True
     """Whether elements come in the same order each time they are computed."""
-    python: Rows | None = None
+    python: OnElements | None = None
     """A local operation on elements in Python, so that it can be fused with its neighbours."""
 
     def __post_init__(self) -> None:
@@ -74,7 +76,7 @@ class Node:
 
     def first(self, n: int) -> list[Any]:
         """The first n elements, by a job of Spark."""
-        with told(self.op, self):
+        with clear_errors(self.op, self):
             return decode(self.frame.limit(n).toArrow(), self.kind)
 
     def fix(self, df: DataFrame, *, keep: bool = False) -> None:
@@ -91,11 +93,11 @@ class Node:
         """Whether elements are in memory or on disk once they have been computed."""
         return False
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[Operation]:
         """This node and all it is made from, each once, parents first."""
         seen: set[int] = set()
         # An explicit stack: loops make graphs deeper than Python's recursion goes.
-        stack: list[tuple[Node, bool]] = [(self, False)]
+        stack: list[tuple[Operation, bool]] = [(self, False)]
         while stack:
             node, ready = stack.pop()
             if ready:
@@ -120,7 +122,7 @@ def _check_names(kind: DataType, op: str) -> None:
         _check_names(inner, op)
 
 
-def all_settled(parents: Sequence[Node]) -> bool:
+def all_settled(parents: Sequence[Operation]) -> bool:
     """Whether the parents come in the same order each time."""
     return all(p.settled for p in parents)
 

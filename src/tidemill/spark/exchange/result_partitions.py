@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from tidemill.core.errors import UserError
-from tidemill.spark.exchange import partitions
+from tidemill.spark import private
 
 BY = ("auto", "host", "partition")
 
 
 @dataclass(frozen=True)
-class Slots:
-    """The partitions of a result. Of each input, a partition is in one of them, and no other is."""
+class ResultPartitions:
+    """The partitions of a result, called slots. Each holds at most one partition of each input."""
 
     hosts: tuple[str | None, ...]
     """The host of each slot, where Spark knows it."""
@@ -39,7 +39,7 @@ class Slots:
     def dealt(self, count: int) -> list[list[list[int]]]:
         """For each input its partitions in about so many groups, none of which is on two hosts.
 
-        >>> Slots(("a", "a", "b"), ((2, 0), (0, 1, 2)), by_host=True).dealt(2)
+        >>> ResultPartitions(("a", "a", "b"), ((2, 0), (0, 1, 2)), by_host=True).dealt(2)
         [[[1], [0]], [[0, 1], [2]]]
         """
         on: dict[str | None, list[int]] = {}
@@ -62,7 +62,7 @@ class Slots:
         return f"{self.count} on {len(names)} hosts: {shown}"
 
 
-def slots_of(frames: Sequence[DataFrame], by: str = "auto") -> Slots:
+def result_partitions(frames: Sequence[DataFrame], by: str = "auto") -> ResultPartitions:
     """Slots for the inputs of an exchange: as many as the largest has partitions, or a few more.
 
     Partitions of two inputs share a slot if they are on one host, or could be; the first of one with the
@@ -70,7 +70,7 @@ def slots_of(frames: Sequence[DataFrame], by: str = "auto") -> Slots:
     """
     if by not in BY:
         raise UserError("exchange", expected=f"by= one of {', '.join(BY)}", got=repr(by))
-    where = [partitions.hosts(df) for df in frames]
+    where = [private.partition_hosts(df) for df in frames]
     hosts: list[str | None] = []
     of_side: list[tuple[int, ...]] = [()] * len(frames)
     for side in sorted(range(len(frames)), key=lambda i: -len(where[i])):
@@ -82,7 +82,7 @@ def slots_of(frames: Sequence[DataFrame], by: str = "auto") -> Slots:
             got="some that could be read anywhere", hint="cache the inputs first, or write by='partition'",
         )  # fmt: skip
     near = by == "host" or (by == "auto" and complete and len(set(hosts)) > 1)
-    return Slots(tuple(hosts), tuple(of_side), near)
+    return ResultPartitions(tuple(hosts), tuple(of_side), near)
 
 
 def _seated(where: Sequence[str | None], hosts: list[str | None]) -> tuple[int, ...]:

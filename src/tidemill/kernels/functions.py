@@ -137,12 +137,13 @@ def pow_float(a: float, b: float) -> float:
 
 @kernel
 def less_float(a: float, b: float) -> bool:
-    """The one order of floats: NaN after every number."""
+    """Whether `a` is below `b`, by the rule of `core.floats`."""
     return a < b or (b != b and a == a)
 
 
 @kernel
 def equal_float(a: float, b: float) -> bool:
+    """Whether both are equal, by the rule of `core.floats`."""
     return a == b or (a != a and b != b)
 
 

@@ -1,0 +1,55 @@
+"""What `explain` returns, everywhere: text in sections, for a terminal, a notebook and a program."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+
+
+class Explanation:
+    """What will run and why. A terminal and a notebook show it; a script prints it.
+
+    `explanation.sections["local"]` is one part of it, and `text in explanation` says whether it has a text.
+
+    >>> shown = Explanation({"logical": "source s", "local": "one loop"})
+    >>> shown
+    == logical ==
+    source s
+    <BLANKLINE>
+    == local ==
+    one loop
+    >>> "one loop" in shown, shown.sections["logical"]
+    (True, 'source s')
+    """
+
+    def __init__(self, sections: Mapping[str, str]) -> None:
+        self._sections = dict(sections)
+
+    @property
+    def sections(self) -> Mapping[str, str]:
+        """The parts by their titles, in order."""
+        return self._sections
+
+    def __str__(self) -> str:
+        if len(self.sections) == 1:
+            return "".join(self.sections.values())
+        return "\n\n".join(f"== {title} ==\n{text}" for title, text in self.sections.items())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            f"<details open><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details>"
+            for title, text in self.sections.items()
+        )
+
+    def __contains__(self, text: str) -> bool:
+        return text in str(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Explanation):
+            return NotImplemented
+        return list(self.sections.items()) == list(other.sections.items())
+
+    __hash__ = None  # type: ignore[assignment]

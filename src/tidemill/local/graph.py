@@ -1,0 +1,206 @@
+"""A plan as a graph of operators: batches in at sources, batches out at the end.
+
+Runs of filters and projections are fused into the operator above them, unless several operators read the
+result: then they are a step of their own, and computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.local.operator import Operator, Snapshot
+from tidemill.local.promise import Promise
+from tidemill.local.stages import StageRunner
+from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.local.union import UnionOperator
+from tidemill.local.windows import WindowOperator
+from tidemill.optimize.choices import with_choices
+from tidemill.plan.nodes import (
+    Filter,
+    Plan,
+    Project,
+    Source,
+    Union,
+    WheelWindows,
+    WindowAggregate,
+    leaves_of,
+    require_known,
+)  # fmt: skip
+from tidemill.plan.sharing import format_plan, share, used_often
+from tidemill.plan.stages import Stage, stage_of
+
+
+def require_supported(plan: Plan) -> None:
+    """Refuse a plan with a node that this engine has no operator for."""
+    known = Source, Filter, Project, Union, WindowAggregate, WheelWindows
+    require_known(plan, known, "local", "local/graph.py, or run it on the reference engine")
+
+
+class StageOperator(Operator):
+    """Filters and projections: no state, nothing waits."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.runner = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
+        self._promised = Promise()
+
+    def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        out = self.runner.run(batch)
+        return (out,) if out.num_rows else ()
+
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+        self._promised = self._promised.raised(below)
+        return iter(())
+
+    @property
+    def promise(self) -> Promise:
+        return self._promised
+
+    def snapshot(self) -> Snapshot:
+        return {}
+
+    def restore(self, state: Snapshot) -> None:
+        if state:
+            raise UserError("restore", expected="no state of a stage", got=str(sorted(state)))
+
+
+@dataclass
+class Step:
+    """An operator of a graph, and the operators that read what it gives."""
+
+    name: str
+    operator: Operator
+    readers: list[tuple[Operator, int]] = field(default_factory=list)
+    """Each with the port at which it reads; the last step has none."""
+
+
+class Graph:
+    """The operators of a plan, connected.
+
+    >>> import tidemill as tm
+    >>> s = tm.stream("s", time="t", schema={"t": "int64"})
+    >>> graph = Graph(s.window(tm.tumbling(10)).agg(n=tm.count()).optimized)
+    >>> list(graph.push("s", pa.record_batch({"t": [1, 12]})))
+    []
+    >>> [b.to_pylist() for b in graph.advance("s", 10, prompt=True)]
+    [[{'window_start': 0, 'window_end': 10, 'n': 1}]]
+    """
+
+    def __init__(self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT) -> None:
+        require_supported(plan)
+        self.plan = plan = share(plan)
+        self.sources = leaves_of(plan)
+        """The leaves of the plan, by the name of the stream."""
+        self.steps: list[Step] = []
+        """Each step comes after those that it reads."""
+        self._lanes, self._tuning = 1 << (threads.bit_length() - 1), tuning
+        self._shared = used_often(plan)
+        self._made: dict[int, Step] = {}
+        self._from: dict[str, Step] = {}
+        self._last = self._step(plan, alone=True)
+        self._by_operator = {id(step.operator): step for step in self.steps}
+
+    # -- building
+
+    def _step(self, plan: Plan, *, alone: bool) -> Step:
+        """The step that gives what a plan gives; `alone` says that nothing with state reads it."""
+        if id(plan) not in self._made:
+            if isinstance(plan, (Source, WheelWindows)):
+                self._made[id(plan)] = self._source(plan)
+            else:
+                operator, inputs = self._operator(plan, alone)
+                read = [self._step(p, alone=alone and isinstance(operator, StageOperator)) for p in inputs]
+                kind = type(operator).__name__.removesuffix("Operator").lower()
+                self._made[id(plan)] = step = Step(f"{len(self.steps)}.{kind}", operator)
+                self.steps.append(step)
+                for port, below in enumerate(read):
+                    below.readers.append((operator, port))
+        return self._made[id(plan)]
+
+    def _source(self, plan: Source | WheelWindows) -> Step:
+        name = next(name for name, leaf in self.sources.items() if leaf is plan)
+        self._from[name] = Step(name, StageOperator(stage_of(plan)))
+        return self._from[name]
+
+    def _operator(self, plan: Plan, alone: bool) -> tuple[Operator, tuple[Plan, ...]]:
+        """The operator of a plan, and the plans that it reads."""
+        if isinstance(plan, Union):
+            return UnionOperator(plan), plan.inputs
+        if isinstance(plan, WindowAggregate):
+            stage = stage_of(plan.input, self._shared)
+            # One that feeds another must tell it how far time has come, which lanes apart do not know.
+            lanes = self._lanes if alone else 1
+            return WindowOperator(plan, lanes, tuning=self._tuning, stage=stage), (stage.base,)
+        stage = stage_of(plan, self._shared - {id(plan)})
+        return StageOperator(stage), (stage.base,)
+
+    # -- running
+
+    @property
+    def stateless(self) -> StageRunner | None:
+        """The one stage that is all there is to do, where that is so."""
+        if len(self.steps) == 1 and isinstance(operator := self.steps[0].operator, StageOperator):
+            return operator.runner
+        return None
+
+    def push(self, stream: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """What comes out when a batch of a stream goes in. Read it to its end."""
+        return self._passed_on(self._from[stream], batch)
+
+    def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+        """What comes out now that no later row of a stream is below an instant. Read it to its end."""
+        yield from self._promised(self._from[stream], below, prompt)
+
+    def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if step is self._last:
+            yield batch
+        for operator, port in step.readers:
+            for out in operator.push(port, batch):
+                yield from self._passed_on(self._by_operator[id(operator)], out)
+
+    def _promised(self, step: Step, below: int, prompt: bool) -> Iterator[pa.RecordBatch]:
+        for operator, port in step.readers:
+            reader = self._by_operator[id(operator)]
+            for out in operator.advance(port, below, prompt=prompt):
+                yield from self._passed_on(reader, out)
+            yield from self._promised(reader, operator.promise.floor, prompt)
+
+    def close(self) -> None:
+        """Stop the threads of all operators."""
+        for step in self.steps:
+            step.operator.close()
+
+    # -- state
+
+    @property
+    def before_start(self) -> int:
+        """Rows that belong to no window, because they lie before the start of all."""
+        operators = [s.operator for s in self.steps]
+        return sum(o.before_start for o in operators if isinstance(o, WindowOperator))
+
+    def late(self) -> dict[str, pa.Table]:
+        """The rows that came late so far, by the step that they were late for."""
+        found = {step.name: step.operator.late() for step in self.steps}
+        return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
+
+    def snapshot(self) -> Snapshot:
+        """The state of all operators. The graph can go on afterwards."""
+        found = {"plan": pa.table({"plan": [format_plan(self.plan, with_choices)]})}
+        for step in self.steps:
+            found |= {f"{step.name}/{n}": t for n, t in step.operator.snapshot().items()}
+        return found
+
+    def restore(self, state: Snapshot) -> None:
+        """Go on from a snapshot of the same plan; the graph is fresh."""
+        mine, theirs = format_plan(self.plan, with_choices), state.get("plan")
+        if theirs is None or theirs.column_names != ["plan"] or theirs["plan"].to_pylist() != [mine]:
+            raise UserError(
+                "restore", expected=f"a snapshot of\n{mine}",
+                got="none" if theirs is None else f"one of\n{theirs.to_pylist()}",
+            )  # fmt: skip
+        for step in self.steps:
+            own = f"{step.name}/"
+            step.operator.restore({n[len(own) :]: t for n, t in state.items() if n.startswith(own)})

@@ -1,0 +1,12 @@
+"""Equal sub-plans become one object: rules keep them one, and engines compute them once."""
+
+from __future__ import annotations
+
+from tidemill.optimize.rule import rule
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
+from tidemill.plan.sharing import share
+
+
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
+def share_subplans(plan: Plan) -> Plan:
+    return share(plan)

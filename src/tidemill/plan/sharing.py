@@ -1,0 +1,72 @@
+"""Sub-plans that are used several times: equal ones are one object, so that engines compute them once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tidemill.plan.nodes import Plan, WindowAggregate
+
+
+def share(plan: Plan) -> Plan:
+    """The same plan in which equal sub-plans are the same object.
+
+    >>> from tidemill.plan.build import source, union
+    >>> s, again = (source("s", "t", {"t": "int64"}) for _ in range(2))
+    >>> one = share(union([s, again]))
+    >>> one.inputs[0] is one.inputs[1]
+    True
+    """
+    known: dict[Any, Plan] = {}
+
+    def one_object(node: Plan, children: list[Plan]) -> Plan:
+        node = node.with_children(children)
+        return known.setdefault((type(node), *map(_by_identity, _says(node))), node)
+
+    return plan.fold(one_object)
+
+
+def _says(node: Plan) -> list[Any]:
+    """What makes a node equal to another of its class."""
+    if isinstance(node, WindowAggregate):
+        # Two aggregates of one meaning have functions of their own: the layout knows what they compute.
+        results = [(r.name, node.layout.essence(r)) for r in node.layout.results]
+        return [node.input, node.keys, node.windows, *results]
+    return [getattr(node, f.name) for f in dataclasses.fields(node)]  # type: ignore[arg-type]
+
+
+def _by_identity(value: Any) -> Any:
+    """Inputs by identity: equal ones are one object by now, and by value a key is as long as the plan."""
+    if isinstance(value, Plan):
+        return id(value)
+    return tuple(map(_by_identity, value)) if isinstance(value, tuple) else value
+
+
+def used_often(plan: Plan) -> frozenset[int]:
+    """The `id` of each node that is an input more than once, in a plan after `share`."""
+    uses = Counter(id(child) for node in plan.walk() for child in node.children())
+    return frozenset(node for node, count in uses.items() if count > 1)
+
+
+def format_plan(plan: Plan, show: Callable[[Plan], str] = str) -> str:
+    """The plan as an indented tree, last step first; `show` writes one node.
+
+    A sub-plan that is used again is written once, with a number.
+    """
+    plan = share(plan)
+    often, numbers, lines = used_often(plan), dict[int, int](), list[str]()
+
+    def add(node: Plan, depth: int) -> None:
+        again = id(node) in numbers
+        if id(node) in often and node.children():
+            number = numbers.setdefault(id(node), len(numbers) + 1)
+            lines.append(f"{'  ' * depth}[{number}] {'as above' if again else show(node)}")
+        else:
+            lines.append("  " * depth + show(node))
+        for child in () if again else node.children():
+            add(child, depth + 1)
+
+    add(plan, 0)
+    return "\n".join(lines)

@@ -1,0 +1,30 @@
+"""Frames that users give: which of them Tidemill takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tidemill.core.errors import UserError
+from tidemill.spark.private import require_classic
+
+
+def require_batch(step: str, df: Any) -> None:
+    """Refuse what is not a DataFrame, and a streaming one: windows over micro-batches would be wrong."""
+    if not hasattr(df, "mapInArrow"):
+        raise UserError(
+            step, expected="a Spark DataFrame", got=type(df).__name__,
+            hint="for data in this process use query.run(...)",
+        )  # fmt: skip
+    if df.isStreaming:
+        raise UserError(
+            step, expected="a DataFrame that ends", got="a streaming one",
+            hint="streams are not supported yet: write the stream to a table or files, and read those",
+        )  # fmt: skip
+
+
+def require_classic_batch(step: str, df: DataFrame) -> None:
+    """Refuse, besides, frames of Spark Connect."""
+    require_batch(step, df)
+    require_classic(step, df.sparkSession)

@@ -1,0 +1,137 @@
+"""`tm.Replicas`: wheels that go on, read as one (a state-based CRDT of wheels; paper 001, section 6).
+
+Every wheel has one writer, so its states follow each other. The newest state of each wheel is kept, apart
+from the others, and replaced when a newer one comes. So merging is commutative, associative and idempotent,
+and no row counts twice or is lost: what one wheel still takes comes with its next state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Union
+
+import numpy as np
+
+from tidemill.core.errors import UserError
+from tidemill.wheels.lineage import is_older
+from tidemill.wheels.memory.replicas import ReplicaStores
+from tidemill.wheels.merge import merged, require_same_kind
+from tidemill.wheels.queries import WheelQueries
+from tidemill.wheels.state import WheelState
+from tidemill.wheels.view import WheelView
+from tidemill.wheels.wheel import Wheel
+
+STEP = "replicas merge"
+
+
+class Replicas(WheelQueries):
+    """Wheels of the same kind that go on elsewhere, to be read as one.
+
+    The watermark is the earliest of all wheels: below it, every wheel is complete. `merge` brings a newer
+    state of a wheel; this copy of it is not changed by what its writer does then.
+
+    >>> from tidemill.aggregates.basic import count
+    >>> from tidemill.wheels.wheel import Wheel
+    >>> a, b = (Wheel(count(), schema={"t": "int64"}, time="t", start=0, granularities=[1]) for _ in "ab")
+    >>> a.insert([{"t": 1}]), a.advance_to(5), b.insert([{"t": 2}]), b.advance_to(3)
+    (None, None, None, None)
+    >>> both = Replicas([a, b])
+    >>> both.watermark, both.query(0, 5)
+    (3, 2)
+    >>> b.insert([{"t": 4}]), b.advance_to(5)
+    (None, None)
+    >>> both.merge(b), both.watermark, both.query(0, 5)
+    (True, 5, 3)
+    >>> both.merge(b)
+    False
+    """
+
+    _view: WheelView
+
+    def __init__(self, wheels: Iterable[Wheel]) -> None:
+        """Read wheels as one; there must be at least one, to say of what kind they are."""
+        listed = list(wheels) if isinstance(wheels, Iterable) else [wheels]
+        self._states: dict[str, WheelState] = {}
+        for wheel in listed:
+            self._states = self._with(wheel)
+        if not self._states:
+            raise UserError("replicas", expected="at least one wheel", got=repr(wheels))
+        super().__init__(_view_of(self._states))
+
+    def merge(self, other: Union[Wheel, Replicas]) -> bool:
+        """Bring the newest state of a wheel, or of all wheels of other replicas. False if nothing is new.
+
+        A wheel whose rows are in another one already is refused, and so are two that went on from one save:
+        rows would count twice.
+        """
+        states = self._with(other)
+        if states == self._states:
+            return False
+        view = _view_of(states)
+        self._states, self._view = states, view
+        return True
+
+    def wheel(self) -> Wheel:
+        """All of them as one wheel in memory, which can go on; its watermark is the latest of all."""
+        whole, *others = (s.copy() for s in self._states.values())
+        for other in others:
+            whole = merged(whole, other) or whole
+        return Wheel.of_state(whole)
+
+    def stats(self) -> dict[str, Any]:
+        """Slots and bytes by ring, and how far each wheel is, by its name."""
+        each = {n: s.instant(s.store.now * s.grain) for n, s in self._states.items()}
+        return {**super().stats(), "replicas": each}
+
+    def _with(self, other: Any) -> dict[str, WheelState]:
+        """The states there are, and those of other wheels where they are newer."""
+        if isinstance(other, Replicas):
+            coming = list(other._states.values())
+        elif isinstance(other, Wheel):
+            coming = [_kept(other)]
+        else:
+            raise UserError(STEP, expected="a wheel, or replicas", got=repr(other))
+        states = dict(self._states)
+        for state in coming:
+            name = state.lineage.name
+            if states:
+                require_same_kind(next(iter(states.values())).spec, state.spec, STEP)
+            if (held := states.get(name)) is not None:
+                older = is_older(held.id, state.id)
+                if older is None:
+                    raise UserError(
+                        STEP, expected=f"a state of wheel {name} that follows {held.id}", got=state.id,
+                        hint="two that went on from one save are two wheels: rows of the save are in both",
+                    )  # fmt: skip
+                if not older or held.id == state.id:
+                    continue
+            states[name] = state
+        inside = [n for s in states.values() for n in s.lineage.merged]
+        if twice := {n for n in inside if n in states or inside.count(n) > 1}:
+            raise UserError(
+                STEP, expected="wheels with rows of their own",
+                got=f"wheels {', '.join(sorted(twice))} by themselves and merged into another",
+                hint="give only one of the two: rows would count twice",
+            )  # fmt: skip
+        return states
+
+
+def _kept(wheel: Wheel) -> WheelState:
+    """A state that stays as it is while the wheel goes on."""
+    state = wheel.snapshot()
+    state.require_sound(STEP)
+    state.require_verified()
+    return state
+
+
+def _view_of(states: dict[str, WheelState]) -> WheelView:
+    """All wheels as one store, in which keys have numbers of their own."""
+    each = list(states.values())
+    stores = [s.store for s in each]
+    view = WheelView(each[0].spec, stores[0])
+    numbers = []
+    for state in each:
+        known = np.arange(state.store.keys)
+        numbers.append(view.keys.encode(state.keys.decode(known)) if view.keyed else known)
+    view.store = ReplicaStores(stores, numbers, view.keys.count)
+    return view

@@ -1,0 +1,346 @@
+"""The state of a wheel that is written to: slots, keys, rows that wait, rows that were late, and windows."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.forks import renew_locks
+from tidemill.core.time import FARTHEST
+from tidemill.io.arrow_checks import require_sound
+from tidemill.kernels.arrow import values
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.failures import raise_for
+from tidemill.wheels.inserting import CompiledInsert
+from tidemill.wheels.lineage import Lineage, Version
+from tidemill.wheels.loops.range_plan import BASE, UNIT
+from tidemill.wheels.memory.overflow import EarlyRows
+from tidemill.wheels.memory.store import FEW_ROWS, MOST_BYTES, RingStore
+from tidemill.wheels.objects.inserting import ObjectInsert
+from tidemill.wheels.objects.store import ObjectStore
+from tidemill.wheels.spec import WheelSpec
+from tidemill.wheels.view import WheelView
+from tidemill.wheels.windows import ClosingWindows
+
+LATE_ROWS = 100_000
+"""Late rows that are kept to be read; all are counted."""
+LONG_STEP = 1 << 20
+"""Cells of the finest ring that one step of time may add before memory is checked."""
+INSERTING = UserError("insert", "rows are going in, and are not all in yet")
+"""Why a wheel takes nothing else meanwhile. It stays so if taking them out again is interrupted, too."""
+
+
+class WheelState(WheelView):
+    """A wheel that takes rows. Its methods count in slots of the finest ring."""
+
+    store: RingStore
+
+    def __init__(self, spec: WheelSpec, store: RingStore) -> None:
+        super().__init__(spec, store)
+        self.time = spec.plan.input.time
+        self.inserter = ObjectInsert(spec) if spec.objects else CompiledInsert(spec)
+        self.early = EarlyRows(self.time, self.grain)
+        self.late: list[pa.RecordBatch] = []
+        self.late_kept = 0
+        self.left_out = {"late": 0, "null time": 0, "time out of range": 0}
+        self.inserted = 0
+        self.failed: UserError | None = None
+        """What failed while slots closed, so that some may be half closed; or that rows are going in."""
+        self.lineage = Lineage()
+        self.unverified: list[Callable[[], None]] = []
+        """Compare the files that it was opened from with their checksums, which was not done yet."""
+        self.windows = self.no_windows()
+        self.arrow = self.schema.to_arrow()
+        self.before_close: Callable[[], None] | None = None
+        """Called before slots close, where other processes read the wheel."""
+        if not self.keyed:
+            store.know(1)
+
+    # -- what there is
+
+    @property
+    def version(self) -> Version:
+        """How far this wheel is; see `Lineage`."""
+        return self.inserted + len(self.early), self.store.now, len(self.lineage.merged)
+
+    @property
+    def id(self) -> str:
+        """What this state is known by to wheels that it is merged into."""
+        return self.lineage.id(self.version)
+
+    def is_empty(self) -> bool:
+        """Whether the wheel may begin at another time: it has no rows and no windows, and no readers."""
+        return not (self.inserted or self.windows or self.lineage.merged or self.before_close)
+
+    def no_windows(self) -> ClosingWindows:
+        return ClosingWindows(self.plan, self.store, self.domain, self.keys, self.look_at)
+
+    def copy(self) -> WheelState:
+        """Another wheel with the same rows, which nobody else reads."""
+        other = copy.copy(self)
+        other.store, other.keys, other.numbers_seen = self.store.copy(), self.keys.copy(), {}
+        other.early, other.inserter = self.early.copy(), self.inserter.copy()
+        other.left_out, other.late = dict(self.left_out), list(self.late)
+        other.lineage, other.before_close = self.lineage.copy(), None
+        other.windows = self.windows.copy(other.store, other.keys, other.look_at)
+        other.new_locks()
+        renew_locks(other)
+        return other
+
+    def become(self, other: WheelState) -> None:
+        """Have all that another state has, at once: Ctrl-C comes before it, or after."""
+        other.lock = self.lock  # somebody may hold it
+        other.windows.look_at = self.look_at
+        self.__dict__.update(other.__dict__)
+
+    # -- what failed
+
+    def look_at(self, err: int, step: str, cause: UserError | None = None) -> None:
+        """Raise the error that the bits of a kernel stand for; after that, the wheel only answers."""
+        try:
+            raise_for(err, step, cause)
+        except UserError as failed:
+            self.failed = failed
+            raise
+
+    @contextlib.contextmanager
+    def _stopping(self, step: str) -> Iterator[None]:
+        """What fails here may be half done, also by Ctrl-C: after that, the wheel only answers."""
+        try:
+            yield
+        except BaseException as failed:
+            self.failed = failed if isinstance(failed, UserError) else UserError(
+                step, f"raised {type(failed).__name__}: {failed}"
+            )  # fmt: skip
+            if isinstance(failed, UserError) or not isinstance(failed, Exception) or not self.spec.objects:
+                raise
+            raise self.failed from failed  # a user's function
+
+    def require_sound(self, step: str) -> None:
+        """Refuse a wheel in which something failed."""
+        if self.failed is not None:
+            raise UserError(
+                step, expected="a wheel in which nothing failed", got=f"one stopped by: {self.failed}",
+                hint="closed slots can still be asked for; go on from the last save, without that row",
+            ) from self.failed  # fmt: skip
+
+    def require_verified(self) -> None:
+        """Compare files it was opened from with their checksums, before others are made from them."""
+        for verify in self.unverified:
+            verify()
+        self.unverified = []
+
+    # -- rows in
+
+    def insert_batch(self, batch: pa.RecordBatch) -> None:
+        """Insert a batch of the wheel's own schema."""
+        if self.failed is not None:
+            self.require_sound("insert")
+        if self.inserter.by_address is None or not self._insert_few(batch):
+            self.insert_all((require_sound(batch, "insert"),))
+
+    def _insert_few(self, batch: pa.RecordBatch) -> bool:
+        """Insert rows whose columns are read where they are: a third of the time, for a hundred rows.
+        Whether that could be done."""
+        run_at, read = self.inserter.by_address
+        n, found = batch.num_rows, []
+        if n > FEW_ROWS or n == 0:
+            return False
+        for i in read:
+            array = batch.column(i)
+            body = array.buffers()[1]
+            if array.null_count or body is None or body.address & 7 or body.size < 8 * (array.offset + n):
+                return False
+            found.append(body.address + 8 * array.offset)
+        store, before, ready = self.store, _BeforeRows(self) if self.keyed else None, False
+        try:
+            if self.keyed:
+                assert isinstance(self.inserter, CompiledInsert)
+                kid = self.inserter.key_ids(require_sound(batch, "insert"), store, self.keys, self.lock)
+                found.append(kid.ctypes.data)
+            logs = store.remember(n)
+            ready = True
+            early, late, err = run_at(store.inserting, n, self.grain, logs, *found)
+            if err:
+                raise_for(err, "insert")
+            if early or late:
+                before = before or _BeforeRows(self)
+                self._keep_others(batch, store.others, early, late)
+            self.inserted += n - early - late
+        except BaseException as failed:
+            self.failed = INSERTING
+            if ready:
+                store.put_back()
+            if before is not None:
+                before.roll_back(failed)
+            self.failed = None
+            raise
+        return True
+
+    def insert_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Insert all batches, or nothing."""
+        self.require_sound("insert")
+        before, slots = _BeforeRows(self), self.store.undo()
+        try:
+            self.failed = INSERTING  # nobody else may write, and the source of these rows neither
+            for batch in batches:
+                self._insert(batch, slots)
+            self.failed = None
+        except BaseException as failed:
+            self.failed = INSERTING
+            slots.roll_back()
+            before.roll_back(failed)
+            self.failed = None
+            raise
+
+    def _insert(self, batch: pa.RecordBatch, undo: Any = None) -> None:
+        """Insert rows, so that `undo` can take them out again."""
+        batch = self._with_times(batch)
+        if batch.num_rows == 0:
+            return
+        others, early, late = self.inserter.insert(batch, self.store, self.keys, self.lock, undo)  # type: ignore[arg-type]
+        self.inserted += batch.num_rows - early - late
+        self._keep_others(batch, others, early, late)
+
+    def _with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without the rows that have no time; they are counted."""
+        time = batch.column(self.time)
+        if time.null_count:
+            self.left_out["null time"] += time.null_count
+            batch = batch.filter(time.is_valid())
+        return batch
+
+    def _keep_others(self, batch: pa.RecordBatch, others: Any, early: int, late: int) -> None:
+        """Rows that were not inserted: positions of early ones are at the front, of late ones at the back."""
+        if late:
+            rows = self._within_reach(batch.take(pa.array(others[len(others) - late :][::-1])))
+            self.left_out["late"] += rows.num_rows
+            self.keep_late(rows)
+        if early:
+            self.early.add(self._within_reach(batch.take(pa.array(others[:early]))))
+
+    def keep_late(self, rows: pa.RecordBatch) -> None:
+        """Keep late rows to be read, as many as there is room for."""
+        room = LATE_ROWS - self.late_kept
+        if room > 0:
+            self.late.append(rows.slice(0, room))
+            self.late_kept += min(room, rows.num_rows)
+
+    def _within_reach(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Without those whose time is too far away to count with; they are counted."""
+        ticks = values(rows.column(self.time))
+        far = (ticks > FARTHEST) | (ticks < -FARTHEST)
+        if far.any():
+            self.left_out["time out of range"] += int(far.sum())
+            rows = rows.filter(pa.array(~far))
+        return rows
+
+    # -- time
+
+    def advance(self, until: int) -> pa.Table | None:
+        """Close the slots below one; the windows that closed, if the wheel has windows."""
+        if self.failed is not None:
+            self.require_sound("advance_to")
+        store = self.store
+        if (until - store.now) * store.room > LONG_STEP:
+            if self.is_empty():
+                store.begin_at(min(until, self.early.first_slot))
+                self.bring_in()
+            self.require_memory(until)
+        closed: list[pa.Table] = []
+        while (before := store.now) < until:
+            closed += self._advance(before, until)
+        if not self.windows:
+            return None
+        if not closed:
+            return self.windows.none()
+        return closed[0] if len(closed) == 1 else pa.concat_tables(closed)
+
+    def _advance(self, before: int, until: int) -> list[pa.Table]:
+        """Close slots as far as possible at once; the windows that closed."""
+        store, first = self.store, self.early.first_slot
+        target = min(until, max(first, before + 1))
+        if self.windows:  # they read the slots that have just closed, before others take their place
+            target = min(target, before + min(store.capacity, store.compress or store.capacity))
+        if self.before_close is not None:
+            self.before_close()
+        store.make_room(target)  # where there is none, nothing has happened yet
+        with self._stopping("advance_to"):
+            err = store.close(target)
+        if err:
+            self.look_at(err, "advance_to")
+        closed = list(self.windows.take(before, target)) if self.windows else []
+        if first < target + len(store.ahead):
+            self.bring_in()
+        return closed
+
+    def require_memory(self, until: int) -> None:
+        """Refuse a watermark, by mistake in years to come, up to which "keep" would hold every slot."""
+        store = self.store
+        need = 0
+        for r, ring in enumerate(store.rings):
+            if ring.slots is None:
+                slots = max(0, until // int(store.ring(r)[UNIT]) - int(store.ring(r)[BASE]))
+                # Compressed ones take half of it at the most, most often; and they take time.
+                need += slots * store.room * store.cell_bytes // (2 if store.compresses(r) else 1)
+        if need > MOST_BYTES:
+            raise UserError(
+                "advance_to", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
+                got=f"{need / 1e9:.3g} GB up to {self.instant(until * self.grain)}",
+                hint='retention "keep" holds every slot, even empty ones: keep a number of them',
+            )  # fmt: skip
+
+    def bring_in(self) -> None:
+        """Insert the rows that were too far ahead and are so no more."""
+        reach = (self.store.now + len(self.store.ahead)) * self.grain
+        if (rows := self.early.below(reach)) is not None:
+            with self._stopping("advance_to"):
+                self._insert(rows)
+
+
+class _BeforeRows:
+    """Counts, late rows, rows ahead and keys of a wheel before rows go in. Slots have their own undo."""
+
+    def __init__(self, state: WheelState) -> None:
+        self._state = state
+        self._inserted, self._left_out = state.inserted, dict(state.left_out)
+        self._late = len(state.late), state.late_kept
+        self._early = state.early.state
+        self._keys = state.keys.count
+
+    def roll_back(self, cause: BaseException) -> None:
+        """Have them as they were, whatever it was that failed."""
+        state = self._state
+        state.inserted, state.left_out = self._inserted, self._left_out
+        del state.late[self._late[0] :]
+        state.late_kept = self._late[1]
+        state.early.cut_back(*self._early)
+        # What comes from outside, as Ctrl-C does, may have come while keys were added.
+        if state.keyed and (state.keys.count != self._keys or not isinstance(cause, UserError)):
+            keys = KeyIndex(state.keys.schema)
+            if self._keys:
+                keys.restore(state.keys.decode(np.arange(self._keys)))
+            state.store.forget(self._keys)
+            with state.lock:  # windows and others have the same object
+                state.keys.__dict__.update(keys.__dict__)
+                state.numbers_seen.clear()
+
+
+def empty_state(spec: WheelSpec, first: int, compress: int = 0) -> WheelState:
+    """A wheel without rows that begins with a slot, and compresses blocks of so many slots."""
+    if spec.objects:
+        held: RingStore = ObjectStore(
+            spec.plan.layout, spec.rings, first, spec.open_slots, threshold=spec.one_ring_below
+        )
+    else:
+        held = RingStore(
+            spec.plan.layout, spec.rings, first, spec.open_slots, prefix=spec.prefix,
+            threshold=spec.one_ring_below, compress=compress,
+        )  # fmt: skip
+    return WheelState(spec, held)

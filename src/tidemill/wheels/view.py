@@ -1,0 +1,228 @@
+"""The reading side of a wheel: a specification, a store of slots, and the numbers of keys."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.layout import Layout
+from tidemill.core.errors import UserError
+from tidemill.core.forks import renew_locks
+from tidemill.core.schema import Schema
+from tidemill.core.time import Domain, instant, to_datetime
+from tidemill.core.types import DataType, to_arrow
+from tidemill.kernels.arrow import build
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.failures import raise_for
+from tidemill.plan.wheel import HeldRing, WheelFacts
+from tidemill.wheels.loops.range_plan import LOW
+from tidemill.wheels.memory.buckets import Buckets
+from tidemill.wheels.memory.store import NOT_ASKED, RingStore
+from tidemill.wheels.objects.store import ObjectStore
+from tidemill.wheels.spec import HIDDEN, WheelSpec
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Outputs = list[npt.NDArray[Any]]
+"""Validity and values of each result, one after the other."""
+ALL = object()
+"""In place of a key: every key."""
+MOST_NUMBERS = 1 << 16
+"""Keys whose numbers are remembered."""
+FIRST_DATE, LAST_DATE = instant("0001-01-01"), instant("9999-12-31")
+"""The range of Python's datetimes, in ticks."""
+
+
+class WheelView:
+    """What answers are made from. Slots are counted from the epoch, keys from 0."""
+
+    def __init__(self, spec: WheelSpec, store: RingStore | Buckets) -> None:
+        self.spec = spec
+        self.store: Any = store
+        self.plan, self.domain = spec.plan, spec.domain
+        self.schema, self.grain = spec.plan.input.schema, spec.grain
+        self.keyed = bool(spec.plan.group_keys)
+        self.keys = KeyIndex(Schema(tuple((k, self.schema[k]) for k in spec.plan.group_keys)))
+        self.results, self.shown = spec.plan.layout.results, spec.shown
+        self.numbers_seen: dict[Any, int] = {}
+        """Numbers of plain keys that were asked for: looking one up takes longer than an answer."""
+        self.new_locks()
+        renew_locks(self)
+
+    def new_locks(self) -> None:
+        """Have locks that nobody holds: after a fork, the thread that held one is not there."""
+        self.lock = threading.Lock()
+        """Of the keys: looking one up while others are added could find another one."""
+        if isinstance(self.store, ObjectStore):
+            self.store.new_locks()
+
+    def catch_up(self) -> None:
+        """Read what the writer has done since, where that is another process."""
+
+    # -- time
+
+    @property
+    def beginning(self) -> int:
+        """The first tick of the wheel."""
+        return int(self.store.first) * self.grain
+
+    def instant(self, ticks: int) -> Any:
+        """A datetime on the clock; ticks in logical time and outside of what datetimes can say."""
+        readable = self.domain is Domain.CLOCK and FIRST_DATE <= ticks <= LAST_DATE
+        return to_datetime(ticks) if readable else ticks
+
+    def closed(self) -> tuple[int, Ints]:
+        """The first open slot, and the numbers of the keys that had rows before it."""
+        self.catch_up()
+        now = self.store.now
+        self.catch_up()  # keys are known before their slots close: now at least those below
+        numbers = self.numbers(ALL)
+        return now, numbers[numbers < self.keys.count]
+
+    def facts(self) -> WheelFacts:
+        """What the optimizer must know of this wheel."""
+        self.catch_up()
+        store, plan = self.store, self.plan
+        shown = tuple((n, a) for n, a in plan.aggregates if not n.startswith(HIDDEN))
+        rings = tuple(
+            HeldRing(ring.ticks, ring.shown, int(store.ring(r)[LOW]) * ring.ticks)
+            for r, ring in enumerate(store.rings)
+        )
+        return WheelFacts(replace(plan, aggregates=shown), rings, store.now * self.grain)
+
+    def not_held(self, a: int, b: int) -> UserError:
+        """The error for a range of slots that the rings do not hold."""
+        held = [
+            f"{ring.shown} since {self.instant(int(self.store.ring(r)[LOW]) * ring.ticks)}"
+            for r, ring in enumerate(self.store.rings)
+        ]
+        return UserError(
+            "query", expected=f"a range that the rings still hold: {', '.join(held)}",
+            got=f"[{self.instant(a * self.grain)}, {self.instant(b * self.grain)})",
+            hint="ask on a coarser grid, or make the wheel with more retention",
+        )  # fmt: skip
+
+    # -- keys
+
+    def number(self, key: Any) -> int:
+        """The number of a key, -1 if it never came."""
+        given = tuple(key) if isinstance(key, tuple) else (key,)
+        number = int(self._find([[g] for g in given])[0])
+        if number >= 0 and (type(key) is int or type(key) is str):
+            if len(self.numbers_seen) >= MOST_NUMBERS:
+                self.numbers_seen.clear()
+            self.numbers_seen[key] = number
+        return number
+
+    def numbers(self, keys: Any) -> Ints:
+        """The numbers of many keys, or of `ALL` that had rows."""
+        if keys is ALL:
+            found: Ints = self.store.present
+            return found
+        listed = keys.to_pylist() if isinstance(keys, pa.Array) else list(keys)
+        if len(self.plan.group_keys) > 1:
+            return self._find([list(c) for c in zip(*listed)])
+        return self._find([listed])
+
+    def numbers_of(self, columns: list[pa.Array]) -> Ints:
+        """The numbers of keys that are given by column."""
+        with self.lock:
+            return self.keys.find(columns)
+
+    def _find(self, columns: list[list[Any]]) -> Ints:
+        names = self.plan.group_keys
+        if len(columns) != len(names):
+            raise UserError("query", expected=f"a key for {list(names)}", got=f"{len(columns)} values")
+        try:
+            arrays = [
+                pa.array(c, type=to_arrow(self.schema[n])) for c, n in zip(columns, names)
+            ]
+        except (pa.ArrowInvalid, UnicodeEncodeError, pa.ArrowTypeError) as wrong:
+            raise UserError(
+                "query", expected=", ".join(f"{n}: {self.schema[n]!r}" for n in names), got=str(columns)
+            ) from wrong
+        return self.numbers_of(arrays)
+
+    def key_columns(self, numbers: Ints) -> dict[str, pa.Array]:
+        """Keys by column, from their numbers."""
+        with self.lock:
+            return dict(zip(self.plan.group_keys, self.keys.decode(numbers)))
+
+    # -- answers
+
+    def layout_for(self, aggregates: Iterable[tuple[str, Aggregate]], step: str) -> Layout:
+        """The parts that slots hold, with other results. A result that needs another part is an error."""
+        plan, results = self.plan, []
+        asked = replace(plan, aggregates=tuple(aggregates)).layout
+        for result in asked.results:
+            found = plan.layout.derived(asked, result)
+            if found is None:
+                held = ", ".join(f"{n}={a}" for n, a in plan.aggregates if not n.startswith(HIDDEN))
+                raise UserError(
+                    step, expected=f"aggregates made of what the wheel holds: {held}",
+                    got=f"{result.name}={result.shown}",
+                )  # fmt: skip
+            results.append(found)
+        return replace(plan.layout, results=tuple(results))
+
+    def answers(
+        self, starts: Ints, ends: Ints, numbers: Ints, asked: Layout | None = None, *,
+        total: bool = False, rows: Bools = NOT_ASKED,
+    ) -> Outputs:  # fmt: skip
+        """The results of a range of slots for each key, or of one range for all keys.
+
+        With `total`, of each range over all these keys together. `asked` has other results than the wheel's
+        own. `rows`, if given, gets whether there was any row.
+        """
+        outputs: Outputs
+        if asked is None and not total:
+            outputs = self.store.outputs(self.results, len(numbers))
+            bad, err = self.store.answers(starts, ends, numbers, outputs, rows)
+        else:
+            held = self.plan.layout if asked is None else asked
+            count = len(starts) if total else len(numbers)
+            a, b = (np.ascontiguousarray(np.broadcast_to(x, count)) for x in (starts, ends))
+            outputs = self.store.outputs(held.results, count)
+            partials = self.store.no_partials(count)
+            bad, err = self.store.fold(a, b, numbers, total, partials)
+            if bad < 0:
+                err |= self.store.lower(partials, held, outputs)
+                if len(rows):
+                    rows[...] = self.store.any_rows(partials)
+        if bad >= 0:
+            raise self.not_held(int(starts[bad]), int(ends[bad]))
+        raise_for(err, "wheel query")
+        return outputs
+
+    def column(self, values: Any, valid: Any, kind: DataType) -> pa.Array:
+        """A column of outputs."""
+        if self.spec.objects:
+            return pa.array(values.tolist(), to_arrow(kind))  # what is not valid is None
+        return build(values, valid, to_arrow(kind))
+
+    def table(self, outputs: Outputs, asked: Layout | None = None) -> pa.Table:
+        """The results that users see, as columns."""
+        results = self.shown if asked is None else asked.results
+        return pa.table(
+            {
+                r.name: self.column(outputs[2 * j + 1], outputs[2 * j], r.type)
+                for j, r in enumerate(results)
+            }
+        )
+
+    def plain(self, value: Any, kind: DataType) -> Any:
+        """A result as a Python value."""
+        if self.spec.objects:
+            return pa.array([value], to_arrow(kind))[0].as_py()
+        if kind.kind == "timestamp" and not FIRST_DATE <= value <= LAST_DATE:
+            return int(value)  # as `instant`
+        if kind.kind in ("timestamp", "duration"):
+            return pa.scalar(int(value), pa.int64()).cast(to_arrow(kind)).as_py()
+        return bool(value) if kind.kind == "bool" else value

@@ -1,0 +1,236 @@
+"""Generated kernels run as plain Python, so that many small cases need no compiling.
+
+A kernel takes Numba half a second and more to compile, and a test of sixty rows a few milliseconds to
+interpret. Under `interpreted()`, generated sources (`codegen.modules.load`) are executed by Python on NumPy's
+scalars, which have the widths and the overflow of machine numbers. Hand-written kernels that generated code
+calls are interpreted, too; those that the engines call themselves stay compiled.
+
+It is a second executor of the same source, so what depends on the compiler alone is not seen here: each
+family of kernels is also compiled in `make test`, and in `make soak` all of them are.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import functools
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tidemill.codegen import modules
+from tidemill.jit.machine_code import file_of
+
+_BITS = 1 << 64
+_on = False
+
+
+@contextmanager
+def interpreted(*, on: bool = True) -> Iterator[None]:
+    """Generated kernels are interpreted in this process, whichever thread calls them."""
+    global _on
+    before, _on = _on, on
+    try:
+        yield
+    finally:
+        _on = before
+
+
+def install() -> None:
+    """Have every module that `codegen.modules.load` makes from now on switch between the two executors."""
+    compiled_once, compiled_uniquely = modules._load_cached, modules._load_unique
+
+    @functools.cache
+    def load_cached(source: str) -> Any:
+        return _Switching(source, {}, lambda: compiled_once(source))
+
+    def load_unique(source: str, names: dict[str, Any]) -> Any:
+        return _Switching(source, names, lambda: compiled_uniquely(source, names))
+
+    modules._load_cached = load_cached  # type: ignore[assignment]
+    modules._load_unique = load_unique  # type: ignore[assignment]
+
+
+class _Switching:
+    """Looks like the module of a generated source. Its functions are compiled or interpreted as each call finds it."""
+
+    def __init__(self, source: str, names: dict[str, Any], load: Callable[[], ModuleType]) -> None:
+        self._source, self._names = source, names
+        self._compiled = functools.cache(load)
+
+    @functools.cached_property
+    def _interpreted(self) -> dict[str, Any]:
+        namespace: dict[str, Any] = {name: _users(f) for name, f in self._names.items()}
+        text = modules._HEADER + self._source
+        _execute(text, f"<interpreted {hash(text):x}>", namespace)
+        return namespace
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def call(*args: Any) -> Any:
+            if not _on:
+                return getattr(self._compiled(), name)(*args)
+            run = functools.partial(_entered, self._interpreted[name])
+            return (modules._explained(run, self._names) if self._names else run)(*args)
+
+        self.__dict__[name] = call
+        return call
+
+
+def _entered(function: Callable[..., Any], *args: Any) -> Any:
+    """A call from Python: what goes in has the types of the machine, what comes out has not."""
+    with np.errstate(all="ignore"):
+        return _unboxed(function(*map(_boxed, args)))
+
+
+def _boxed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.view(np.recarray) if value.dtype.names else value
+    if isinstance(value, bool):
+        return value
+    kinds = {int: np.int64, float: np.float64}
+    return kinds[type(value)](value) if type(value) in kinds else value
+
+
+def _unboxed(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_unboxed, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _users(function: Any) -> Callable[..., Any]:
+    """A user's function, which divides by zero as Python does."""
+    plain = function.py_func
+
+    def call(*args: Any) -> Any:
+        return plain(*map(_unboxed, args))
+
+    call.__name__ = plain.__name__
+    return call
+
+
+# --- source that means in Python what it means to Numba ---------------------------------------------
+
+
+class _Rewriting(ast.NodeTransformer):
+    """Decorators go; conversions wrap; comparisons give Python's bools, which add up; division never raises."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.decorator_list, node.returns = [], None
+        self.generic_visit(node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.func) in ("np.int64", "np.uint64"):
+            node.func = ast.Name("_" + node.func.attr, ast.Load())  # type: ignore[attr-defined]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        return ast.Call(ast.Name("bool", ast.Load()), [node], [])
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Div):
+            node.left = ast.Call(ast.Name("_float64", ast.Load()), [node.left], [])
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        if (node.module or "").startswith(("tidemill.kernels", "tidemill.jit", "tidemill.wheels.loops")):
+            node.module = _module(node.module or "").__name__
+        return node
+
+
+def _execute(text: str, file: str, namespace: dict[str, Any]) -> None:
+    tree = ast.fix_missing_locations(_Rewriting().visit(ast.parse(text)))
+    namespace |= {"_int64": _int64, "_uint64": _uint64, "_float64": np.float64}
+    exec(compile(tree, file, "exec"), namespace)
+
+
+@functools.cache
+def _module(name: str) -> ModuleType:
+    """A module of hand-written kernels, interpreted; it has another name, beside the compiled one."""
+    made = ModuleType("interpreted_" + name.replace(".", "_"))
+    sys.modules[made.__name__] = made
+    if name in _INSTEAD:
+        made.__dict__.update(_INSTEAD[name])
+    else:
+        file = file_of(name)
+        _execute(Path(file).read_text(), file, made.__dict__)
+    return made
+
+
+def _int64(value: Any) -> np.int64:
+    if isinstance(value, int):
+        return np.int64((int(value) + _BITS // 2) % _BITS - _BITS // 2)
+    return np.asarray(value).astype(np.int64)[()]  # type: ignore[no-any-return]
+
+
+def _uint64(value: Any) -> np.uint64:
+    if isinstance(value, int):
+        return np.uint64(int(value) % _BITS)
+    return np.asarray(value).astype(np.uint64)[()]  # type: ignore[no-any-return]
+
+
+# --- what has no source in Python --------------------------------------------------------------------
+
+
+def _leading_zeros(x: Any) -> np.int64:
+    return np.int64(64 - int(_uint64(x)).bit_length())
+
+
+def _float_to_int_fits(a: float) -> bool:
+    return bool(-9223372036854775808.0 <= a < 9223372036854775808.0)
+
+
+def _as_int(value: Any) -> np.int64:
+    fits = _float_to_int_fits(value) if isinstance(value, float) else -_BITS // 2 <= value < _BITS // 2
+    if not fits:
+        raise ValueError("it gave a number outside int64 where an int is declared")
+    return np.int64(math.trunc(value))
+
+
+def _word(address: int) -> np.uint64:
+    return np.uint64(ctypes.c_uint64.from_address(int(address)).value)
+
+
+def _float_of(bits: Any) -> np.float64:
+    return _int64(bits).view(np.float64)  # type: ignore[no-any-return]
+
+
+def _pointer(address: int, dtype: np.dtype[Any]) -> tuple[int, np.dtype[Any]]:
+    return int(address), dtype
+
+
+def _carray(at: tuple[int, np.dtype[Any]], shape: tuple[int, ...]) -> Any:
+    address, dtype = at
+    size = math.prod(map(int, shape)) * dtype.itemsize
+    if size == 0:
+        return np.empty(shape, dtype)
+    held = (ctypes.c_char * size).from_address(address)
+    return _boxed(np.frombuffer(held, dtype).reshape(shape))
+
+
+def _column_at(address: int, n: int, dtype: np.dtype[Any]) -> Any:
+    return _carray(_pointer(address, dtype), (n,))
+
+
+_INSTEAD: dict[str, dict[str, Any]] = {
+    "tidemill.jit.kernel": {"kernel": lambda f: f, "any_kernel": lambda f: f},
+    "tidemill.jit.intrinsics": {
+        "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
+        "word": _word, "float_of": _float_of,
+    },
+    "tidemill.jit.addresses": {
+        "pointer": _pointer, "carray": _carray, "column_at": _column_at,
+    },
+}  # fmt: skip

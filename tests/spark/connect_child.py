@@ -1,0 +1,220 @@
+"""Runs in a process of its own: what Tidemill does in a session of Spark Connect. Prints JSON, case by case.
+
+A process has classic sessions or those of Connect, not both.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import tidemill as tm
+from tidemill import col
+from tidemill.core.errors import TidemillError, UnsupportedError, UserError
+
+STREAM = tm.stream("rows", time="t", schema={"t": "int64", "k": "string", "v": "int64", "x": "float64"})
+BY_KEY = STREAM.group_by("k")
+HOPPING = tm.hopping(30, every=10)
+WINDOWS = {
+    "jvm": BY_KEY.window(tm.tumbling(10)).agg(n=tm.count(), s=tm.sum(col.v), sd=tm.std(col.x)),
+    "panes": BY_KEY.window(HOPPING).agg(m=tm.mean(col.x), h=tm.max(col.v)),
+    "partials": BY_KEY.window(HOPPING).agg(g=tm.product(col.v)),
+    "colocated": BY_KEY.window(tm.session(3)).agg(n=tm.count(), last=tm.last(col.v)),
+}
+"""A query for each way that windows go on Spark."""
+
+
+def table() -> pa.Table:
+    rng = np.random.default_rng(5)
+    return pa.table({
+        "t": rng.integers(0, 200, 400),
+        "k": pa.array([f"k{k}" for k in rng.integers(0, 12, 400)], mask=rng.random(400) < 0.05),
+        "v": pa.array(rng.integers(0, 3, 400), mask=rng.random(400) < 0.1),
+        "x": rng.normal(size=400),
+    })  # fmt: skip
+
+
+def assert_alike(found: pa.Table, expected: pa.Table) -> None:
+    names = [n for n in ("k", "window_start", "start", "end") if n in expected.column_names]
+    order = [(n, "ascending") for n in names]
+    a, b = (t.select(expected.column_names).sort_by(order).to_pandas() for t in (found, expected))
+    assert len(a) == len(b) > 5, (len(a), len(b))
+    for name in expected.column_names:
+        if b[name].dtype.kind == "f":
+            np.testing.assert_allclose(a[name].astype(float), b[name], atol=1e-9)
+        else:
+            assert a[name].tolist() == b[name].tolist(), name
+
+
+def refused(kind: type[TidemillError], words: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+class Cases:
+    """A method for each case; `spark` is the session of Connect."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark, self.folder, self.table = spark, folder, table()
+        self.df = spark.createDataFrame(self.table).repartition(3, "v")
+
+    def jvm(self) -> None:
+        self._windows("jvm")
+
+    def panes(self) -> None:
+        self._windows("panes")
+
+    def partials(self) -> None:
+        self._windows("partials")
+
+    def colocated(self) -> None:
+        self._windows("colocated")
+
+    def _windows(self, way: str) -> None:
+        query = WINDOWS[way]
+        text = query.on_spark(self.spark).explain()
+        assert f": {way}, because" in str(text), text
+        assert_alike(query.on_spark(self.spark).run(rows=self.df).toArrow(), query.run(rows=self.table))
+
+    def expressions_in_python(self) -> None:
+        odd = tm.udf(lambda v: v * 2 + 1, returns="int64")
+        query = STREAM.where(col.k.matches("^(k|x1)+")).select(k=col.k, o=odd(col.v)).group_by("k")
+        query = query.window(tm.tumbling(50)).agg(s=tm.sum(col.o))
+        assert_alike(query.on_spark(self.spark).run(rows=self.df).toArrow(), query.run(rows=self.table))
+
+    def auto_is_plain_and_says_so(self) -> None:
+        plain = "plain — Spark Connect does not say where rows are"
+        query = WINDOWS["panes"].on_spark(self.spark)
+        assert plain in str(query.explain())
+        text = str(query.explain(rows=self.df))
+        assert plain in text and "== Spark's plan ==" in text and "MapInArrow" in text
+        refused(
+            UnsupportedError, "use a classic session",
+            lambda: WINDOWS["panes"].on_spark(self.spark, detect="on").run(rows=self.df),
+        )  # fmt: skip
+
+    def wheels(self) -> None:
+        path = self.folder / "wheel"
+        held = {"s": tm.sum(col.v), "n": tm.count()}
+        built = tm.spark.build_wheel(
+            self.df, path, held, time="t", keys="k", start=0, until=100, granularities=[1, 10],
+            buckets=2,
+        )  # fmt: skip
+        assert built.left_out["ahead"] > 0
+        appended = tm.spark.append(self.df, path, until=200)
+        assert built.rows + appended.rows == 400
+        query = BY_KEY.window(HOPPING).agg(s=tm.sum(col.v), n=tm.count())
+        expected = query.run(rows=self.table)
+        wheel = tm.open_wheel(path)
+        text = str(query.on_spark(self.spark).explain(rows=wheel))
+        assert "each bucket by a task" in text, text
+        inside = pa.compute.and_(
+            pa.compute.greater_equal(expected["window_start"], 0),
+            pa.compute.less_equal(expected["window_end"], 200),
+        )
+        found = query.on_spark(self.spark).run(rows=wheel).toArrow()
+        whole = query.run(rows=wheel)
+        assert_alike(found, whole)
+        ranges = expected.filter(inside).select(["k", "window_start", "window_end"])
+        ranges = ranges.rename_columns(["k", "start", "end"])
+        answers = tm.spark.wheel_query(path, self.spark.createDataFrame(ranges)).toArrow()
+        assert_alike(answers, expected.filter(inside).rename_columns(["k", "start", "end", "s", "n"]))
+
+    def exchanges_need_a_classic_session(self) -> None:
+        from tidemill.spark.exchange import (
+            colocate,
+            group_by_key,
+            join,
+            place,
+            reduce_by_key,
+            report,
+        )
+
+        calls: list[Callable[[], object]] = [
+            lambda: reduce_by_key(self.df, ["k"], {"n": tm.count()}),
+            lambda: join(self.df, self.df, ["k"]),
+            lambda: group_by_key(self.df, ["k"], lambda t: t, "k string"),
+            lambda: colocate(self.df, ["k"]), lambda: place(self.df, ["k"]),
+            lambda: report(self.spark).__enter__(),
+        ]  # fmt: skip
+        for call in calls:
+            refused(UnsupportedError, "under Spark Connect — use a classic session", call)
+
+    def dias_need_a_classic_session(self) -> None:
+        from tidemill.spark.dia import from_frame, generate, read_binary, read_lines
+
+        calls: list[Callable[[], object]] = [
+            lambda: generate(self.spark, 3), lambda: from_frame(self.df),
+            lambda: read_lines(self.spark, "x"), lambda: read_binary(self.spark, "x"),
+        ]  # fmt: skip
+        for call in calls:
+            refused(UnsupportedError, "under Spark Connect — use a classic session", call)
+
+    def streams_are_refused(self) -> None:
+        stream = self.spark.readStream.format("rate").load().selectExpr(
+            "value AS t", "'a' AS k", "value AS v", "double(value) AS x"
+        )  # fmt: skip
+        refused(
+            UserError, "a DataFrame that ends, got a streaming one",
+            lambda: WINDOWS["jvm"].on_spark(self.spark).run(rows=stream),
+        )  # fmt: skip
+
+    def overflow_fails(self) -> None:
+        big = self.spark.createDataFrame(
+            pa.table({"t": [1, 2], "k": ["a", "a"], "v": [2**62, 2**62], "x": [0.0, 0.0]})
+        )
+        query = STREAM.select(w=col.v + col.v)
+        try:
+            query.on_spark(self.spark).run(rows=big).toArrow()
+        except Exception as error:
+            assert "OVERFLOW" in str(error), error
+        else:
+            raise AssertionError("no error")
+        self.spark.conf.set("spark.sql.ansi.enabled", "false")
+        try:
+            refused(
+                UserError, "spark.sql.ansi.enabled=true",
+                lambda: query.on_spark(self.spark).run(rows=big),
+            )  # fmt: skip
+        finally:
+            self.spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
+CASES = [name for name in vars(Cases) if not name.startswith("_")]
+
+
+def main(folder: str) -> None:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in {
+        "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }.items():  # fmt: skip
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    cases, found = Cases(spark, Path(folder)), {}
+    for name in CASES:
+        try:
+            getattr(cases, name)()
+            found[name] = ""
+        except Exception:
+            found[name] = traceback.format_exc()
+    print("RESULTS " + json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

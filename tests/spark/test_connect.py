@@ -1,0 +1,37 @@
+"""Spark Connect: windows and wheels run, with the answers of this process; the rest says what it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("grpc", reason="needs pyspark[connect]")
+
+from tests.spark.connect_child import CASES
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    env = {
+        **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1",  # so that the server takes any free port
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tests.spark.connect_child", str(tmp_path_factory.mktemp("connect"))]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULTS ")]
+    assert lines, done.stderr
+    found: dict[str, str] = json.loads(lines[0].removeprefix("RESULTS "))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_under_connect(results: dict[str, str], case: str) -> None:
+    assert results[case] == ""
