@@ -15,7 +15,7 @@ from tidemill.codegen.modules import load
 from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
-from tidemill.wheels.loops.answer import CHOICE, combined
+from tidemill.wheels.loops.answer import CHOICE, INTRINSICS, combined
 from tidemill.wheels.loops.range_plan import FIRST, KEYS, MARKED, PLAN_ROOM, ROOM
 from tidemill.wheels.loops.slots import BITS, COLD_BLOCKS, PLAN, Slots, combine_into, lowered
 
@@ -27,7 +27,8 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
 
     Combines each range of slots into the record at its place: of the key at that place, or with `total` of
     all keys. `bad` is the first range that is not held, or -1. The field `rows` of a record counts the keys
-    that had rows; a count that closed slots do not keep counts the keys that had values.
+    that had rows; a count that closed slots do not keep counts the keys that had values. The `choice` is as
+    in `AnswerKernel`.
     """
     slots = Slots(layout)
     names = [n for n, _ in slots.stored]
@@ -56,11 +57,11 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
     parameters = ["starts", "ends", "kid", "total", *CHOICE, *stored, "records"]
     lines = [
         "@kernel", f"def fold({', '.join(parameters)}):", "    err = 0", f"    room = head[{ROOM}]",
-        f"    first = head[{FIRST}]",
-        f"    marked = head[{MARKED}] != 0", f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
+        f"    marked = head[{MARKED}] != 0", f"    first = head[{FIRST}]",
+        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
         *e.lines, "    return -1, err", "",
     ]  # fmt: skip
-    source = "\n".join([PLAN, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
+    source = "\n".join([PLAN, INTRINSICS, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     fold: Callable[..., tuple[int, int]] = load(source, **functions).fold
     return fold

@@ -26,7 +26,7 @@ from tidemill.core.types import DataType
 from tidemill.jit.addresses import dtype_text
 from tidemill.wheels.loops.range_plan import FIRST
 
-SLOT, FAST_SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 1, 10, 30
+SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 10, 30
 """What a part of a slot costs, see `Slots.slot_cost`."""
 
 
@@ -96,16 +96,11 @@ class Slots:
     def slot_cost(self, *, keyed: bool, compressed: bool) -> int:
         """What combining one slot costs a plan, in the unit of `SEGMENT_COST`.
 
-        Figures of `python -m benchmarks wheels --case costs`. Least and greatest ints that lie side by side
-        are combined many at a time. The slots of one key lie apart, each in a cache line of its own.
+        Figures of `python -m benchmarks wheels --case costs`. The slots of one key lie apart, each in a cache
+        line of its own; compressed ones are unpacked.
         """
-        side_by_side = not keyed and not compressed
-        found = 0
-        for code in self.stored_codes():
-            alone = len(code.names) == 1 and code.form.fields[0].kind != "float64"
-            fast = side_by_side and alone and getattr(code.algebra, "selective", False)
-            found += FAST_SLOT if fast else SLOT + KEYED_SLOT * keyed + COMPRESSED_SLOT * compressed
-        return max(found, FAST_SLOT)
+        each = SLOT + KEYED_SLOT * keyed + COMPRESSED_SLOT * compressed
+        return each * max(1, len(self.stored_codes()))
 
     def fresh(self) -> Any:
         """The record of nothing."""
