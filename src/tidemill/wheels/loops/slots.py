@@ -1,4 +1,4 @@
-"""What open and closed slots of a wheel hold, and the small pieces of code that all its loops share.
+"""What open and closed slots of a wheel hold, and the small buffers of code that all its loops share.
 
 An *open* slot holds one record for each key, with the whole state of the layout. A *closed* slot is a
 row of cells in the columns of the rings, a cell for each key; it holds the state without the counts
@@ -27,11 +27,11 @@ from tidemill.jit.addresses import dtype_text
 from tidemill.wheels.loops.range_plan import FIRST
 
 SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 10, 30
-"""What a part of a slot costs, see `Slots.slot_cost`."""
+"""What a part of a slot costs, see `SlotLayout.slot_cost`."""
 
 
 @dataclass(frozen=True)
-class Slots:
+class SlotLayout:
     """What open and closed slots hold, for a layout of compiled parts."""
 
     layout: Layout
@@ -113,7 +113,7 @@ class Slots:
 
 
 PLAN = "from tidemill.wheels.loops.range_plan import *"
-COLD_BLOCKS = "from tidemill.wheels.loops.compressed import *"
+BIT_PACKING = "from tidemill.wheels.loops.bit_packing import *"
 BITS = """
 @kernel
 def _put(marks, m, cell, value):
@@ -160,7 +160,7 @@ def combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]
     apply(e, part, target, target, other)
 
 
-def prefix_sums(e: Emitter, slots: Slots, ring: str) -> None:
+def prefix_sums(e: Emitter, slots: SlotLayout, ring: str) -> None:
     """What all slots up to `s` come to."""
     e.line(f"begins = s == head[{FIRST}] // head[{ring}]")
     e.line(f"last = row_of(head, {ring}, s - 1)")
@@ -176,7 +176,7 @@ def prefix_sums(e: Emitter, slots: Slots, ring: str) -> None:
                 apply(e, part, columns_at(part, "x", "c"), before, own)
 
 
-def adding_records(slots: Slots) -> tuple[list[str], dict[str, Any]]:
+def adding_records(slots: SlotLayout) -> tuple[list[str], dict[str, Any]]:
     """A function of its own: that a total leaves int64 matters only to who asks for it."""
     e = Emitter(Schema(()), {}, indent=1)
     e.line("o.rows += r.rows")
