@@ -117,8 +117,10 @@ class SlotLayout:
 
 def _several_at_a_time(code: PartCode) -> bool:
     """Whether machine code combines several partials in one step."""
-    whole = isinstance(code.form, Form) and code.form.fields[0].kind != "float64"
-    return whole and all(isinstance(n, Call) and n.function in ("least", "greatest") for n in code.form.combine)
+    form = code.form
+    if not isinstance(form, Form) or form.fields[0].kind == "float64":
+        return False
+    return all(isinstance(n, Call) and n.function in ("least", "greatest") for n in form.combine)
 
 
 PLAN = "from tidemill.wheels.loops.range_plan import *"
