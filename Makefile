@@ -49,13 +49,16 @@ unit: setup ## pytest with doctests, two processes, one Spark session (ARGS="-k 
 # What pytest prints goes to out/soak.log, too; the machines' counts are the lines `fuzz:` and `faults:`.
 machines: setup ## random queries, kills and damaged files; prints what was tried and what differed
 	@mkdir -p out
-	set -o pipefail; $(JAVA) $(BIN)/python -m pytest -n0 -s -m soak -q tests/fuzz tests/faults $(ARGS) 2>&1 | tee out/soak.log
+	set -o pipefail; $(JAVA) TIDEMILL_KERNELS=compiled $(BIN)/python -m pytest -n0 -s -m "soak or interpreted" -q \
+		tests/fuzz tests/faults $(ARGS) 2>&1 | tee out/soak.log
 	@grep -E '^(fuzz|faults): .* (cases|differences)' out/soak.log
 
-soak: machines ## the machines, then properties on more examples, and kernels with their bounds checked
-	$(JAVA) TIDEMILL_EXAMPLES=10 $(BIN)/python -m pytest -n0 -m "soak or hypothesis" \
+# Tests marked `interpreted` compile their kernels here: the whole product of what `make test` has a sample of.
+soak: machines ## the machines, then properties on more examples, all kernels compiled, and with bounds checked
+	$(JAVA) TIDEMILL_KERNELS=compiled TIDEMILL_EXAMPLES=10 $(BIN)/python -m pytest -n0 \
+		-m "soak or hypothesis or interpreted" \
 		--ignore tests/fuzz --ignore tests/faults $(ARGS)
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=out/bounds TIDEMILL_CACHE=out/bounds \
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=out/bounds TIDEMILL_CACHE=out/bounds TIDEMILL_KERNELS=compiled \
 		$(BIN)/python -m pytest -n 2 tests/conformance tests/local tests/kernels -k "not spark"
 
 bench: setup ## benchmarks against other systems (ARGS="windows --quick")

@@ -2,8 +2,8 @@
 
 Most of a test run on an empty cache is compiling. The summary of each run says how much; a run with
 `TIDEMILL_COMPILED=FILE` also writes every kernel to a file of JSON lines, with its test and its source.
-Seconds are those of the processor, so that a busy machine changes them little. Spark's Python workers and other
-child processes are not counted.
+Seconds are those of the processor, so that a busy machine changes them little. Spark's Python workers and
+other child processes are not counted.
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ _listener = _Listener()
 def listen() -> None:
     """Record what this process compiles from now on."""
     event.register("numba:compile", _listener)
+
+
+def count(kernel: str) -> int:
+    """How often this test has compiled a kernel so far."""
+    return sum(one["kernel"] == kernel for one in _listener.found)
 
 
 def taken() -> list[Compiled]:

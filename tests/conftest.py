@@ -20,14 +20,20 @@ settings.register_profile("tidemill", deadline=None)
 settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
-"""Whether tests marked `interpreted` compile their kernels all the same, as they do in `make soak`."""
+INTERPRETED = ("aggregates", "conformance", "expr", "fuzz", "local", "optimize", "plan")
+"""Folders whose tests run generated kernels as plain Python: combinations of a few rows each. Tests marked
+`compiled` are the sample of them that is compiled as it is for users; in `make soak` all of them are."""
+KEPT = ("compiled", "soak")
+"""Tests there that are compiled in any case."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under `-n 2 --dist loadgroup`, one worker has the one Spark session and all that needs it."""
     for item in items:
+        top, *below = item.path.relative_to(ROOT).parts
+        if top == "tests" and below[0] in INTERPRETED and not any(map(item.get_closest_marker, KEPT)):
+            item.add_marker("interpreted")
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
@@ -39,9 +45,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Tests marked `interpreted` compile no generated kernel, unless a mark nearer to them is `compiled`."""
-    nearest = next((m.name for m in item.iter_markers() if m.name in ("interpreted", "compiled")), "compiled")
-    with interpreter.interpreted(on=nearest == "interpreted" and not COMPILED):
+    """Tests marked `interpreted` compile no generated kernel."""
+    with interpreter.interpreted(on=item.get_closest_marker("interpreted") is not None):
         return (yield)
 
 

@@ -15,6 +15,7 @@ import ast
 import ctypes
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ import numpy as np
 from tidemill.codegen import modules
 from tidemill.jit.machine_code import file_of
 
+COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
+"""Whether nothing is interpreted."""
 _BITS = 1 << 64
 _on = False
 
@@ -35,7 +38,7 @@ _on = False
 def interpreted(*, on: bool = True) -> Iterator[None]:
     """Generated kernels are interpreted in this process, whichever thread calls them."""
     global _on
-    before, _on = _on, on
+    before, _on = _on, on and not COMPILED
     try:
         yield
     finally:
@@ -58,7 +61,7 @@ def install() -> None:
 
 
 class _Switching:
-    """Looks like the module of a generated source. Its functions are compiled or interpreted as each call finds it."""
+    """Looks like the module of a generated source. Each call of its functions is compiled or interpreted."""
 
     def __init__(self, source: str, names: dict[str, Any], load: Callable[[], ModuleType]) -> None:
         self._source, self._names = source, names
@@ -92,12 +95,8 @@ def _entered(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _boxed(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.view(np.recarray) if value.dtype.names else value
-    if isinstance(value, bool):
-        return value
-    kinds = {int: np.int64, float: np.float64}
-    return kinds[type(value)](value) if type(value) in kinds else value
+    kind = {int: np.int64, float: np.float64}.get(type(value))
+    return value if kind is None else kind(value)
 
 
 def _unboxed(value: Any) -> Any:
@@ -119,9 +118,13 @@ def _users(function: Any) -> Callable[..., Any]:
 
 # --- source that means in Python what it means to Numba ---------------------------------------------
 
+_OF_ARRAYS = ("copy", "shape", "size")
+"""What kernels ask arrays for; any other attribute is a field of a record."""
+
 
 class _Rewriting(ast.NodeTransformer):
-    """Decorators go; conversions wrap; comparisons give Python's bools, which add up; division never raises."""
+    """Decorators go; fields of records are items; conversions wrap; comparisons give Python's bools, which
+    add up; division never raises."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.decorator_list, node.returns = [], None
@@ -130,9 +133,16 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if ast.unparse(node.func) in ("np.int64", "np.uint64"):
+        if ast.unparse(node.func) in ("np.int64", "np.uint64", "np.power"):
             node.func = ast.Name("_" + node.func.attr, ast.Load())  # type: ignore[attr-defined]
         return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        of_module = isinstance(node.value, ast.Name) and node.value.id in ("np", "npt", "math")
+        if of_module or node.attr in _OF_ARRAYS:
+            return node
+        return ast.Subscript(node.value, ast.Constant(node.attr), node.ctx)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -152,7 +162,7 @@ class _Rewriting(ast.NodeTransformer):
 
 def _execute(text: str, file: str, namespace: dict[str, Any]) -> None:
     tree = ast.fix_missing_locations(_Rewriting().visit(ast.parse(text)))
-    namespace |= {"_int64": _int64, "_uint64": _uint64, "_float64": np.float64}
+    namespace |= {"_int64": _int64, "_uint64": _uint64, "_float64": np.float64, "_power": _power}
     exec(compile(tree, file, "exec"), namespace)
 
 
@@ -170,15 +180,18 @@ def _module(name: str) -> ModuleType:
 
 
 def _int64(value: Any) -> np.int64:
-    if isinstance(value, int):
+    if isinstance(value, (int, np.uint64)):
         return np.int64((int(value) + _BITS // 2) % _BITS - _BITS // 2)
-    return np.asarray(value).astype(np.int64)[()]  # type: ignore[no-any-return]
+    return np.int64(value)
 
 
 def _uint64(value: Any) -> np.uint64:
-    if isinstance(value, int):
-        return np.uint64(int(value) % _BITS)
-    return np.asarray(value).astype(np.uint64)[()]  # type: ignore[no-any-return]
+    return np.uint64(int(value) % _BITS)
+
+
+def _power(a: float, b: float) -> np.float64:
+    """As C has it: NumPy takes the root of minus infinity for a power of a half."""
+    return np.float64(math.inf) if (a, b) == (-math.inf, 0.5) else np.power(np.float64(a), np.float64(b))
 
 
 # --- what has no source in Python --------------------------------------------------------------------
@@ -217,7 +230,7 @@ def _carray(at: tuple[int, np.dtype[Any]], shape: tuple[int, ...]) -> Any:
     if size == 0:
         return np.empty(shape, dtype)
     held = (ctypes.c_char * size).from_address(address)
-    return _boxed(np.frombuffer(held, dtype).reshape(shape))
+    return np.frombuffer(held, dtype).reshape(shape)
 
 
 def _column_at(address: int, n: int, dtype: np.dtype[Any]) -> Any:

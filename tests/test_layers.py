@@ -52,7 +52,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("graph",),
         ("union",),
         ("windows",),
-        ("lanes",),
+        ("lanes", "late_rows"),
         ("results", "slides", "state_columns"),
         ("pane_store",),
         ("intake", "object_states", "row_numbers", "sampling", "sorted_rows", "stages", "state_plan"),

@@ -13,7 +13,7 @@ from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate, Form, OpaqueForm
 from tidemill.core.errors import UserError
-from tidemill.local.state_plan import plan_parts
+from tidemill.local.state_plan import plan_states
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.stream import Stream
 
@@ -119,7 +119,7 @@ def test_how_its_state_is_kept(name: str) -> None:
     aggregate, kept = AGGREGATES[name]
     plan = ask(aggregate).optimized
     assert isinstance(plan, WindowAggregate)
-    assert 0 in getattr(plan_parts(plan.layout), kept)
+    assert 0 in getattr(plan_states(plan.layout), kept)
 
 
 def test_what_can_be_recorded_is_and_the_rest_is_opaque() -> None:

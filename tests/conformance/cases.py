@@ -1,5 +1,6 @@
 """The queries of the conformance suite: every window kind, every family of aggregates, awkward data.
 
+Generated kernels are interpreted here (`tests/conftest.py`); `SAMPLE` is compiled, and in `make soak` all.
 Shapes are few and data are many: a shape is compiled once, whatever it runs on. Values are null all
 together or not at all, so that a batch has two shapes and not one for each set of nullable columns;
 nulls in one argument alone have their own tests.
@@ -151,6 +152,9 @@ EVERY = [pytest.param(w, marks=pytest.mark.soak if w in VARIANTS else ()) for w 
 WHOLE = ("hopping, many panes", "per_event", "session")
 """One window of each way to close windows: with every family in every run."""
 
+SAMPLE = [("hopping, many panes", family) for family in FAMILIES]
+"""What is compiled in every run: each aggregate in one window. `test_engines_agree` has kinds of windows."""
+
 COMBINATIONS = [
     (window, family)
     for window in WINDOWS
@@ -165,7 +169,14 @@ LATER = [
     for i, (window, family) in enumerate(COMBINATIONS)
     if window not in WHOLE and family != "one of each" and i % 3
 ]
-"""Two of three others are for the soak: each is compiled by itself, which takes longer than it runs."""
+"""Two of three others are for the soak: each is compiled by itself there, which takes longer than it runs."""
+
+
+def marks_of(window: str, family: str) -> list[pytest.MarkDecorator]:
+    """When a combination runs, and whether it is compiled."""
+    case = (window, family)
+    found = [(pytest.mark.soak, case in LATER), (pytest.mark.compiled, case in SAMPLE)]
+    return [mark for mark, holds in found if holds]
 
 
 @functools.cache

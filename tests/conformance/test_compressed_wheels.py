@@ -19,7 +19,7 @@ from tidemill.wheels.open_wheel import open_wheel
 @pytest.mark.parametrize(
     ("held", "keys"),
     [
-        ("mean and more", "two"),  # compiled for the test of merges, too
+        ("mean and more", "two"),
         pytest.param("sum", "no keys", marks=pytest.mark.soak),
         pytest.param("sum", "two", marks=pytest.mark.soak),
     ],
@@ -48,6 +48,7 @@ def test_compressed_rings(
         check_ranges(again, reference, pick)
 
 
+@pytest.mark.compiled
 @given(
     scripts=st.lists(steps, min_size=2, max_size=2), pick=st.randoms(use_true_random=False),
     starts=st.lists(st.integers(-30, 30), min_size=2, max_size=2),
@@ -81,6 +82,7 @@ def test_a_compressed_wheel_without_rows_jumps_far() -> None:
     assert wheel.landmark() == wheel.query(200_000_000, 200_000_005) == 6
 
 
+@pytest.mark.compiled
 def test_a_save_of_a_compressed_wheel_writes_only_what_is_new(tmp_path: Path) -> None:
     wheel, _ = pair("kept", "sum", "no keys", 0, compress=8)
     days = 40

@@ -15,13 +15,13 @@ from tests.conformance.cases import (
     COUNTING_ROWS,
     EVERY,
     FAMILIES,
-    LATER,
     ROWS,
     STREAM,
     TYPICAL,
     WINDOWS,
     Row,
     ask,
+    marks_of,
     seeded,
 )  # fmt: skip
 from tests.conformance.harness import (
@@ -42,7 +42,7 @@ ORDERS = ("sorted", "jittered", "shuffled")
 
 @pytest.mark.parametrize(
     ("window", "family"),
-    [pytest.param(*case, marks=pytest.mark.soak if case in LATER else ()) for case in COMBINATIONS],
+    [pytest.param(*case, marks=marks_of(*case)) for case in COMBINATIONS],
 )
 def test_every_window_and_family(window: str, family: str) -> None:
     query = ask(WINDOWS[window], family)

@@ -31,6 +31,8 @@ from tests.conformance.harness import (
     table_of,
 )  # fmt: skip
 
+pytestmark = pytest.mark.compiled  # the sample of windows: one of each kind of aggregate, in any haste
+
 MANY = seeded(700, seed=8, span=500, keys=8)
 SOME = ("tumbling", "hopping, many panes", "rows, partitioned", "per_event, n-th by rank", "session")
 

@@ -89,6 +89,7 @@ def orders(rows: pa.Table) -> list[pa.Table]:
     return [rows, rows.sort_by("v"), rows.sort_by([("v", "descending")]), pa.concat_tables(pieces)]
 
 
+@pytest.mark.compiled  # tens of thousands of rows
 def test_an_hll_estimate_depends_on_the_values_and_not_on_their_order_or_batches() -> None:
     query = STREAM.window(tm.tumbling(60)).agg(
         ints=tm.distinct_count(col.v, method="hll"), texts=tm.distinct_count(col.s, method="hll")
@@ -121,6 +122,7 @@ def test_an_hll_estimate_is_the_same_on_spark(spark: Any) -> None:
         assert query.on_spark(spark).run(s=df).toArrow().to_pylist() == want
 
 
+@pytest.mark.compiled
 def test_a_kll_quantile_differs_from_run_to_run_within_its_bound() -> None:
     query = STREAM.window(tm.tumbling(60)).agg(
         **{f"q{i}": tm.quantile(col.x, i / 10, method="kll") for i in (1, 5, 9)}

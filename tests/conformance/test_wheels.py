@@ -21,6 +21,7 @@ from tests.conformance.wheels import (
     SCHEMA,
     check,
     check_ranges,
+    compiled_for,
     pair,
     play,
     steps,
@@ -32,7 +33,7 @@ from tidemill.wheels.loops.range_plan import PLAN_ROOM, plan
 from tidemill.wheels.wheel import Wheel
 
 
-@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("keys", compiled_for("one", KEYS))
 @given(
     rings=st.sampled_from(list(RINGS)), script=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False),
@@ -57,7 +58,7 @@ def test_any_aggregate(aggregates: str, script: list[Any], pick: random.Random, 
     check_ranges(wheel, reference, pick)
 
 
-@pytest.mark.parametrize("keys", ["no keys", "one"])
+@pytest.mark.parametrize("keys", compiled_for("one", ["no keys", "one"]))
 @given(
     rings=st.sampled_from(list(RINGS)), script=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False),
@@ -103,6 +104,7 @@ def test_an_inverse_landmark_of_nothing_is_null() -> None:
     assert wheel.query(1, 200) is None and wheel.query(1, 203) == 7 and wheel.query(0, 200) == 5
 
 
+@pytest.mark.compiled  # a quarter of a million slots
 def test_a_plan_of_the_most_rings_there_are() -> None:
     rings: list[Any] = [(1 << r, "keep") for r in range(24)]
     wheel = Wheel(
@@ -120,6 +122,7 @@ def test_a_plan_of_the_most_rings_there_are() -> None:
         assert (room[PLAN_ROOM:] == -7).all()
 
 
+@pytest.mark.compiled  # the slots of a day
 def test_figure_3_combined_aggregation() -> None:
     """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""
     day = 86_400
@@ -189,12 +192,20 @@ WINDOWS = {
     "by one": tm.hopping(5, every=1, origin=2),
     "sessions": tm.session(7),
 }
+SAMPLE = [("pairs", "mean and more"), ("sessions", "sum")]
+"""What is compiled in every run."""
+
+
+def marks_of(window: str, aggregates: str) -> list[pytest.MarkDecorator]:
+    if (window, aggregates) in SAMPLE:
+        return [pytest.mark.compiled]
+    return [pytest.mark.soak] if aggregates != "sum" else []
 
 
 @pytest.mark.parametrize(
     ("window", "aggregates"),
     [
-        pytest.param(w, a, marks=[pytest.mark.soak] if a != "sum" and w != "pairs" else [])
+        pytest.param(w, a, marks=marks_of(w, a))
         for w in WINDOWS
         for a in ("sum", "mean and more")
     ],

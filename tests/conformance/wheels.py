@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 import tidemill as tm
@@ -37,6 +39,11 @@ AGGREGATES: dict[str, dict[str, Any]] = {
         )(col.v)
     },
 }
+def compiled_for(one: str, values: Iterable[str]) -> list[Any]:
+    """Values of a parameter. Kernels are compiled for one of them, and interpreted for the others."""
+    return [pytest.param(v, marks=pytest.mark.compiled) if v == one else v for v in values]
+
+
 KEYS = {"no keys": (), "one": ("k",), "two": ("k", "s")}
 
 values = st.tuples(

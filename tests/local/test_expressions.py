@@ -106,6 +106,7 @@ PARTS = 12
 """Many small kernels compile sooner than a few large ones."""
 
 
+@pytest.mark.compiled  # every function once
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_function_by_itself(part: int) -> None:
     rng = random.Random(part)

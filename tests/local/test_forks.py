@@ -16,6 +16,8 @@ import pytest
 import tidemill as tm
 from tidemill import col
 
+pytestmark = pytest.mark.compiled  # on many rows
+
 ROWS = 400_000
 EVENTS = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})
 TABLE = pa.table({"t": np.arange(ROWS), "k": np.arange(ROWS) % 50, "x": np.arange(ROWS)})

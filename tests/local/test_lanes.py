@@ -122,6 +122,7 @@ def test_the_environment_sets_how_many_threads(monkeypatch: pytest.MonkeyPatch) 
             threads()
 
 
+@pytest.mark.compiled  # on many rows
 def test_string_keys_may_be_read_while_more_of_them_come() -> None:
     stream = tm.stream("s", time="t", schema={"t": "int64", "k": "string"})
     query = stream.group_by("k").window(tm.tumbling(100)).agg(n=tm.count())

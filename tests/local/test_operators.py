@@ -106,20 +106,23 @@ CHILD = """
 import sys
 from pathlib import Path
 import pyarrow as pa
+from tests import interpreter
 from tests.conformance.cases import WINDOWS, ask
 from tidemill.core.time import FOREVER
 from tidemill.local.graph import Graph
 from tidemill.local.snapshot import from_bytes
 
+interpreter.install()
 for window in sys.argv[2:]:
     folder = Path(sys.argv[1]) / window
     query = ask(WINDOWS[window], "few")
     graph = Graph(query.optimized, 2)
     graph.restore(from_bytes((folder / "snapshot").read_bytes()))
     out = []
-    for batch in pa.ipc.open_stream(folder / "rest"):
-        out += graph.push("s", batch)
-    out += graph.advance("s", FOREVER)
+    with interpreter.interpreted():
+        for batch in pa.ipc.open_stream(folder / "rest"):
+            out += graph.push("s", batch)
+        out += graph.advance("s", FOREVER)
     graph.close()
     with pa.ipc.new_stream(folder / "out", query.schema.to_arrow()) as writer:
         for batch in out:
@@ -164,6 +167,7 @@ FORGETFUL = {
 }
 
 
+@pytest.mark.compiled  # on thousands of rows
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("planes", [True, False])
 @pytest.mark.parametrize("name", FORGETFUL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import tidemill as tm
 from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.io.chunks import SIZES
+from tidemill.io.chunks import SIZES, Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
 from tidemill.local.tuning import DEFAULT, Tuning
@@ -201,3 +202,19 @@ def test_partials_are_combined_while_no_window_closes() -> None:
         op.push(0, batch(*[5 * (at % 3) + 100] * 20, key=at % 4))
         op.settle()
     assert op.store.spilled <= 50 + 24
+
+
+def test_an_input_that_breaks_its_promise_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows were closed by what it said: without an error rows would be lost."""
+
+    class Liar:
+        total_rows = 4
+
+        def __iter__(self) -> Iterator[Chunk]:
+            yield Chunk(batch(1, 2), 10)
+            yield Chunk(batch(3, 12), FOREVER)
+
+    monkeypatch.setattr("tidemill.local.run.open_source", lambda *given, **more: Liar())
+    query = STREAM.window(tm.tumbling(5)).agg(n=tm.count())
+    with pytest.raises(tm.UserError, match="1 rows before it"):
+        query.run(s=[])

@@ -75,40 +75,25 @@ def _top_keys(rows: list[Row], n: int) -> list[dict[str, Any]]:
     return ordered[:n]
 
 
-LOWER: dict[str, Callable[..., Any]] = {
-    "quantile": _quantile,
-    "distinct_count": lambda rows: len({order_key(r) for r in rows}),
-    "top_k": lambda rows, k: [r[0] for r in rows[::-1][:k]],
-    "bottom_k": lambda rows, k: [r[0] for r in rows[:k]],
-    "collect": lambda rows: [r[1] for r in rows],
-    "entropy": _entropy,
-    "count_by": _by(len),
-    "sum_by": _by(_sum),
-    "mean_by": _by(_mean),
-    "min_by": _by(lambda v: min(v, key=order_key)),
-    "max_by": _by(lambda v: max(v, key=order_key)),
-    "top_keys": _top_keys,
-}
-
-
 def _pairs(key: DataType, value: DataType) -> DataType:
     return list_of(struct_of({"key": key, "value": value}))
 
 
-RESULT: dict[str, Callable[[Types], DataType]] = {
-    "quantile": lambda t: FLOAT64,
-    "distinct_count": lambda t: INT64,
-    "top_k": lambda t: list_of(t[0]),
-    "bottom_k": lambda t: list_of(t[0]),
-    "collect": lambda t: list_of(t[1]),
-    "entropy": lambda t: FLOAT64,
-    "count_by": lambda t: _pairs(t[0], INT64),
-    "sum_by": lambda t: _pairs(t[0], t[1]),
-    "mean_by": lambda t: _pairs(t[0], FLOAT64),
-    "min_by": lambda t: _pairs(t[0], t[1]),
-    "max_by": lambda t: _pairs(t[0], t[1]),
-    "top_keys": lambda t: _pairs(t[0], INT64),
+DEFINITIONS: dict[str, tuple[Callable[..., Any], Callable[[Types], DataType]]] = {
+    "quantile": (_quantile, lambda t: FLOAT64),
+    "distinct_count": (lambda rows: len({order_key(r) for r in rows}), lambda t: INT64),
+    "top_k": (lambda rows, k: [r[0] for r in rows[::-1][:k]], lambda t: list_of(t[0])),
+    "bottom_k": (lambda rows, k: [r[0] for r in rows[:k]], lambda t: list_of(t[0])),
+    "collect": (lambda rows: [r[1] for r in rows], lambda t: list_of(t[1])),
+    "entropy": (_entropy, lambda t: FLOAT64),
+    "count_by": (_by(len), lambda t: _pairs(t[0], INT64)),
+    "sum_by": (_by(_sum), lambda t: _pairs(t[0], t[1])),
+    "mean_by": (_by(_mean), lambda t: _pairs(t[0], FLOAT64)),
+    "min_by": (_by(lambda v: min(v, key=order_key)), lambda t: _pairs(t[0], t[1])),
+    "max_by": (_by(lambda v: max(v, key=order_key)), lambda t: _pairs(t[0], t[1])),
+    "top_keys": (_top_keys, lambda t: _pairs(t[0], INT64)),
 }
+"""By name: the result of sorted rows, and its type by those of the arguments."""
 
 
 # --- the surface ----------------------------------------------------------------------------------

@@ -204,8 +204,8 @@ def _result(
     lower: Node | NamedLower | Callable[..., Any] = aggregate.lower
     own = [states[p] for p in positions]
     if isinstance(aggregate.lower, NamedLower):
-        rules = holistic.RESULT.get(aggregate.lower.name)
-        kind = rules(own[0].types) if rules else sketches.RESULT[aggregate.lower.name]
+        rules = holistic.DEFINITIONS.get(aggregate.lower.name)
+        kind = rules[1](own[0].types) if rules else sketches.RESULT[aggregate.lower.name]
     else:  # that lift is opaque does not mean that lower is
         lower, kind = _recorded(aggregate, own)
     return Result(name, kind, positions, lower, present, aggregate.empty, str(aggregate))

@@ -1,6 +1,6 @@
 """Every built-in aggregate by its name: the one table that files, engines and surfaces look it up in.
 
-A new aggregate needs its algebra, a function that makes it, and a line here. `tidemill.__init__` exports
+A new aggregate needs its algebra, a function that makes it, and its place here. `tidemill.__init__` exports
 it, and a test compares the two.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tidemill.aggregates import basic, holistic, moments, ordered, sketches
 from tidemill.aggregates.algebra import Aggregate, Algebra
@@ -30,41 +31,24 @@ class BuiltIn:
         return self.make.__name__
 
 
+def _family(name: str, *makers: Callable[..., Aggregate], **rules: Any) -> list[BuiltIn]:
+    return [BuiltIn(make, name, **rules) for make in makers]
+
+
 _ALL = (
-    BuiltIn(basic.count, "counting"),
-    BuiltIn(basic.count_if, "counting"),
-    BuiltIn(basic.any, "counting"),
-    BuiltIn(basic.all, "counting"),
-    BuiltIn(basic.sum, "sums", numbers=(0,)),
-    BuiltIn(basic.mean, "sums", numbers=(0,)),
-    BuiltIn(basic.product, "sums", numbers=(0,)),
-    BuiltIn(basic.min, "extremes"),
-    BuiltIn(basic.max, "extremes"),
-    BuiltIn(moments.var, "moments", numbers=(0,), of_instants=True),
-    BuiltIn(moments.std, "moments", numbers=(0,), of_instants=True),
-    BuiltIn(moments.covariance, "moments", numbers=(0, 1), of_instants=True),
-    BuiltIn(moments.correlation, "moments", numbers=(0, 1), of_instants=True),
-    BuiltIn(ordered.first, "ordered"),
-    BuiltIn(ordered.last, "ordered"),
-    BuiltIn(ordered.arg_min, "ordered"),
-    BuiltIn(ordered.arg_max, "ordered"),
-    BuiltIn(ordered.ewma, "paths", numbers=(0,), of_instants=True),
-    BuiltIn(ordered.drawdown, "paths", numbers=(0,), of_instants=True),
-    BuiltIn(holistic.quantile, "holistic", numbers=(0,), of_instants=True),
-    BuiltIn(holistic.median, "holistic", numbers=(0,), of_instants=True),
-    BuiltIn(holistic.distinct_count, "holistic"),
-    BuiltIn(holistic.top_k, "holistic"),
-    BuiltIn(holistic.bottom_k, "holistic"),
-    BuiltIn(holistic.collect, "holistic"),
-    BuiltIn(holistic.entropy, "holistic"),
-    BuiltIn(holistic.count_by, "histograms"),
-    BuiltIn(holistic.sum_by, "histograms", numbers=(0,)),
-    BuiltIn(holistic.mean_by, "histograms", numbers=(0,)),
-    BuiltIn(holistic.min_by, "histograms"),
-    BuiltIn(holistic.max_by, "histograms"),
-    BuiltIn(holistic.top_keys, "histograms"),
-    BuiltIn(sketches.distinct_sketch, "sketches"),
-    BuiltIn(sketches.quantile_sketch, "sketches"),
+    *_family("counting", basic.count, basic.count_if, basic.any, basic.all),
+    *_family("sums", basic.sum, basic.mean, basic.product, numbers=(0,)),
+    *_family("extremes", basic.min, basic.max),
+    *_family("moments", moments.var, moments.std, numbers=(0,), of_instants=True),
+    *_family("moments", moments.covariance, moments.correlation, numbers=(0, 1), of_instants=True),
+    *_family("ordered", ordered.first, ordered.last, ordered.arg_min, ordered.arg_max),
+    *_family("paths", ordered.ewma, ordered.drawdown, numbers=(0,), of_instants=True),
+    *_family("holistic", holistic.quantile, holistic.median, numbers=(0,), of_instants=True),
+    *_family("holistic", holistic.distinct_count, holistic.top_k, holistic.bottom_k),
+    *_family("holistic", holistic.collect, holistic.entropy),
+    *_family("histograms", holistic.sum_by, holistic.mean_by, numbers=(0,)),
+    *_family("histograms", holistic.count_by, holistic.min_by, holistic.max_by, holistic.top_keys),
+    *_family("sketches", sketches.distinct_sketch, sketches.quantile_sketch),
 )
 AGGREGATES = {entry.name: entry for entry in _ALL}
 

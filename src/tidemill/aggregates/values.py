@@ -58,7 +58,7 @@ def lower(result: Result, layout: Layout, states: list[Any]) -> Any:
         rows = states[result.parts[0]]
         if not rows:
             return result.empty if not isinstance(result.empty, tuple) else []
-        return holistic.LOWER[result.lower.name](rows, *result.lower.params)
+        return holistic.DEFINITIONS[result.lower.name][0](rows, *result.lower.params)
     if isinstance(result.lower, Node):
         columns = Schema(tuple(f for p in result.parts for f in layout.parts[p].columns))
         values = [v for p in result.parts for v in states[p]]

@@ -11,7 +11,7 @@ from tidemill.core.time import Domain, to_datetime
 from tidemill.expr.nodes import Node
 from tidemill.io.window_source import WindowSource
 from tidemill.local.expressions import compiles, row_by_row
-from tidemill.local.state_plan import plan_parts, refusal
+from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.windows import fuses
 from tidemill.optimize import with_wheels
 from tidemill.optimize.choices import choices_of
@@ -96,7 +96,7 @@ def _windows(plan: WindowAggregate) -> list[str]:
         f"windows {'; '.join(map(str, plan.windows))} by {keys}:",
         f"  accumulate partials by key and pane of {choices.panes.size} ticks, {where}",
     ]
-    parts = plan_parts(plan.layout)
+    parts = plan_states(plan.layout)
     for index, (part, sliding) in enumerate(zip(plan.layout.parts, choices.sliding)):
         form = "compiled"
         if index in parts.objects and isinstance(part.part.algebra, Algebra):

@@ -30,7 +30,7 @@ from tidemill.plan.nodes import (
     leaves_of,
     require_known,
 )  # fmt: skip
-from tidemill.plan.sharing import format_plan, share, used_often
+from tidemill.plan.sharing import format_plan, used_often
 from tidemill.plan.stages import Stage, stage_of
 
 
@@ -69,16 +69,22 @@ class StageOperator(Operator):
 
 @dataclass
 class Step:
-    """An operator of a graph, and the operators that read what it gives."""
+    """A source or an operator of a graph, and the steps that read what it gives."""
 
     name: str
-    operator: Operator
-    readers: list[tuple[Operator, int]] = field(default_factory=list)
+    readers: list[tuple[OperatorStep, int]] = field(default_factory=list)
     """Each with the port at which it reads; the last step has none."""
 
 
+@dataclass
+class OperatorStep(Step):
+    """A step that computes."""
+
+    operator: Operator = field(kw_only=True)
+
+
 class Graph:
-    """The operators of a plan, connected.
+    """The operators of a plan, connected. In an optimised plan equal sub-plans are one object, and one step.
 
     >>> import tidemill as tm
     >>> s = tm.stream("s", time="t", schema={"t": "int64"})
@@ -91,17 +97,16 @@ class Graph:
 
     def __init__(self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT) -> None:
         require_supported(plan)
-        self.plan = plan = share(plan)
+        self.plan = plan
         self.sources = leaves_of(plan)
         """The leaves of the plan, by the name of the stream."""
-        self.steps: list[Step] = []
+        self.steps: list[OperatorStep] = []
         """Each step comes after those that it reads."""
         self._lanes, self._tuning = 1 << (threads.bit_length() - 1), tuning
         self._shared = used_often(plan)
         self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
         self._last = self._step(plan, alone=True)
-        self._by_operator = {id(step.operator): step for step in self.steps}
 
     # -- building
 
@@ -109,21 +114,17 @@ class Graph:
         """The step that gives what a plan gives; `alone` says that nothing with state reads it."""
         if id(plan) not in self._made:
             if isinstance(plan, (Source, WheelWindows)):
-                self._made[id(plan)] = self._source(plan)
+                name = next(name for name, leaf in self.sources.items() if leaf is plan)
+                self._made[id(plan)] = self._from[name] = Step(name)
             else:
                 operator, inputs = self._operator(plan, alone)
                 read = [self._step(p, alone=alone and isinstance(operator, StageOperator)) for p in inputs]
                 kind = type(operator).__name__.removesuffix("Operator").lower()
-                self._made[id(plan)] = step = Step(f"{len(self.steps)}.{kind}", operator)
+                self._made[id(plan)] = step = OperatorStep(f"{len(self.steps)}.{kind}", operator=operator)
                 self.steps.append(step)
                 for port, below in enumerate(read):
-                    below.readers.append((operator, port))
+                    below.readers.append((step, port))
         return self._made[id(plan)]
-
-    def _source(self, plan: Source | WheelWindows) -> Step:
-        name = next(name for name, leaf in self.sources.items() if leaf is plan)
-        self._from[name] = Step(name, StageOperator(stage_of(plan)))
-        return self._from[name]
 
     def _operator(self, plan: Plan, alone: bool) -> tuple[Operator, tuple[Plan, ...]]:
         """The operator of a plan, and the plans that it reads."""
@@ -157,16 +158,15 @@ class Graph:
     def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if step is self._last:
             yield batch
-        for operator, port in step.readers:
-            for out in operator.push(port, batch):
-                yield from self._passed_on(self._by_operator[id(operator)], out)
+        for reader, port in step.readers:
+            for out in reader.operator.push(port, batch):
+                yield from self._passed_on(reader, out)
 
     def _promised(self, step: Step, below: int, prompt: bool) -> Iterator[pa.RecordBatch]:
-        for operator, port in step.readers:
-            reader = self._by_operator[id(operator)]
-            for out in operator.advance(port, below, prompt=prompt):
+        for reader, port in step.readers:
+            for out in reader.operator.advance(port, below, prompt=prompt):
                 yield from self._passed_on(reader, out)
-            yield from self._promised(reader, operator.promise.floor, prompt)
+            yield from self._promised(reader, reader.operator.promise.floor, prompt)
 
     def close(self) -> None:
         """Stop the threads of all operators."""

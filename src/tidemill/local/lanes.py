@@ -1,6 +1,6 @@
 """One lane of a window aggregate: partials of some of the keys, and the windows over them.
 
-Partials pile up by key and pane (`panes`), windows become ranges over them (`slides`), ranges become
+Partials pile up by key and pane (`pane_store`), windows become ranges over them (`slides`), ranges become
 results (`results`). Memory holds the partials that some open window still needs. Lanes share no key
 and no state, so each can have a thread of its own.
 """
@@ -22,7 +22,7 @@ from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.kernels.planes import pick
+from tidemill.kernels.pane_records import pick
 from tidemill.kernels.ranges import Ranges
 from tidemill.local.pane_store import Elements, PaneStore
 from tidemill.local.promise import Promise
@@ -30,7 +30,7 @@ from tidemill.local.results import Results
 from tidemill.local.slides import Progress, Slide, slide_for
 from tidemill.local.snapshot import array_of, column, ids
 from tidemill.local.state_columns import add_states, saved_fields, state_columns
-from tidemill.local.state_plan import PartPlan
+from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
@@ -73,7 +73,7 @@ class Lane:
     """The state of a window aggregate for a share of its keys."""
 
     def __init__(
-        self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: PartPlan,
+        self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: StatePlan,
         keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
         self.plan, self._parts, self._panes = plan, parts, choices.panes

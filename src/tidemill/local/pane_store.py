@@ -24,10 +24,10 @@ from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
-from tidemill.kernels.planes import unroll
+from tidemill.kernels.pane_records import unroll
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects, update_object
-from tidemill.local.state_plan import PartPlan
+from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.checks import far_time, null_time
 from tidemill.plan.nodes import WindowAggregate
@@ -86,7 +86,7 @@ class PaneStore:
     """
 
     def __init__(
-        self, plan: WindowAggregate, panes: Panes, layout: Layout, parts: PartPlan, reach: int | None = None,
+        self, plan: WindowAggregate, panes: Panes, layout: Layout, parts: StatePlan, reach: int | None = None,
         lanes: int = 1, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
         self.plan, self._panes, self.layout, self.parts = plan, panes, layout, parts

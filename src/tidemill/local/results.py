@@ -20,13 +20,13 @@ from tidemill.local.expressions import allocate
 from tidemill.local.failures import raise_for
 from tidemill.local.object_states import combine_objects
 from tidemill.local.pane_store import Elements
-from tidemill.local.state_plan import PartPlan
+from tidemill.local.state_plan import StatePlan
 
 
 class Results:
     """Lowers every aggregate of a query over ranges of elements."""
 
-    def __init__(self, layout: Layout, parts: PartPlan, sliding: tuple[str, ...]) -> None:
+    def __init__(self, layout: Layout, parts: StatePlan, sliding: tuple[str, ...]) -> None:
         self._layout, self._parts = layout, parts
         self._compiled = tuple(
             j for j, r in enumerate(layout.results)

@@ -21,7 +21,7 @@ ROW = internal("row")
 """The column with the position of a row in its partition."""
 
 
-class Partitions:
+class RowNumbers:
     """Counts rows by the columns that split a stream before its windows are cut."""
 
     def __init__(self, schema: Schema) -> None:

@@ -12,11 +12,11 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.progress import shown
 from tidemill.io.sources import Chunk, open_source
 from tidemill.io.window_source import WindowSource
-from tidemill.local.graph import Graph, require_supported
+from tidemill.local.graph import Graph
 from tidemill.local.threads import on_threads, threads
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize import with_wheels
-from tidemill.plan.checks import check_inputs
+from tidemill.plan.checks import broken_promise, check_inputs
 from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
 
 
@@ -67,10 +67,9 @@ def run(
 def _run(
     plan: Plan, inputs: Mapping[str, Any], progress: bool, counts: dict[str, int] | None, tuning: Tuning
 ) -> Iterator[pa.RecordBatch]:
-    require_supported(plan)
     check_inputs(plan, inputs)
     wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
-    plan = with_wheels(plan, wheels)
+    plan = with_wheels(plan, wheels) if wheels else plan
     stateful = any(isinstance(n, WindowAggregate) for n in plan.walk())
     chunks: dict[str, Iterable[Chunk]] = {}
     rows: list[int | None] = []
@@ -87,5 +86,7 @@ def _run(
     workers = 1 if few else threads()
     graph = Graph(plan, workers, tuning)
     yield from run_graph(graph, chunks, workers)
+    for late in graph.late().values():
+        raise broken_promise(list(chunks), late.num_rows)
     if counts is not None:
         counts["before_start"] = graph.before_start

@@ -13,7 +13,7 @@ from tidemill.expr.nodes import Node
 
 
 @dataclass(frozen=True)
-class PartPlan:
+class StatePlan:
     """Which parts are kept how: the same decision for every batch of a query."""
 
     records: tuple[int, ...]
@@ -34,7 +34,7 @@ class PartPlan:
         return (*self.records, *self.ordered)
 
 
-def plan_parts(layout: Layout) -> PartPlan:
+def plan_states(layout: Layout) -> StatePlan:
     objects = list(layout.sketches)
     records, ordered = [], []
     for index in layout.fixed:
@@ -45,7 +45,7 @@ def plan_parts(layout: Layout) -> PartPlan:
             records.append(index)
         else:
             ordered.append(index)
-    return PartPlan(tuple(records), tuple(ordered), layout.multisets, tuple(objects))
+    return StatePlan(tuple(records), tuple(ordered), layout.multisets, tuple(objects))
 
 
 def refusal(layout: Layout, index: int) -> str:

@@ -27,21 +27,21 @@ from tidemill.core.types import INT64, to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
-from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import evaluate
 from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.lanes import Lane, Share
+from tidemill.local.late_rows import LateRows
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
 from tidemill.local.promise import Ints, Promise
-from tidemill.local.row_numbers import ROW, Partitions
+from tidemill.local.row_numbers import ROW, RowNumbers
 from tidemill.local.sampling import has_gaps, in_windows
 from tidemill.local.slides import ROWS, Progress, ends_name
 from tidemill.local.snapshot import array_of, column, numbers
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stages import StageRunner
-from tidemill.local.state_plan import plan_parts
+from tidemill.local.state_plan import plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize.choices import choices_of, with_choices
 from tidemill.plan.nodes import WindowAggregate
@@ -73,7 +73,7 @@ class WindowOperator(Operator):
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
         self._waiting: list[pa.RecordBatch] = []
-        self._partitions: Partitions | None = None
+        self._partitions: RowNumbers | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
         outputs: dict[str, Node] = dict(stage.outputs)
@@ -82,11 +82,11 @@ class WindowOperator(Operator):
             base, predicates = plan.input.schema, ()
             outputs = {}
         if _splits(plan):
-            self._partitions = Partitions(base.select(plan.partition))
+            self._partitions = RowNumbers(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
         self._base = base
         self.layout = self._full_layout(base, specs)
-        self.parts = plan_parts(self.layout)
+        self.parts = plan_states(self.layout)
         shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
         self.lanes = [
             Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
@@ -99,13 +99,10 @@ class WindowOperator(Operator):
             base, self.layout, self._compile, keys=plan.group_keys, predicates=predicates,
             attribute=self._attribute, outputs=outputs, pool=self.lanes[0].store.pool,
         )  # fmt: skip
-        unchanged = tuple((n, Column(n)) for n in base.names)
-        self._filters = StageRunner(predicates, unchanged, base) if predicates else None
-        self._late_schema = base.select(tuple(n for n in base.names if n != ROW))
+        self._late = LateRows(base, self._attribute, predicates)
         self._promised = Promise()
         """What was promised about the rows to come, by the windowing attribute."""
         self._given = Promise()
-        self._late: list[pa.RecordBatch] = []
         self._ready: list[pa.RecordBatch] = []
         """Windows that closed, and were not given yet."""
         self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
@@ -163,29 +160,14 @@ class WindowOperator(Operator):
 
     def _keep_late(self, batch: pa.RecordBatch, kid: Ints) -> None:
         """Keep the rows that came below the promise, and close the windows that it completed."""
-        highest = self._promised.highest
-        if highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+        if self._promised.highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
             return
-        times = self._attribute_of(batch)
-        ticks = values(times)
-        if not len(ticks) or ticks.min() >= highest:
-            return
-        late = ticks < (self._promised.of_rows(kid) if len(kid) else self._promised.floor)
-        valid = validity(times)
-        if valid is not None:
-            late &= valid != 0
-        if not late.any():
-            return
-        rows = batch.filter(pa.array(late))
-        if self._filters is not None:
-            rows = self._filters.run(rows)
-        self._late.append(rows.select(list(self._late_schema.names)))
-        # From here on they count: not in windows that are complete, whether they were given or not.
-        self._ready += self._closed_now()
+        if self._late.keep(batch, kid, self._promised):
+            # From here on they count: not in windows that are complete, whether they were given or not.
+            self._ready += self._closed_now()
 
     def late(self) -> pa.Table:
-        schema = self._late_schema.to_arrow()
-        return pa.Table.from_batches(self._late, schema=schema)
+        return self._late.table()
 
     def _attribute_of(self, batch: pa.RecordBatch) -> pa.Array:
         return evaluate(self._attribute, batch, self._base)
@@ -382,7 +364,7 @@ class WindowOperator(Operator):
         if self._promised.by_key is not None:
             found["promised_keys"] = numbers(below=self._promised.of_keys(self.keys.count))
         if self._order is not None:
-            schema = self._late_schema.to_arrow()
+            schema = self._late.schema.to_arrow()
             found["waiting"] = pa.Table.from_batches(self._waiting, schema=schema)
         if self._partitions is not None:
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
@@ -405,7 +387,8 @@ class WindowOperator(Operator):
                 raise UserError("restore", expected="each key once", got="one twice")
         by_key = column(state["promised_keys"], "below") if "promised_keys" in state else None
         self._promised = Promise(int(column(state["promised"], "floor")[0]), by_key)
-        self._ready, self._late = state["ready"].to_batches(), state["late"].to_batches()
+        self._ready = state["ready"].to_batches()
+        self._late.restore(state["late"])
         self._waiting = state["waiting"].to_batches() if "waiting" in state else []
         if self._partitions is not None:
             own = {n.split(".", 1)[1]: t for n, t in state.items() if n.startswith("partitions.")}

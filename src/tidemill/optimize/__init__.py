@@ -41,7 +41,7 @@ def optimize(plan: Plan, rules: tuple[Rule, ...] = RULES) -> Plan:
 
 def with_wheels(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
     """An optimised plan for inputs of which some are wheels: the rule that depends on the inputs."""
-    after = use_wheel(plan, wheels)
+    after = share_subplans(use_wheel(plan, wheels))
     _check(plan, after, use_wheel.__name__)
     return after
 

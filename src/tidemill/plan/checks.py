@@ -37,6 +37,14 @@ def far_time(plan: WindowAggregate) -> UserError:
     )  # fmt: skip
 
 
+def broken_promise(names: list[str], rows: int) -> UserError:
+    """Rows of an input lie before what the input itself said of the rows to come."""
+    return UserError(
+        f"run {', '.join(names)}", expected="no row before what the input promised of the rows to come",
+        got=f"{rows} rows before it", hint="statistics in a Parquet file may be wrong: write it again",
+    )  # fmt: skip
+
+
 def unordered_time(source: Source, before: int, after: int) -> UserError:
     """A stream that was declared as ordered is not."""
     return UserError(

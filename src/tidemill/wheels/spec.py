@@ -19,7 +19,7 @@ from tidemill.core.schema import users_name
 from tidemill.core.time import FARTHEST, Domain
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
-from tidemill.local.state_plan import plan_parts
+from tidemill.local.state_plan import plan_states
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.plan import build as plans
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
@@ -204,7 +204,7 @@ def not_numbers(plan: WindowAggregate) -> str:
     Partials of numbers are kept in arrays and combined by compiled code, others as Python objects.
     """
     layout = plan.layout
-    records = plan_parts(layout).records
+    records = plan_states(layout).records
     for index, part in enumerate(layout.parts):
         text = any(t.kind == "string" for t in (*part.types, *(t for _, t in part.columns)))
         if text or index not in records:

@@ -14,7 +14,7 @@ from tidemill.spark.caching import kept
 from tidemill.spark.dia.batches import in_arrow
 from tidemill.spark.dia.elements import VALUE, columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import clear_errors
-from tidemill.spark.dia.folds import Aggregated, combined, recognised
+from tidemill.spark.dia.folds import Aggregated, fold_two, recognised
 from tidemill.spark.dia.jvm import ElementColumns, constant
 from tidemill.spark.dia.layout import fixed
 from tidemill.spark.dia.operation import BESIDE, NOWHERE, Operation
@@ -74,7 +74,7 @@ def all_reduce(
         raise UserError(step, "no elements", hint="initial= is what a fold of nothing gives")
     result = found[0]
     for partial in found[1:]:
-        result = combined(reduce, result, partial, step=step)
+        result = fold_two(reduce, result, partial, step=step)
     # Once there and back: a result that does not fit the type is an error here too.
     return decode(encode([result], node.kind, step=step), node.kind)[0]
 
@@ -109,7 +109,7 @@ def _folded(node: Operation, reduce: Function, step: str) -> list[Any]:
         held: tuple[Any, ...] = ()
         for batch in batches:
             for element in decode(batch, kind):
-                held = (combined(reduce, held[0], element, step=step) if held else element,)
+                held = (fold_two(reduce, held[0], element, step=step) if held else element,)
         if held:
             yield encode(list(held), kind, step=step)
 

@@ -115,7 +115,7 @@ def aggregate(how: str, column: str) -> Aggregate:
 # --- folding in Python ----------------------------------------------------------------------------
 
 
-def combined(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
+def fold_two(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
     """r(a, b), with an error that shows both where it fails."""
     try:
         return _valued(reduce(a, b))
@@ -147,7 +147,7 @@ def fold_here(reduce: Function, keys: DataType, kind: DataType, *, step: str) ->
                 same = order_key(key)
                 before = held.get(same)
                 if before is not None:
-                    element = combined(reduce, before[1], element, step=step)
+                    element = fold_two(reduce, before[1], element, step=step)
                 held[same] = (key, element)
             if len(held) > MOST_KEYS:
                 yield from _keyed(list(held.values()), keys, kind, step)

@@ -18,7 +18,7 @@ from tidemill.spark.dia.batches import in_arrow, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode, spelled
 from tidemill.spark.dia.failures import clear_errors
-from tidemill.spark.dia.folds import combined, recognised
+from tidemill.spark.dia.folds import fold_two, recognised
 from tidemill.spark.dia.layout import PART, pinned
 from tidemill.spark.dia.operation import ARROW, Operation
 from tidemill.spark.dia.tracing import Function, Opaque
@@ -52,7 +52,7 @@ def prefix_sum(parent: Operation, function: Function | None = None, initial: Any
         for part in range(partition_count(parent.frame)):
             carry[part] = held
             if part in totals:
-                held = (combined(add, held[0], totals[part], step=STEP) if held else totals[part],)
+                held = (fold_two(add, held[0], totals[part], step=STEP) if held else totals[part],)
         return in_arrow(df, _running(kind, add, kernel, carry), kind)
 
     return Operation(
@@ -101,7 +101,7 @@ def _by_kernel(kernel: Kernel, column: pa.Array, held: tuple[Any, ...]) -> pa.Re
 def _by_element(add: Function, elements: list[Any], held: tuple[Any, ...]) -> list[Any]:
     made = []
     for element in elements:
-        held = (combined(add, held[0], element, step=STEP) if held else element,)
+        held = (fold_two(add, held[0], element, step=STEP) if held else element,)
         made.append(held[0])
     return made
 

@@ -18,8 +18,8 @@ from tidemill.spark.dia.elements import columns_of, is_tuple, spelled
 from tidemill.spark.dia.folds import (
     Aggregated,
     aggregate,
-    combined,
     fold_here,
+    fold_two,
     group_task,
     recognised,
 )
@@ -161,7 +161,7 @@ def _folded(
     def whole(_: Any, elements: list[Any]) -> Any:
         result = elements[0]
         for element in elements[1:]:
-            result = combined(reduce, result, element, step=step)
+            result = fold_two(reduce, result, element, step=step)
         return result
 
     keyed = with_key(parent, key, step=step)

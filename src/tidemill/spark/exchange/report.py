@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tidemill.core.explanation import Explanation
 from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.exchange.network import host_count
-from tidemill.spark.exchange.traffic import Traffic, size, traffic
+from tidemill.spark.exchange.traffic import Traffic, readable_size, traffic
 from tidemill.spark.private import require_classic
 
 
@@ -64,10 +64,10 @@ class Report(Explanation):
             )
             found += [(f"  {name}", text) for name, text in decision.facts()]
         found += [
-            ("would have travelled", f"{size(self.would_have_travelled)}, about"),
-            ("did travel", size(self.travelled)),
-            ("filters and answers", f"{size(self.filter_bytes)}, between hosts or on them"),
-            ("read on the same host", size(self.traffic.local_bytes)),
+            ("would have travelled", f"{readable_size(self.would_have_travelled)}, about"),
+            ("did travel", readable_size(self.travelled)),
+            ("filters and answers", f"{readable_size(self.filter_bytes)}, between hosts or on them"),
+            ("read on the same host", readable_size(self.traffic.local_bytes)),
             ("seconds", f"{self.seconds:.2f} on {self.hosts} hosts"),
         ]
         return found

@@ -40,8 +40,8 @@ class StageTraffic:
 
     def __repr__(self) -> str:
         return (
-            f"stage {self.id}: {self.seconds:.2f} s, {_moved(self)}, {size(self.result_bytes)} to the driver"
-            f" ({self.name})"
+            f"stage {self.id}: {self.seconds:.2f} s, {_moved(self)},"
+            f" {readable_size(self.result_bytes)} to the driver ({self.name})"
         )
 
 
@@ -77,8 +77,8 @@ class Traffic:
 
     def __repr__(self) -> str:
         total = (
-            f"{_moved(self)}, {self.records:,} rows in shuffles, {size(self.result_bytes)} to the driver,"
-            f" {len(self.stages)} stages"
+            f"{_moved(self)}, {self.records:,} rows in shuffles,"
+            f" {readable_size(self.result_bytes)} to the driver, {len(self.stages)} stages"
         )
         return "\n".join([total, *(f"  {stage!r}" for stage in self.stages)])
 
@@ -109,15 +109,15 @@ def traffic(spark: SparkSession) -> Iterator[Traffic]:
 
 def _moved(what: StageTraffic | Traffic) -> str:
     return (
-        f"{size(what.remote_bytes)} remote, {size(what.local_bytes)} local,"
-        f" {size(what.written_bytes)} written"
+        f"{readable_size(what.remote_bytes)} remote, {readable_size(what.local_bytes)} local,"
+        f" {readable_size(what.written_bytes)} written"
     )
 
 
-def size(bytes: int) -> str:
+def readable_size(bytes: int) -> str:
     """Bytes in words.
 
-    >>> size(940), size(57_800_000)
+    >>> readable_size(940), readable_size(57_800_000)
     ('940 B', '57.8 MB')
     """
     value = float(bytes)

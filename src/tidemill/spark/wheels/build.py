@@ -224,7 +224,7 @@ def _columns_of(
     """The columns that are needed, with their types."""
     used = [n.name for a in given.values() for arg in a.args for n in arg.walk() if isinstance(n, Column)]
     wanted = [n for n in dict.fromkeys([time, *keys, *used]) if n != EVENT_TIME.name]
-    schema = columns_of(df, wanted, step="build wheel")
+    schema = column_types(df, wanted, step="build wheel")
     if not schema[time].is_ticks:
         raise UserError(
             "build wheel", expected=f"time column {time!r} of type timestamp (clock) or int64 (logical)",
@@ -233,7 +233,7 @@ def _columns_of(
     return schema
 
 
-def columns_of(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
+def column_types(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
     """Columns of a DataFrame with their types; it may have others."""
     fields = {f.name: f for f in df.schema.fields}
     for name in names:
@@ -243,7 +243,7 @@ def columns_of(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
 
 
 def _check_columns(df: DataFrame, schema: Schema) -> None:
-    found = columns_of(df, schema.names, step="append")
+    found = column_types(df, schema.names, step="append")
     for name, kind in schema:
         if found[name] != kind:
             raise UserError(

@@ -24,7 +24,7 @@ from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import canonical
 from tidemill.spark.settings import ansi
-from tidemill.spark.wheels.build import bucket_of, columns_of
+from tidemill.spark.wheels.build import bucket_of, column_types
 from tidemill.spark.workers import Batches, Task, map_batches
 from tidemill.wheels.files.buckets import BUCKETS, empty_bucket, open_bucket, read_store
 from tidemill.wheels.queries import WheelQueries
@@ -68,7 +68,7 @@ def wheel_query(
 
 
 def _check(ranges: DataFrame, asked: Schema) -> None:
-    found = columns_of(ranges, asked.names, step="wheel_query")
+    found = column_types(ranges, asked.names, step="wheel_query")
     for name, kind in asked:
         have = found[name]
         if have != kind and not (have.kind, kind.kind) == ("int64", "float64"):

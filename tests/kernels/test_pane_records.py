@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.kernels.planes import pick, unroll
+from tidemill.kernels.pane_records import pick, unroll
 
 RECORD = np.dtype([("kid", "i8"), ("pane", "i8"), ("total", "f8"), ("any", "u1")], align=True)
 EMPTY = -(1 << 63)

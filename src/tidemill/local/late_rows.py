@@ -1,0 +1,53 @@
+"""Rows that came below the promise: counted and kept, and never lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.schema import Schema
+from tidemill.expr.nodes import Column, Node
+from tidemill.kernels.arrow import validity, values
+from tidemill.local.expressions import evaluate
+from tidemill.local.promise import Ints, Promise
+from tidemill.local.row_numbers import ROW
+from tidemill.local.stages import StageRunner
+
+
+class LateRows:
+    """The late rows of one port, as they came; those that its filters drop are not late."""
+
+    def __init__(self, schema: Schema, attribute: Node, predicates: tuple[Node, ...]) -> None:
+        self._schema, self._attribute = schema, attribute
+        unchanged = tuple((n, Column(n)) for n in schema.names)
+        self._filters = StageRunner(predicates, unchanged, schema) if predicates else None
+        self.schema = schema.select(tuple(n for n in schema.names if n != ROW))
+        """What the rows look like: the number that a row got is not its own."""
+        self._rows: list[pa.RecordBatch] = []
+
+    def keep(self, batch: pa.RecordBatch, kid: Ints, promise: Promise) -> bool:
+        """Keep the rows of a batch that are late; whether there was one."""
+        times = evaluate(self._attribute, batch, self._schema)
+        ticks = values(times)
+        if not len(ticks) or ticks.min() >= promise.highest:
+            return False
+        late: npt.NDArray[np.bool_] = ticks < (promise.of_rows(kid) if len(kid) else promise.floor)
+        valid = validity(times)
+        if valid is not None:
+            late &= valid != 0
+        if not late.any():
+            return False
+        rows = batch.filter(pa.array(late))
+        if self._filters is not None:
+            rows = self._filters.run(rows)
+        self._rows.append(rows.select(list(self.schema.names)))
+        return bool(rows.num_rows)
+
+    def table(self) -> pa.Table:
+        """All of them."""
+        return pa.Table.from_batches(self._rows, schema=self.schema.to_arrow())
+
+    def restore(self, table: pa.Table) -> None:
+        """What `table` gave."""
+        self._rows = table.cast(self.schema.to_arrow()).to_batches()
