@@ -19,6 +19,7 @@ from tests.conformance.wheels import (
     KEYS,
     RINGS,
     SCHEMA,
+    check,
     check_ranges,
     compiled_for,
     pair,
@@ -78,6 +79,29 @@ def test_every_plan_is_used() -> None:
         play(wheel, reference, [("insert", rows), ("advance", 203)])
         found |= check_ranges(wheel, reference, random.Random(5), 80)
     assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
+
+
+@pytest.mark.parametrize("keys", ["no keys", "one"])
+def test_every_plan_is_used_where_slots_are_empty(keys: str) -> None:
+    """Slots without rows, rows without values, and a long stretch without any: marks say which."""
+    found: set[str] = set()
+    for options in ({}, {"prefix": True}):
+        wheel, reference = pair("kept", "sum", keys, 0, **options)
+        some = [t for t in range(203) if t % 3 == 0 and not 60 <= t < 130]
+        rows = [(t, (t % 2, "a", None if t % 9 == 0 else t % 7, 0.5)) for t in some]
+        play(wheel, reference, [("insert", rows), ("advance", 203)])
+        found |= check_ranges(wheel, reference, random.Random(5), 80)
+        for a, b in ((1, 199), (0, 200), (61, 203), (63, 129), (0, 131)):
+            found.add(check(wheel, reference, a, b))
+    assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
+
+
+def test_an_inverse_landmark_of_nothing_is_null() -> None:
+    """All values lie outside of a range that is more than half of everything."""
+    wheel, reference = pair("kept", "sum", "no keys", 0)
+    play(wheel, reference, [("insert", [(0, (0, "a", 5, 0.5)), (201, (0, "a", 7, 0.5))]), ("advance", 203)])
+    assert wheel.explain(1, 200).plan == "inverse landmark"
+    assert wheel.query(1, 200) is None and wheel.query(1, 203) == 7 and wheel.query(0, 200) == 5
 
 
 @pytest.mark.compiled  # a quarter of a million slots

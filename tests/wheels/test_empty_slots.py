@@ -11,7 +11,7 @@ import pytest
 
 import tidemill as tm
 from tidemill import col
-from tidemill.wheels.loops.range_plan import END, HOT, LOW
+from tidemill.wheels.loops.range_plan import END, LOW, PLAIN
 from tidemill.wheels.memory import store as memory
 
 RINGS: dict[str, list[Any]] = {
@@ -57,7 +57,7 @@ def asked(wheel: Any, keys: bool) -> list[Any]:
 def numbers(wheel: Any) -> Any:
     """How far each ring is, and what it holds."""
     store = wheel._view.store
-    return [store.ring(r)[[LOW, END, HOT]].tolist() for r in range(len(store.rings))], wheel.stats()["rows"]
+    return [store.ring(r)[[LOW, END, PLAIN]].tolist() for r in range(len(store.rings))], wheel.stats()["rows"]
 
 
 @pytest.mark.parametrize("options", [{}, {"prefix": True}, {"compress": 4}], ids=str)

@@ -11,7 +11,7 @@ from tidemill.codegen.columns import Columns
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.failures import raise_for
-from tidemill.local.intake import Intake, Ints, LoopNodes
+from tidemill.local.intake import Intake, LoopNodes
 from tidemill.wheels.loops.insert import InsertKernel, has_eight_bytes, insert_kernel
 from tidemill.wheels.memory.store import RingStore
 from tidemill.wheels.spec import WheelSpec
@@ -39,14 +39,9 @@ class CompiledInsert:
     def copy(self) -> CompiledInsert:
         return self
 
-    def key_ids(self, batch: pa.RecordBatch, store: RingStore, keys: KeyIndex, lock: Any) -> Ints:
-        """The numbers of the keys of a batch; the store has room for those that are new."""
-        if not self._keyed:
-            return self._intake.key_ids(batch, keys)
-        with lock:
-            kid = self._intake.key_ids(batch, keys)
-        store.know(keys.count)
-        return kid
+    def key_ids(self, batch: pa.RecordBatch, keys: KeyIndex) -> Any:
+        """The numbers of the keys of rows; new ones are added."""
+        return self._intake.key_ids(batch, keys)
 
     def insert(
         self, batch: pa.RecordBatch, store: RingStore, keys: KeyIndex, lock: Any, undo: Any
@@ -58,7 +53,10 @@ class CompiledInsert:
         """
         n = batch.num_rows
         columns, args, failure = self._intake.prepare(batch)
-        kid = self.key_ids(batch, store, keys, lock)
+        with lock:
+            kid = self._intake.key_ids(batch, keys)
+        if self._keyed:
+            store.know(keys.count)
         others = np.empty(n, dtype=np.uint32)
         places, records = (store.places, store.records) if undo is None else undo.log_for(n)
         early, late, err = self._intake.kernel(columns).run(

@@ -43,7 +43,7 @@ class WheelQueries(WindowSource):
         plain = all(r.type.kind in ("int64", "float64", "bool") for r in view.shown)
         self._as_is = plain and not view.spec.objects
         """Whether values of results are shown as they are."""
-        self._one_number = self._as_is and len(self._names) == 1
+        self._one_number = self._as_is and len(view.shown) == 1
 
     @property
     def watermark(self) -> Any:
@@ -68,41 +68,37 @@ class WheelQueries(WindowSource):
         known yet: a range counts as far as the watermark. A range whose slots were dropped is an error.
         """
         view = self._view
-        if type(start) is int and type(end) is int and not total and aggregates is None:
-            # What is asked most often, without a call that is not needed.
-            number = 0 if key is ALL and not view.keyed else self._number_seen(key)
+        if type(start) is int and type(end) is int and aggregates is None and not total:
+            # What is asked most often, without more calls.
+            number = 0 if key is ALL and not view.keyed else view.number_seen(key)
             if number is not None:
-                return self._shown(start, end, number)
+                return self._one(start, end, number)
         key = _as_listed(key)
         asked = None if aggregates is None else self._layout_of(aggregates)
         if not (type(start) is int or is_instant(start)):
             return self._many(start, end, key, total, asked)
+        several = (key is ALL and view.keyed) or isinstance(key, (list, pa.Array, np.ndarray))
+        if not several and not total and asked is None:
+            start, end = (ticks_of(x, view.domain, "query") for x in (start, end))
+            return self._one(start, end, 0 if key is ALL else view.number(key))
         a, b = self._bounds(start, end)
-        several = key is ALL or isinstance(key, (list, pa.Array, np.ndarray))
-        if total or asked is not None:
-            numbers = self._numbers(key, total)
-            outputs = view.answers(np.array([a]), np.array([b]), numbers, asked, total=total)
-            if view.keyed and several and not total:
-                return self._with_keys(key, numbers, view.table(outputs, asked))
-            return self._one(outputs, asked)
-        if key is ALL and not view.keyed:
-            return self._shown(a * view.grain, b * view.grain, 0)
-        if several:
-            numbers = view.numbers(key)
-            outputs = view.answers(np.array([a]), np.array([b]), numbers)
-            return self._with_keys(key, numbers, view.table(outputs))
-        return self._shown(a * view.grain, b * view.grain, view.number(key))
+        numbers = self._numbers(key, total)
+        outputs = view.answers(np.array([a]), np.array([b]), numbers, asked, total=total)
+        if several and not total:
+            return self._with_keys(key, numbers, view.table(outputs, asked))
+        return self._only(outputs, asked)
 
-    def _shown(self, start: int, end: int, number: int) -> Any:
-        """The answer for one range of ticks and one key: a plain value, or a dict of several."""
+    def _one(self, start: int, end: int, number: int) -> Any:
+        """The answer for one range of ticks and one key, as people read it."""
+        view = self._view
         try:
-            found = self._view.store.answer(start, end, number)
+            found = view.store.answer(start, end, number)
         except OverflowError:  # no machine int
             found = (OFF_GRID,)
         if found[0]:
             a, b = self._bounds(start, end)
             if found[0] == NOT_THERE:
-                raise self._view.not_held(a, b)
+                raise view.not_held(a, b)
             raise_for(found[0], "wheel query")
         if self._one_number:
             return found[2] if found[1] else None
@@ -110,14 +106,10 @@ class WheelQueries(WindowSource):
             values = [v if valid else None for valid, v in zip(found[1::2], found[2::2])]
             return dict(zip(self._names, values))
         values = [
-            self._view.plain(found[2 * j + 2], r.type) if found[2 * j + 1] else None
-            for j, r in enumerate(self._view.shown)
+            view.plain(found[2 * j + 2], r.type) if found[2 * j + 1] else None
+            for j, r in enumerate(view.shown)
         ]
         return values[0] if len(values) == 1 else dict(zip(self._names, values))
-
-    def _number_seen(self, key: Any) -> int | None:
-        """The number of a plain key that was asked for before; None if it must be looked up."""
-        return self._view.numbers_seen.get(key) if type(key) is int or type(key) is str else None
 
     def landmark(self, key: Any = ALL, *, total: bool = False, aggregates: Asked = None) -> Any:
         """Everything from the beginning to the watermark, whatever the rings still hold."""
@@ -228,7 +220,7 @@ class WheelQueries(WindowSource):
         numbers = view.numbers(key) if several else np.array([view.number(key)], dtype=np.int64)
         return np.unique(numbers) if total else numbers
 
-    def _one(self, outputs: Outputs, asked: Layout | None) -> Any:
+    def _only(self, outputs: Outputs, asked: Layout | None) -> Any:
         """The only row of an answer: a plain value, or a dict of several."""
         results = self._view.shown if asked is None else asked.results
         found = {

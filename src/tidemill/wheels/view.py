@@ -50,9 +50,9 @@ class WheelView:
         self.schema, self.grain = spec.plan.input.schema, spec.grain
         self.keyed = bool(spec.plan.group_keys)
         self.keys = KeyIndex(Schema(tuple((k, self.schema[k]) for k in spec.plan.group_keys)))
+        self.seen: dict[Any, int] = {}
+        """Numbers of keys that were asked for: looking one up takes longer than an answer."""
         self.results, self.shown = spec.plan.layout.results, spec.shown
-        self.numbers_seen: dict[Any, int] = {}
-        """Numbers of plain keys that were asked for: looking one up takes longer than an answer."""
         self.new_locks()
         renew_locks(self)
 
@@ -116,10 +116,14 @@ class WheelView:
         given = tuple(key) if isinstance(key, tuple) else (key,)
         number = int(self._find([[g] for g in given])[0])
         if number >= 0 and (type(key) is int or type(key) is str):
-            if len(self.numbers_seen) >= MOST_NUMBERS:
-                self.numbers_seen.clear()
-            self.numbers_seen[key] = number
+            if len(self.seen) >= MOST_NUMBERS:
+                self.seen.clear()
+            self.seen[key] = number
         return number
+
+    def number_seen(self, key: Any) -> int | None:
+        """The number of a plain key that was asked for before; None if it must be looked up."""
+        return self.seen.get(key) if type(key) is int or type(key) is str else None
 
     def numbers(self, keys: Any) -> Ints:
         """The numbers of many keys, or of `ALL` that had rows."""

@@ -33,10 +33,10 @@ from tidemill.wheels.loops.range_plan import (
 )  # fmt: skip
 from tidemill.wheels.loops.slots import (
     ABSENT,
+    BIT_PACKING,
     BITS,
-    COLD_BLOCKS,
     PLAN,
-    Slots,
+    SlotLayout,
     apply,
     columns_at,
     combine_into,
@@ -59,7 +59,7 @@ class AnswerKernel:
     The status is 0, bits of what failed, or one of those below. The frame has `head`, `totals`, `marks`,
     columns and prefixes, then the choice, then the ticks of a slot.
 
-    Where rings are compressed, `directory, bases` follow the marks: see `loops.compressed`.
+    Where rings are compressed, `directory, bases` follow the marks: see `loops.bit_packing`.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -77,11 +77,11 @@ during which slots have closed, or arrays were replaced."""
 
 @functools.lru_cache(maxsize=256)
 def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> AnswerKernel:
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     names = [n for n, _ in slots.stored]
     outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
-    cold = ["directory", "bases"] if compressed else []
-    stored = ["head", "totals", "marks", *cold, *(f"{x}_{n}" for x in "fx" for n in names)]
+    block_arrays = ["directory", "bases"] if compressed else []
+    stored = ["head", "totals", "marks", *block_arrays, *(f"{x}_{n}" for x in "fx" for n in names)]
     begin = [
         "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
         f"    finest = {HEAD}", f"    first = head[{FIRST}]",
@@ -143,7 +143,7 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
     lines += ["", *by_address("one_at", ["start", "end", "k", *stored], slots.arrays()), *begin, *one.lines]
     lines += [f"    return (status if status != 0 else err, {', '.join(outputs)})", ""]
 
-    imports = [PLAN, ADDRESSES, INTRINSICS, *([COLD_BLOCKS] if compressed else [])]
+    imports = [PLAN, ADDRESSES, INTRINSICS, *([BIT_PACKING] if compressed else [])]
     source = "\n".join([*imports, BITS, *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
@@ -151,7 +151,7 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
 
 
 @contextmanager
-def _direct(e: Emitter, slots: Slots, condition: str, start: str, end: str) -> Iterator[None]:
+def _direct(e: Emitter, slots: SlotLayout, condition: str, start: str, end: str) -> Iterator[None]:
     """Where the finest ring holds both prefix sums of a range: without a plan, which would take most of
     the time."""
     with e.block(f"if {condition}:"):
@@ -162,7 +162,7 @@ def _direct(e: Emitter, slots: Slots, condition: str, start: str, end: str) -> I
             yield
 
 
-def _difference_alone(e: Emitter, slots: Slots) -> dict[int, list[str]]:
+def _difference_alone(e: Emitter, slots: SlotLayout) -> dict[int, list[str]]:
     """The state of `[lo, hi)` of the finest ring, in which nothing is missing."""
     parts = slots.stored_codes()
     states = _nothing(e, slots, parts)
@@ -174,12 +174,12 @@ def _difference_alone(e: Emitter, slots: Slots) -> dict[int, list[str]]:
 
 
 def _answer(
-    e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str, any_row: str
+    e: Emitter, slots: SlotLayout, prefix: bool, compressed: bool, at: str, any_row: str
 ) -> None:
     _lowered(e, slots, combined(e, slots, prefix, compressed, any_row), at)
 
 
-def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) -> None:
+def _lowered(e: Emitter, slots: SlotLayout, states: dict[int, list[str]], at: str) -> None:
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
     for j, result in enumerate(slots.layout.results):
@@ -187,7 +187,7 @@ def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) ->
 
 
 def combined(
-    e: Emitter, slots: Slots, prefix: bool, compressed: bool, any_row: str
+    e: Emitter, slots: SlotLayout, prefix: bool, compressed: bool, any_row: str
 ) -> dict[int, list[str]]:
     """The state of all segments together, and `p<m>`: whether any cell has a mark.
 
@@ -232,7 +232,7 @@ def combined(
 
 
 def _nothing(
-    e: Emitter, slots: Slots, parts: list[PartCode], any_row: str = "False"
+    e: Emitter, slots: SlotLayout, parts: list[PartCode], any_row: str = "False"
 ) -> dict[int, list[str]]:
     states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
     for part in parts:
@@ -260,18 +260,18 @@ def _over_slots(
         e.line("c = np.uint64(begin * room + k)")
 
 
-def _over_blocks(e: Emitter, slots: Slots, states: dict[int, list[str]]) -> None:
+def _over_blocks(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) -> None:
     """The slots of a segment that are compressed; the others are left as `[lo, hi)`."""
-    e.line("hot = max(lo, min(hi, head[h + HOT]))")
+    e.line("plain = max(lo, min(hi, head[h + PLAIN]))")
     e.line(f"size = head[{BLOCK}]")
-    with e.block("while lo < hot:"):
+    with e.block("while lo < plain:"):
         e.line("block = lo // size")
-        e.line("at_row = head[h + COLD] + block")
+        e.line("at_row = head[h + BLOCK_ROW] + block")
         # Slots may close meanwhile: then this is read again, and must not be wild now.
         e.line("if at_row < 0 or at_row >= directory.shape[0]:")
         e.line("    break")
         e.line("d = directory[at_row]")
-        e.line("until = min(hot, (block + 1) * size)")
+        e.line("until = min(plain, (block + 1) * size)")
         e.line("keys = d[THEN]")
         with e.block("if k < keys:"):
             e.line("at = (lo - block * size) * keys + k")
@@ -294,7 +294,7 @@ def _frame(e: Emitter, column: int) -> None:
     e.line(f"b{column} = d[{at} + BITS_EACH]")
 
 
-def _over_packed(e: Emitter, slots: Slots, states: dict[int, list[str]], how: str) -> None:
+def _over_packed(e: Emitter, slots: SlotLayout, states: dict[int, list[str]], how: str) -> None:
     numbers = {name: c for c, (name, _) in enumerate(slots.stored)}
     for column in numbers.values():
         _frame(e, column)
@@ -340,7 +340,7 @@ def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]])
             apply(e, part, own, own, columns_at(part, "x", "o"), "inverse")
 
 
-def _present(e: Emitter, slots: Slots) -> None:
+def _present(e: Emitter, slots: SlotLayout) -> None:
     for m in range(len(slots.marks)):
         e.line("at = row")
         e.line("s = lo")

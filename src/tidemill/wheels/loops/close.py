@@ -16,7 +16,7 @@ from tidemill.wheels.loops.range_plan import HEAD, KEYS, MARKED, RING, RINGS, RO
 from tidemill.wheels.loops.slots import (
     BITS,
     PLAN,
-    Slots,
+    SlotLayout,
     adding_records,
     columns_at,
     combine_into,
@@ -45,7 +45,7 @@ class CloseKernel:
 
 @functools.lru_cache(maxsize=256)
 def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     names = [name for name, _ in slots.stored]
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("while head[finest + END] < until:"):
@@ -79,8 +79,9 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
             *adding, "",
             "@kernel", "def _closed(head, ring):",
             "    head[ring + END] += 1",
-            "    head[ring + HOT] = max(head[ring + HOT], head[ring + END] - head[ring + CAPACITY])",
-            "    if head[ring + COLD] == NEVER:", "        head[ring + LOW] = head[ring + HOT]", "", "",
+            "    head[ring + PLAIN] = max(head[ring + PLAIN], head[ring + END] - head[ring + CAPACITY])",
+            "    if head[ring + BLOCK_ROW] == NEVER:",
+            "        head[ring + LOW] = head[ring + PLAIN]", "", "",
             *by_address("run_at", ["until", *arrays], slots.arrays()), *begin,
             "    mask = ahead.shape[0] - 1", *e.lines, "    return DONE, err", "",
             *by_address("roll_at", ["first", *arrays], slots.arrays()), *begin, *rolling.lines,
@@ -92,7 +93,7 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
     return CloseKernel(module.run_at, module.roll_at, source)
 
 
-def _look_for_carries(e: Emitter, slots: Slots) -> None:
+def _look_for_carries(e: Emitter, slots: SlotLayout) -> None:
     """A slot that does not fit stops the loop before anything is done."""
     if slots.carries:
         with e.block("for k in range(keys):"):
@@ -100,7 +101,7 @@ def _look_for_carries(e: Emitter, slots: Slots) -> None:
             e.line("    return FAILED, OVERFLOW")
 
 
-def _look_for_gaps(e: Emitter, slots: Slots) -> None:
+def _look_for_gaps(e: Emitter, slots: SlotLayout) -> None:
     """As long as there are no marks, a cell that lacks one stops the loop before anything is done."""
     with e.block(f"if head[{MARKED}] == 0:"), e.block("for k in range(keys):"):
         lacks = " or ".join(f"ahead[a, k].{mark} == 0" for mark in slots.marks)
@@ -114,7 +115,7 @@ def _mark(e: Emitter, present: list[str]) -> None:
             e.line(f"_put(marks, {m}, c, {condition})")
 
 
-def _roll_up(e: Emitter, slots: Slots, prefix: bool, first: str) -> None:
+def _roll_up(e: Emitter, slots: SlotLayout, prefix: bool, first: str) -> None:
     """Combine the slots below each slot of a coarser ring, from the `first` on, that is now complete."""
     with e.block(f"for g in range({first}, head[{RINGS}]):"):
         e.line(f"ring = {HEAD} + {RING} * g")
@@ -142,7 +143,7 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool, first: str) -> None:
         _published(e, slots, "ring", prefix)
 
 
-def _published(e: Emitter, slots: Slots, ring: str, prefix: bool) -> None:
+def _published(e: Emitter, slots: SlotLayout, ring: str, prefix: bool) -> None:
     """Slot `s` of a ring is complete, unless something failed."""
     if prefix:
         prefix_sums(e, slots, ring)

@@ -17,7 +17,7 @@ from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
 from tidemill.wheels.loops.answer import CHOICE, INTRINSICS, combined
 from tidemill.wheels.loops.range_plan import FIRST, KEYS, MARKED, PLAN_ROOM, ROOM
-from tidemill.wheels.loops.slots import BITS, COLD_BLOCKS, PLAN, Slots, combine_into, lowered
+from tidemill.wheels.loops.slots import BIT_PACKING, BITS, PLAN, SlotLayout, combine_into, lowered
 
 
 @functools.lru_cache(maxsize=256)
@@ -30,10 +30,10 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
     that had rows; a count that closed slots do not keep counts the keys that had values. The `choice` is as
     in `AnswerKernel`.
     """
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     names = [n for n, _ in slots.stored]
-    cold = ["directory", "bases"] if compressed else []
-    stored = ["head", "totals", "marks", *cold, *(f"{x}_{n}" for x in "fx" for n in names)]
+    block_arrays = ["directory", "bases"] if compressed else []
+    stored = ["head", "totals", "marks", *block_arrays, *(f"{x}_{n}" for x in "fx" for n in names)]
     e = Emitter(Schema(()), {}, indent=1)
     e.line("b = 0")
     with e.block("for i in range(starts.size):"):
@@ -61,7 +61,7 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
         f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
         *e.lines, "    return -1, err", "",
     ]  # fmt: skip
-    source = "\n".join([PLAN, INTRINSICS, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
+    source = "\n".join([PLAN, INTRINSICS, *([BIT_PACKING] if compressed else []), BITS, *lines])
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     fold: Callable[..., tuple[int, int]] = load(source, **functions).fold
     return fold
@@ -70,7 +70,7 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
 @functools.lru_cache(maxsize=256)
 def lower_kernel(layout: Layout) -> Callable[..., int]:
     """`lower(records, *outputs) -> err`: validity and values of each result, a row for each record."""
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("for i in range(records.size):"):
         e.line("r = records[i]")

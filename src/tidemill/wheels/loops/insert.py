@@ -18,7 +18,7 @@ from tidemill.expr.nodes import Node
 from tidemill.jit.addresses import ADDRESSES, by_address, dtype_text
 from tidemill.jit.kernel import any_kernel
 from tidemill.wheels.loops.range_plan import HEAD
-from tidemill.wheels.loops.slots import PLAN, Slots
+from tidemill.wheels.loops.slots import PLAN, SlotLayout
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def insert_kernel(
     columns: Columns, layout: Layout, args: tuple[tuple[Node, ...], ...], keyed: bool
 ) -> InsertKernel:
     """Rows that follow each other in one slot, as rows in order do, work in registers."""
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     e = Emitter(columns.schema, columns.loads(), indent=1)
     with e.block("while i < n:"):
         e.line("d = wrap_sub(ts[i], begin)")
@@ -130,7 +130,7 @@ def has_eight_bytes(kind: DataType) -> bool:
     return kind.kind in ("int64", "float64", "timestamp", "duration")
 
 
-def _rows_at(columns: Columns, slots: Slots, keyed: bool) -> list[str]:
+def _rows_at(columns: Columns, slots: SlotLayout, keyed: bool) -> list[str]:
     """The first lines of `run_at`."""
     names = ["ts", *columns.parameters, *(["kid"] if keyed else [])]
     kinds = ["i8", *(numpy_type(kind) for _, kind in columns.schema), *(["i8"] if keyed else [])]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tidemill.jit.addresses import column_at
 from tidemill.jit.kernel import kernel
+from tidemill.wheels.rings import MOST_RINGS
 
 Ints = npt.NDArray[np.int64]
 INTS = np.dtype("i8")
@@ -25,10 +26,10 @@ marks; whether there are prefixes; whether the totals are right; how often the w
 a compressed block."""
 HEAD = 16
 """Where the numbers of the first ring begin."""
-UNIT, BASE, CAPACITY, OFFSET, LOW, END, HOT, COLD = range(8)
+UNIT, BASE, CAPACITY, OFFSET, LOW, END, PLAIN, BLOCK_ROW = range(8)
 """Of a ring: finest slots to a slot; the slot at position 0; slots there is room for; where its cells
-begin, in slots; the oldest slot that is held; the slot after the newest; the oldest slot that has cells,
-those before it being compressed; the row of the directory for block 0, if there ever is one."""
+begin, in slots; the oldest slot that is held; the slot after the newest; the oldest slot that is plain, those
+before it being compressed; the row of the directory for block 0, if there ever is one."""
 NEVER = -(1 << 62)
 """In place of that row: the ring is not compressed."""
 RING = 8
@@ -49,8 +50,6 @@ ADDING = 1 << USES_PREFIX | 1 << LANDMARK | 1 << ONE_RING | 1 << COMBINED
 SEGMENT_COST = 100
 """What reading a segment costs besides its slots. A slot costs `slot_cost`, see `loops.slots`; the unit is
 about a tenth of a nanosecond. `python -m benchmarks wheels --case costs` measures both."""
-MOST_RINGS = 24
-"""A wheel has at most this many rings."""
 MOST_SEGMENTS = 6 * MOST_RINGS + 1
 """A plan has at most this many segments: three cuts of two for each ring, and the totals."""
 PLAN_ROOM = 2 * MOST_SEGMENTS + MOST_RINGS

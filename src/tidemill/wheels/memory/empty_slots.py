@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.wheels.loops.range_plan import CAPACITY, END, FIRST, HOT, LOW, OFFSET, ROOM, UNIT
-from tidemill.wheels.memory.compression import freeze, freeze_empty
+from tidemill.wheels.loops.range_plan import CAPACITY, END, FIRST, LOW, OFFSET, PLAIN, ROOM, UNIT
+from tidemill.wheels.memory.compressed import compress_empty, compress_full
 
 if TYPE_CHECKING:
     from tidemill.wheels.memory.store import RingStore
@@ -37,7 +37,7 @@ def close_empty(store: RingStore, until: int) -> int:
         for r, was in enumerate(before):
             if store.ring(r)[END] > was:  # with what was there before
                 empty_from[r] = was + 1
-        freeze(store)
+        compress_full(store)
     return 0
 
 
@@ -47,16 +47,16 @@ def _pass(store: RingStore, r: int, end: int, empty_from: int) -> None:
         if not store.compresses(r):
             _write(store, r, begin, end)
             h = store.ring(r)
-            h[END], h[HOT] = end, max(int(h[HOT]), end - int(h[CAPACITY]))
-            h[LOW] = h[HOT]
-        elif store.ring(r)[HOT] < empty_from:
+            h[END], h[PLAIN] = end, max(int(h[PLAIN]), end - int(h[CAPACITY]))
+            h[LOW] = h[PLAIN]
+        elif store.ring(r)[PLAIN] < empty_from:
             step = min(end, begin + store.compress)
             _write(store, r, begin, step)
             store.ring(r)[END] = step
-            freeze(store)
+            compress_full(store)
         else:
-            freeze_empty(store, r, end)
-            _write(store, r, int(store.ring(r)[HOT]), end)
+            compress_empty(store, r, end)
+            _write(store, r, int(store.ring(r)[PLAIN]), end)
 
 
 def _write(store: RingStore, r: int, first: int, end: int) -> None:

@@ -64,7 +64,7 @@ class ReplicaStores(Buckets):
         outputs = self.outputs(self.typical.layout.results, 1)
         at = np.array([start // grain]), np.array([end // grain]), np.array([key])
         bad, err = self.answers(*at, outputs)
-        return (NOT_THERE if bad >= 0 else err, *(o.tolist()[0] for o in outputs))
+        return (NOT_THERE,) if bad >= 0 else (err, *(o.tolist()[0] for o in outputs))
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],

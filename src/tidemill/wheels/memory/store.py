@@ -29,18 +29,18 @@ from tidemill.wheels.loops.range_plan import (
     ADDING,
     BASE,
     BLOCK,
+    BLOCK_ROW,
     CAPACITY,
-    COLD,
     END,
     FIRST,
     HEAD,
-    HOT,
     INVERSE_LANDMARK,
     KEYS,
     LOW,
     MARKED,
     NEVER,
     OFFSET,
+    PLAIN,
     PREFIX,
     RING,
     RINGS,
@@ -49,9 +49,8 @@ from tidemill.wheels.loops.range_plan import (
     UNIT,
     VERSION,
 )  # fmt: skip
-from tidemill.wheels.loops.slots import Slots
-from tidemill.wheels.memory.compressed import Cold
-from tidemill.wheels.memory.compression import freeze
+from tidemill.wheels.loops.slots import SlotLayout
+from tidemill.wheels.memory.compressed import CompressedBlocks, compress_full
 from tidemill.wheels.memory.empty_slots import close_empty
 from tidemill.wheels.memory.undo import OpenSlotsUndo, copies, undo_log
 from tidemill.wheels.rings import Ring
@@ -78,12 +77,12 @@ class RingStore:
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
         threshold: int = 0, compress: int = 0, room: bool = True,
     ) -> None:  # fmt: skip
-        self.layout, self.rings, self.slots = layout, tuple(rings), Slots(layout)
+        self.layout, self.rings, self.slots = layout, tuple(rings), SlotLayout(layout)
         self.prefix, self.threshold, self.compress = prefix, threshold, compress
-        self.cold: Cold | None = None
+        self.blocks: CompressedBlocks | None = None
         if compress:
             columns = len(self.slots.stored) + len(self.slots.marks)
-            self.cold = Cold.empty(len(rings), compress, columns)
+            self.blocks = CompressedBlocks.empty(len(rings), compress, columns)
         offset = self._number_rings(first)
         if not room:  # there are arrays elsewhere, which take the place of those made here
             offset = 0
@@ -130,25 +129,25 @@ class RingStore:
             h = self.ring(r)
             capacity = self._least_room(r)
             h[UNIT] = ring.ticks // self.rings[0].ticks
-            h[[BASE, LOW, END, HOT]] = first // h[UNIT]
+            h[[BASE, LOW, END, PLAIN]] = first // h[UNIT]
             h[CAPACITY], h[OFFSET] = capacity, offset
-            h[COLD] = 0 if self.compresses(r) else NEVER
+            h[BLOCK_ROW] = 0 if self.compresses(r) else NEVER
             offset += capacity
         return offset
 
     def compresses(self, r: int) -> bool:
         """Whether a ring has its older slots compressed: not if it keeps few."""
         kept = self.rings[r].slots
-        return bool(self.compress) and (kept is None or kept > self.hot_room(r))
+        return bool(self.compress) and (kept is None or kept > self.plain_room(r))
 
-    def hot_room(self, r: int) -> int:
+    def plain_room(self, r: int) -> int:
         """Slots of a compressed ring that have cells: the next ring is made from them, and windows."""
         coarser = self.rings[r + 1].ticks // self.rings[r].ticks if r + 1 < len(self.rings) else 1
         return max(coarser, self.compress) + 2 * self.compress
 
     def _least_room(self, r: int) -> int:
         """Slots that a ring has room for at first, and for good unless it grows."""
-        return self.hot_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
+        return self.plain_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
 
     def grows(self, r: int) -> bool:
         """Whether a ring takes more memory with every slot."""
@@ -261,7 +260,7 @@ class RingStore:
             self.marks = self.no_marks()
         for r in range(len(self.rings)):
             h = before[HEAD + RING * r : HEAD + RING * (r + 1)]
-            slots = np.arange(h[HOT], h[END])
+            slots = np.arange(h[PLAIN], h[END])
             source = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
             target = self.rows(r, slots)
             moved = zip(self.columns, old[0]), zip(self.prefixes, old[1] if self.prefix else ())
@@ -318,7 +317,7 @@ class RingStore:
         self.marks = self.no_marks()
         room, own = int(self.head[ROOM]), np.arange(self.keys)
         for r in range(len(self.rings)):
-            rows = self.rows(r, np.arange(self.ring(r)[HOT], self.ring(r)[END]))
+            rows = self.rows(r, np.arange(self.ring(r)[PLAIN], self.ring(r)[END]))
             at = (rows[:, None] * room + own).ravel()
             for bits in self.marks:
                 mark(bits, at)
@@ -390,16 +389,16 @@ class RingStore:
                 self.need_marks()
                 continue
             if self.compress:
-                freeze(self)
+                compress_full(self)
             if how != DONE or step == until:
                 return how, err
 
     def note_directory(self) -> None:
         """Say in the head where the blocks of each ring are found."""
-        assert self.cold is not None
+        assert self.blocks is not None
         for r in range(len(self.rings)):
             if self.compresses(r):
-                self.ring(r)[COLD] = self.cold.row(r)
+                self.ring(r)[BLOCK_ROW] = self.blocks.row(r)
 
     def cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
         """The stored columns, and the marks, of slots that are not compressed: by slot and key."""
@@ -427,9 +426,9 @@ class RingStore:
         self.head[FIRST] = slot
         for r in range(len(self.rings)):
             h = self.ring(r)
-            h[[BASE, LOW, END, HOT]] = slot // h[UNIT]
-        if self.cold is not None:  # blocks of nothing
-            self.cold = Cold.empty(len(self.rings), self.compress, self.cold.columns)
+            h[[BASE, LOW, END, PLAIN]] = slot // h[UNIT]
+        if self.blocks is not None:  # blocks of nothing
+            self.blocks = CompressedBlocks.empty(len(self.rings), self.compress, self.blocks.columns)
             self.note_directory()
         self.changed()
 
@@ -440,7 +439,7 @@ class RingStore:
         for r in range(len(self.rings)):
             h = self.ring(r)
             h[END] = until // h[UNIT]
-            h[LOW] = h[HOT] = max(h[LOW], h[END] - h[CAPACITY])
+            h[LOW] = h[PLAIN] = max(h[LOW], h[END] - h[CAPACITY])
         if any(self.held):
             self.head[MARKED] = 1
             self.marks = self.no_marks()
@@ -473,7 +472,7 @@ class RingStore:
             setattr(other, name, np.empty_like(getattr(self, name)))
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
-        other.cold = None if self.cold is None else self.cold.copy()
+        other.blocks = None if self.blocks is None else self.blocks.copy()
         other.changed()
         return other
 
@@ -502,12 +501,12 @@ class RingStore:
 
     # -- as it is kept in files
 
-    def seal(self) -> Cold | None:
-        """The compressed slots, all that is in no file yet in one piece; None if nothing is compressed."""
-        if self.cold is not None:
-            self.cold.seal()
+    def seal(self) -> CompressedBlocks | None:
+        """The compressed slots, all that is in no file yet in one buffer; None if nothing is compressed."""
+        if self.blocks is not None:
+            self.blocks.seal()
             self.settle()
-        return self.cold
+        return self.blocks
 
     def unpack(self) -> None:
         """Have arrays of its own, with room to go on."""
@@ -597,8 +596,8 @@ class RingStore:
 
         The version is odd while slots close. Who reads meanwhile reads again.
         """
-        cold = () if self.cold is None else (self.cold.directory, self.cold.bases)
-        arrays = (self.head, self.totals, self.marks, *cold, *self.columns, *self.prefixes)
+        block_arrays = () if self.blocks is None else (self.blocks.directory, self.blocks.bases)
+        arrays = (self.head, self.totals, self.marks, *block_arrays, *self.columns, *self.prefixes)
         self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
         self.frame = frame_of(arrays, *self.choice, self.rings[0].ticks)
         self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
@@ -616,8 +615,8 @@ class RingStore:
 
     def ring_bytes(self, r: int) -> int:
         """What the closed slots of a ring take, marks and room to spare aside."""
-        plain = int(self.ring(r)[END] - self.ring(r)[HOT]) * self.keys * self.cell_bytes
-        return plain + (self.cold.ring_bytes(r) if self.cold is not None else 0)
+        plain = int(self.ring(r)[END] - self.ring(r)[PLAIN]) * self.keys * self.cell_bytes
+        return plain + (self.blocks.ring_bytes(r) if self.blocks is not None else 0)
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -625,7 +624,7 @@ class RingStore:
         return {
             "rings": sum(c.nbytes for c in self.columns),
             "prefixes": sum(c.nbytes for c in self.prefixes) if self.prefix else 0,
-            "compressed": 0 if self.cold is None else self.cold.nbytes,
+            "compressed": 0 if self.blocks is None else self.blocks.nbytes,
             "marks": self.marks.nbytes,
             "open slots": self.ahead.nbytes,
             "totals": self.totals.nbytes,

@@ -50,7 +50,7 @@ class ObjectStore(RingStore):
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, threshold: int = 0
     ) -> None:
         self.layout, self.rings, self.threshold = layout, tuple(rings), threshold
-        self.prefix, self.compress, self.cold = False, 0, None
+        self.prefix, self.compress, self.blocks = False, 0, None
         self._number_rings(first)
         self.ahead = np.empty((ahead, 0))  # nothing but how many there are
         self._algebra = CellAlgebra(layout)
