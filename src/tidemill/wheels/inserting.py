@@ -32,12 +32,16 @@ class CompiledInsert:
         plain, kinds = self._intake.expressions.plain, self._intake.expressions.schema
         self.by_address: Any = None
         """A kernel that reads columns where Arrow has them, and their positions; None if some cannot be."""
-        if plain is not None and not keyed and all(has_eight_bytes(kind) for _, kind in kinds):
+        if plain is not None and all(has_eight_bytes(kind) for _, kind in kinds):
             read = [schema.names.index(n) for n in (self._time, *plain)]
             self.by_address = self._intake.kernel(Columns(kinds)).run_at, read
 
     def copy(self) -> CompiledInsert:
         return self
+
+    def key_ids(self, batch: pa.RecordBatch, keys: KeyIndex) -> Any:
+        """The numbers of the keys of rows; new ones are added."""
+        return self._intake.key_ids(batch, keys)
 
     def insert(
         self, batch: pa.RecordBatch, store: RingStore, keys: KeyIndex, lock: Any, undo: Any

@@ -44,7 +44,7 @@ class WheelState(WheelView):
     def __init__(self, spec: WheelSpec, store: RingStore) -> None:
         super().__init__(spec, store)
         self.time = spec.plan.input.time
-        self.inserter = ObjectInsert(spec) if spec.objects else CompiledInsert(spec)
+        self.inserter: Any = ObjectInsert(spec) if spec.objects else CompiledInsert(spec)
         self.early = EarlyRows(self.time, self.grain)
         self.late: list[pa.RecordBatch] = []
         self.late_kept = 0
@@ -84,7 +84,7 @@ class WheelState(WheelView):
     def copy(self) -> WheelState:
         """Another wheel with the same rows, which nobody else reads."""
         other = copy.copy(self)
-        other.store, other.keys = self.store.copy(), self.keys.copy()
+        other.store, other.keys, other.seen = self.store.copy(), self.keys.copy(), {}
         other.early, other.inserter = self.early.copy(), self.inserter.copy()
         other.left_out, other.late = dict(self.left_out), list(self.late)
         other.lineage, other.before_close = self.lineage.copy(), None
@@ -158,19 +158,28 @@ class WheelState(WheelView):
             if array.null_count or body is None or body.address & 7 or body.size < 8 * (array.offset + n):
                 return False
             found.append(body.address + 8 * array.offset)
-        store, before = self.store, None
-        logs = store.remember(n)
+        store = self.store
+        before = _BeforeRows(self) if self.keyed else None
+        remembers = False
         try:
+            if self.keyed:
+                with self.lock:
+                    kid = self.inserter.key_ids(require_sound(batch, "insert"), self.keys)
+                found.append(kid.ctypes.data)
+                store.know(self.keys.count)
+            logs = store.remember(n)
+            remembers = True
             early, late, err = run_at(store.inserting, n, self.grain, logs, *found)
             if err:
                 raise_for(err, "insert")
             if early or late:
-                before = _BeforeRows(self)
+                before = before or _BeforeRows(self)
                 self._keep_others(batch, store.others, early, late)
             self.inserted += n - early - late
         except BaseException as failed:
             self.failed = INSERTING
-            store.put_back()
+            if remembers:
+                store.put_back()
             if before is not None:
                 before.roll_back(failed)
             self.failed = None
@@ -198,7 +207,7 @@ class WheelState(WheelView):
         batch = self._with_times(batch)
         if batch.num_rows == 0:
             return
-        others, early, late = self.inserter.insert(batch, self.store, self.keys, self.lock, undo)  # type: ignore[arg-type]
+        others, early, late = self.inserter.insert(batch, self.store, self.keys, self.lock, undo)
         self.inserted += batch.num_rows - early - late
         self._keep_others(batch, others, early, late)
 
@@ -323,6 +332,7 @@ class _BeforeRows:
             state.store.forget(self._keys)
             with state.lock:  # windows and others have the same object
                 state.keys.__dict__.update(keys.__dict__)
+                state.seen.clear()
 
 
 def empty_state(spec: WheelSpec, first: int, compress: int = 0) -> WheelState:

@@ -244,7 +244,7 @@ class Wheel(WheelQueries):
         if self._state.spec.objects:
             raise self._unsupported("share", "save it, and open it there")
         store = self._state.store
-        if store.cold is not None:
+        if store.blocks is not None:
             raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
         publisher = Publisher(Path(path), described(self._state))  # refused, before anything is given up
         before = self._publisher

@@ -15,7 +15,7 @@ from tidemill.wheels.loops.range_plan import KEYS, ROOM
 from tidemill.wheels.loops.slots import (
     BITS,
     PLAN,
-    Slots,
+    SlotLayout,
     adding_records,
     columns_at,
     combine_into,
@@ -44,7 +44,7 @@ class MergeKernel:
 
 @functools.lru_cache(maxsize=256)
 def merge_kernel(layout: Layout) -> MergeKernel:
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     names = [n for n, _ in slots.stored]
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("for i in range(rows.size):"), e.block("for k in range(key_of.size):"):

@@ -27,14 +27,14 @@ from tidemill.wheels.loops.range_plan import HEAD, KEYS, MARKED, ROOM
 from tidemill.wheels.loops.slots import (
     BITS,
     PLAN,
-    Slots,
+    SlotLayout,
     apply,
     columns_at,
     combine_into,
     lowered,
 )
 
-RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, LOW, MIDDLE, GRAIN, FROM = range(10)
+RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, FIRST_SLICE, MIDDLE, GRAIN, FROM = range(10)
 """The numbers of a window: its range, slide and origin in finest slots; slices to a window and to a
 slide; how many slices there were; the first of the next window; the first that is not in `suffixes`;
 ticks to a finest slot; the slot no window begins before."""
@@ -55,14 +55,14 @@ class SlideKernel:
     source: str
 
 
-def slice_type(slots: Slots) -> np.dtype[Any]:
+def slice_type(slots: SlotLayout) -> np.dtype[Any]:
     """The partial of a slice: the fields of what is stored, and in how many cells each mark was."""
     fields = [(n, numpy_type(kind)) for c in slots.stored_codes() for n, kind in c.part.columns]
     fields += [(f"mark{m}", "i8") for m in range(len(slots.marks))]
     return np.dtype(fields, align=True)
 
 
-def no_slice(slots: Slots) -> Any:
+def no_slice(slots: SlotLayout) -> Any:
     """The partial of nothing, in an array of one."""
     fresh, empty = slots.fresh(), np.zeros(1, dtype=slice_type(slots))
     for part in slots.stored_codes():
@@ -73,7 +73,7 @@ def no_slice(slots: Slots) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def slide_kernel(layout: Layout) -> SlideKernel:
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     subtracts = slots.subtracts
     functions: dict[str, Any] = {}
     helpers = [
@@ -117,7 +117,7 @@ def slide_kernel(layout: Layout) -> SlideKernel:
     return SlideKernel(load(source, **compiled).run_at, subtracts, source)
 
 
-def _arrays(slots: Slots) -> dict[str, tuple[str, int]]:
+def _arrays(slots: SlotLayout) -> dict[str, tuple[str, int]]:
     """Types and dimensions of the arrays of the kernel that slides."""
     ints, slices = "np.dtype('i8')", dtype_text(slice_type(slots))
     found = slots.arrays()
@@ -135,7 +135,7 @@ def output_type(kind: DataType) -> str:
 
 
 def _function(
-    signature: str, slots: Slots, functions: dict[str, Any],
+    signature: str, slots: SlotLayout, functions: dict[str, Any],
     step: Callable[[Emitter, PartCode], None], sign: str = "+",
 ) -> list[str]:  # fmt: skip
     """A function of two partials that changes the first."""
@@ -153,7 +153,7 @@ def _both(e: Emitter, part: PartCode, how: str) -> None:
     apply(e, part, own, own, [f"r.{n}" for n in part.names], how)
 
 
-def _joined_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
+def _joined_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
     """`o = a ⊕ b`, the older first."""
     e = Emitter(Schema(()), {}, indent=1)
     for m in range(len(slots.marks)):
@@ -165,7 +165,7 @@ def _joined_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
     return ["@kernel", "def _joined(o, a, b):", "    err = 0", *e.lines, "    return err", "", ""]
 
 
-def _slot_function(slots: Slots, functions: dict[str, Any]) -> list[str]:
+def _slot_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
     """One cell into a slice."""
     e = Emitter(Schema(()), {}, indent=1)
     for part in slots.stored_codes():
@@ -187,16 +187,16 @@ def _push(e: Emitter) -> None:
     with e.block("for k in range(keys):"):
         e.line("slices[i % size, k] = current[k]")
         # What is in no window, as between those that sample, is not added.
-        e.line(f"if i >= window[{LOW}]:")
+        e.line(f"if i >= window[{FIRST_SLICE}]:")
         e.line("    err |= _plus(running[k], current[k])")
         e.line("current[k] = fresh[0]")
     e.line(f"window[{PUSHED}] = i + 1")
 
 
-def _emit(e: Emitter, slots: Slots, subtracts: bool, functions: dict[str, Any]) -> None:
+def _emit(e: Emitter, slots: SlotLayout, subtracts: bool, functions: dict[str, Any]) -> None:
     """A window ends: its results for the keys that have rows in it, and on to the next one."""
     e.line("i += 1")
-    e.line(f"low = max(window[{LOW}], 0)")
+    e.line(f"low = max(window[{FIRST_SLICE}], 0)")
     if not subtracts:
         # Suffixes answer [low, middle), the running partial [middle, i).
         with e.block(f"if low >= window[{MIDDLE}]:"):
@@ -228,10 +228,10 @@ def _emit(e: Emitter, slots: Slots, subtracts: bool, functions: dict[str, Any]) 
             with e.block("for k in range(keys):"):
                 e.line("running[k] = fresh[0]")
             e.line(f"window[{MIDDLE}] = next")
-    e.line(f"window[{LOW}] = next")
+    e.line(f"window[{FIRST_SLICE}] = next")
 
 
-def _write(e: Emitter, slots: Slots) -> None:
+def _write(e: Emitter, slots: SlotLayout) -> None:
     """The results of a partial `r`, as one more row."""
     states = {
         p.index: [e.assign(f"r.{n}", kind).code for n, kind in p.part.columns]
@@ -248,7 +248,7 @@ def _write(e: Emitter, slots: Slots) -> None:
 @functools.lru_cache(maxsize=256)
 def add_slices_kernel(layout: Layout) -> Callable[..., int]:
     """`add(key_of, slices, to_slices) -> err` adds the partial of key `k` to that of `key_of[k]`."""
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     functions: dict[str, Any] = {}
     plus = _function("_plus(o, r)", slots, functions, lambda e, p: _both(e, p, "combine"))
     lines = [
@@ -281,7 +281,7 @@ class SessionKernel:
 @functools.lru_cache(maxsize=256)
 def session_kernel(layout: Layout, first: str, last: str) -> SessionKernel:
     """`first` and `last` are the fields with the first and the last instant of a slot."""
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     functions: dict[str, Any] = {}
     helpers = _slot_function(slots, functions)
     columns = [f"f_{name}" for name, _ in slots.stored]

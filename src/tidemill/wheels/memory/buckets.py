@@ -26,13 +26,6 @@ class Buckets:
         """One of them, where it does not matter which."""
         self.rings = self.typical.rings
 
-    one_sum = False
-    """Whether `sum_of` may know the answer."""
-
-    def sum_of(self, start: int, end: int) -> int | None:
-        """See `RingStore.sum_of`: it is for stores without keys."""
-        return None
-
     @property
     def keys(self) -> int:
         return self._count
@@ -71,7 +64,7 @@ class Buckets:
         each = [s.nbytes for s in self._stores]
         return {name: sum(e[name] for e in each) for name in each[0]}
 
-    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
+    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...]:
         """See `RingStore.answer`."""
         owner = int(self._owners[key]) if 0 <= key < self.keys else -1
         if owner < 0:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from tidemill.kernels.functions import OVERFLOW
 from tidemill.wheels.loops.merge import merge_kernel
 from tidemill.wheels.loops.range_plan import END, HEAD, LOW, MARKED, RING, ROOM, TOTAL
-from tidemill.wheels.memory.packing import as_compressed, as_plain
+from tidemill.wheels.memory.recompressed import as_compressed, as_plain
 from tidemill.wheels.memory.store import RingStore
 
 Ints = npt.NDArray[np.int64]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.core.time import FARTHEST
+from tidemill.wheels.loops.answer import NOT_THERE, OFF_GRID
 from tidemill.wheels.loops.range_plan import LOW
 from tidemill.wheels.memory.buckets import Buckets
 from tidemill.wheels.memory.store import NOT_ASKED, Ints, RingStore
@@ -54,12 +56,15 @@ class ReplicaStores(Buckets):
         now = self.now
         return super().fold(np.minimum(starts, now), np.minimum(ends, now), keys, total, partials)
 
-    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
+    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...]:
         """See `RingStore.answer`."""
+        grain = self.rings[0].ticks
+        if start % grain or end % grain or not -FARTHEST <= start <= end <= FARTHEST:
+            return (OFF_GRID,)
         outputs = self.outputs(self.typical.layout.results, 1)
-        at = np.array([start]), np.array([end]), np.array([key])
+        at = np.array([start // grain]), np.array([end // grain]), np.array([key])
         bad, err = self.answers(*at, outputs)
-        return None if bad >= 0 else (0, err, *(o.tolist()[0] for o in outputs))
+        return (NOT_THERE,) if bad >= 0 else (err, *(o.tolist()[0] for o in outputs))
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tidemill.jit.addresses import frame_of
 from tidemill.wheels.loops.range_plan import ROOM
 from tidemill.wheels.loops.windows import (
-    LOW,
+    FIRST_SLICE,
     MIDDLE,
     PUSHED,
     add_slices_kernel,
@@ -97,7 +97,7 @@ class SlidingWindows:
         if short:
             bounds += (store.now - origin + short) // slide - (self._begin - origin + short) // slide
         self._window[PUSHED] = max(0, bounds)
-        self._window[LOW] += max(0, ends) * each
+        self._window[FIRST_SLICE] += max(0, ends) * each
         self._kernel = slide_kernel(store.layout)
         self._fresh = no_slice(store.slots)
         self._size = slices + each + 1
@@ -146,7 +146,7 @@ class SlidingWindows:
         for back in range(1, min(theirs, self._size) + 1):
             mine = self._slices[(pushed - back) % self._size]
             err |= add(key_of, other._slices[(theirs - back) % self._size, : len(key_of)], mine)
-        low = max(int(self._window[LOW]), 0)
+        low = max(int(self._window[FIRST_SLICE]), 0)
         self._running[:] = self._fresh[0]
         everyone = np.arange(len(self._running))
         for i in range(low, pushed):

@@ -2,7 +2,7 @@
 
 A *block* is a stretch of slots of a ring with all its keys. Of each column it has the least value, and the
 distances of all values from it in as many bits as the greatest needs. So any value can be read alone, and
-ranges are answered from the bits. Blocks lie in *pieces*, arrays of words; a row of the *directory* says
+ranges are answered from the bits. Blocks lie in *buffers*, arrays of words; a row of the *directory* says
 where.
 """
 
@@ -22,8 +22,8 @@ AT, LEAST, BITS_EACH = range(3)
 """Of a column: where its words begin, the least value, bits to a value."""
 COLUMN = 3
 """Numbers to a column."""
-PIECE = 40
-"""Bits of the word in `AT`; above is the number of the piece."""
+BUFFER_SHIFT = 40
+"""Bits of the word in `AT`; above is the number of the buffer."""
 
 
 
@@ -31,7 +31,7 @@ PIECE = 40
 @kernel
 def address_of(bases: Any, at: int) -> Any:
     """Where in memory the words of a column begin."""
-    return bases[at >> PIECE] + ((at & ((1 << PIECE) - 1)) << 3)
+    return bases[at >> BUFFER_SHIFT] + ((at & ((1 << BUFFER_SHIFT) - 1)) << 3)
 
 
 @kernel

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.wheels.loops.range_plan import END, HOT, LOW, ROOM, TOTAL
-from tidemill.wheels.memory.compression import freeze, thawed
+from tidemill.wheels.loops.range_plan import END, LOW, PLAIN, ROOM, TOTAL
+from tidemill.wheels.memory.compressed import compress_full, decompressed
 from tidemill.wheels.memory.store import FIRST_ROOM, Ints, RingStore, mark, unmark
 
 
 def as_plain(store: RingStore) -> RingStore:
     """The same without compression."""
-    return store if store.cold is None else _rebuilt(store, 0)
+    return store if store.blocks is None else _rebuilt(store, 0)
 
 
 def as_compressed(store: RingStore, slots: int) -> RingStore:
@@ -42,14 +42,14 @@ def _rebuilt(store: RingStore, compress: int) -> RingStore:
 def _take_ring(store: RingStore, r: int, other: RingStore) -> None:
     """Have the slots of a ring of another store, block by block."""
     low, end = int(other.ring(r)[LOW]), int(other.ring(r)[END])
-    store.ring(r)[[LOW, END, HOT]] = low
+    store.ring(r)[[LOW, END, PLAIN]] = low
     step = store.compress or other.compress or FIRST_ROOM
     for start in range(low, end, step):
         slots = np.arange(start, min(end, start + step))
-        columns, marks = thawed(other, r, slots)
+        columns, marks = decompressed(other, r, slots)
         _put(store, r, slots, columns, marks)
         store.ring(r)[END] = slots[-1] + 1
-        freeze(store)
+        compress_full(store)
 
 
 def _put(store: RingStore, r: int, slots: Ints, columns: list[Any], marks: list[Any]) -> None:
