@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tidemill.codegen import modules
-from tidemill.jit.machine_code import file_of
+from tidemill.jit.disk_cache import file_of
 
 COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
 """Whether nothing is interpreted."""
