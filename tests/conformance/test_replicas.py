@@ -34,7 +34,7 @@ def check_all(replicas: tm.Replicas, references: list[RowWheel], pick: random.Ra
     whole = joined(references)
     assert replicas.watermark == whole.watermark
     names = [r.name for r in whole.plan.layout.results]
-    low = min((r["t"] for r in whole.rows), default=0) - 3
+    low = min(whole.watermark, *(r["t"] for r in whole.rows), 0) - 3
     for _ in range(5):
         a = pick.randint(low, whole.watermark + 1)
         b = pick.randint(a, whole.watermark + 5)

@@ -172,7 +172,7 @@ def test_rows_before_the_start_are_counted_in_every_input() -> None:
 
 
 def test_a_wheel_may_answer_one_of_the_inputs() -> None:
-    wheel = tm.Wheel.create(
+    wheel = tm.Wheel(
         {"n": tm.count(), "total": tm.sum(col.x)}, schema=COLUMNS, time="t", keys=["k"], start=-40,
         granularities=[10], retention="keep", write_ahead=256,
     )  # fmt: skip

@@ -19,6 +19,7 @@ from tests.conformance.wheels import (
     KEYS,
     RINGS,
     SCHEMA,
+    check,
     check_ranges,
     compiled_for,
     pair,
@@ -81,6 +82,29 @@ def test_every_plan_is_used() -> None:
     assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
 
 
+@pytest.mark.parametrize("keys", ["no keys", "one"])
+def test_every_plan_is_used_where_slots_are_empty(keys: str) -> None:
+    """Slots without rows, rows without values, and a long stretch without any: marks say which."""
+    found: set[str] = set()
+    for options in ({}, {"prefix": True}):
+        wheel, reference = pair("kept", "sum", keys, 0, **options)
+        some = [t for t in range(203) if t % 3 == 0 and not 60 <= t < 130]
+        rows = [(t, (t % 2, "a", None if t % 9 == 0 else t % 7, 0.5)) for t in some]
+        play(wheel, reference, [("insert", rows), ("advance", 203)])
+        found |= check_ranges(wheel, reference, random.Random(5), 80)
+        for a, b in ((1, 199), (0, 200), (61, 203), (63, 129), (0, 131)):
+            found.add(check(wheel, reference, a, b))
+    assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
+
+
+def test_an_inverse_landmark_of_nothing_is_null() -> None:
+    """All values lie outside of a range that is more than half of everything."""
+    wheel, reference = pair("kept", "sum", "no keys", 0)
+    play(wheel, reference, [("insert", [(0, (0, "a", 5, 0.5)), (201, (0, "a", 7, 0.5))]), ("advance", 203)])
+    assert wheel.explain(1, 200).plan == "inverse landmark"
+    assert wheel.query(1, 200) is None and wheel.query(1, 203) == 7 and wheel.query(0, 200) == 5
+
+
 @pytest.mark.compiled  # a quarter of a million slots
 def test_a_plan_of_the_most_rings_there_are() -> None:
     rings: list[Any] = [(1 << r, "keep") for r in range(24)]
@@ -95,7 +119,7 @@ def test_a_plan_of_the_most_rings_there_are() -> None:
     assert wheel.query(low, high) == 2
     room = np.full((PLAN_ROOM + 9, 4), -7, dtype=np.int64)
     for start, end in ((low, high), (3, (1 << 18) - 2), ((1 << 16) + 1, (1 << 18) - 5)):
-        plan(wheel._view.store.head, start, end, True, 0, room[:PLAN_ROOM])
+        plan(wheel._view.store.head, start, end, *wheel._view.store.choice, room[:PLAN_ROOM])
         assert (room[PLAN_ROOM:] == -7).all()
 
 
@@ -104,7 +128,7 @@ def test_figure_3_combined_aggregation() -> None:
     """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""
     day = 86_400
     wheel = Wheel(
-        tm.max(col.v), schema={"t": "timestamp", "v": "int64"}, time="t", start="2023-10-01",
+        tm.max(col.v), schema={"t": "timestamp", "v": "float64"}, time="t", start="2023-10-01",
         retention="keep",
     )  # fmt: skip
     first = 1_696_118_400

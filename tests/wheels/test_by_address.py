@@ -71,6 +71,36 @@ def test_a_row_that_overflows_is_an_error_and_is_not_counted() -> None:
     assert wheel.query(0, 1) == 2**62 + 1
 
 
+def test_few_rows_with_keys_all_go_in_or_none() -> None:
+    schema = {"t": "int64", "k": "string", "v": "int64"}
+    wheel = tm.Wheel(
+        tm.sum(col.v), schema=schema, time="t", keys="k", start=0, granularities=[(1, "keep"), (10, "keep")],
+        write_ahead=4,
+    )  # fmt: skip
+
+    def rows(*given: tuple[int, str, int]) -> pa.RecordBatch:
+        columns = dict(zip(schema, map(list, zip(*given))))
+        return pa.record_batch(columns, schema=pa.schema({"t": "int64", "k": "string", "v": "int64"}))
+
+    wheel.insert(rows((0, "a", 1), (1, "b", 2), (30, "a", 3)))
+    with pytest.raises(UserError, match="overflow"):
+        wheel.insert(rows((0, "c", 4), (1, "b", 2**63 - 1)))
+    wheel.insert(rows((0, "d", 5), (-1, "e", 6)))
+    wheel.advance_to(40)
+    found = {k: wheel.query(0, 40, k) for k in "abcde"}
+    assert found == {"a": 4, "b": 2, "c": None, "d": 5, "e": None}
+    assert {k: wheel.query(0, 40, k) for k in "abcde"} == found  # by numbers that are known now
+    assert wheel.stats()["rows"] == 4 and wheel.late().to_pylist() == [{"t": -1, "k": "e", "v": 6}]
+
+
+@pytest.mark.parametrize("value", [-(2**70), 2**63, 2**70, -(2**61) - 1])
+def test_bounds_that_are_no_machine_ints_are_refused(value: int) -> None:
+    wheel = inserted([batch([0], [1])])
+    wheel.advance_to(1)
+    with pytest.raises(UserError):
+        wheel.query(min(0, value), max(0, value))
+
+
 def test_a_function_that_raises_is_named() -> None:
     def tenth(x: int) -> int:
         return 10 // x

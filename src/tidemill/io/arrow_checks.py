@@ -38,7 +38,9 @@ def require_sound(batch: pa.RecordBatch, step: str) -> pa.RecordBatch:
 
 def _check(array: Any) -> None:
     kind = array.type
-    if isinstance(array, pa.ExtensionArray):
+    if pa.types.is_primitive(kind):
+        array.validate()
+    elif isinstance(array, pa.ExtensionArray):
         _check(array.storage)
     elif pa.types.is_dictionary(kind):
         array.validate()

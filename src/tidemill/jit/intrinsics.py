@@ -73,5 +73,20 @@ def _float_of(typing: Any, bits: Any) -> Any:
     return types.float64(types.int64), generate
 
 
+def _in_order(typing: Any, address: Any) -> Any:
+    """The int at an address, read after all that was read before it and before all that is read later.
+
+    Others may write it meanwhile. A plain read could be moved, or taken for one with a read before it.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        builder.fence("acquire")
+        return builder.load_atomic(pointer, "acquire", 8)
+
+    return types.int64(types.int64), generate
+
+
+in_order: Any = intrinsic(_in_order)
 word: Any = intrinsic(_word)
 float_of: Any = intrinsic(_float_of)

@@ -94,7 +94,10 @@ class Intake(Generic[Kernel]):
         """The ids of the keys of a batch; keys that are new get one. Empty where there are no keys."""
         if not self._keys:
             return _NO_KEYS
-        return keys.encode([evaluate(node, batch, self._schema) for node in self._keys])
+        return keys.encode([
+            batch.column(node.name) if isinstance(node, Column) else evaluate(node, batch, self._schema)
+            for node in self._keys
+        ])  # fmt: skip
 
     def kernel(self, columns: Columns, *variant: Any) -> Kernel:
         """The kernel for a layout of columns."""

@@ -15,14 +15,13 @@ from tidemill.wheels.loops.range_plan import (
     HEAD,
     INVERSE_LANDMARK,
     LANDMARK,
+    LOOK,
     NOT_HELD,
     NOTHING,
     ONE_RING,
     PLAN_ROOM,
-    PREFIX,
     RING,
     SUBTRACT,
-    TOTAL,
     TOTALS,
     UNIT,
     USES_PREFIX,
@@ -34,7 +33,6 @@ NAMES = {
     NOTHING: "nothing to read", USES_PREFIX: "prefix", LANDMARK: "landmark", ONE_RING: "one ring",
     COMBINED: "combined rings", INVERSE_LANDMARK: "inverse landmark", NOT_HELD: "not held",
 }  # fmt: skip
-ANY = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -72,30 +70,22 @@ class Explained(Explanation):
 
 def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any]) -> Explained:
     """The plan of a range of finest slots; `shown` makes a slot an instant."""
-    segments = np.empty((PLAN_ROOM, 4), dtype=np.int64)
-    kind, count, operations = plan(
-        store.head, start, end, store.subtracts, store.threshold, segments
-    )
-    steps = tuple(_step(store, segments[j], shown) for j in range(count))
+    allowed, threshold, slot_cost = store.choice
+    kind, count, operations, segments = _planned(store, start, end, allowed, threshold, slot_cost)
+    steps = tuple(_step(store, segments[j], shown) for j in range(count) if segments[j, 3] != LOOK)
     others = {}
-    for name, head, subtracts, threshold in _variants(store):
-        room = np.empty((PLAN_ROOM, 4), dtype=np.int64)
-        other, _, cost = plan(head, start, end, subtracts, threshold, room)
-        if NAMES[other] == name and other != kind:
-            others[name] = int(cost)
-    return Explained(NAMES[kind], int(operations), steps, others)
+    for one in (LANDMARK, ONE_RING, COMBINED, INVERSE_LANDMARK):
+        if one != kind and allowed >> one & 1:
+            other, _, cost, _ = _planned(store, start, end, 1 << one, 0, slot_cost)
+            if other == one:
+                others[NAMES[one]] = cost
+    return Explained(NAMES[kind], operations, steps, others)
 
 
-def _variants(store: RingStore) -> list[tuple[str, Ints, bool, int]]:
-    """Stores as they would be if only some plans were there."""
-    plain = store.head.copy()
-    plain[[PREFIX, TOTAL]] = 0
-    with_totals = plain.copy()
-    with_totals[TOTAL] = store.head[TOTAL]
-    return [
-        ("landmark", with_totals, False, 0), ("one ring", plain, False, ANY),
-        ("combined rings", plain, False, 0), ("inverse landmark", with_totals, store.subtracts, 0),
-    ]  # fmt: skip
+def _planned(store: RingStore, start: int, end: int, *choice: int) -> tuple[int, int, int, Ints]:
+    segments = np.empty((PLAN_ROOM, 4), dtype=np.int64)
+    kind, count, operations = plan(store.head, start, end, *choice, segments)
+    return int(kind), int(count), int(operations), segments
 
 
 def _step(store: RingStore, segment: Ints, shown: Callable[[int], Any]) -> Step:

@@ -17,13 +17,14 @@ from tidemill.core.types import to_arrow
 from tidemill.io.chunks import Chunk
 from tidemill.io.window_source import WindowSource
 from tidemill.kernels.arrow import build
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 from tidemill.plan.nodes import WheelWindows
-from tidemill.plan.wheel import WheelFacts
+from tidemill.plan.wheel_facts import WheelFacts
 from tidemill.wheels.explain import Explained, explain
+from tidemill.wheels.loops.answer import NOT_THERE, OFF_GRID
 from tidemill.wheels.loops.range_plan import slots_at
-from tidemill.wheels.memory.buckets import Buckets
-from tidemill.wheels.source import read_windows
+from tidemill.wheels.memory.bucketed_store import Buckets
+from tidemill.wheels.query_windows import read_windows
 from tidemill.wheels.spec import HIDDEN, named_aggregates, plan_of
 from tidemill.wheels.view import ALL, Ints, Outputs, WheelView
 
@@ -38,10 +39,11 @@ class WheelQueries(WindowSource):
 
     def __init__(self, view: WheelView) -> None:
         self._view = view
-        self._one_sum = view.store.one_sum and not view.keyed
-        kinds = [r.type.kind for r in view.shown]
-        self._one_number = len(kinds) == 1 and kinds[0] in ("int64", "float64", "bool")
-        self._one_number = self._one_number and not view.spec.objects
+        self._names = [r.name for r in view.shown]
+        plain = all(r.type.kind in ("int64", "float64", "bool") for r in view.shown)
+        self._as_is = plain and not view.spec.objects
+        """Whether values of results are shown as they are."""
+        self._one_number = self._as_is and len(view.shown) == 1
 
     @property
     def watermark(self) -> Any:
@@ -66,45 +68,48 @@ class WheelQueries(WindowSource):
         known yet: a range counts as far as the watermark. A range whose slots were dropped is an error.
         """
         view = self._view
-        if self._one_sum and key is ALL and type(start) is int and type(end) is int and aggregates is None:
-            # What is asked most often, without a call that is not needed.
-            grain = view.grain
-            a, b = start // grain, end // grain
-            if a * grain == start and b * grain == end:
-                found_sum = view.store.sum_of(a, b)
-                if found_sum is not None:
-                    return found_sum
+        if type(start) is int and type(end) is int and aggregates is None and not total:
+            # What is asked most often, without more calls.
+            number = 0 if key is ALL and not view.keyed else view.number_seen(key)
+            if number is not None:
+                return self._one(start, end, number)
         key = _as_listed(key)
         asked = None if aggregates is None else self._layout_of(aggregates)
         if not (type(start) is int or is_instant(start)):
             return self._many(start, end, key, total, asked)
+        several = (key is ALL and view.keyed) or isinstance(key, (list, pa.Array, np.ndarray))
+        if not several and not total and asked is None:
+            start, end = (ticks_of(x, view.domain, "query") for x in (start, end))
+            return self._one(start, end, 0 if key is ALL else view.number(key))
         a, b = self._bounds(start, end)
-        several = key is ALL or isinstance(key, (list, pa.Array, np.ndarray))
-        if total or asked is not None:
-            numbers = self._numbers(key, total)
-            outputs = view.answers(np.array([a]), np.array([b]), numbers, asked, total=total)
-            if view.keyed and several and not total:
-                return self._with_keys(key, numbers, view.table(outputs, asked))
-            return self._one(outputs, asked)
-        number = 0
-        if key is not ALL or view.keyed:
-            if several:
-                numbers = view.numbers(key)
-                outputs = view.answers(np.array([a]), np.array([b]), numbers)
-                return self._with_keys(key, numbers, view.table(outputs))
-            number = view.number(key)
-        found = view.store.answer(a, b, number)
-        if found is None:
-            raise view.not_held(a, b)
-        if found[1]:
-            raise_for(found[1], "wheel query")
+        numbers = self._numbers(key, total)
+        outputs = view.answers(np.array([a]), np.array([b]), numbers, asked, total=total)
+        if several and not total:
+            return self._with_keys(key, numbers, view.table(outputs, asked))
+        return self._only(outputs, asked)
+
+    def _one(self, start: int, end: int, number: int) -> Any:
+        """The answer for one range of ticks and one key, as people read it."""
+        view = self._view
+        try:
+            found = view.store.answer(start, end, number)
+        except OverflowError:  # no machine int
+            found = (OFF_GRID,)
+        if found[0]:
+            a, b = self._bounds(start, end)
+            if found[0] == NOT_THERE:
+                raise view.not_held(a, b)
+            raise_for(found[0], "wheel query")
         if self._one_number:
-            return found[3] if found[2] else None
-        plain = [
-            view.plain(found[2 * j + 3], r.type) if found[2 * j + 2] else None
+            return found[2] if found[1] else None
+        if self._as_is:
+            values = [v if valid else None for valid, v in zip(found[1::2], found[2::2])]
+            return dict(zip(self._names, values))
+        values = [
+            view.plain(found[2 * j + 2], r.type) if found[2 * j + 1] else None
             for j, r in enumerate(view.shown)
         ]
-        return plain[0] if len(plain) == 1 else dict(zip((r.name for r in view.shown), plain))
+        return values[0] if len(values) == 1 else dict(zip(self._names, values))
 
     def landmark(self, key: Any = ALL, *, total: bool = False, aggregates: Asked = None) -> Any:
         """Everything from the beginning to the watermark, whatever the rings still hold."""
@@ -215,7 +220,7 @@ class WheelQueries(WindowSource):
         numbers = view.numbers(key) if several else np.array([view.number(key)], dtype=np.int64)
         return np.unique(numbers) if total else numbers
 
-    def _one(self, outputs: Outputs, asked: Layout | None) -> Any:
+    def _only(self, outputs: Outputs, asked: Layout | None) -> Any:
         """The only row of an answer: a plain value, or a dict of several."""
         results = self._view.shown if asked is None else asked.results
         found = {

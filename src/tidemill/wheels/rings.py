@@ -16,6 +16,7 @@ RingLike = Union[DurationLike, tuple[DurationLike, Retention]]
 DEFAULT: tuple[RingLike, ...] = ("1s", "1m", "1h", "1d", "1w", ("52w", 10))
 """The rings of paper 001, section 3.4.1."""
 MOST_RINGS = 24
+"""A wheel has at most this many rings."""
 MOST_SLOTS = 1 << 32
 """A number of slots to keep; a ring of seconds has as many in a century."""
 LAST_SLOTS = 10

@@ -14,16 +14,16 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.aggregates.layout import Result
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.reading import Reading
 from tidemill.core.schema import users_name
 from tidemill.core.time import FARTHEST, Domain
+from tidemill.core.time_reading import Reading
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
 from tidemill.local.state_plan import plan_states
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.plan import build as plans
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
-from tidemill.wheels.loops.slots import Slots
+from tidemill.wheels.loops.slots import SlotLayout
 from tidemill.wheels.rings import Retention, Ring, RingLike, rings_of
 from tidemill.windows.spec import Session, Window, tumbling
 
@@ -105,7 +105,7 @@ def read_spec(
             step, expected="prefix=True or compress=True", got="both",
             hint="running sums are read as they are; compressed slots are fast with combined rings",
         )  # fmt: skip
-    if prefix and not Slots(plan.layout).subtracts:
+    if prefix and not SlotLayout(plan.layout).subtracts:
         raise UserError(
             step, expected="prefix=True only where aggregates subtract exactly: counts, sums of ints",
             got=", ".join(f"{n}={a}" for n, a in given.items()),

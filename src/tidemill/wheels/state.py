@@ -16,17 +16,17 @@ from tidemill.core.time import FARTHEST
 from tidemill.io.arrow_checks import require_sound
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.failures import raise_for
-from tidemill.wheels.inserting import CompiledInsert
+from tidemill.local.kernel_errors import raise_for
+from tidemill.wheels.closing_windows import ClosingWindows
 from tidemill.wheels.lineage import Lineage, Version
 from tidemill.wheels.loops.range_plan import BASE, UNIT
-from tidemill.wheels.memory.overflow import EarlyRows
+from tidemill.wheels.memory.early_rows import EarlyRows
+from tidemill.wheels.memory.inserting import CompiledInsert
 from tidemill.wheels.memory.store import FEW_ROWS, MOST_BYTES, RingStore
 from tidemill.wheels.objects.inserting import ObjectInsert
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import WheelSpec
 from tidemill.wheels.view import WheelView
-from tidemill.wheels.windows import ClosingWindows
 
 LATE_ROWS = 100_000
 """Late rows that are kept to be read; all are counted."""
@@ -44,7 +44,7 @@ class WheelState(WheelView):
     def __init__(self, spec: WheelSpec, store: RingStore) -> None:
         super().__init__(spec, store)
         self.time = spec.plan.input.time
-        self.inserter = ObjectInsert(spec) if spec.objects else CompiledInsert(spec)
+        self.inserter: Any = ObjectInsert(spec) if spec.objects else CompiledInsert(spec)
         self.early = EarlyRows(self.time, self.grain)
         self.late: list[pa.RecordBatch] = []
         self.late_kept = 0
@@ -84,7 +84,7 @@ class WheelState(WheelView):
     def copy(self) -> WheelState:
         """Another wheel with the same rows, which nobody else reads."""
         other = copy.copy(self)
-        other.store, other.keys = self.store.copy(), self.keys.copy()
+        other.store, other.keys, other.seen = self.store.copy(), self.keys.copy(), {}
         other.early, other.inserter = self.early.copy(), self.inserter.copy()
         other.left_out, other.late = dict(self.left_out), list(self.late)
         other.lineage, other.before_close = self.lineage.copy(), None
@@ -158,19 +158,28 @@ class WheelState(WheelView):
             if array.null_count or body is None or body.address & 7 or body.size < 8 * (array.offset + n):
                 return False
             found.append(body.address + 8 * array.offset)
-        store, before = self.store, None
-        logs = store.remember(n)
+        store = self.store
+        before = _BeforeRows(self) if self.keyed else None
+        remembers = False
         try:
+            if self.keyed:
+                with self.lock:
+                    kid = self.inserter.key_ids(require_sound(batch, "insert"), self.keys)
+                found.append(kid.ctypes.data)
+                store.know(self.keys.count)
+            logs = store.remember(n)
+            remembers = True
             early, late, err = run_at(store.inserting, n, self.grain, logs, *found)
             if err:
                 raise_for(err, "insert")
             if early or late:
-                before = _BeforeRows(self)
+                before = before or _BeforeRows(self)
                 self._keep_others(batch, store.others, early, late)
             self.inserted += n - early - late
         except BaseException as failed:
             self.failed = INSERTING
-            store.put_back()
+            if remembers:
+                store.put_back()
             if before is not None:
                 before.roll_back(failed)
             self.failed = None
@@ -198,7 +207,7 @@ class WheelState(WheelView):
         batch = self._with_times(batch)
         if batch.num_rows == 0:
             return
-        others, early, late = self.inserter.insert(batch, self.store, self.keys, self.lock, undo)  # type: ignore[arg-type]
+        others, early, late = self.inserter.insert(batch, self.store, self.keys, self.lock, undo)
         self.inserted += batch.num_rows - early - late
         self._keep_others(batch, others, early, late)
 
@@ -323,6 +332,7 @@ class _BeforeRows:
             state.store.forget(self._keys)
             with state.lock:  # windows and others have the same object
                 state.keys.__dict__.update(keys.__dict__)
+                state.seen.clear()
 
 
 def empty_state(spec: WheelSpec, first: int, compress: int = 0) -> WheelState:

@@ -20,10 +20,10 @@ from tidemill.core.time import Domain, instant, to_datetime
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.failures import raise_for
-from tidemill.plan.wheel import HeldRing, WheelFacts
+from tidemill.local.kernel_errors import raise_for
+from tidemill.plan.wheel_facts import HeldRing, WheelFacts
 from tidemill.wheels.loops.range_plan import LOW
-from tidemill.wheels.memory.buckets import Buckets
+from tidemill.wheels.memory.bucketed_store import Buckets
 from tidemill.wheels.memory.store import NOT_ASKED, RingStore
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import HIDDEN, WheelSpec
@@ -34,6 +34,8 @@ Outputs = list[npt.NDArray[Any]]
 """Validity and values of each result, one after the other."""
 ALL = object()
 """In place of a key: every key."""
+MOST_NUMBERS = 1 << 16
+"""Keys whose numbers are remembered."""
 FIRST_DATE, LAST_DATE = instant("0001-01-01"), instant("9999-12-31")
 """The range of Python's datetimes, in ticks."""
 
@@ -48,6 +50,8 @@ class WheelView:
         self.schema, self.grain = spec.plan.input.schema, spec.grain
         self.keyed = bool(spec.plan.group_keys)
         self.keys = KeyIndex(Schema(tuple((k, self.schema[k]) for k in spec.plan.group_keys)))
+        self.seen: dict[Any, int] = {}
+        """Numbers of keys that were asked for: looking one up takes longer than an answer."""
         self.results, self.shown = spec.plan.layout.results, spec.shown
         self.new_locks()
         renew_locks(self)
@@ -110,7 +114,16 @@ class WheelView:
     def number(self, key: Any) -> int:
         """The number of a key, -1 if it never came."""
         given = tuple(key) if isinstance(key, tuple) else (key,)
-        return int(self._find([[g] for g in given])[0])
+        number = int(self._find([[g] for g in given])[0])
+        if number >= 0 and (type(key) is int or type(key) is str):
+            if len(self.seen) >= MOST_NUMBERS:
+                self.seen.clear()
+            self.seen[key] = number
+        return number
+
+    def number_seen(self, key: Any) -> int | None:
+        """The number of a plain key that was asked for before; None if it must be looked up."""
+        return self.seen.get(key) if type(key) is int or type(key) is str else None
 
     def numbers(self, keys: Any) -> Ints:
         """The numbers of many keys, or of `ALL` that had rows."""

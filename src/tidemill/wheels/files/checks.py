@@ -14,23 +14,23 @@ import numpy.typing as npt
 
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, Domain
-from tidemill.wheels.loops.compressed import AT, BITS_EACH, COLUMN, COLUMNS, PIECE, THEN
+from tidemill.wheels.loops.bit_packing import AT, BITS_EACH, BUFFER_SHIFT, COLUMN, COLUMNS, THEN
 from tidemill.wheels.loops.range_plan import (
     BLOCK,
     END,
     FIRST,
     HEAD,
-    HOT,
     KEYS,
     LOW,
     MARKED,
+    PLAIN,
     PREFIX,
     RING,
     RINGS,
     TOTAL,
     UNIT,
 )  # fmt: skip
-from tidemill.wheels.memory.compressed import Cold
+from tidemill.wheels.memory.compressed import CompressedBlocks
 from tidemill.wheels.rings import Ring, rings_of
 
 Ints = npt.NDArray[np.int64]
@@ -97,7 +97,7 @@ def check_head(
 ) -> None:
     """Refuse the numbers of a head that no store of these rings and so many keys can have.
 
-    `cells` says that closed slots have cells in arrays, from `HOT` on; otherwise that number says nothing.
+    `cells` says that closed slots have cells in arrays, from `PLAIN` on; otherwise that number says nothing.
     """
     check_length(head, rings)
     h = head.tolist()
@@ -121,49 +121,51 @@ def check_head(
         few = ring.slots is None or end - low <= ring.slots
         require(few, f"{ring.slots} slots of {ring.shown}", end - low)
         if cells:
-            hot = own[HOT]
+            plain = own[PLAIN]
             most = end if block else low  # those before are compressed
-            require(low <= hot <= most, f"cells of ring {ring.shown} from slots {low} to {most} on", hot)
+            require(low <= plain <= most, f"cells of ring {ring.shown} from slots {low} to {most} on", plain)
 
 
-def check_cold(cold: Cold, head: Ints, compressed: Sequence[bool], hot_room: Sequence[int]) -> None:
-    """Refuse blocks that are not where the rings need them, or that lie outside of their pieces.
+def check_compressed(
+    blocks: CompressedBlocks, head: Ints, compressed: Sequence[bool], plain_room: Sequence[int]
+) -> None:
+    """Refuse blocks that are not where the rings need them, or that lie outside of their buffers.
 
     Which rings are compressed is given, and how many slots of each have cells at the most.
     """
-    size, begin = cold.slots, 0
-    for r, region in enumerate(cold.regions):
+    size, begin = blocks.slots, 0
+    for r, region in enumerate(blocks.regions):
         h = head[HEAD + RING * r : HEAD + RING * (r + 1)].tolist()
-        low, hot, end = h[LOW], h[HOT], h[END]
+        low, plain, end = h[LOW], h[PLAIN], h[END]
         name = f"blocks of ring {r}"
         fits = region.begin == begin and 0 <= region.count <= region.room
         require(fits, f"{name} from row {begin}", region)
         begin += region.room
         if not compressed[r]:
-            require(region.count == 0 and low == hot, f"no {name}", region)
+            require(region.count == 0 and low == plain, f"no {name}", region)
             continue
-        require(end - hot <= hot_room[r], f"{hot_room[r]} slots of ring {r} with cells", end - hot)
+        require(end - plain <= plain_room[r], f"{plain_room[r]} slots of ring {r} with cells", end - plain)
         if region.count:
-            require((region.first + region.count) * size == hot, f"{name} up to slot {hot}", region)
-        if low < hot:
+            require((region.first + region.count) * size == plain, f"{name} up to slot {plain}", region)
+        if low < plain:
             require(region.count > 0 and region.first * size <= low, f"{name} from slot {low}", region)
-    require(cold.directory.shape == (max(1, begin), COLUMNS + COLUMN * cold.columns),
-            f"a directory of {begin} blocks", cold.directory.shape)  # fmt: skip
-    used = [cold.directory[g.begin : g.begin + g.count] for g in cold.regions]
-    _check_blocks(np.concatenate(used), cold, int(head[KEYS]))
+    require(blocks.directory.shape == (max(1, begin), COLUMNS + COLUMN * blocks.columns),
+            f"a directory of {begin} blocks", blocks.directory.shape)  # fmt: skip
+    used = [blocks.directory[g.begin : g.begin + g.count] for g in blocks.regions]
+    _check_blocks(np.concatenate(used), blocks, int(head[KEYS]))
 
 
-def _check_blocks(rows: Ints, cold: Cold, keys: int) -> None:
+def _check_blocks(rows: Ints, blocks: CompressedBlocks, keys: int) -> None:
     if not len(rows):
         return
     then, at, bits = rows[:, [THEN]], rows[:, COLUMNS + AT :: COLUMN], rows[:, COLUMNS + BITS_EACH :: COLUMN]
     require(bool(((then >= 0) & (then <= keys)).all()), f"blocks of up to {keys} keys", then.max())
     require(bool(((bits >= 0) & (bits <= 64)).all()), "values of up to 64 bits", bits.max())
-    piece, word = at >> PIECE, at & ((1 << PIECE) - 1)
-    lengths = np.array([p.used for p in cold.pieces] or [0], dtype=np.int64)
-    inside = (piece >= 0) & (piece < len(lengths))
-    require(bool(inside.all()), f"blocks in {len(lengths)} pieces", piece.max())
+    buffer, word = at >> BUFFER_SHIFT, at & ((1 << BUFFER_SHIFT) - 1)
+    lengths = np.array([p.used for p in blocks.buffers] or [0], dtype=np.int64)
+    inside = (buffer >= 0) & (buffer < len(lengths))
+    require(bool(inside.all()), f"blocks in {len(lengths)} buffers", buffer.max())
     # Keys, slots and bits have bounds that make this far less than 2**63.
-    words = word + -(-(bits * then * cold.slots) // 64)
-    there = (words <= lengths[piece]) | (bits == 0)
-    require(bool(there.all()), f"blocks in pieces of {lengths.tolist()} words", words.max())
+    words = word + -(-(bits * then * blocks.slots) // 64)
+    there = (words <= lengths[buffer]) | (bits == 0)
+    require(bool(there.all()), f"blocks in buffers of {lengths.tolist()} words", words.max())

@@ -22,6 +22,7 @@ from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.types import to_arrow
 from tidemill.expr.json import type_from_json
 from tidemill.kernels.arrow import values
+from tidemill.wheels.closing_windows import ClosingWindows
 from tidemill.wheels.files.cell_tables import cell_schemas, restore_cells
 from tidemill.wheels.files.checks import (
     a_bool,
@@ -33,23 +34,22 @@ from tidemill.wheels.files.checks import (
     rings_from,
     texts,
 )
-from tidemill.wheels.files.directory import Save
+from tidemill.wheels.files.format import Save
 from tidemill.wheels.files.mapped import column
 from tidemill.wheels.files.packed import unpacked
-from tidemill.wheels.loops.compressed import COLUMN, COLUMNS
+from tidemill.wheels.loops.bit_packing import COLUMN, COLUMNS
 from tidemill.wheels.loops.range_plan import MARKED
-from tidemill.wheels.loops.slots import Slots
-from tidemill.wheels.memory.compressed import Cold, Piece, Region
+from tidemill.wheels.loops.slots import SlotLayout
+from tidemill.wheels.memory.compressed import BlockBuffer, CompressedBlocks, Region
 from tidemill.wheels.memory.store import MOST_BYTES, RingStore
-from tidemill.wheels.memory.windows import WindowState
+from tidemill.wheels.memory.window_state import WindowState
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.spec import MOST_AHEAD, WheelSpec, plan_of
 from tidemill.wheels.state import WheelState, empty_state
-from tidemill.wheels.windows import ClosingWindows
 from tidemill.windows.spec import Session, Window, hopping, session
 
-COLD = "cold"
+BLOCK_FILES = "cold"
 """Files of compressed slots are called so, with a number."""
 WINDOW = "window"
 """Files of open windows are called so, with a number."""
@@ -151,7 +151,7 @@ def _restore_keys(state: WheelState, opened: Save) -> None:
 
 
 def _opened_store(opened: Save, spec: WheelSpec) -> RingStore:
-    slots, rings = Slots(spec.plan.layout), spec.rings
+    slots, rings = SlotLayout(spec.plan.layout), spec.rings
     record = _columns_of(slots.open_type)
     head = column(opened.table("head", pa.schema({"head": pa.int64()})), "head")
     check_length(head, rings)
@@ -167,11 +167,11 @@ def _opened_store(opened: Save, spec: WheelSpec) -> RingStore:
     return unpacked(
         spec.plan.layout, rings, spec.open_slots,
         {n: column(table, n) for n in table.column_names}, rest, prefix=spec.prefix,
-        threshold=spec.one_ring_below, cold=_cold_of(opened, slots, len(rings)),
+        threshold=spec.one_ring_below, blocks=_blocks_of(opened, slots, len(rings)),
     )  # fmt: skip
 
 
-def _cold_of(opened: Save, store: Slots, rings: int) -> Cold | None:
+def _blocks_of(opened: Save, store: SlotLayout, rings: int) -> CompressedBlocks | None:
     said = opened.facts["compressed"]
     if said is None:
         return None
@@ -181,20 +181,20 @@ def _cold_of(opened: Save, store: Slots, rings: int) -> Cold | None:
     regions = said["regions"]
     require(isinstance(regions, list) and len(regions) == rings, f"blocks of {rings} rings", regions)
     far = FARTHEST
-    cold = Cold(
+    blocks = CompressedBlocks(
         slots, columns,
         [Region(*(an_int(n, "a number of blocks", -far, far) for n in (b, room, first, count)))
          for b, room, first, count in regions],
     )  # fmt: skip
     numbers = column(opened.table("blocks", pa.schema({"numbers": pa.int64()})), "numbers")
-    cold.directory = numbers.reshape(-1, COLUMNS + COLUMN * columns).copy()
+    blocks.directory = numbers.reshape(-1, COLUMNS + COLUMN * columns).copy()
     for number in range(an_int(said["pieces"], "pieces", 0, len(opened.files))):
-        name = f"{COLD}{number}"
+        name = f"{BLOCK_FILES}{number}"
         words = column(opened.table(name, pa.schema({"words": pa.uint64()})), "words")
         file = {**opened.facts["files"][name], "in": str(opened.path.resolve())}
-        cold.pieces.append(Piece(words, len(words), file))
-    cold.find_bases()
-    return cold
+        blocks.buffers.append(BlockBuffer(words, len(words), file))
+    blocks.find_bases()
+    return blocks
 
 
 def spec_of(facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]) -> WheelSpec:
@@ -211,7 +211,7 @@ def spec_of(facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]) -> Wh
     spec = WheelSpec(plan, rings, domain, given, ahead, prefix, below)
     compressed = facts.get("compressed") is not None
     plain = not (prefix or compressed) if spec.objects else not (prefix and compressed)
-    plain = plain and (not prefix or Slots(plan.layout).subtracts)
+    plain = plain and (not prefix or SlotLayout(plan.layout).subtracts)
     require(plain, "aggregates that have running sums, or are compressed", facts["aggregates"])
     return spec
 

@@ -9,29 +9,29 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout
-from tidemill.wheels.files.checks import MOST_KEYS, check_cold, check_head, require
+from tidemill.wheels.files.checks import MOST_KEYS, check_compressed, check_head, require
 from tidemill.wheels.loops.range_plan import (
     BASE,
+    BLOCK_ROW,
     CAPACITY,
-    COLD,
     END,
     HEAD,
-    HOT,
     KEYS,
     MARKED,
     OFFSET,
+    PLAIN,
     RING,
     ROOM,
     VERSION,
 )  # fmt: skip
-from tidemill.wheels.memory.compressed import Cold
+from tidemill.wheels.memory.compressed import CompressedBlocks
 from tidemill.wheels.memory.store import MOST_BYTES, RingStore, records
 from tidemill.wheels.rings import Ring
 
 
 def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
     """The cells of closed slots, ring by ring without room to spare, by name; and the rest."""
-    held = [np.arange(store.ring(r)[HOT], store.ring(r)[END]) for r in range(len(store.rings))]
+    held = [np.arange(store.ring(r)[PLAIN], store.ring(r)[END]) for r in range(len(store.rings))]
     rows = np.concatenate([store.rows(r, slots) for r, slots in enumerate(held)])
     room, keys = int(store.head[ROOM]), store.keys
     cells = {}
@@ -51,7 +51,8 @@ def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt
 
 def unpacked(
     layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
-    rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int, cold: Cold | None = None,
+    rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int,
+    blocks: CompressedBlocks | None = None,
 ) -> RingStore:  # fmt: skip
     """A store over packed cells, which it only reads until something is to be changed.
 
@@ -60,26 +61,26 @@ def unpacked(
     """
     store = RingStore(
         layout, rings, 0, ahead, prefix=prefix, threshold=threshold,
-        compress=0 if cold is None else cold.slots, room=False,
+        compress=0 if blocks is None else blocks.slots, room=False,
     )  # fmt: skip
     keys, offset = int(rest["head"][KEYS]), 0
     require(0 <= keys < MOST_KEYS, f"keys from 0 to {MOST_KEYS}", keys)
     check_head(rest["head"], rings, keys=keys, prefix=prefix, block=store.compress, cells=True)
-    if cold is not None:
+    if blocks is not None:
         which = range(len(rings))
-        rooms = [store.hot_room(r) for r in which]
-        check_cold(cold, rest["head"], [store.compresses(r) for r in which], rooms)
-    never = store.head[HEAD + COLD :: RING].copy()
+        rooms = [store.plain_room(r) for r in which]
+        check_compressed(blocks, rest["head"], [store.compresses(r) for r in which], rooms)
+    never = store.head[HEAD + BLOCK_ROW :: RING].copy()
     store.head[...] = rest["head"]
-    store.head[HEAD + COLD :: RING] = never
+    store.head[HEAD + BLOCK_ROW :: RING] = never
     store.head[ROOM], store.head[VERSION] = max(1, keys), 0
-    store.cold = cold
-    if cold is not None:
+    store.blocks = blocks
+    if blocks is not None:
         store.note_directory()
     for r in range(len(rings)):
         h = store.ring(r)
-        held = int(h[END] - h[HOT])
-        h[BASE], h[CAPACITY], h[OFFSET] = h[HOT], max(1, held), offset
+        held = int(h[END] - h[PLAIN])
+        h[BASE], h[CAPACITY], h[OFFSET] = h[PLAIN], max(1, held), offset
         offset += held
     store.slots_in_all = offset
     names = [n for n, _ in store.slots.stored]

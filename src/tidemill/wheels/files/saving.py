@@ -14,11 +14,11 @@ from tidemill.aggregates.json import to_record
 from tidemill.core.files import is_plain, resolved
 from tidemill.expr.json import type_to_json
 from tidemill.wheels.files.cell_tables import cell_tables
-from tidemill.wheels.files.directory import FilesGone, write_save
-from tidemill.wheels.files.opening import COLD, WINDOW
+from tidemill.wheels.files.format import FilesGone, write_save
+from tidemill.wheels.files.opening import BLOCK_FILES, WINDOW
 from tidemill.wheels.files.packed import packed
 from tidemill.wheels.memory.store import RingStore
-from tidemill.wheels.memory.windows import WindowState
+from tidemill.wheels.memory.window_state import WindowState
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.state import WheelState
 from tidemill.windows.spec import Session, Sliding, Window
@@ -54,9 +54,9 @@ def save(state: WheelState, path: str | os.PathLike[str], *, job: str = "") -> i
         saved = write_save(directory, files, facts, forget=not job)
     except FilesGone:  # another process has saved there meanwhile, and removed ours
         return save(state, path, job=job)
-    if state.store.cold is not None:
-        for number, piece in enumerate(state.store.cold.pieces):
-            piece.file = {**saved.files[f"{COLD}{number}"], "in": str(directory)}
+    if state.store.blocks is not None:
+        for number, buffer in enumerate(state.store.blocks.buffers):
+            buffer.file = {**saved.files[f"{BLOCK_FILES}{number}"], "in": str(directory)}
     return saved.number
 
 
@@ -74,31 +74,31 @@ def _window_facts(label: str, spec: Window, held: WindowState) -> dict[str, Any]
 def _store_files(store: RingStore, directory: Path) -> dict[str, Any]:
     if isinstance(store, ObjectStore):
         return cell_tables(store)
-    cold = _compressed(store, directory)
+    blocks = _compressed(store, directory)
     cells, rest = packed(store)
     return {
         "cells": pa.table({n: pa.array(x) for n, x in cells.items()}),
         "head": pa.table({"head": rest["head"]}),
         "totals": _records(rest["totals"]),
         "open": _records(rest["ahead"]),
-        **cold,
+        **blocks,
     }
 
 
 def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
-    """The directory of blocks as a table; pieces that lie there already, and those that do not."""
-    for piece in store.cold.pieces if store.cold is not None else ():
-        known = piece.file  # other saves may have been made there since
+    """The directory of blocks as a table; buffers that lie there already, and those that do not."""
+    for buffer in store.blocks.buffers if store.blocks is not None else ():
+        known = buffer.file  # other saves may have been made there since
         if known and (known["in"] != str(directory) or not is_plain(directory / known["file"])):
-            piece.file = None
-    cold = store.seal()
-    if cold is None:
+            buffer.file = None
+    blocks = store.seal()
+    if blocks is None:
         return {}
-    files: dict[str, Any] = {"blocks": pa.table({"numbers": cold.directory.ravel()})}
-    for number, piece in enumerate(cold.pieces):
-        known = piece.file
-        files[f"{COLD}{number}"] = (
-            pa.table({"words": piece.words}) if known is None
+    files: dict[str, Any] = {"blocks": pa.table({"numbers": blocks.directory.ravel()})}
+    for number, buffer in enumerate(blocks.buffers):
+        known = buffer.file
+        files[f"{BLOCK_FILES}{number}"] = (
+            pa.table({"words": buffer.words}) if known is None
             else {k: v for k, v in known.items() if k != "in"}
         )  # fmt: skip
     return files
@@ -106,7 +106,7 @@ def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
 
 def described(state: WheelState) -> dict[str, Any]:
     """What a wheel is, without its rows."""
-    spec, cold, lineage = state.spec, state.store.cold, state.lineage
+    spec, blocks, lineage = state.spec, state.store.blocks, state.lineage
     line = state.id[len(lineage.name) :].split("@")[0]
     aggregates = {n: to_record(a) for n, a in spec.given.items()}
     return {
@@ -117,9 +117,9 @@ def described(state: WheelState) -> dict[str, Any]:
         "write ahead": spec.write_ahead, "prefix": spec.prefix, "one ring below": spec.one_ring_below,
         "name": lineage.name, "merged": lineage.merged, "line": line,
         "rows": state.inserted, "left out": state.left_out,
-        "compressed": None if cold is None else {
-            "slots": cold.slots, "columns": cold.columns, "pieces": len(cold.pieces),
-            "regions": [[r.begin, r.room, r.first, r.count] for r in cold.regions],
+        "compressed": None if blocks is None else {
+            "slots": blocks.slots, "columns": blocks.columns, "pieces": len(blocks.buffers),
+            "regions": [[r.begin, r.room, r.first, r.count] for r in blocks.regions],
         },
     }  # fmt: skip
 

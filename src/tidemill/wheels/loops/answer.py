@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.algebra import PartCode
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
-from tidemill.jit.addresses import ADDRESSES, by_address
+from tidemill.core.time import FARTHEST
+from tidemill.jit.addresses import ADDRESSES, PLACES, by_address
 from tidemill.jit.kernel import any_kernel
 from tidemill.wheels.loops.range_plan import (
+    ADD,
     ADD_PREFIX,
     BLOCK,
     FIRST,
     HEAD,
     KEYS,
+    LOOK,
     MARKED,
     PLAN_ROOM,
-    PREFIX,
     RING,
     ROOM,
     SUBTRACT,
+    VERSION,
 )  # fmt: skip
 from tidemill.wheels.loops.slots import (
     ABSENT,
+    BIT_PACKING,
     BITS,
-    COLD_BLOCKS,
     PLAN,
-    Slots,
+    SlotLayout,
     apply,
     columns_at,
     combine_into,
     lowered,
+    nothing_yet,
 )  # fmt: skip
 
 
@@ -44,16 +49,17 @@ from tidemill.wheels.loops.slots import (
 class AnswerKernel:
     """Plans ranges of finest slots, combines the segments of the plan, and lowers.
 
-    `run(starts, ends, kid, shared, rows, subtracts, threshold, head, totals, marks, *columns, *prefixes,
-    *outputs) -> (bad, err)` answers a query for each of `kid`, all over the first range where it is
-    `shared`. `bad` is the first one that is not held, or -1. A key that there is not has no cells. Outputs
-    are `w<j>` (validity) and `o<j>` for each result. `rows` gets whether there was any row, unless it is
-    empty; where there are marks, that needs a plan that does not subtract.
+    `run(starts, ends, kid, shared, rows, *choice, head, totals, marks, *columns, *prefixes, *outputs) ->
+    (bad, err)` answers a query for each of `kid`, all over the first range where it is `shared`. `bad` is
+    the first one that is not held, or -1. A key that there is not has no cells. Outputs are `w<j>`
+    (validity) and `o<j>` for each result. `rows` gets whether there was any row, unless it is empty. The
+    `choice` is what `plan` needs to know: the kinds allowed, the threshold, the cost of a slot.
 
-    `one_at(frame, start, end, k, subtracts, threshold)` answers one, as `(kind, err, valid, value, valid,
-    value, …)`. The frame has `head`, `totals`, `marks`, columns and prefixes.
+    `one_at(frame, start, end, k)` answers one, given in ticks, as `(status, valid, value, valid, value, …)`.
+    The status is 0, bits of what failed, or one of those below. The frame has `head`, `totals`, `marks`,
+    columns and prefixes, then the choice, then the ticks of a slot.
 
-    Where rings are compressed, `directory, bases` follow the marks: see `wheel_cold`.
+    Where rings are compressed, `directory, bases` follow the marks: see `loops.bit_packing`.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -61,28 +67,40 @@ class AnswerKernel:
     source: str
 
 
+CHOICE = ("allowed", "threshold", "slot_cost")
+"""What `plan` needs to know besides the head."""
+INTRINSICS = "from tidemill.jit.intrinsics import *"
+NOT_THERE, OFF_GRID, CHANGED = -1, -2, -3
+"""The status of a range that is not held; of bounds that are no range on the grid of slots; of an answer
+during which slots have closed, or arrays were replaced."""
+
+
 @functools.lru_cache(maxsize=256)
 def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> AnswerKernel:
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     names = [n for n, _ in slots.stored]
     outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
-    cold = ["directory", "bases"] if compressed else []
-    stored = ["head", "totals", "marks", *cold, *(f"{x}_{n}" for x in "fx" for n in names)]
+    block_arrays = ["directory", "bases"] if compressed else []
+    stored = ["head", "totals", "marks", *block_arrays, *(f"{x}_{n}" for x in "fx" for n in names)]
     begin = [
         "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
-        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
+        f"    finest = {HEAD}", f"    first = head[{FIRST}]",
     ]  # fmt: skip
-    planned = "kind, b, _ = plan(head, {}, {}, subtracts, threshold, segments)"
+    room = f"segments = np.empty(({PLAN_ROOM}, 4), np.int64)"
+    planned = f"kind, b, _ = plan(head, {{}}, {{}}, {', '.join(CHOICE)}, segments)"
 
     many = Emitter(Schema(()), {}, indent=1)
     many.line("b = 0")
-    many.line(f"finest = {HEAD}")
-    many.line(f"first = head[{FIRST}]")
-    many.line(f"direct = head[{PREFIX}] != 0 and not marked and not shared")
+    many.line(room)
+    many.line("direct = not marked and not shared")
     with many.block("for i in range(kid.size):"):
         many.line("k = kid[i]")
         if prefix:
-            _direct(many, slots, "[i]")
+            with _direct(many, slots, "direct", "starts[i]", "ends[i]"):
+                _lowered(many, slots, _difference_alone(many, slots), "[i]")
+                many.line("if rows.size != 0:")
+                many.line("    rows[i] = True")
+                many.line("continue")
         other = "starts[i] != starts[i - 1] or ends[i] != ends[i - 1]"
         with many.block(f"if i == 0 or (not shared and ({other})):"):
             many.line(planned.format("starts[i]", "ends[i]"))
@@ -92,50 +110,76 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
         _answer(many, slots, prefix, compressed, "[i]", any_row="rows.size == 0")
         many.line("if rows.size != 0:")
         many.line("    rows[i] = p0")
-    parameters = ["starts", "ends", "kid", "shared", "rows", "subtracts", "threshold", *stored, *outputs]
+    parameters = ["starts", "ends", "kid", "shared", "rows", *CHOICE, *stored, *outputs]
     lines = ["@kernel", f"def run({', '.join(parameters)}):", *begin, *many.lines, "    return -1, err"]
 
     one = Emitter(Schema(()), {}, indent=1)
-    one.line(planned.format("start", "end"))
-    one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-    _answer(one, slots, prefix, compressed, "", any_row="True")
-    parameters = ["start", "end", "k", "subtracts", "threshold", *stored]
-    lines += ["", *by_address("one_at", parameters, slots.arrays()), *begin, *one.lines]
-    lines += [f"    return (kind, err, {', '.join(outputs)})", ""]
+    for place, name in enumerate((*CHOICE, "grain")):
+        one.line(f"{name} = frame[{PLACES * len(stored) + place}]")
+    one.line(f"version_at = frame[0] + {8 * VERSION}")
+    one.line("version = in_order(version_at)")
+    one.line("lo = start // grain")
+    one.line("hi = end // grain")
+    on_grid = "lo * grain == start and hi * grain == end"
+    one.line(f"status = 0 if {on_grid} and {-FARTHEST} <= start <= end <= {FARTHEST} else {OFF_GRID}")
+    for j, result in enumerate(layout.results):
+        nothing_yet(one, j, result, "")
+    one.line("start = lo")
+    one.line("end = hi")
+    one.line("planned = status == 0")
+    if prefix:
+        with _direct(one, slots, "planned and not marked", "start", "end"):
+            _lowered(one, slots, _difference_alone(one, slots), "")
+            one.line("planned = False")
+    with one.block("if planned:"):
+        one.line(room)
+        one.line(planned.format("start", "end"))
+        one.line("if kind == NOT_HELD:")
+        one.line(f"    status = {NOT_THERE}")
+        one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
+        _answer(one, slots, prefix, compressed, "", any_row="True")
+    one.line("if version & 1 or in_order(version_at) != version:")
+    one.line(f"    status = {CHANGED}")
+    lines += ["", *by_address("one_at", ["start", "end", "k", *stored], slots.arrays()), *begin, *one.lines]
+    lines += [f"    return (status if status != 0 else err, {', '.join(outputs)})", ""]
 
-    source = "\n".join([PLAN, ADDRESSES, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
+    imports = [PLAN, ADDRESSES, INTRINSICS, *([BIT_PACKING] if compressed else [])]
+    source = "\n".join([*imports, BITS, *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
     return AnswerKernel(module.run, module.one_at, source)
 
 
-def _direct(e: Emitter, slots: Slots, at: str) -> None:
-    """The difference of two sums of the finest ring, where it holds them: without a plan, which would take
-    most of the time."""
-    with e.block("if direct:"):
-        e.line("lo = max(starts[i], first)")
-        e.line("hi = min(ends[i], head[finest + END])")
+@contextmanager
+def _direct(e: Emitter, slots: SlotLayout, condition: str, start: str, end: str) -> Iterator[None]:
+    """Where the finest ring holds both prefix sums of a range: without a plan, which would take most of
+    the time."""
+    with e.block(f"if {condition}:"):
+        e.line(f"lo = max({start}, first)")
+        e.line(f"hi = min({end}, head[finest + END])")
         e.line("seen = lo - np.int64(lo != first)")
         with e.block(f"if lo < hi and seen >= head[finest + LOW] and 0 <= k < head[{KEYS}]:"):
-            parts = slots.stored_codes()
-            states = _nothing(e, slots, parts)
-            e.line("h = finest")
-            _difference(e, parts, states)
-            for m in range(len(slots.marks)):
-                e.line(f"p{m} = True")
-            _lowered(e, slots, states, at)
-            e.line("if rows.size != 0:")
-            e.line("    rows[i] = True")
-            e.line("continue")
+            yield
+
+
+def _difference_alone(e: Emitter, slots: SlotLayout) -> dict[int, list[str]]:
+    """The state of `[lo, hi)` of the finest ring, in which nothing is missing."""
+    parts = slots.stored_codes()
+    states = _nothing(e, slots, parts)
+    e.line("h = finest")
+    _difference(e, parts, states)
+    for m in range(len(slots.marks)):
+        e.line(f"p{m} = True")
+    return states
 
 
 def _answer(
-    e: Emitter, slots: Slots, prefix: bool, compressed: bool, at: str, any_row: str
+    e: Emitter, slots: SlotLayout, prefix: bool, compressed: bool, at: str, any_row: str
 ) -> None:
     _lowered(e, slots, combined(e, slots, prefix, compressed, any_row), at)
 
 
-def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) -> None:
+def _lowered(e: Emitter, slots: SlotLayout, states: dict[int, list[str]], at: str) -> None:
     for part, mark in slots.mark_of.items():
         states[part] = [f"np.int64(p{mark})"]
     for j, result in enumerate(slots.layout.results):
@@ -143,24 +187,30 @@ def _lowered(e: Emitter, slots: Slots, states: dict[int, list[str]], at: str) ->
 
 
 def combined(
-    e: Emitter, slots: Slots, prefix: bool, compressed: bool, any_row: str
+    e: Emitter, slots: SlotLayout, prefix: bool, compressed: bool, any_row: str
 ) -> dict[int, list[str]]:
     """The state of all segments together, and `p<m>`: whether any cell has a mark.
 
-    The mark of rows begins as `any_row` where no result needs it: nobody looks for what is known.
+    The mark of rows begins as `any_row` where no result needs it: nobody looks for what is known. Where
+    there are no marks, every cell would have one.
     """
     parts = slots.stored_codes()
     states = _nothing(e, slots, parts, any_row)
+    with e.block("if not marked:"):
+        for m in range(len(slots.marks)):
+            e.line(f"p{m} = m > 0")
     with e.block("for j in range(m):"):
         e.line("ring = segments[j, 0]")
         e.line("lo = segments[j, 1]")
         e.line("hi = segments[j, 2]")
+        e.line("what = segments[j, 3]")
         with e.block("if ring < 0:"):
             e.line("t = totals[k]")
             for part in parts:
                 combine_into(e, part, states[part.index], [f"t.{n}" for n in part.names])
-            for m, counter in enumerate(slots.marks):
-                e.line(f"p{m} = p{m} or t.{counter} != 0")
+            with e.block(f"if what == {ADD}:"):
+                for m, counter in enumerate(slots.marks):
+                    e.line(f"p{m} = p{m} or t.{counter} != 0")
             e.line("continue")
         e.line(f"h = {HEAD} + {RING} * ring")
         if compressed:
@@ -168,23 +218,21 @@ def combined(
         e.line("begin = head[h + OFFSET]")
         e.line("end = begin + head[h + CAPACITY]")
         e.line("row = row_of(head, h, lo)")
-        if slots.subtracts:
-            if prefix:
-                with e.block(f"if segments[j, 3] == {ADD_PREFIX}:"):
-                    _difference(e, parts, states)
-            with e.block(f"{'elif' if prefix else 'if'} segments[j, 3] == {SUBTRACT}:"):
-                _over_slots(e, parts, states, subtract=True)
-            with e.block("else:"):
-                _over_slots(e, parts, states, subtract=False)
-        else:
+        with e.block(f"if what == {ADD}:"):
             _over_slots(e, parts, states, subtract=False)
-        with e.block(f"if segments[j, 3] != {SUBTRACT}:"):
+        if slots.subtracts:
+            with e.block(f"elif what == {SUBTRACT}:"):
+                _over_slots(e, parts, states, subtract=True)
+        if prefix:
+            with e.block(f"elif what == {ADD_PREFIX}:"):
+                _difference(e, parts, states)
+        with e.block(f"if marked and (what == {ADD} or what == {LOOK}):"):
             _present(e, slots)
     return states
 
 
 def _nothing(
-    e: Emitter, slots: Slots, parts: list[PartCode], any_row: str = "False"
+    e: Emitter, slots: SlotLayout, parts: list[PartCode], any_row: str = "False"
 ) -> dict[int, list[str]]:
     states = {p.index: [f"m_{name}" for name in p.names] for p in parts}
     for part in parts:
@@ -212,29 +260,27 @@ def _over_slots(
         e.line("c = np.uint64(begin * room + k)")
 
 
-def _over_blocks(e: Emitter, slots: Slots, states: dict[int, list[str]]) -> None:
+def _over_blocks(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) -> None:
     """The slots of a segment that are compressed; the others are left as `[lo, hi)`."""
-    e.line("hot = max(lo, min(hi, head[h + HOT]))")
+    e.line("plain = max(lo, min(hi, head[h + PLAIN]))")
     e.line(f"size = head[{BLOCK}]")
-    with e.block("while lo < hot:"):
+    with e.block("while lo < plain:"):
         e.line("block = lo // size")
-        e.line("at_row = head[h + COLD] + block")
+        e.line("at_row = head[h + BLOCK_ROW] + block")
         # Slots may close meanwhile: then this is read again, and must not be wild now.
         e.line("if at_row < 0 or at_row >= directory.shape[0]:")
         e.line("    break")
         e.line("d = directory[at_row]")
-        e.line("until = min(hot, (block + 1) * size)")
+        e.line("until = min(plain, (block + 1) * size)")
         e.line("keys = d[THEN]")
         with e.block("if k < keys:"):
             e.line("at = (lo - block * size) * keys + k")
-            if slots.subtracts:
-                with e.block(f"if segments[j, 3] == {SUBTRACT}:"):
-                    _over_packed(e, slots, states, "inverse")
-                with e.block("else:"):
-                    _over_packed(e, slots, states, "combine")
-            else:
+            with e.block(f"if what == {ADD}:"):
                 _over_packed(e, slots, states, "combine")
-            with e.block(f"if segments[j, 3] != {SUBTRACT}:"):
+            if slots.subtracts:
+                with e.block(f"elif what == {SUBTRACT}:"):
+                    _over_packed(e, slots, states, "inverse")
+            with e.block(f"if marked and (what == {ADD} or what == {LOOK}):"):
                 for m in range(len(slots.marks)):
                     _present_packed(e, len(slots.stored) + m, m)
         e.line("lo = until")
@@ -248,7 +294,7 @@ def _frame(e: Emitter, column: int) -> None:
     e.line(f"b{column} = d[{at} + BITS_EACH]")
 
 
-def _over_packed(e: Emitter, slots: Slots, states: dict[int, list[str]], how: str) -> None:
+def _over_packed(e: Emitter, slots: SlotLayout, states: dict[int, list[str]], how: str) -> None:
     numbers = {name: c for c, (name, _) in enumerate(slots.stored)}
     for column in numbers.values():
         _frame(e, column)
@@ -288,23 +334,19 @@ def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]])
     e.line("o = row_of(head, h, lo - 1) * room + k")
     for part in parts:
         combine_into(e, part, states[part.index], columns_at(part, "x", "c"))
-    with e.block(f"if lo != head[{FIRST}] // head[h]:"):
+    with e.block("if lo != first // head[h]:"):
         for part in parts:
             own = states[part.index]
             apply(e, part, own, own, columns_at(part, "x", "o"), "inverse")
 
 
-def _present(e: Emitter, slots: Slots) -> None:
-    with e.block("if not marked:"):
-        for m in range(len(slots.marks)):
-            e.line(f"p{m} = p{m} or lo < hi")
-    with e.block("else:"):
-        for m in range(len(slots.marks)):
-            e.line("at = row")
-            e.line("s = lo")
-            with e.block(f"while s < hi and not p{m}:"):
-                e.line(f"p{m} = _has(marks, {m}, at * room + k)")
-                e.line("s += 1")
-                e.line("at += 1")
-                e.line("if at == end:")
-                e.line("    at = begin")
+def _present(e: Emitter, slots: SlotLayout) -> None:
+    for m in range(len(slots.marks)):
+        e.line("at = row")
+        e.line("s = lo")
+        with e.block(f"while s < hi and not p{m}:"):
+            e.line(f"p{m} = _has(marks, {m}, at * room + k)")
+            e.line("s += 1")
+            e.line("at += 1")
+            e.line("if at == end:")
+            e.line("    at = begin")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.addresses import ADDRESSES, by_address
 from tidemill.jit.kernel import any_kernel
@@ -16,7 +16,7 @@ from tidemill.wheels.loops.range_plan import HEAD, KEYS, MARKED, RING, RINGS, RO
 from tidemill.wheels.loops.slots import (
     BITS,
     PLAN,
-    Slots,
+    SlotLayout,
     adding_records,
     columns_at,
     combine_into,
@@ -34,15 +34,18 @@ class CloseKernel:
 
     Closes slots below `until` and rolls them up; `head` says how far it came. `fresh` has the record
     of nothing. The frame has `head`, `ahead`, `fresh`, `totals`, `marks`, columns and prefixes.
+
+    `roll_at(frame, first) -> (how, err)` only rolls up, into the rings from number `first` on.
     """
 
     run_at: Callable[..., tuple[int, int]]
+    roll_at: Callable[..., tuple[int, int]]
     source: str
 
 
 @functools.lru_cache(maxsize=256)
 def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     names = [name for name, _ in slots.stored]
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("while head[finest + END] < until:"):
@@ -61,29 +64,36 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
             _mark(e, [f"r.{m} != 0" for m in slots.marks])
             e.line("ahead[a, k] = fresh[0]")
         _published(e, slots, "finest", prefix)
-        _roll_up(e, slots, prefix)
+        _roll_up(e, slots, prefix, "1")
+    rolling = Emitter(Schema(()), {}, indent=1)
+    _roll_up(rolling, slots, prefix, "first")
     adding, functions = adding_records(slots)
     columns = [f"f_{name}" for name in names] + [f"x_{name}" for name in names]
-    parameters = ["head", "until", "ahead", "fresh", "totals", "marks", *columns]
+    arrays = ["head", "ahead", "fresh", "totals", "marks", *columns]
+    begin = [
+        "    err = 0", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]", f"    finest = {HEAD}",
+    ]  # fmt: skip
     source = "\n".join(
         [
             PLAN, ADDRESSES, f"DONE, NEEDS_MARKS, FAILED = {DONE}, {NEEDS_MARKS}, {FAILED}", BITS,
             *adding, "",
             "@kernel", "def _closed(head, ring):",
             "    head[ring + END] += 1",
-            "    head[ring + HOT] = max(head[ring + HOT], head[ring + END] - head[ring + CAPACITY])",
-            "    if head[ring + COLD] == NEVER:", "        head[ring + LOW] = head[ring + HOT]", "", "",
-            *by_address("run_at", parameters, slots.arrays()), "    err = 0",
-            "    mask = ahead.shape[0] - 1", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
-            f"    finest = {HEAD}",
-            *e.lines, "    return DONE, err", "",
+            "    head[ring + PLAIN] = max(head[ring + PLAIN], head[ring + END] - head[ring + CAPACITY])",
+            "    if head[ring + BLOCK_ROW] == NEVER:",
+            "        head[ring + LOW] = head[ring + PLAIN]", "", "",
+            *by_address("run_at", ["until", *arrays], slots.arrays()), *begin,
+            "    mask = ahead.shape[0] - 1", *e.lines, "    return DONE, err", "",
+            *by_address("roll_at", ["first", *arrays], slots.arrays()), *begin, *rolling.lines,
+            "    return DONE, err", "",
         ]
     )  # fmt: skip
     compiled = {name: any_kernel(f) for name, f in (functions | e.functions).items()}
-    return CloseKernel(load(source, **compiled).run_at, source)
+    module = load(source, **compiled)
+    return CloseKernel(module.run_at, module.roll_at, source)
 
 
-def _look_for_carries(e: Emitter, slots: Slots) -> None:
+def _look_for_carries(e: Emitter, slots: SlotLayout) -> None:
     """A slot that does not fit stops the loop before anything is done."""
     if slots.carries:
         with e.block("for k in range(keys):"):
@@ -91,7 +101,7 @@ def _look_for_carries(e: Emitter, slots: Slots) -> None:
             e.line("    return FAILED, OVERFLOW")
 
 
-def _look_for_gaps(e: Emitter, slots: Slots) -> None:
+def _look_for_gaps(e: Emitter, slots: SlotLayout) -> None:
     """As long as there are no marks, a cell that lacks one stops the loop before anything is done."""
     with e.block(f"if head[{MARKED}] == 0:"), e.block("for k in range(keys):"):
         lacks = " or ".join(f"ahead[a, k].{mark} == 0" for mark in slots.marks)
@@ -105,9 +115,9 @@ def _mark(e: Emitter, present: list[str]) -> None:
             e.line(f"_put(marks, {m}, c, {condition})")
 
 
-def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
-    """Combine the slots below each slot of a coarser ring that is now complete."""
-    with e.block(f"for g in range(1, head[{RINGS}]):"):
+def _roll_up(e: Emitter, slots: SlotLayout, prefix: bool, first: str) -> None:
+    """Combine the slots below each slot of a coarser ring, from the `first` on, that is now complete."""
+    with e.block(f"for g in range({first}, head[{RINGS}]):"):
         e.line(f"ring = {HEAD} + {RING} * g")
         e.line(f"below = ring - {RING}")
         e.line("if head[finest + END] % head[ring] != 0:")
@@ -133,7 +143,7 @@ def _roll_up(e: Emitter, slots: Slots, prefix: bool) -> None:
         _published(e, slots, "ring", prefix)
 
 
-def _published(e: Emitter, slots: Slots, ring: str, prefix: bool) -> None:
+def _published(e: Emitter, slots: SlotLayout, ring: str, prefix: bool) -> None:
     """Slot `s` of a ring is complete, unless something failed."""
     if prefix:
         prefix_sums(e, slots, ring)

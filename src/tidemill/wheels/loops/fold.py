@@ -11,34 +11,34 @@ import functools
 from collections.abc import Callable
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
-from tidemill.wheels.loops.answer import combined
-from tidemill.wheels.loops.range_plan import KEYS, MARKED, PLAN_ROOM, ROOM
-from tidemill.wheels.loops.slots import BITS, COLD_BLOCKS, PLAN, Slots, combine_into, lowered
+from tidemill.wheels.loops.answer import CHOICE, INTRINSICS, combined
+from tidemill.wheels.loops.range_plan import FIRST, KEYS, MARKED, PLAN_ROOM, ROOM
+from tidemill.wheels.loops.slots import BIT_PACKING, BITS, PLAN, SlotLayout, combine_into, lowered
 
 
 @functools.lru_cache(maxsize=256)
 def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[..., tuple[int, int]]:
-    """`fold(starts, ends, kid, total, subtracts, threshold, head, totals, marks, *columns, *prefixes,
-    records) -> (bad, err)`, with `directory, bases` after the marks where rings are compressed.
+    """`fold(starts, ends, kid, total, *choice, head, totals, marks, *columns, *prefixes, records) ->
+    (bad, err)`, with `directory, bases` after the marks where rings are compressed.
 
     Combines each range of slots into the record at its place: of the key at that place, or with `total` of
     all keys. `bad` is the first range that is not held, or -1. The field `rows` of a record counts the keys
-    that had rows; a count that closed slots do not keep counts the keys that had values. Where there are
-    marks, `subtracts` must be False.
+    that had rows; a count that closed slots do not keep counts the keys that had values. The `choice` is as
+    in `AnswerKernel`.
     """
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     names = [n for n, _ in slots.stored]
-    cold = ["directory", "bases"] if compressed else []
-    stored = ["head", "totals", "marks", *cold, *(f"{x}_{n}" for x in "fx" for n in names)]
+    block_arrays = ["directory", "bases"] if compressed else []
+    stored = ["head", "totals", "marks", *block_arrays, *(f"{x}_{n}" for x in "fx" for n in names)]
     e = Emitter(Schema(()), {}, indent=1)
     e.line("b = 0")
     with e.block("for i in range(starts.size):"):
         with e.block("if i == 0 or starts[i] != starts[i - 1] or ends[i] != ends[i - 1]:"):
-            e.line("kind, b, _ = plan(head, starts[i], ends[i], subtracts, threshold, segments)")
+            e.line(f"kind, b, _ = plan(head, starts[i], ends[i], {', '.join(CHOICE)}, segments)")
             e.line("if kind == NOT_HELD:")
             e.line("    return i, err")
         e.line("r = records[i]")
@@ -54,13 +54,14 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
                 [name] = layout.parts[index].columns.names
                 e.line(f"r.{name} += np.int64(p{mark})")
             e.line("r.rows += np.int64(p0)")
-    parameters = ["starts", "ends", "kid", "total", "subtracts", "threshold", *stored, "records"]
+    parameters = ["starts", "ends", "kid", "total", *CHOICE, *stored, "records"]
     lines = [
         "@kernel", f"def fold({', '.join(parameters)}):", "    err = 0", f"    room = head[{ROOM}]",
-        f"    marked = head[{MARKED}] != 0", f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
+        f"    marked = head[{MARKED}] != 0", f"    first = head[{FIRST}]",
+        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
         *e.lines, "    return -1, err", "",
     ]  # fmt: skip
-    source = "\n".join([PLAN, *([COLD_BLOCKS] if compressed else []), BITS, *lines])
+    source = "\n".join([PLAN, INTRINSICS, *([BIT_PACKING] if compressed else []), BITS, *lines])
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     fold: Callable[..., tuple[int, int]] = load(source, **functions).fold
     return fold
@@ -69,7 +70,7 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
 @functools.lru_cache(maxsize=256)
 def lower_kernel(layout: Layout) -> Callable[..., int]:
     """`lower(records, *outputs) -> err`: validity and values of each result, a row for each record."""
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("for i in range(records.size):"):
         e.line("r = records[i]")

@@ -11,14 +11,14 @@ from tidemill.aggregates.layout import Layout
 from tidemill.codegen.accumulate import with_arguments
 from tidemill.codegen.algebra import PartCode, numpy_type
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.types import DataType
 from tidemill.expr.nodes import Node
 from tidemill.jit.addresses import ADDRESSES, by_address, dtype_text
 from tidemill.jit.kernel import any_kernel
 from tidemill.wheels.loops.range_plan import HEAD
-from tidemill.wheels.loops.slots import PLAN, Slots
+from tidemill.wheels.loops.slots import PLAN, SlotLayout
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class InsertKernel:
     Where `logs` is set, each record that is about to change goes into `records`, its place (slot and key, 32
     bits each) into `places` from 1 on, and how many there are into `places[0]`: also if a function raises.
 
-    `run_at(frame, n, grain, logs, ts, *columns)` has all arrays by address: the frame has the head, the open
-    slots, `others`, `places` and `records`. There is one where columns have eight bytes a row, no nulls, and
-    there are no keys.
+    `run_at(frame, n, grain, logs, ts, *columns, kid)` has all arrays by address: the frame has the head, the
+    open slots, `others`, `places` and `records`; `kid` is there where there are keys. There is one where
+    columns have eight bytes a row and no nulls.
     """
 
     run: Callable[..., tuple[int, int, int]]
@@ -47,7 +47,7 @@ def insert_kernel(
     columns: Columns, layout: Layout, args: tuple[tuple[Node, ...], ...], keyed: bool
 ) -> InsertKernel:
     """Rows that follow each other in one slot, as rows in order do, work in registers."""
-    slots = Slots(layout)
+    slots = SlotLayout(layout)
     e = Emitter(columns.schema, columns.loads(), indent=1)
     with e.block("while i < n:"):
         e.line("d = wrap_sub(ts[i], begin)")
@@ -115,10 +115,10 @@ def insert_kernel(
         "    return m, late, err", "",
     ]  # fmt: skip
     lines = ["@kernel", f"def run({parameters}):", *body]
-    by_places = not (keyed or columns.nullable or columns.bad)
+    by_places = not (columns.nullable or columns.bad)
     by_places = by_places and all(has_eight_bytes(kind) for _, kind in columns.schema)
     if by_places:
-        lines = [PLAN, ADDRESSES, *lines, *_rows_at(columns, slots), *body]
+        lines = [PLAN, ADDRESSES, *lines, *_rows_at(columns, slots, keyed), *body]
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     source = "\n".join(lines)
     module = load(source, **functions)
@@ -130,10 +130,10 @@ def has_eight_bytes(kind: DataType) -> bool:
     return kind.kind in ("int64", "float64", "timestamp", "duration")
 
 
-def _rows_at(columns: Columns, slots: Slots) -> list[str]:
+def _rows_at(columns: Columns, slots: SlotLayout, keyed: bool) -> list[str]:
     """The first lines of `run_at`."""
-    names = ["ts", *columns.parameters]
-    kinds = ["i8", *(numpy_type(kind) for _, kind in columns.schema)]
+    names = ["ts", *columns.parameters, *(["kid"] if keyed else [])]
+    kinds = ["i8", *(numpy_type(kind) for _, kind in columns.schema), *(["i8"] if keyed else [])]
     arrays = {
         **slots.arrays(), "others": ("np.dtype('u4')", 1), "places": ("np.dtype('i8')", 1),
         "records": (dtype_text(slots.open_type), 1),

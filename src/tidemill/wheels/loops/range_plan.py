@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tidemill.jit.addresses import column_at
 from tidemill.jit.kernel import kernel
+from tidemill.wheels.rings import MOST_RINGS
 
 Ints = npt.NDArray[np.int64]
 INTS = np.dtype("i8")
@@ -25,10 +26,10 @@ marks; whether there are prefixes; whether the totals are right; how often the w
 a compressed block."""
 HEAD = 16
 """Where the numbers of the first ring begin."""
-UNIT, BASE, CAPACITY, OFFSET, LOW, END, HOT, COLD = range(8)
+UNIT, BASE, CAPACITY, OFFSET, LOW, END, PLAIN, BLOCK_ROW = range(8)
 """Of a ring: finest slots to a slot; the slot at position 0; slots there is room for; where its cells
-begin, in slots; the oldest slot that is held; the slot after the newest; the oldest slot that has cells,
-those before it being compressed; the row of the directory for block 0, if there ever is one."""
+begin, in slots; the oldest slot that is held; the slot after the newest; the oldest slot that is plain, those
+before it being compressed; the row of the directory for block 0, if there ever is one."""
 NEVER = -(1 << 62)
 """In place of that row: the ring is not compressed."""
 RING = 8
@@ -36,20 +37,23 @@ RING = 8
 
 # --- plans ----------------------------------------------------------------------------------------
 
-ADD, SUBTRACT, ADD_PREFIX = range(3)
-"""What to do with the slots of a segment `(ring, first slot, end slot, what)`. A prefix adds them too, by
-the difference of two sums."""
+ADD, SUBTRACT, ADD_PREFIX, ADD_VALUES, LOOK = range(5)
+"""What to do with the slots of a segment `(ring, first slot, end slot, what)`: add values and marks; subtract
+values; add values by the difference of two prefix sums; add values only; read marks only."""
 TOTALS = -1
 """In place of a ring: the totals since the beginning."""
 
 NOTHING, USES_PREFIX, LANDMARK, ONE_RING, COMBINED, INVERSE_LANDMARK, NOT_HELD = range(7)
-"""The kinds of plans; the last one is none."""
-MOST_RINGS = 24
-"""More rings than that no wheel may have."""
-MOST_SEGMENTS = 4 * MOST_RINGS + 1
-"""As many as a plan can have: two cuts of two for each ring, and the totals."""
+"""The kinds of plans. A range that is not held has none."""
+ADDING = 1 << USES_PREFIX | 1 << LANDMARK | 1 << ONE_RING | 1 << COMBINED
+"""The kinds that any aggregate may use, as a set of bits; prefixes only where there are some."""
+SEGMENT_COST = 100
+"""What reading a segment costs besides its slots. A slot costs `slot_cost`, see `loops.slots`; the unit is
+about a tenth of a nanosecond. `python -m benchmarks wheels --case costs` measures both."""
+MOST_SEGMENTS = 6 * MOST_RINGS + 1
+"""A plan has at most this many segments: three cuts of two for each ring, and the totals."""
 PLAN_ROOM = 2 * MOST_SEGMENTS + MOST_RINGS
-"""Segments there is room for while a plan is made: of two plans, and of one side of a cut."""
+"""Rows of the array in which a plan is made: two plans, and one side of a cut."""
 
 
 @kernel
@@ -99,8 +103,9 @@ def _set(segments: Any, n: int, ring: int, first: int, end: int, what: int) -> N
 
 @kernel
 def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -> Any:
-    """Cut a range along the coarsest rings; the number of segments and of slots, -1 if not all are held."""
+    """Cut a range along the coarsest slots that are held: segments, and slots, -1 if not all are."""
     slots = 0
+    begun = n
     p = start
     while p < end:
         best = -1
@@ -111,7 +116,7 @@ def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -
             if s * unit == p and p + unit <= end and s >= head[h + LOW] and s < head[h + END]:
                 best = r
                 break
-        if best < 0:
+        if best < 0 or n - begun > 2 * MOST_RINGS:
             return n, -1
         h = HEAD + RING * best
         unit = head[h + UNIT]
@@ -120,7 +125,7 @@ def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -
         if best + 1 < head[RINGS]:  # a coarser slot may begin at the next of its bounds
             coarse = head[h + RING + UNIT]
             last = min(last, (p // coarse + 1) * coarse // unit)
-        if n > 0 and segments[n - 1, 0] == best and segments[n - 1, 2] == s and segments[n - 1, 3] == what:
+        if n > begun and segments[n - 1, 0] == best and segments[n - 1, 2] == s:
             segments[n - 1, 2] = last
         else:
             _set(segments, n, best, s, last, what)
@@ -131,45 +136,72 @@ def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -
 
 
 @kernel
-def _cut(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -> Any:
-    """As `_split`, where rings hold all that may be asked of them, which is nearly always: two
-    divisions a ring. Otherwise it leaves the work to `_split`."""
-    rings = head[RINGS]
-    right = segments.shape[0]  # at the end of the room, backwards: an array of its own takes longer
+def _cut(head: Ints, start: int, end: int, what: int, slot_cost: int, segments: Any, n: int) -> Any:
+    """The cheapest way to cut a range into slots of rings: segments, and slots, -1 if not all are held.
+
+    From ring to ring, the slots on both sides that make no coarser slot are cut off. Whether the rest is
+    cheaper in a coarser ring is a question of cost: two more segments against fewer slots. Where a ring has
+    dropped some of its slots, which is rare, the work is left to `_split`.
+    """
+    right = segments.shape[0]  # segments at the end of the range, backwards
     begun = n
     slots = 0
+    spent = 0
+    least = -1
+    best, best_n, best_right, best_a, best_b, best_slots = 0, n, right, start, end, 0
     a = start
     b = end
+    rings = head[RINGS]
     for r in range(rings):
         h = HEAD + RING * r
-        coarser = r + 1 < rings
-        if coarser:
+        up = a
+        down = a
+        ratio = 1
+        if r + 1 < rings:
             ratio = head[h + RING + UNIT] // head[h + UNIT]
             up = -((-a) // ratio)
             down = b // ratio
-            coarser = up < down
-        first = up * ratio if coarser else b
+        first = up * ratio
+        last = down * ratio
+        coarser = up < down
+        if coarser and first == a and last == b:  # fewer slots, and no segment more
+            a = up
+            b = down
+            continue
+        low = head[h + LOW]
+        stop = head[h + END]
+        if a >= low and b <= stop:
+            cost = spent + SEGMENT_COST + slot_cost * (b - a)
+            if least < 0 or cost < least:
+                least = cost
+                best, best_n, best_right, best_a, best_b, best_slots = r, n, right, a, b, slots
+        if not coarser:
+            break
+        if (a < first and (a < low or first > stop)) or (last < b and (last < low or b > stop)):
+            return _split(head, start, end, what, segments, begun)
         if a < first:
-            if a < head[h + LOW] or first > head[h + END]:
-                return _split(head, start, end, what, segments, begun)
             _set(segments, n, r, a, first, what)
             n += 1
             slots += first - a
-        if not coarser:
-            break
-        last = down * ratio
+            spent += SEGMENT_COST + slot_cost * (first - a)
         if last < b:
-            if last < head[h + LOW] or b > head[h + END]:
-                return _split(head, start, end, what, segments, begun)
             right -= 1
             _set(segments, right, r, last, b, what)
             slots += b - last
+            spent += SEGMENT_COST + slot_cost * (b - last)
+        if 0 <= least <= spent:  # coarser rings can only cost more
+            break
         a = up
         b = down
-    for j in range(right, segments.shape[0]):
+    if least < 0:
+        return _split(head, start, end, what, segments, begun)
+    n = best_n
+    _set(segments, n, best, best_a, best_b, what)
+    n += 1
+    for j in range(best_right, segments.shape[0]):
         _set(segments, n, segments[j, 0], segments[j, 1], segments[j, 2], what)
         n += 1
-    return n, slots
+    return n, best_slots + best_b - best_a
 
 
 @kernel
@@ -194,47 +226,75 @@ def _one_ring(head: Ints, start: int, end: int, with_prefix: bool) -> int:
 
 @kernel
 def plan(
-    head: Ints, start: int, end: int, subtracts: bool, threshold: int, segments: Any
-) -> tuple[int, int, int]:
-    """The best plan for a range of finest slots: its kind, its number of segments, of operations.
+    head: Ints, start: int, end: int, allowed: int, threshold: int, slot_cost: int, segments: Any
+) -> Any:
+    """The cheapest plan for a range of finest slots: its kind, its segments, its aggregate operations.
 
     Ranges reach from the first slot of all to the watermark at the most: nothing is known elsewhere.
+    `allowed` are the kinds to choose from, as bits. Ranges of at most `threshold` slots of one ring are read
+    from it. Where there are marks, plans that subtract look for marks in the slots that are asked for: they
+    cannot be subtracted.
     """
     start = max(start, head[FIRST])
     now = head[HEAD + END]
     end = min(end, now)
     if start >= end:
         return NOTHING, 0, 0
-    if head[PREFIX] != 0:
+    if head[PREFIX] != 0 and allowed >> USES_PREFIX & 1:
         r = _one_ring(head, start, end, True)
         if r >= 0:
+            n = 1
+            if head[MARKED] != 0:
+                n, _ = _cut(head, start, end, LOOK, 1, segments, 1)
             unit = head[HEAD + RING * r + UNIT]
             _set(segments, 0, r, start // unit, end // unit, ADD_PREFIX)
-            return USES_PREFIX, 1, 1
-    if start == head[FIRST] and end == now and head[TOTAL] != 0:
+            return USES_PREFIX, n, 1
+    if start == head[FIRST] and end == now and head[TOTAL] != 0 and allowed >> LANDMARK & 1:
         _set(segments, 0, TOTALS, 0, 0, ADD)
         return LANDMARK, 1, 0
-    r = _one_ring(head, start, end, False) if threshold > 0 else -1
-    if r >= 0:
-        unit = head[HEAD + RING * r + UNIT]
-        if (end - start) // unit <= threshold:
-            _set(segments, 0, r, start // unit, end // unit, ADD)
-            return ONE_RING, 1, (end - start) // unit - 1
-    n, slots = _cut(head, start, end, ADD, segments, 0)
-    # What is outside costs less only where that is little.
-    if subtracts and head[TOTAL] != 0 and (slots < 0 or 2 * (end - start) > now - head[FIRST]):
-        # Tried in the second half of the room, so that the other plan stays.
-        other = segments[MOST_SEGMENTS:]
-        m, before = _cut(head, head[FIRST], start, SUBTRACT, other, 1)
-        after = -1
-        if before >= 0:
-            m, after = _cut(head, end, now, SUBTRACT, other, m)
-        if before >= 0 and after >= 0 and (slots < 0 or before + after < slots - 1):
-            _set(segments, 0, TOTALS, 0, 0, ADD)
-            for j in range(1, m):
-                for c in range(4):
-                    segments[j, c] = other[j, c]
-            return INVERSE_LANDMARK, m, before + after
-    if slots < 0:
+    combines = allowed >> COMBINED & 1 != 0
+    if allowed >> ONE_RING & 1 and (threshold > 0 or not combines):
+        r = _one_ring(head, start, end, False)
+        if r >= 0:
+            unit = head[HEAD + RING * r + UNIT]
+            if (end - start) // unit <= threshold or not combines:
+                _set(segments, 0, r, start // unit, end // unit, ADD)
+                return ONE_RING, 1, (end - start) // unit - 1
+    n, slots = _cut(head, start, end, ADD, slot_cost, segments, 0)
+    adds = combines and slots >= 0
+    if allowed >> INVERSE_LANDMARK & 1 and head[TOTAL] != 0:
+        # What is outside costs less only where that is little. It has a bound at the least.
+        little = 2 * (end - start) > now - head[FIRST]
+        if not adds or (little and SEGMENT_COST * n + slot_cost * slots > 2 * (SEGMENT_COST + slot_cost)):
+            return _inverse(head, start, end, slot_cost, segments, n, slots, adds)
+    if not adds:
         return NOT_HELD, 0, 0
     return (ONE_RING if n == 1 else COMBINED), n, slots - 1
+
+
+@kernel
+def _inverse(
+    head: Ints, start: int, end: int, slot_cost: int, segments: Any, n: int, slots: int, adds: bool
+) -> Any:
+    """Everything, less what is outside of a range. Where `adds`, the `n` segments that are there are a plan,
+    which is taken if it is cheaper."""
+    other = segments[MOST_SEGMENTS:]
+    m, before = _cut(head, head[FIRST], start, SUBTRACT, slot_cost, other, 1)
+    after = -1
+    if before >= 0:
+        m, after = _cut(head, end, head[HEAD + END], SUBTRACT, slot_cost, other, m)
+    marked = head[MARKED] != 0
+    # The marks of a range whose slots are not held are not known.
+    possible = before >= 0 and after >= 0 and not (marked and slots < 0)
+    cost = SEGMENT_COST * m + slot_cost * (before + after)
+    if adds and (not possible or cost >= SEGMENT_COST * n + slot_cost * slots):
+        return (ONE_RING if n == 1 else COMBINED), n, slots - 1
+    if not possible:
+        return NOT_HELD, 0, 0
+    looks = n if marked else 0
+    for j in range(looks - 1, -1, -1):
+        _set(segments, m + j, segments[j, 0], segments[j, 1], segments[j, 2], LOOK)
+    _set(segments, 0, TOTALS, 0, 0, ADD_VALUES)
+    for j in range(1, m):
+        _set(segments, j, other[j, 0], other[j, 1], other[j, 2], SUBTRACT)
+    return INVERSE_LANDMARK, m + looks, before + after

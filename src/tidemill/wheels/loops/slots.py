@@ -1,4 +1,4 @@
-"""What open and closed slots of a wheel hold, and the small pieces of code that all its loops share.
+"""What open and closed slots of a wheel hold, and the small buffers of code that all its loops share.
 
 An *open* slot holds one record for each key, with the whole state of the layout. A *closed* slot is a
 row of cells in the columns of the rings, a cell for each key; it holds the state without the counts
@@ -20,15 +20,19 @@ import numpy as np
 from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.algebra import PartCode, lower, numpy_type
-from tidemill.codegen.scalar import Emitter
+from tidemill.codegen.expressions import Emitter
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
+from tidemill.expr.nodes import Call
 from tidemill.jit.addresses import dtype_text
 from tidemill.wheels.loops.range_plan import FIRST
 
+SLOT, FAST_SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 1, 10, 30
+"""What a part of a slot costs, see `SlotLayout.slot_cost`."""
+
 
 @dataclass(frozen=True)
-class Slots:
+class SlotLayout:
     """What open and closed slots hold, for a layout of compiled parts."""
 
     layout: Layout
@@ -90,6 +94,17 @@ class Slots:
         forms = [c.form for c in self.stored_codes()]
         return all(isinstance(f, Form) and f.subtracts for f in forms)
 
+    def slot_cost(self, *, keyed: bool, compressed: bool) -> int:
+        """What combining one slot costs a plan, in the unit of `SEGMENT_COST`.
+
+        Figures of `python -m benchmarks wheels --case costs`. The least and greatest of ints that lie side by
+        side are found several at a time. The slots of one key lie apart, each in a cache line of its own;
+        compressed ones are unpacked.
+        """
+        each = SLOT + KEYED_SLOT * keyed + COMPRESSED_SLOT * compressed
+        fast = 0 if keyed or compressed else sum(map(_several_at_a_time, self.stored_codes()))
+        return max(FAST_SLOT, each * (len(self.stored_codes()) - fast) + FAST_SLOT * fast)
+
     def fresh(self) -> Any:
         """The record of nothing."""
         record = np.zeros(1, dtype=self.open_type)
@@ -100,8 +115,16 @@ class Slots:
         return record[0]
 
 
+def _several_at_a_time(code: PartCode) -> bool:
+    """Whether machine code combines several partials in one step."""
+    form = code.form
+    if not isinstance(form, Form) or form.fields[0].kind == "float64":
+        return False
+    return all(isinstance(n, Call) and n.function in ("least", "greatest") for n in form.combine)
+
+
 PLAN = "from tidemill.wheels.loops.range_plan import *"
-COLD_BLOCKS = "from tidemill.wheels.loops.compressed import *"
+BIT_PACKING = "from tidemill.wheels.loops.bit_packing import *"
 BITS = """
 @kernel
 def _put(marks, m, cell, value):
@@ -148,7 +171,7 @@ def combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]
     apply(e, part, target, target, other)
 
 
-def prefix_sums(e: Emitter, slots: Slots, ring: str) -> None:
+def prefix_sums(e: Emitter, slots: SlotLayout, ring: str) -> None:
     """What all slots up to `s` come to."""
     e.line(f"begins = s == head[{FIRST}] // head[{ring}]")
     e.line(f"last = row_of(head, {ring}, s - 1)")
@@ -164,7 +187,7 @@ def prefix_sums(e: Emitter, slots: Slots, ring: str) -> None:
                 apply(e, part, columns_at(part, "x", "c"), before, own)
 
 
-def adding_records(slots: Slots) -> tuple[list[str], dict[str, Any]]:
+def adding_records(slots: SlotLayout) -> tuple[list[str], dict[str, Any]]:
     """A function of its own: that a total leaves int64 matters only to who asks for it."""
     e = Emitter(Schema(()), {}, indent=1)
     e.line("o.rows += r.rows")
@@ -177,11 +200,16 @@ def adding_records(slots: Slots) -> tuple[list[str], dict[str, Any]]:
 def lowered(
     e: Emitter, j: int, result: Result, layout: Layout, states: dict[int, list[str]], at: str
 ) -> None:
-    e.line(f"w{j}{at} = False")
-    zero = {"float64": "0.0", "bool": "False"}.get(result.type.kind, "0")
-    e.line(f"o{j}{at} = {zero}")
+    nothing_yet(e, j, result, at)
     present = "True" if result.present is None else f"{states[result.present][0]} != 0"
     with e.block(f"if {present}:"):
         value = lower(e, result, layout, states)
         e.line(f"o{j}{at} = {value.code}")
         e.line(f"w{j}{at} = {'True' if value.null is None else f'not {value.null}'}")
+
+
+def nothing_yet(e: Emitter, j: int, result: Result, at: str) -> None:
+    """A result that is null so far."""
+    e.line(f"w{j}{at} = False")
+    zero = {"float64": "0.0", "bool": "False"}.get(result.type.kind, "0")
+    e.line(f"o{j}{at} = {zero}")

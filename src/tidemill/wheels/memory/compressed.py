@@ -1,49 +1,53 @@
-"""Compressed slots of a wheel: a directory of blocks, and the pieces of memory or files they lie in."""
+"""Compressed slots of a wheel: blocks of them, where they lie, and how slots get into blocks and out of them.
+
+Rings that keep many slots have the older ones in *blocks*. A directory says where the values of each block
+lie: in buffers, which are arrays in memory or in files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tidemill.wheels.loops.compressed import (
+from tidemill.codegen.algebra import numpy_type
+from tidemill.jit.addresses import keeping
+from tidemill.wheels.loops.bit_packing import (
     AT,
     BITS_EACH,
+    BUFFER_SHIFT,
     COLUMN,
     COLUMNS,
     LEAST,
-    PIECE,
     THEN,
     bits_needed,
     pack,
     unpack,
 )  # fmt: skip
+from tidemill.wheels.loops.range_plan import END, LOW, PLAIN
+
+if TYPE_CHECKING:
+    from tidemill.wheels.memory.store import RingStore
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 FIRST_WORDS = 64
 FIRST_BLOCKS = 4
-MOST_PIECES = 32
-"""A wheel in more pieces is written as one when it is saved."""
+MOST_BUFFERS = 32
+"""A wheel in more buffers is written as one when it is saved."""
 
 
 @dataclass
-class Piece:
+class BlockBuffer:
     """Words that blocks lie in. Of those in use none ever changes."""
 
     words: Words
     used: int
     file: dict[str, Any] | None = None
     """What a manifest says of the file it lies in, if it does."""
-
-
-class _Held(bytearray):
-    """Addresses, and the words that lie there: who has the one has the other."""
-
-    words: list[Words]
 
 
 @dataclass
@@ -58,19 +62,19 @@ class Region:
 
 
 @dataclass
-class Cold:
+class CompressedBlocks:
     """The compressed slots of all rings: blocks of so many `slots`, of so many `columns`."""
 
     slots: int
     columns: int
     regions: list[Region]
     directory: Ints = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
-    pieces: list[Piece] = field(default_factory=list)
+    buffers: list[BlockBuffer] = field(default_factory=list)
     bases: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    """Where the words of each piece begin in memory."""
+    """Where the words of each buffer begin in memory."""
 
     @classmethod
-    def empty(cls, rings: int, slots: int, columns: int) -> Cold:
+    def empty(cls, rings: int, slots: int, columns: int) -> CompressedBlocks:
         regions = [Region(FIRST_BLOCKS * r, FIRST_BLOCKS) for r in range(rings)]
         made = cls(slots, columns, regions)
         made.directory = made._rows(FIRST_BLOCKS * rings)
@@ -88,23 +92,23 @@ class Cold:
 
     def has_room(self, ring: int, cells: int) -> bool:
         """Whether a block fits in without new arrays."""
-        free = len(self.pieces[-1].words) - self.pieces[-1].used if self.pieces else 0
+        free = len(self.buffers[-1].words) - self.buffers[-1].used if self.buffers else 0
         region = self.regions[ring]
         return region.count < region.room and free >= self.columns * (cells + 1)
 
-    def make_room(self, ring: int, cells: int) -> None:
-        """New arrays, with room for a block; the old ones stay as they are for who reads them."""
-        if self.regions[ring].count == self.regions[ring].room:
-            self._lay_out(ring)
+    def make_room(self, ring: int, cells: int, blocks: int = 1) -> None:
+        """New arrays, with room for blocks; the old ones stay as they are for who reads them."""
+        if self.regions[ring].count + blocks > self.regions[ring].room:
+            self._lay_out(ring, blocks)
         need = self.columns * (cells + 1)
-        if not self.pieces or len(self.pieces[-1].words) - self.pieces[-1].used < need:
+        if not self.buffers or len(self.buffers[-1].words) - self.buffers[-1].used < need:
             size = max(FIRST_WORDS, need, self.words // 8)
-            self.pieces.append(Piece(np.zeros(size, dtype=np.uint64), 0))
+            self.buffers.append(BlockBuffer(np.zeros(size, dtype=np.uint64), 0))
             self.find_bases()
 
-    def _lay_out(self, ring: int) -> None:
+    def _lay_out(self, ring: int, blocks: int) -> None:
         rooms = [r.room for r in self.regions]
-        rooms[ring] = rooms[ring] + max(FIRST_BLOCKS, rooms[ring] // 8)
+        rooms[ring] = rooms[ring] + max(FIRST_BLOCKS, rooms[ring] // 8, blocks)
         wider, begin, regions = self._rows(sum(rooms)), 0, []
         for region, room in zip(self.regions, rooms):
             wider[begin : begin + region.count] = self._own(region)
@@ -116,15 +120,13 @@ class Cold:
         return self.directory[region.begin : region.begin + region.count]
 
     def find_bases(self) -> None:
-        """Where the pieces are, in this process."""
-        found = np.array([p.words.ctypes.data for p in self.pieces] or [0], dtype=np.int64)
-        held = _Held(found.tobytes())
-        held.words = [p.words for p in self.pieces]
-        self.bases = np.frombuffer(held, dtype=np.int64)
+        """Where the buffers are, in this process."""
+        words = [p.words for p in self.buffers]
+        self.bases = keeping([w.ctypes.data for w in words] or [0], words)
 
     def add(self, ring: int, block: int, keys: int, columns: Sequence[Ints]) -> None:
         """Add the block after the last one of a ring, for which there is room: its values by column."""
-        region, piece = self.regions[ring], self.pieces[-1]
+        region, buffer = self.regions[ring], self.buffers[-1]
         if region.count == 0:
             region.first = block
         assert block == region.first + region.count
@@ -133,13 +135,36 @@ class Cold:
         for c, values in enumerate(columns):
             least, bits = bits_needed(values) if len(values) else (0, 0)
             own = COLUMNS + COLUMN * c
-            row[own + AT] = (len(self.pieces) - 1) << PIECE | piece.used
+            row[own + AT] = (len(self.buffers) - 1) << BUFFER_SHIFT | buffer.used
             row[own + LEAST], row[own + BITS_EACH] = least, bits
             if bits:
                 size = -(-len(values) * bits // 64)
-                pack(values, least, bits, piece.words[piece.used : piece.used + size])
-                piece.used += size
+                pack(values, least, bits, buffer.words[buffer.used : buffer.used + size])
+                buffer.used += size
         region.count += 1
+
+    def add_constant(self, ring: int, block: int, count: int, keys: int, values: Sequence[int]) -> None:
+        """Add blocks after the last one of a ring. In each column all of them have one value."""
+        if count == 0:
+            return
+        self.make_room(ring, 0, count)
+        region = self.regions[ring]
+        if region.count == 0:
+            region.first = block
+        assert block == region.first + region.count
+        row = self._rows(1)[0]
+        row[THEN] = keys
+        row[COLUMNS + AT :: COLUMN] = (len(self.buffers) - 1) << BUFFER_SHIFT | self.buffers[-1].used
+        row[COLUMNS + LEAST :: COLUMN] = values
+        at = region.begin + region.count
+        self.directory[at : at + count] = row
+        region.count += count
+
+    def restart(self, ring: int, block: int) -> None:
+        """The blocks of a ring begin with one that is to come: those before are never asked for again."""
+        self.regions = [Region(**vars(r)) for r in self.regions]
+        self.regions[ring].first, self.regions[ring].count = block, 0
+        self._let_go()
 
     # -- blocks out
 
@@ -159,15 +184,15 @@ class Cold:
 
     def _let_go(self) -> None:
         """Pieces in which no block lies any more need no memory."""
-        used = set(self._pieces_of_blocks().tolist())
-        for number, piece in enumerate(self.pieces[:-1]):
-            if number not in used and len(piece.words):
-                self.pieces[number] = Piece(np.zeros(0, dtype=np.uint64), 0, piece.file)
+        used = set(self._buffers_in_use().tolist())
+        for number, buffer in enumerate(self.buffers[:-1]):
+            if number not in used and len(buffer.words):
+                self.buffers[number] = BlockBuffer(np.zeros(0, dtype=np.uint64), 0, buffer.file)
         self.find_bases()
 
-    def _pieces_of_blocks(self) -> Ints:
+    def _buffers_in_use(self) -> Ints:
         own = [self._own(r)[:, COLUMNS + AT :: COLUMN].ravel() for r in self.regions]
-        return np.unique(np.concatenate(own) >> PIECE)
+        return np.unique(np.concatenate(own) >> BUFFER_SHIFT)
 
     def block(self, ring: int, number: int) -> tuple[int, list[Ints]]:
         """How many keys a block has, and its values by column."""
@@ -178,7 +203,7 @@ class Cold:
         for c in range(self.columns):
             at, least, bits = row[COLUMNS + COLUMN * c : COLUMNS + COLUMN * (c + 1)].tolist()
             values = np.empty(self.slots * keys, dtype=np.int64)
-            address = int(self.bases[at >> PIECE]) + ((at & ((1 << PIECE) - 1)) << 3)
+            address = int(self.bases[at >> BUFFER_SHIFT]) + ((at & ((1 << BUFFER_SHIFT) - 1)) << 3)
             unpack(address, bits, least, values)
             found.append(values)
         return keys, found
@@ -186,35 +211,35 @@ class Cold:
     # -- as it is kept
 
     def seal(self) -> None:
-        """Have one piece for all that is in no file yet; all in one if there are many."""
-        whole = sum(p.file is not None for p in self.pieces) >= MOST_PIECES
-        first = next((i for i, p in enumerate(self.pieces) if whole or p.file is None), len(self.pieces))
-        loose = self.pieces[first:]
+        """Have one buffer for all that is in no file yet; all in one if there are many."""
+        whole = sum(p.file is not None for p in self.buffers) >= MOST_BUFFERS
+        first = next((i for i, p in enumerate(self.buffers) if whole or p.file is None), len(self.buffers))
+        loose = self.buffers[first:]
         if len(loose) == 0 or (len(loose) == 1 and loose[0].used == len(loose[0].words)):
             return
         sizes = [p.used for p in loose]
         words = np.concatenate([p.words[: p.used] for p in loose])
-        moved = np.zeros(len(self.pieces), dtype=np.int64)
+        moved = np.zeros(len(self.buffers), dtype=np.int64)
         moved[first:] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
         self.directory = self.directory.copy()
         at = self.directory[:, COLUMNS + AT :: COLUMN]
-        piece = at >> PIECE
-        shift = (first - piece << PIECE) + moved[np.minimum(piece, len(moved) - 1)]
-        at += np.where(piece >= first, shift, 0)
-        self.pieces = [*self.pieces[:first], Piece(words, len(words))]
+        buffer = at >> BUFFER_SHIFT
+        shift = (first - buffer << BUFFER_SHIFT) + moved[np.minimum(buffer, len(moved) - 1)]
+        at += np.where(buffer >= first, shift, 0)
+        self.buffers = [*self.buffers[:first], BlockBuffer(words, len(words))]
         self.find_bases()
 
-    def copy(self) -> Cold:
+    def copy(self) -> CompressedBlocks:
         """Another with the same blocks. Words are shared, for none changes; new ones go elsewhere."""
         regions = [Region(**vars(r)) for r in self.regions]
-        pieces = [Piece(p.words[: p.used], p.used, p.file) for p in self.pieces]
-        other = Cold(self.slots, self.columns, regions, self.directory.copy(), pieces)
+        buffers = [BlockBuffer(p.words[: p.used], p.used, p.file) for p in self.buffers]
+        other = CompressedBlocks(self.slots, self.columns, regions, self.directory.copy(), buffers)
         other.find_bases()
         return other
 
     @property
     def words(self) -> int:
-        return sum(len(p.words) for p in self.pieces)
+        return sum(len(p.words) for p in self.buffers)
 
     @property
     def nbytes(self) -> int:
@@ -225,3 +250,102 @@ class Cold:
         rows = self._own(self.regions[ring])
         bits = rows[:, COLUMNS + BITS_EACH :: COLUMN] * rows[:, [THEN]] * self.slots
         return int((-(-bits // 64) * 8).sum()) + rows.nbytes
+
+
+# --- slots into blocks, and out of them ------------------------------------------------------------
+
+
+def compress_full(store: RingStore) -> None:
+    """Compress blocks of slots that are complete and not needed as they are."""
+    for r in range(len(store.rings) if store.compress else 0):
+        h = store.ring(r)
+        while store.compresses(r) and h[END] - h[PLAIN] >= store.plain_room(r) - store.compress:
+            _compress_block(store, r)
+            h = store.ring(r)
+        if store.compresses(r) and store.rings[r].slots is not None:
+            h[LOW] = max(h[LOW], h[END] - store.rings[r].slots)
+
+
+def _compress_block(store: RingStore, r: int) -> None:
+    assert store.blocks is not None
+    h, size = store.ring(r), store.compress
+    block = int(h[PLAIN]) // size
+    # Of the first block there may be a part only.
+    slots = np.maximum(np.arange(block * size, (block + 1) * size), h[PLAIN])
+    cells = size * store.keys
+    if not store.blocks.has_room(r, cells):
+        store.head = store.head.copy()  # who reads now reads again: see `RingStore.changed`
+        store.blocks.make_room(r, cells)
+        if store.rings[r].slots is not None:
+            store.blocks.forget(r, int(h[LOW]) // size)
+        store.note_directory()
+        store.changed()
+    columns, marks = store.cells(r, slots)
+    values = [*columns, *(m.astype(np.int64) for m in marks)]
+    store.blocks.add(r, block, store.keys, [_as_ints(v).ravel() for v in values])
+    store.note_directory()
+    store.ring(r)[PLAIN] = (block + 1) * size
+
+
+def compress_empty(store: RingStore, r: int, end: int) -> None:
+    """Close the slots of a ring below one. There is nothing in them, nor in those that are not compressed.
+
+    Blocks of nothing are rows of the directory. Those that the ring would not keep are left out.
+    """
+    assert store.blocks is not None
+    size, kept, block = store.compress, store.rings[r].slots, int(store.ring(r)[PLAIN]) // store.compress
+    plain = store.plain_room(r) - size
+    until = max(block, (end - plain) // size + 1)  # fewer slots than that are left as they are
+    store.head = store.head.copy()  # who reads now reads again: see `RingStore.changed`
+    if kept is not None and (end - kept) // size > block:
+        block = min(until, (end - kept) // size)
+        store.blocks.restart(r, block)
+    nothing = [_as_ints(np.array([store.identity[n]], numpy_type(k)))[0] for n, k in store.slots.stored]
+    store.blocks.add_constant(r, block, until - block, store.keys, [*nothing, *(0 for _ in store.marks)])
+    h = store.ring(r)
+    h[END], h[PLAIN] = end, until * size
+    if kept is not None:
+        h[LOW] = max(h[LOW], end - kept)
+    store.note_directory()
+    store.changed()
+
+
+def decompressed(store: RingStore, r: int, slots: Ints) -> tuple[list[Any], list[Any]]:
+    """As `RingStore.cells`, compressed or not."""
+    hot = int(store.ring(r)[PLAIN])
+    own = store.cells(r, slots[slots >= hot])
+    packed = slots[slots < hot]
+    if len(packed) == 0:
+        return own
+    parts = [_of_block(store, r, block, packed) for block in np.unique(packed // store.compress).tolist()]
+    parts.append(own)
+    columns = [np.concatenate(c) for c in zip(*(p[0] for p in parts))]
+    return columns, [np.concatenate(m) for m in zip(*(p[1] for p in parts))]
+
+
+def _of_block(store: RingStore, r: int, block: int, wanted: Ints) -> tuple[list[Any], list[Any]]:
+    """The slots of a block that are wanted; keys that came later have nothing in it."""
+    assert store.blocks is not None
+    size, stored = store.compress, len(store.slots.stored)
+    then, values = store.blocks.block(r, block)
+    at = wanted[wanted // size == block] - block * size
+    columns = []
+    for values_, (name, kind) in zip(values[:stored], store.slots.stored):
+        wide = np.full((len(at), store.keys), store.identity[name], dtype=numpy_type(kind))
+        wide[:, :then] = _from_ints(values_, wide.dtype).reshape(size, then)[at]
+        columns.append(wide)
+    marks = []
+    for values_ in values[stored:]:
+        there = np.zeros((len(at), store.keys), dtype=np.bool_)
+        there[:, :then] = values_.reshape(size, then)[at]
+        marks.append(there)
+    return columns, marks
+
+
+def _as_ints(values: npt.NDArray[Any]) -> Ints:
+    """Values as ints that are compressed: floats by their bits."""
+    return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64, copy=False)
+
+
+def _from_ints(values: Ints, kind: Any) -> npt.NDArray[Any]:
+    return values.view(np.float64) if kind == np.float64 else values.astype(kind, copy=False)

@@ -20,41 +20,38 @@ from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.algebra import numpy_type
 from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
-from tidemill.core.types import INT64
-from tidemill.expr.functions import INT_MAX, INT_MIN
-from tidemill.expr.nodes import Call, Column
 from tidemill.jit.addresses import frame_of
 from tidemill.local.expressions import allocate
-from tidemill.wheels.loops.answer import answer_kernel
-from tidemill.wheels.loops.close import DONE, NEEDS_MARKS, close_kernel
+from tidemill.wheels.loops.answer import CHANGED, answer_kernel
+from tidemill.wheels.loops.close import DONE, FAILED, NEEDS_MARKS, close_kernel
 from tidemill.wheels.loops.fold import fold_kernel, lower_kernel
 from tidemill.wheels.loops.range_plan import (
+    ADDING,
     BASE,
     BLOCK,
+    BLOCK_ROW,
     CAPACITY,
-    COLD,
     END,
     FIRST,
     HEAD,
-    HOT,
+    INVERSE_LANDMARK,
     KEYS,
     LOW,
     MARKED,
     NEVER,
-    NOT_HELD,
     OFFSET,
+    PLAIN,
     PREFIX,
     RING,
     RINGS,
     ROOM,
     TOTAL,
     UNIT,
-    USES_PREFIX,
     VERSION,
 )  # fmt: skip
-from tidemill.wheels.loops.slots import Slots
-from tidemill.wheels.memory.compressed import Cold
-from tidemill.wheels.memory.compression import freeze
+from tidemill.wheels.loops.slots import SlotLayout
+from tidemill.wheels.memory.compressed import CompressedBlocks, compress_full
+from tidemill.wheels.memory.empty_slots import close_empty
 from tidemill.wheels.memory.undo import OpenSlotsUndo, copies, undo_log
 from tidemill.wheels.rings import Ring
 
@@ -64,6 +61,8 @@ FEW_ROWS = 1 << 16
 """So many rows at the most are inserted by address."""
 MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 """What a wheel may take of the memory for what is not in it yet."""
+MANY_CELLS = 1 << 12
+"""So many cells in which there is nothing are worth closing at once."""
 FIRST_ROOM = 64
 """Slots a ring that keeps everything has room for at first."""
 
@@ -78,12 +77,12 @@ class RingStore:
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
         threshold: int = 0, compress: int = 0, room: bool = True,
     ) -> None:  # fmt: skip
-        self.layout, self.rings, self.slots = layout, tuple(rings), Slots(layout)
+        self.layout, self.rings, self.slots = layout, tuple(rings), SlotLayout(layout)
         self.prefix, self.threshold, self.compress = prefix, threshold, compress
-        self.cold: Cold | None = None
+        self.blocks: CompressedBlocks | None = None
         if compress:
             columns = len(self.slots.stored) + len(self.slots.marks)
-            self.cold = Cold.empty(len(rings), compress, columns)
+            self.blocks = CompressedBlocks.empty(len(rings), compress, columns)
         offset = self._number_rings(first)
         if not room:  # there are arrays elsewhere, which take the place of those made here
             offset = 0
@@ -103,7 +102,7 @@ class RingStore:
         self.settled = 0
         """How often there were new arrays."""
         self._asked: Any = None
-        """What answers are made from: arrays in the order of the kernel, their addresses, the head, sums."""
+        """What answers are made from: arrays in the order of the kernel, the head as it is now."""
         self.fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.records = np.empty(FEW_ROWS, dtype=self.slots.open_type)
         """With `places`: where the insertion of few rows logs what it changes."""
@@ -113,9 +112,9 @@ class RingStore:
         self.columns = [self.column(n, offset) for n, _ in self.slots.stored]
         self.prefixes = [self.column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
-        self.one_sum = prefix and _is_one_sum(self.slots)
         self._close = close_kernel(layout, prefix)
         self._answer = answer_kernel(layout, prefix, bool(compress))
+        self._one_at = self._answer.one_at
         self.changed()
 
     # -- shape
@@ -130,25 +129,25 @@ class RingStore:
             h = self.ring(r)
             capacity = self._least_room(r)
             h[UNIT] = ring.ticks // self.rings[0].ticks
-            h[[BASE, LOW, END, HOT]] = first // h[UNIT]
+            h[[BASE, LOW, END, PLAIN]] = first // h[UNIT]
             h[CAPACITY], h[OFFSET] = capacity, offset
-            h[COLD] = 0 if self.compresses(r) else NEVER
+            h[BLOCK_ROW] = 0 if self.compresses(r) else NEVER
             offset += capacity
         return offset
 
     def compresses(self, r: int) -> bool:
         """Whether a ring has its older slots compressed: not if it keeps few."""
         kept = self.rings[r].slots
-        return bool(self.compress) and (kept is None or kept > self.hot_room(r))
+        return bool(self.compress) and (kept is None or kept > self.plain_room(r))
 
-    def hot_room(self, r: int) -> int:
+    def plain_room(self, r: int) -> int:
         """Slots of a compressed ring that have cells: the next ring is made from them, and windows."""
         coarser = self.rings[r + 1].ticks // self.rings[r].ticks if r + 1 < len(self.rings) else 1
         return max(coarser, self.compress) + 2 * self.compress
 
     def _least_room(self, r: int) -> int:
         """Slots that a ring has room for at first, and for good unless it grows."""
-        return self.hot_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
+        return self.plain_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
 
     def grows(self, r: int) -> bool:
         """Whether a ring takes more memory with every slot."""
@@ -189,9 +188,11 @@ class RingStore:
         return sum(c.itemsize for c in columns)
 
     @property
-    def subtracts(self) -> bool:
-        """Whether plans may subtract: marks cannot be taken out of each other."""
-        return self.slots.subtracts and not (self.head[MARKED] and self.slots.mark_of)
+    def choice(self) -> tuple[int, int, int]:
+        """What a plan may choose from: the kinds allowed, the threshold, the cost of a slot."""
+        allowed = ADDING | (1 << INVERSE_LANDMARK if self.slots.subtracts else 0)
+        cost = self.slots.slot_cost(keyed=self.room > 1, compressed=bool(self.compress))
+        return allowed, self.threshold, cost
 
     @property
     def held(self) -> list[int]:
@@ -259,7 +260,7 @@ class RingStore:
             self.marks = self.no_marks()
         for r in range(len(self.rings)):
             h = before[HEAD + RING * r : HEAD + RING * (r + 1)]
-            slots = np.arange(h[HOT], h[END])
+            slots = np.arange(h[PLAIN], h[END])
             source = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
             target = self.rows(r, slots)
             moved = zip(self.columns, old[0]), zip(self.prefixes, old[1] if self.prefix else ())
@@ -316,7 +317,7 @@ class RingStore:
         self.marks = self.no_marks()
         room, own = int(self.head[ROOM]), np.arange(self.keys)
         for r in range(len(self.rings)):
-            rows = self.rows(r, np.arange(self.ring(r)[HOT], self.ring(r)[END]))
+            rows = self.rows(r, np.arange(self.ring(r)[PLAIN], self.ring(r)[END]))
             at = (rows[:, None] * room + own).ravel()
             for bits in self.marks:
                 mark(bits, at)
@@ -351,11 +352,11 @@ class RingStore:
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
         self.make_room(until)
-        self._asked[2][VERSION] += 1
+        self._asked[1][VERSION] += 1
         try:
             how, err = self._close_until(until)
         finally:
-            self._asked[2][VERSION] += 1
+            self._asked[1][VERSION] += 1
         return 0 if how == DONE else int(err)
 
     def make_room(self, until: int) -> None:
@@ -365,7 +366,21 @@ class RingStore:
         if until >= self._full_from:
             self.room_until(until)
 
+    def roll_up(self, first: int) -> int:
+        """Make the slots of the rings from a number on that are complete now; bits of what failed."""
+        how, err = self._close.roll_at(self._closing, first)
+        return 0 if how == DONE else int(err)
+
     def _close_until(self, until: int) -> tuple[int, int]:
+        filled = self.now + len(self.ahead)  # no row lies beyond the open slots
+        if (until - filled) * self.room <= MANY_CELLS:
+            return self._close_each(until)
+        how, err = self._close_each(filled)
+        if how == DONE and (err := close_empty(self, until)):
+            how = FAILED
+        return how, err
+
+    def _close_each(self, until: int) -> tuple[int, int]:
         while True:
             # Of a ring that compresses, cells may take the place of those a block was made of.
             step = min(until, self.now + self.compress) if self.compress else until
@@ -374,16 +389,16 @@ class RingStore:
                 self.need_marks()
                 continue
             if self.compress:
-                freeze(self)
+                compress_full(self)
             if how != DONE or step == until:
                 return how, err
 
     def note_directory(self) -> None:
         """Say in the head where the blocks of each ring are found."""
-        assert self.cold is not None
+        assert self.blocks is not None
         for r in range(len(self.rings)):
             if self.compresses(r):
-                self.ring(r)[COLD] = self.cold.row(r)
+                self.ring(r)[BLOCK_ROW] = self.blocks.row(r)
 
     def cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
         """The stored columns, and the marks, of slots that are not compressed: by slot and key."""
@@ -411,9 +426,9 @@ class RingStore:
         self.head[FIRST] = slot
         for r in range(len(self.rings)):
             h = self.ring(r)
-            h[[BASE, LOW, END, HOT]] = slot // h[UNIT]
-        if self.cold is not None:  # blocks of nothing
-            self.cold = Cold.empty(len(self.rings), self.compress, self.cold.columns)
+            h[[BASE, LOW, END, PLAIN]] = slot // h[UNIT]
+        if self.blocks is not None:  # blocks of nothing
+            self.blocks = CompressedBlocks.empty(len(self.rings), self.compress, self.blocks.columns)
             self.note_directory()
         self.changed()
 
@@ -424,7 +439,7 @@ class RingStore:
         for r in range(len(self.rings)):
             h = self.ring(r)
             h[END] = until // h[UNIT]
-            h[LOW] = h[HOT] = max(h[LOW], h[END] - h[CAPACITY])
+            h[LOW] = h[PLAIN] = max(h[LOW], h[END] - h[CAPACITY])
         if any(self.held):
             self.head[MARKED] = 1
             self.marks = self.no_marks()
@@ -457,7 +472,7 @@ class RingStore:
             setattr(other, name, np.empty_like(getattr(self, name)))
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
-        other.cold = None if self.cold is None else self.cold.copy()
+        other.blocks = None if self.blocks is None else self.blocks.copy()
         other.changed()
         return other
 
@@ -486,12 +501,12 @@ class RingStore:
 
     # -- as it is kept in files
 
-    def seal(self) -> Cold | None:
-        """The compressed slots, all that is in no file yet in one piece; None if nothing is compressed."""
-        if self.cold is not None:
-            self.cold.seal()
+    def seal(self) -> CompressedBlocks | None:
+        """The compressed slots, all that is in no file yet in one buffer; None if nothing is compressed."""
+        if self.blocks is not None:
+            self.blocks.seal()
             self.settle()
-        return self.cold
+        return self.blocks
 
     def unpack(self) -> None:
         """Have arrays of its own, with room to go on."""
@@ -506,45 +521,16 @@ class RingStore:
 
     # -- answers
 
-    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
-        """`(kind, err, valid, value, …)` of the results over a range of slots; None if it is not held."""
-        since = 0.0
-        while True:
-            asked, frame, seen, sums = self._asked
-            version = seen[VERSION]
-            found = None if sums is None else _difference(seen, sums, start, end, key)
-            if found is None:
-                found = self._answer.one_at(frame, start, end, key, asked[0], asked[1])
-            if seen[VERSION] == version and not version & 1:
-                return None if found[0] == NOT_HELD else found
-            since = since or time.monotonic()
+    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...]:
+        """`(status, valid, value, …)` of the results over a range of ticks: see `AnswerKernel.one_at`."""
+        found = self._one_at(self.frame, start, end, key)
+        if found[0] != CHANGED:
+            return found
+        since = time.monotonic()
+        while found[0] == CHANGED:
             self.on_retry(since)
-
-    def sum_of(self, start: int, end: int) -> int | None:
-        """The one sum of a store without keys over a range; None where `answer` has to look closer.
-
-        As `_difference`, in one piece and with the numbers that stay as they are from one `settle` to
-        the next read before: a microsecond less, which is half of it.
-        """
-        seen, sums, first, base, capacity = self._summed
-        version = seen[VERSION]
-        now = seen[HEAD + END]
-        if end > now:
-            end = now
-        if sums is None or start >= end or version & 1:
-            return None
-        # Nearly always a range begins after everything does, and there is a sum before it.
-        if start > first:
-            if start <= seen[HEAD + LOW]:
-                return None
-            value = sums[(end - 1 - base) % capacity] - sums[(start - 1 - base) % capacity]
-            if not INT_MIN <= value <= INT_MAX:
-                return None
-        else:
-            if first < seen[HEAD + LOW] or first >= end:
-                return None
-            value = sums[(end - 1 - base) % capacity]
-        return value if seen[VERSION] == version else None
+            found = self._one_at(self.frame, start, end, key)
+        return found
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
@@ -555,12 +541,9 @@ class RingStore:
         shared = len(starts) != len(keys)
         since = 0.0
         while True:
-            asked, _, seen, _ = self._asked
+            arrays, seen = self._asked
             version = seen[VERSION]
-            subtracts = asked[0] and not (len(rows) and seen[MARKED])  # marks of rows do not, ever
-            bad, err = self._answer.run(
-                starts, ends, keys, shared, rows, subtracts, *asked[1:], *outputs
-            )
+            bad, err = self._answer.run(starts, ends, keys, shared, rows, *self.choice, *arrays, *outputs)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             since = since or time.monotonic()
@@ -578,10 +561,9 @@ class RingStore:
         kernel = fold_kernel(self.layout, self.prefix, bool(self.compress))
         since, before = 0.0, partials.copy()
         while True:
-            asked, _, seen, _ = self._asked
+            arrays, seen = self._asked
             version = seen[VERSION]
-            subtracts = asked[0] and not seen[MARKED]  # marks of rows do not, ever
-            bad, err = kernel(starts, ends, keys, total, subtracts, *asked[1:], partials)
+            bad, err = kernel(starts, ends, keys, total, *self.choice, *arrays, partials)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             partials[...] = before
@@ -606,23 +588,18 @@ class RingStore:
         before = self._asked
         self.on_change(self)
         self.settle()
-        if before is not None and before[0][2] is not self.head:
-            before[2][VERSION] |= 1
+        if before is not None and before[0][0] is not self.head:
+            before[1][VERSION] |= 1
 
     def settle(self) -> None:
         """Take note of arrays that are new.
 
         The version is odd while slots close. Who reads meanwhile reads again.
         """
-        cold = () if self.cold is None else (self.cold.directory, self.cold.bases)
-        arrays = (self.head, self.totals, self.marks, *cold, *self.columns, *self.prefixes)
-        asked = (self.subtracts, self.threshold, *arrays)
-        sums = memoryview(self.prefixes[0]) if self.one_sum else None  # type: ignore[arg-type]
-        seen = memoryview(self.head)  # type: ignore[arg-type]  # they are buffers
-        self._asked = (asked, frame_of(arrays), seen, sums)
-        # The finest ring is the first one, so its sums begin at the beginning.
-        direct = None if seen[MARKED] else sums
-        self._summed = (seen, direct, seen[FIRST], seen[HEAD + BASE], seen[HEAD + CAPACITY])
+        block_arrays = () if self.blocks is None else (self.blocks.directory, self.blocks.bases)
+        arrays = (self.head, self.totals, self.marks, *block_arrays, *self.columns, *self.prefixes)
+        self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
+        self.frame = frame_of(arrays, *self.choice, self.rings[0].ticks)
         self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
         self._words = self.ahead.view(np.int64)
         self._closing = frame_of(
@@ -638,8 +615,8 @@ class RingStore:
 
     def ring_bytes(self, r: int) -> int:
         """What the closed slots of a ring take, marks and room to spare aside."""
-        plain = int(self.ring(r)[END] - self.ring(r)[HOT]) * self.keys * self.cell_bytes
-        return plain + (self.cold.ring_bytes(r) if self.cold is not None else 0)
+        plain = int(self.ring(r)[END] - self.ring(r)[PLAIN]) * self.keys * self.cell_bytes
+        return plain + (self.blocks.ring_bytes(r) if self.blocks is not None else 0)
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -647,7 +624,7 @@ class RingStore:
         return {
             "rings": sum(c.nbytes for c in self.columns),
             "prefixes": sum(c.nbytes for c in self.prefixes) if self.prefix else 0,
-            "compressed": 0 if self.cold is None else self.cold.nbytes,
+            "compressed": 0 if self.blocks is None else self.blocks.nbytes,
             "marks": self.marks.nbytes,
             "open slots": self.ahead.nbytes,
             "totals": self.totals.nbytes,
@@ -672,33 +649,3 @@ def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
 def unmark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
     """Say that there was nothing."""
     np.bitwise_and.at(bits, cells >> 3, ~(1 << (cells & 7)).astype(np.uint8))
-
-
-def _is_one_sum(slots: Slots) -> bool:
-    """Whether the only result is the only thing stored, an int."""
-    results = slots.layout.results
-    if len(slots.stored) != 1 or len(results) != 1:
-        return False
-    [(name, kind)] = slots.stored
-    whole = (Column(name), Call("unwrap", (Column(name), *map(Column, slots.carries))))
-    return results[0].lower in whole and kind == results[0].type == INT64
-
-
-def _difference(
-    seen: memoryview, sums: memoryview, start: int, end: int, key: int
-) -> tuple[Any, ...] | None:
-    """The difference of two running sums of the finest ring, without a kernel, whose call alone would
-    take longer. None where that is not enough."""
-    first = seen[FIRST]
-    start = max(start, first)
-    end = min(end, seen[HEAD + END])
-    if start >= end or seen[MARKED] or not 0 <= key < seen[KEYS]:
-        return None
-    if start - (start != first) < seen[HEAD + LOW]:
-        return None
-    base, capacity = seen[HEAD + BASE], seen[HEAD + CAPACITY]
-    offset, room = seen[HEAD + OFFSET], seen[ROOM]
-    value = sums[(offset + (end - 1 - base) % capacity) * room + key]
-    if start != first:
-        value -= sums[(offset + (start - 1 - base) % capacity) * room + key]
-    return (USES_PREFIX, 0, True, value) if INT_MIN <= value <= INT_MAX else None

@@ -15,7 +15,10 @@ import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.core.errors import UserError
+from tidemill.core.time import FARTHEST
+from tidemill.wheels.loops.answer import NOT_THERE, OFF_GRID
 from tidemill.wheels.loops.range_plan import (
+    ADDING,
     END,
     KEYS,
     LOW,
@@ -34,6 +37,8 @@ Question = tuple[int, int, int]
 """The first slot of a range, the slot after its last, and a key."""
 Slot = dict[int, Cell]
 """The cells of a slot, by key."""
+OBJECT_SLOT = 10_000
+"""What a slot costs a plan: so much more than a segment that the fewest slots are best."""
 MOST_TOTALS = 64
 """Cells of a key that make up its total before they become one: a multiset is copied whole each time."""
 
@@ -45,7 +50,7 @@ class ObjectStore(RingStore):
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, threshold: int = 0
     ) -> None:
         self.layout, self.rings, self.threshold = layout, tuple(rings), threshold
-        self.prefix, self.compress, self.cold, self.one_sum = False, 0, None, False
+        self.prefix, self.compress, self.blocks = False, 0, None
         self._number_rings(first)
         self.ahead = np.empty((ahead, 0))  # nothing but how many there are
         self._algebra = CellAlgebra(layout)
@@ -70,7 +75,11 @@ class ObjectStore(RingStore):
 
     # -- what there is
 
-    subtracts = False
+    @property
+    def choice(self) -> tuple[int, int, int]:
+        """See `RingStore.choice`."""
+        return ADDING, self.threshold, OBJECT_SLOT
+
     cell_bytes = 0
     """Slots without rows take nothing."""
 
@@ -210,7 +219,7 @@ class ObjectStore(RingStore):
         for start, end, key in questions:
             if planned != (start, end):  # often it is one range for many keys
                 planned = start, end
-                kind, n, _ = plan(head, start, end, False, self.threshold, segments)
+                kind, n, _ = plan(head, start, end, *self.choice, segments)
                 slots = [slot for s in segments[:n].tolist() for slot in self._of_segment(*s)]
             own = [slot[key] for slot in slots if key in slot]
             if n and segments[0, 0] == TOTALS:
@@ -233,15 +242,18 @@ class ObjectStore(RingStore):
             [found] = self._found([question], head)
         return self._algebra.lowered(cells if found is None else found[1])
 
-    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...] | None:
+    def answer(self, start: int, end: int, key: int) -> tuple[Any, ...]:
         """See `RingStore.answer`; what fails is raised."""
-        question = start, end, key
+        grain = self.rings[0].ticks
+        if start % grain or end % grain or not -FARTHEST <= start <= end <= FARTHEST:
+            return (OFF_GRID,)
+        question = start // grain, end // grain, key
         with self._changing:
             [found] = self._found([question], self.head)
         if found is None:
-            return None
+            return (NOT_THERE,)
         values = self._lowered(question, found[1])
-        return (found[0], 0, *(x for v in values for x in (v is not None, v)))
+        return (0, *(x for v in values for x in (v is not None, v)))
 
     def answers(
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from tidemill.wheels.files.checks import MOST_KEYS, check_head, check_length, require
 from tidemill.wheels.loops.range_plan import (
+    BLOCK_ROW,
     CAPACITY,
-    COLD,
     END,
     HEAD,
     KEYS,
@@ -44,7 +44,7 @@ def check_arrays(
         held = own[END] - own[LOW]
         require(held <= own[CAPACITY] < 1 << 48, f"room for {held} slots of {ring.shown}", own[CAPACITY])
         require(own[CAPACITY] > 0, f"room for slots of {ring.shown}", own[CAPACITY])
-        require(own[COLD] == NEVER, f"ring {ring.shown} as it is", "a compressed one")
+        require(own[BLOCK_ROW] == NEVER, f"ring {ring.shown} as it is", "a compressed one")
         slots += own[CAPACITY]
     cells = slots * room
     marks = cells // 8 + 1 if head[MARKED] else 1

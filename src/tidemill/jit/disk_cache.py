@@ -1,0 +1,206 @@
+"""Numba's cache of machine code, made safe: for several processes at once, and against torn files.
+
+Numba names a data file by what its index knows, and writes the index first. Two processes that
+compile one function for different types at the same time can so end up with each other's code, and
+one that reads between the two writes with that of an older version. Spark's workers do just that.
+Here data comes before its index, and both are written under a lock.
+
+Both are pickles, so they are only read in the directory that `place` has looked at, from files of this
+user, and only if they are as they were written: each begins with the hash of the rest. Any other is
+thrown away, and made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import os
+import pickle
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+
+from tidemill.core.errors import UserError
+from tidemill.core.files import appearing
+from tidemill.jit.cache_directory import cache_directory
+
+try:
+    import fcntl
+except ImportError:  # not a Unix: there is no Spark with several workers here either
+    fcntl = None  # type: ignore[assignment]
+
+GENERATED = "__tidemill_hash__"
+"""In a module that was generated, and is in no file: the hash of its source."""
+_IMPORTED = re.compile(r"^from (tidemill\.\S+) import", re.MULTILINE)
+_NOT_COMPILED = ("tidemill.jit.disk_cache", "tidemill.jit.cache_directory", "tidemill.core.errors")
+_OF_ANOTHER_VERSION = pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError
+"""What reading a pickle raises, if it was written by another version of what is in it."""
+_DIGEST = hashlib.sha256().digest_size
+
+
+class _Files(IndexDataCacheFile):
+    def save(self, key: Any, data: Any) -> None:
+        # Where nothing can be written any more, it is compiled again next time.
+        with contextlib.suppress(OSError, UserError), self._locked(exclusively=True):
+            index = self._load_index()
+            taken = set(index.values())
+            numbers = range(1, len(taken) + 2)
+            name = index.get(key) or next(
+                n for n in map(self._data_name, numbers) if n not in taken
+            )
+            self._save_data(name, data)
+            self._save_index({**index, key: name})
+
+    def load(self, key: Any) -> Any:
+        with contextlib.suppress(OSError), self._locked(exclusively=False):
+            name = self._load_index().get(key)
+            return None if name is None else self._load_data(name)
+
+    def _load_index(self) -> dict[Any, str]:
+        found = _read(self._index_path)
+        if found is None:
+            return {}
+        version, stamp, index = found
+        return index if (version, stamp) == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, index: dict[Any, str]) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, index))
+
+    def _load_data(self, name: str) -> Any:
+        return _read(self._data_path(name))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    def _write(self, path: str, content: Any) -> None:
+        body = self._dump(content)
+        with appearing(Path(path), step="kernel cache", durable=False) as file:
+            file.write(hashlib.sha256(body).digest())
+            file.write(body)
+
+    @contextmanager
+    def _locked(self, *, exclusively: bool) -> Iterator[None]:
+        if fcntl is None or not os.access(self._cache_path, os.W_OK):
+            yield
+            return
+        with open(os.path.join(self._cache_path, "tidemill.lock"), "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX if exclusively else fcntl.LOCK_SH)
+            yield
+
+
+def _read(path: str) -> Any:
+    """What was written to a file; None if that is not what it holds, and the file is removed then."""
+    careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        with open(os.open(path, os.O_RDONLY | careful), "rb") as file:
+            found = os.fstat(file.fileno())
+            mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+            content = file.read() if mine and stat.S_ISREG(found.st_mode) else b""
+    except FileNotFoundError:
+        return None
+    except OSError:  # a link, a directory …
+        content = b""
+    digest, body = content[:_DIGEST], content[_DIGEST:]
+    if hashlib.sha256(body).digest() == digest:
+        with contextlib.suppress(*_OF_ANOTHER_VERSION):
+            return pickle.loads(body)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    return None
+
+
+class _Place:
+    """Numba's word for this is a locator."""
+
+    def __init__(self, function: Callable[..., Any], text: str) -> None:
+        self._line = function.__code__.co_firstlineno
+        self._text = text
+        self._py_file = inspect.getfile(function)
+        """Numba names it where something cannot be kept."""
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> _Place | None:
+        text = function.__globals__.get(GENERATED) or source_hash(file)
+        if text is None:
+            return None
+        # What one version of Numba has pickled, another cannot read.
+        return cls(function, hashlib.sha256(f"{text} {numba.__version__}".encode()).hexdigest())
+
+    def ensure_cache_path(self) -> None:
+        cache_directory()
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return self._text
+
+    def get_disambiguator(self) -> str:
+        return f"{self._line}-{self._text[:16]}"
+
+
+class _Kept(CompileResultCacheImpl):
+    _locator_classes = [_Place]  # noqa: RUF012  # as Numba has it
+
+
+class _SafeCache(FunctionCache):
+    _impl_class = _Kept
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._impl.locator.ensure_cache_path()
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+
+
+@functools.cache
+def source_hash(file: str) -> str | None:
+    """The hash of a source and of all that it imports from this package: compiled code has both in it.
+
+    None where there is no such file.
+    """
+    texts: dict[str, str] = {}
+    _gather(file, texts)
+    if not texts[file]:
+        return None
+    return hashlib.sha256("\0".join(texts[n] for n in sorted(texts)).encode()).hexdigest()
+
+
+def _gather(file: str, texts: dict[str, str]) -> None:
+    if file in texts:
+        return
+    try:
+        texts[file] = Path(file).read_text()
+    except (OSError, UnicodeDecodeError):
+        texts[file] = ""
+    for module in _IMPORTED.findall(texts[file]):
+        if module not in _NOT_COMPILED:
+            _gather(file_of(module), texts)
+
+
+def file_of(module: str) -> str:
+    """The file of a module of this package, which need not be imported."""
+    return str(Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py"))
+
+
+def keep_on_disk(compiled: Any) -> Any:
+    """Give a compiled function this cache, in place of Numba's `cache=True`.
+
+    Where nothing can be written, as on some clusters, it is compiled again in each process.
+    """
+    try:
+        compiled._cache = _SafeCache(compiled.py_func)
+    except RuntimeError as no_place:
+        if "no locator available" not in str(no_place):
+            raise
+    except (OSError, UserError):
+        return compiled
+    return compiled

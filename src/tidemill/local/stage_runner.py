@@ -1,0 +1,86 @@
+"""Filters and projections over batches: one generated loop for what is fixed in width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.codegen.columns import Columns
+from tidemill.codegen.stage_kernel import StageKernel, stage_kernel
+from tidemill.core.schema import Schema
+from tidemill.core.types import to_arrow
+from tidemill.expr.nodes import Column, Node
+from tidemill.expr.typing import type_of
+from tidemill.kernels.arrow import build
+from tidemill.local.expressions import Expressions, allocate, evaluate, row_by_row
+from tidemill.local.kernel_errors import raise_for
+
+
+class StageRunner:
+    """Applies predicates and computes outputs, batch by batch."""
+
+    def __init__(
+        self, predicates: tuple[Node, ...], outputs: tuple[tuple[str, Node], ...], schema: Schema
+    ) -> None:
+        self._predicates, self._outputs, self._source = predicates, outputs, schema
+        self.schema = Schema(tuple((n, type_of(e, schema)) for n, e in outputs))
+        # A column that is only passed on needs no loop unless rows are dropped on the way.
+        self._looped = [
+            j for j, (n, e) in enumerate(outputs)
+            if self.schema[n].is_fixed and (predicates or not isinstance(e, Column))
+        ]  # fmt: skip
+        self._others = [j for j in range(len(outputs)) if j not in self._looped]
+        nodes = [*predicates, *(outputs[j][1] for j in self._looped)]
+        self._expressions = Expressions(nodes, schema)
+        self._kernels: dict[Columns, StageKernel] = {}
+        self._arrow = self.schema.to_arrow()
+        unchanged = tuple((n, Column(n)) for n in schema.names)
+        self.trivial = not predicates and outputs == unchanged
+        """Whether batches pass as they are."""
+        python = [row_by_row(n, schema) for n in (*predicates, *(e for _, e in outputs))]
+        self.threadsafe = not any(python)
+        """Whether several batches may be run at once: a user's Python function is not asked to."""
+
+    def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        n = batch.num_rows
+        arrays: dict[int, pa.Array] = {}
+        kept = batch
+        if self._looped or self._predicates:
+            index = np.empty(n if self._keeps_index else 0, dtype=np.int64)
+            m = self._loop(batch, n, index, arrays)
+            if self._keeps_index:
+                kept = batch.take(pa.array(index[:m]))
+        for j in self._others:
+            arrays[j] = evaluate(self._outputs[j][1], kept, self._source)
+        return pa.RecordBatch.from_arrays(
+            [arrays[j] for j in range(len(self._outputs))], schema=self._arrow
+        )
+
+    @property
+    def _keeps_index(self) -> bool:
+        return bool(self._others and self._predicates)
+
+    def _loop(self, batch: pa.RecordBatch, n: int, index: Any, arrays: dict[int, pa.Array]) -> int:
+        columns, args, failure = self._expressions.prepare(batch)
+        kernel = self._kernels.get(columns)
+        if kernel is None:
+            p = len(self._predicates)
+            nodes = self._expressions.nodes
+            kernel = stage_kernel(columns, nodes[:p], nodes[p:], self._keeps_index)
+            self._kernels[columns] = kernel
+        kinds = [self.schema.fields[j][1] for j in self._looped]
+        outputs, pairs = [], []
+        for kind, nullable in zip(kinds, kernel.nullable):
+            # One spare place: the branch-free loop writes the row that does not pass.
+            data = allocate(kind, n + 1)
+            valid = np.empty(n + 1, dtype=np.uint8) if nullable else None
+            pairs.append((data, valid))
+            outputs += [data] if valid is None else [data, valid]
+        m, err = kernel.run(n, *args, index, *outputs)
+        step = "where" if self._predicates else "select"
+        raise_for(err, step, failure)
+        for j, kind, (data, valid) in zip(self._looped, kinds, pairs):
+            arrays[j] = build(data[:m], None if valid is None else valid[:m], to_arrow(kind))
+        return m

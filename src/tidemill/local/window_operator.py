@@ -1,0 +1,463 @@
+"""Window aggregates over batches: push rows, advance time, get the windows that closed.
+
+What rows need before they count is done here, once for all: filters, keys, numbers of rows. Then the
+lanes take over (`lanes`), on one thread each where there are several.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.aggregates.basic import any as any_of
+from tidemill.aggregates.basic import count
+from tidemill.aggregates.layout import Layout, layout
+from tidemill.codegen.accumulate import AccumulateKernel, accumulate_kernel
+from tidemill.codegen.columns import Columns
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.core.types import INT64, to_arrow
+from tidemill.expr.fluent import Expr
+from tidemill.expr.nodes import Column, Node
+from tidemill.expr.typing import resolve
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.expressions import evaluate
+from tidemill.local.intake import Intake, LoopNodes
+from tidemill.local.lanes import Lane, Share
+from tidemill.local.late_rows import LateRows
+from tidemill.local.operator import Operator, Snapshot
+from tidemill.local.pane_store import PaneStore
+from tidemill.local.promise import Ints, Promise
+from tidemill.local.row_numbers import ROW, RowNumbers
+from tidemill.local.snapshot import array_of, column, numbers
+from tidemill.local.sorted_rows import in_order
+from tidemill.local.stage_runner import StageRunner
+from tidemill.local.state_plan import plan_states
+from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.local.window_gaps import has_gaps, in_windows
+from tidemill.local.window_slides import ROWS, Progress, ends_name
+from tidemill.optimize.choices import choices_of, with_choices
+from tidemill.plan.format import format_plan
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import WindowChoices
+from tidemill.plan.stages import Stage, stage_of
+from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
+
+FORMAT = 1
+"""Of snapshots; another one cannot be restored."""
+
+
+class WindowOperator(Operator):
+    """One window aggregate: its state lies in lanes, each with some of the keys.
+
+    With several lanes, `advance` gives what their threads have ready, and the end gives the rest.
+    A row below the promise is late. It is counted and kept (`late`), and counts in the windows that the
+    promise has not completed: windows that are complete never change.
+    """
+
+    def __init__(
+        self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
+        tuning: Tuning = DEFAULT, stage: Stage | None = None,
+    ) -> None:  # fmt: skip
+        """`stage` is what is fused of the filters and projections below; by default, all of them."""
+        self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
+        stage = stage or stage_of(plan.input)
+        specs = [w.spec for w in plan.windows]
+        self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
+        self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
+        self._waiting: list[pa.RecordBatch] = []
+        self._partitions: RowNumbers | None = None
+        self._compact: StageRunner | None = None
+        base, predicates = stage.base.schema, stage.predicates
+        outputs: dict[str, Node] = dict(stage.outputs)
+        if not fuses(plan, stage):
+            self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
+            base, predicates = plan.input.schema, ()
+            outputs = {}
+        if _splits(plan):
+            self._partitions = RowNumbers(base.select(plan.partition))
+            base = Schema((*base.fields, (ROW, INT64)))
+        self._base = base
+        self.layout = self._full_layout(base, specs)
+        self.parts = plan_states(self.layout)
+        shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
+        self.lanes = [
+            Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
+        ]
+        self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
+        self._running: deque[list[Future[_Closed]]] = deque()
+        by_number = isinstance(specs[0], Rows)
+        self._attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
+        self._intake = Intake(
+            base, self.layout, self._compile, keys=plan.group_keys, predicates=predicates,
+            attribute=self._attribute, outputs=outputs, pool=self.lanes[0].store.pool,
+        )  # fmt: skip
+        self._late = LateRows(base, self._attribute, predicates)
+        self._promised = Promise()
+        """What was promised about the rows to come, by the windowing attribute."""
+        self._given = Promise()
+        self._ready: list[pa.RecordBatch] = []
+        """Windows that closed, and were not given yet."""
+        self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
+        self._forget_above = tuning.few_keys
+
+    @property
+    def promise(self) -> Promise:
+        return self._given
+
+    @property
+    def store(self) -> PaneStore:
+        """The partials, where there is one lane."""
+        (lane,) = self.lanes
+        return lane.store
+
+    @property
+    def before_start(self) -> int:
+        """Rows that belong to no window, because they lie before the start of all."""
+        return sum(lane.before_start for lane in self.lanes)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.shutdown(cancel_futures=True)
+
+    # -- rows in
+
+    def push(self, port: int, batch: pa.RecordBatch) -> tuple[()]:
+        if self._compact is not None and not self._compact.trivial:
+            batch = self._compact.run(batch)
+        if batch.num_rows == 0:
+            return ()
+        if self._order is not None:
+            self._waiting.append(batch)
+        else:
+            self._push(batch)
+        return ()
+
+    def _push(self, batch: pa.RecordBatch) -> None:
+        if self._partitions is not None:
+            batch = self._partitions.number(batch)
+        kid = self._intake.key_ids(batch, self.keys)
+        self._keep_late(batch, kid)
+        columns, args, failure = self._intake.prepare(batch)
+        if self._partitions is not None:
+            self._partitions.note(kid, self.keys.count)
+        keys = self.keys.count
+        wanted = in_windows(self.plan, self._attribute_of(batch)) if has_gaps(self.plan) else None
+
+        def add(lane: Lane) -> _Closed:
+            kernel = partial(self._intake.kernel, columns)
+            lane.add(kernel, batch.num_rows, keys, args, kid, failure, wanted)
+            return [], lane.promise
+
+        self._run([partial(add, lane) for lane in self.lanes])
+
+    def _keep_late(self, batch: pa.RecordBatch, kid: Ints) -> None:
+        """Keep the rows that came below the promise, and close the windows that it completed."""
+        if self._promised.highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+            return
+        if self._late.keep(batch, kid, self._promised):
+            # From here on they count: not in windows that are complete, whether they were given or not.
+            self._ready += self._closed_now()
+
+    def late(self) -> pa.Table:
+        return self._late.table()
+
+    def _attribute_of(self, batch: pa.RecordBatch) -> pa.Array:
+        return evaluate(self._attribute, batch, self._base)
+
+    def _compile(self, columns: Columns, loop: LoopNodes, by_plane: bool) -> AccumulateKernel:
+        assert loop.attribute is not None
+        return accumulate_kernel(
+            columns, loop.predicates, loop.attribute, self.layout, loop.args, self.parts.records,
+            self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
+            self.choices.panes.size == 1, by_plane,
+        )  # fmt: skip
+
+    def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
+        """The layout of the query's aggregates, and of what its windows must know besides."""
+        extra = []
+        for spec in specs:
+            if isinstance(spec, PerEvent) and spec.every > 1:
+                if spec.by == "rank":
+                    extra.append((ROWS, count()))
+                else:
+                    ends = (Expr(Column(ROW)) + 1) % spec.every == 0
+                    node = resolve(ends.node, base, step=str(spec))
+                    extra.append((ends_name(spec), any_of(Expr(node))))
+        if not extra:
+            return self.plan.layout
+        schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
+        return layout((*self.plan.aggregates, *extra), schema, self.plan.never_null)
+
+    def goes_on_to(self, window: int, pane: int) -> None:
+        """Know of a pane that a window has in what others hold: if it fills up, it goes on until there."""
+        for lane in self.lanes:
+            lane.goes_on_to(window, pane)
+
+    def share_keys(self, index: KeyIndex) -> None:
+        """Have the ids of keys from an index that others add to; none is forgotten then."""
+        self.keys, self._forgets = index, False
+        for lane in self.lanes:
+            lane.share_keys(index)
+
+    # -- windows out
+
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+        """The windows that close now that no row below `below` can come.
+
+        Unless it is `prompt`, it may wait until enough has come to be worth sorting.
+        """
+        if self._promised.floor == FOREVER:
+            return
+        final = below == FOREVER
+        if final and self._waiting and self._order is not None:
+            for batch in in_order(self._waiting, self._order):
+                self._push(batch)
+            self._waiting = []
+        self._promised = self._promised.raised(below if final else self._known_below(below))
+        yield from self._advance(final, prompt)
+
+    def advance_keys(
+        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        if not self.plan.group_keys:
+            raise UserError("advance", expected="a query with keys", got="promises by key")
+        known = self._known_below(below)
+        if known != BEGINNING and not isinstance(self.plan.windows[0].spec, Rows):
+            ids = self.keys.encode(keys)
+            self._promised = self._promised.raised_for(ids, known, self.keys.count)
+        yield from self._advance(False, prompt)
+
+    def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
+        ready, self._ready = self._ready, []
+        yield from ready
+        progress = self._progress(final)
+        if len(self.lanes) == 1:  # as they come: a result need not fit in memory
+            yield from self.lanes[0].advance(progress, prompt=prompt)
+            self._given = self.lanes[0].promise
+        elif final:
+            while self._running:
+                yield from self._finished()
+            yield from self._last(progress)
+        else:
+            self._run([partial(self._close, lane, progress, prompt) for lane in self.lanes])
+            while self._running and (prompt or len(self._running) > self._tuning.backlog):
+                yield from self._finished()
+        if final:
+            self._given = Promise(FOREVER)
+        elif self._forgets and self.keys.count > self._forget_above:
+            self._forget_keys()
+
+    def _close(self, lane: Lane, progress: Progress, prompt: bool) -> _Closed:
+        return list(lane.advance(progress, prompt=prompt)), lane.promise
+
+    def _closed_now(self) -> list[pa.RecordBatch]:
+        """The windows that are complete, whether it is worth it to close them or not."""
+        found: list[pa.RecordBatch] = []
+        progress = self._progress(False)
+        self._run([partial(self._close, lane, progress, True) for lane in self.lanes], found)
+        while self._running:
+            found += self._finished()
+        return found
+
+    def _last(self, progress: Progress) -> Iterator[pa.RecordBatch]:
+        """What the lanes have left, a batch of each at a time: it need not fit in memory."""
+        results = [lane.advance(progress, prompt=True) for lane in self.lanes]
+        coming = deque((w, r, w.submit(next, r, None)) for w, r in zip(self._workers, results))
+        while coming:
+            worker, result, future = coming.popleft()
+            if (batch := future.result()) is not None:
+                coming.append((worker, result, worker.submit(next, result, None)))
+                yield batch
+
+    def settle(self) -> None:
+        """Combine the partials that wait, if they are many; no window closes."""
+        for lane in self.lanes:
+            lane.settle()
+
+    def _run(
+        self, calls: list[Callable[[], _Closed]], found: list[pa.RecordBatch] | None = None
+    ) -> None:
+        """Have each lane do something, in its thread if it has one; without threads `found` gets it."""
+        if self._workers:
+            self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
+            return
+        batches, self._given = calls[0]()
+        if found is not None:
+            found += batches
+
+    def _finished(self) -> Iterator[pa.RecordBatch]:
+        """What the oldest calls gave."""
+        closed = [future.result() for future in self._running.popleft()]
+        self._given = Promise(min(promise.floor for _, promise in closed))
+        for batches, _ in closed:
+            yield from batches
+
+    def _known_below(self, below: int) -> int:
+        """What a promise about the stream's time says about the windowing attribute."""
+        if self._order is not None:
+            return BEGINNING  # rows wait until the end
+        if isinstance(self.plan.windows[0].spec, Rows):
+            return FOREVER - 1  # rows are complete as they come
+        return below if self.plan.attribute == self.plan.input.time else BEGINNING
+
+    def _progress(self, final: bool) -> Progress:
+        none = np.zeros(1, dtype=np.int64)
+        rows = none if self._partitions is None else self._partitions.rows
+        partition = none if self._partitions is None else self._partitions.of_key
+        return Progress(self._promised, final, self.keys.count, rows, partition)
+
+    # -- keys that are gone
+
+    def _forget_keys(self) -> None:
+        """Forget the keys that have no state any more, once they are most of the index."""
+        while self._running:
+            self._ready += self._finished()
+        count, lanes = self.keys.count, len(self.lanes)
+        live = [lane.live_keys(count) for lane in self.lanes]
+        live[0][:1] = True  # null, where the key is a string: its id is fixed
+        if self._promised.by_key is not None:
+            apart = self._promised.of_keys(count) > self._promised.floor
+            for number, own in enumerate(live):
+                own |= apart[number::lanes]
+        most = max(int(own.sum()) for own in live)
+        self._forget_above = max(self._tuning.few_keys, 2 * lanes * most)
+        if lanes * most > count // 2:
+            return
+        # Ids alternate between the lanes: a lane with fewer keys keeps some that are gone.
+        kept = [_first_of(own, most) for own in live]
+        ids = np.stack([own * lanes + number for number, own in enumerate(kept)], axis=1).ravel()
+        index = KeyIndex(self.keys.schema)
+        index.restore(self.keys.decode(ids))
+        for lane, some in zip(self.lanes, kept):
+            lane.renumber(some, count, index)
+        self._promised = self._promised.renumbered(ids)
+        self.keys = index
+
+    # -- state
+
+    def snapshot(self) -> Snapshot:
+        if self._promised.highest > BEGINNING:
+            self._ready += self._closed_now()
+        while self._running:
+            self._ready += self._finished()
+        if self._forgets:
+            self._forget_above = 0
+            self._forget_keys()
+        found = {
+            "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
+            "promised": numbers(floor=[self._promised.floor]),
+            "ready": pa.Table.from_batches(self._ready, schema=self.plan.schema.to_arrow()),
+            "late": self.late(),
+        }
+        if self.plan.group_keys:
+            names = [f"k{i}" for i in range(len(self.plan.group_keys))]
+            keys = self.keys.decode(np.arange(self.keys.count))
+            found["keys"] = pa.table(dict(zip(names, keys)))
+        if self._promised.by_key is not None:
+            found["promised_keys"] = numbers(below=self._promised.of_keys(self.keys.count))
+        if self._order is not None:
+            schema = self._late.schema.to_arrow()
+            found["waiting"] = pa.Table.from_batches(self._waiting, schema=schema)
+        if self._partitions is not None:
+            found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
+        found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
+        found["before_start"] = numbers(rows=[self.before_start])
+        for at, slides in enumerate(zip(*(lane.slides for lane in self.lanes))):
+            for name in slides[0].remembers:
+                limits = _of_all_lanes([slide.snapshot()[name] for slide in slides])
+                found[f"window{at}.{name}"] = numbers(limits=limits)
+        return found
+
+    def restore(self, state: Snapshot) -> None:
+        about = state["about"].to_pylist()[0] if "about" in state else {}
+        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}):
+            raise UserError("restore", expected=f"a snapshot of {mine}", got=str(about))
+        if self.plan.group_keys:
+            kinds = [to_arrow(kind) for _, kind in self.keys.schema]
+            self.keys.restore([array_of(c, t) for c, t in zip(state["keys"].columns, kinds)])
+            if self.keys.count != len(state["keys"]):
+                raise UserError("restore", expected="each key once", got="one twice")
+        by_key = column(state["promised_keys"], "below") if "promised_keys" in state else None
+        self._promised = Promise(int(column(state["promised"], "floor")[0]), by_key)
+        self._ready = state["ready"].to_batches()
+        self._late.restore(state["late"])
+        self._waiting = state["waiting"].to_batches() if "waiting" in state else []
+        if self._partitions is not None:
+            own = {n.split(".", 1)[1]: t for n, t in state.items() if n.startswith("partitions.")}
+            self._partitions.restore(own, self.keys.count)
+        windows = [
+            {n: column(state[f"window{at}.{n}"], "limits") for n in slide.remembers}
+            for at, slide in enumerate(self.lanes[0].slides)
+        ]
+        for lane in self.lanes:
+            lane.restore(state["elements"], windows, self.keys.count)
+        self.lanes[0].before_start = int(column(state["before_start"], "rows")[0])
+        self._given = Promise(min(lane.promise.floor for lane in self.lanes))
+
+    def _divides(self) -> bool:
+        """Whether lanes can be on their own: each has all that its windows depend on.
+
+        Strings in partials have one pool, whose order changes as it grows; Python objects have the
+        interpreter's lock.
+        """
+        alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
+        strings = any(t.kind == "string" for p in self.layout.parts for t in p.types)
+        return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
+
+
+_Closed = tuple[list[pa.RecordBatch], Promise]
+"""Windows that a lane closed, and its promise for those to come."""
+
+
+def _of_all_lanes(limits: list[Ints]) -> Ints:
+    """What windows know in each lane, by the ids of keys where it is by key."""
+    longest = max(map(len, limits))
+    if len(limits) == 1 or longest == 1:
+        least: Ints = np.min(limits, axis=0)
+        return least
+    # A lane with fewer keys has no more to say: its last place stands for keys to come.
+    padded = [np.pad(own, (0, longest - len(own)), mode="edge") for own in limits]
+    return np.stack(padded, axis=1).ravel()
+
+
+def _first_of(live: npt.NDArray[np.bool_], count: int) -> Ints:
+    """The keys that live, and as many others as are missing to `count`, in order."""
+    order = np.argsort(~live, kind="stable")[:count]
+    return np.sort(order)
+
+
+def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
+    """Whether filters run in the loop that accumulates.
+
+    Otherwise rows that pass are written first: rows are numbered, and costly keys looked up, only
+    once they have passed.
+    """
+    if _splits(plan):
+        return False
+    stage, keys = stage or stage_of(plan.input), plan.group_keys
+    if has_gaps(plan) and not isinstance(stage.output(plan.attribute), Column):
+        return False  # looked at before the loop, where it may fail on rows that do not pass
+    # A key that is computed may fail on rows that do not pass.
+    cheap = len(keys) == 0 or (
+        len(keys) == 1
+        and plan.input.schema[keys[0]].is_fixed
+        and isinstance(stage.output(keys[0]), Column)
+    )
+    return cheap or not stage.predicates
+
+
+def _splits(plan: WindowAggregate) -> bool:
+    """Whether rows must be known by partition: they are counted there, or make windows there."""
+    specs = [w.spec for w in plan.windows]
+    if any(s.counts_arrivals for s in specs):
+        return True
+    apart = set(plan.partition) != set(plan.group_keys)
+    return apart and any(not isinstance(s, GridWindow) for s in specs)

@@ -1,0 +1,297 @@
+"""Wheels on disk: a directory of Arrow files and a manifest, written by rename, opened by memory map.
+
+Every save has files of its own and a manifest `manifest-<save>.json`, which is written last: the newest
+counts. (`manifest.json` is a copy of it, for people.) A save that does not get that far changes nothing;
+the one before it is kept. `leftovers` says what becomes of files that no manifest names.
+
+Nothing that a file says is believed: a manifest has a checksum, names of files are plain names of the
+directory itself, and what is read is a plain file with the columns that it must have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.files import appearing, have_directory, is_plain, our_errors, read_plain
+from tidemill.wheels.files.claims import (
+    DATA,
+    MANIFEST,
+    claimed,
+    locked,
+    names_in,
+    remove_leftovers,
+    require_number,
+    tidying,
+)
+from tidemill.wheels.files.mapped import Mapped, as_it_must_be, corrupt, map_file
+
+FORMAT = 2
+NEWEST = "manifest.json"
+KEPT = 2
+"""Saves that stay on disk."""
+CHECKSUM = "sha256"
+"""What a manifest says of itself: the checksum of the rest of it, see `checksum`."""
+
+
+class FilesGone(UserError):
+    """Files of saves before, on which this one builds, are not there any more."""
+
+
+class Fields(dict[str, Any]):
+    """What a file has, by name. What it lacks is an error that says so when it is asked for."""
+
+    def __init__(self, found: Mapping[str, Any], file: Path, hint: str = "") -> None:
+        super().__init__(found)
+        self._file, self._hint = file, hint
+
+    def __missing__(self, name: str) -> Any:
+        raise UserError(
+            "open wheel", expected=f"{name!r} in {self._file}", got=f"only {list(self)}", hint=self._hint
+        )
+
+
+def read_json(file: Path, hint: str = "", kind: str = "JSON") -> Any:
+    """What a file of JSON says, with fields that are asked for by name.
+
+    `FileNotFoundError` is left to the caller, as by `read_plain`.
+    """
+    text = read_plain(file, step="open wheel")
+    try:
+        return json.loads(text, object_hook=lambda found: Fields(found, file, hint))
+    except (ValueError, RecursionError, MemoryError) as torn:  # also text that is none
+        raise corrupt(file, f"not {kind}: {torn or type(torn).__name__}", hint) from torn
+
+
+def checksum(manifest: Mapping[str, Any]) -> str:
+    """The checksum of all that a manifest says, itself aside."""
+    rest = {name: value for name, value in manifest.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+# --- writing ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A save that is complete: its number, and what its manifest says of each file."""
+
+    number: int
+    files: dict[str, dict[str, Any]]
+
+
+def write_save(
+    path: Path, files: Mapping[str, pa.Table | dict[str, Any]], meta: Mapping[str, Any], *,
+    after: int | None = None, forget: bool = True,
+) -> Saved:  # fmt: skip
+    """Write tables and what else is to be known as a new save.
+
+    In place of a table there may be what `Saved.files` said of a file that is in the directory already.
+    One that goes on from the save `after` is refused if there is a newer one by then. Old saves are
+    removed, unless someone else does so (`forget_saves`). What fails leaves nothing.
+    """
+    have_directory(path, step="save wheel")
+    with our_errors("save wheel", path), claimed(path, max((*saves_in(path), 0)) + 1) as claim:
+        described = {}
+        try:
+            for name, table in files.items():
+                described[name] = table if isinstance(table, dict) else _write(path, name, claim, table)
+            with locked(path):
+                number = _write_manifest(path, {"format": FORMAT, "files": described, **meta}, after)
+        except BaseException:
+            _take_back(path, claim)
+            raise
+    if forget:
+        with tidying(path):
+            forget_saves(path, lambda save: save > number - KEPT)
+    return Saved(number, described)
+
+
+def forget_saves(path: Path, counts: Callable[[int], bool]) -> None:
+    """Remove saves that do not count any more, and what killed ones have left."""
+    with our_errors("save wheel", path), locked(path):
+        used: set[str] | None = set()
+        for number in saves_in(path):
+            if not counts(number):
+                _manifest(path, number).unlink(missing_ok=True)
+            elif used is not None:
+                named = _files_of(path, number)
+                used = None if named is None else used | named
+        if not saves_in(path):
+            (path / NEWEST).unlink(missing_ok=True)
+        remove_leftovers(path, used)
+
+
+def saves_in(path: Path) -> list[int]:
+    """The numbers of the saves there are."""
+    found = (MANIFEST.fullmatch(name) for name in names_in(path))
+    return sorted(int(f[1]) for f in found if f and f[1])
+
+
+class _Digesting:
+    """A file that knows the checksum of what was written into it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest, self.size, self.closed = file, hashlib.sha256(), 0, False
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        self.size += len(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _write(path: Path, name: str, claim: str, table: pa.Table) -> dict[str, Any]:
+    file = f"{name}-{claim}.arrow"
+    assert DATA.fullmatch(file)
+    with appearing(path / file, step="save wheel") as target:
+        sink = _Digesting(target)
+        with pa.PythonFile(sink, mode="w") as out, pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+    return {"file": file, "bytes": sink.size, "sha256": sink.digest.hexdigest()}
+
+
+def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> int:
+    """Under the next number, then as the newest."""
+    newest = max((*saves_in(path), 0))
+    if after is not None and newest != after:
+        raise UserError(
+            "save wheel", expected=f"save {after} to be the newest in {path}",
+            got=f"save {newest}, by another writer", hint="do it again, on what is there now",
+        )  # fmt: skip
+    require_number(path, newest + 1, "save wheel")
+    gone = [f["file"] for f in manifest["files"].values() if not is_plain(path / f["file"])]
+    if gone:
+        raise FilesGone("save wheel", expected=f"{path / gone[0]}, saved before", got="no such file")
+    whole = {"save": newest + 1, **manifest}
+    text = json.dumps({CHECKSUM: checksum(whole), **whole}, indent=1).encode()
+    with (
+        appearing(path / NEWEST, step="save wheel") as copy,
+        appearing(_manifest(path, newest + 1), step="save wheel") as file,
+    ):  # the one that counts gets its name first, when both are written
+        for each in (copy, file):
+            each.write(text)
+            each.flush()
+    return newest + 1
+
+
+def _take_back(path: Path, claim: str) -> None:
+    """Remove the files of a save that failed, unless it counts already."""
+    named = [_files_of(path, number) or set() for number in saves_in(path)]
+    for name in names_in(path):
+        data = DATA.fullmatch(name)
+        if data and data[1] == claim and not any(name in files for files in named):
+            (path / name).unlink(missing_ok=True)
+
+
+def _manifest(path: Path, number: int) -> Path:
+    return path / f"manifest-{number:06}.json"
+
+
+def _files_of(path: Path, number: int) -> set[str] | None:
+    """The files of a save; None if its manifest cannot be read."""
+    try:
+        manifest = read_json(_manifest(path, number))
+        return {_file_name(facts["file"]) for facts in manifest["files"].values()}
+    except (FileNotFoundError, UserError, AttributeError, TypeError):
+        return None
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Save:
+    """A save that is open: what its manifest says, and its files."""
+
+    path: Path
+    facts: Fields
+    files: dict[str, Mapped]
+    hint: str
+    """What to do where it cannot be read."""
+
+    def table(self, name: str, schema: pa.Schema) -> pa.Table:
+        """See `Mapped.table`."""
+        if name not in self.files:
+            raise corrupt(_manifest(self.path, self.facts["save"]), f"no file of {name!r}", self.hint)
+        return self.files[name].table(schema)
+
+    @contextlib.contextmanager
+    def understood(self) -> Iterator[None]:
+        """Whatever goes wrong while sense is made of it is said of it."""
+        with as_it_must_be(self.path, self.hint):
+            yield
+
+
+def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Save:
+    """A save, the newest unless another is named. Files are mapped, and read once to `verify` them."""
+    with our_errors("open wheel", path):
+        numbers = saves_in(path)
+        if not numbers:
+            raise UserError("open wheel", expected=f"a wheel in {path}", got="no manifest")
+        number = numbers[-1] if save is None else save
+        if number not in numbers:
+            raise UserError(
+                "open wheel", expected=f"one of the saves {numbers} in {path}", got=f"save {save}",
+                hint="older ones are removed when newer ones are made",
+            )  # fmt: skip
+        others = [s for s in numbers if s < number]
+        before = f"open_wheel(path, save={max(others)}) is the save before" if others else ""
+        facts = manifest_of(path, number, before)
+        files = {}
+        with as_it_must_be(_manifest(path, number), before):
+            for name, said in dict(facts["files"]).items():
+                file = path / _file_name(said["file"])
+                files[name] = map_file(file, said["sha256"], said["bytes"], before)
+    for mapped in files.values() if verify else ():
+        mapped.verify()
+    return Save(path, facts, files, before)
+
+
+def manifest_of(path: Path, number: int, before: str = "") -> Fields:
+    """What the manifest of a save says, which is as it was written."""
+    file = _manifest(path, number)
+    try:
+        facts = read_json(file, before, "a manifest")
+    except FileNotFoundError as gone:
+        raise corrupt(file, "missing", before) from gone
+    if not isinstance(facts, Fields) or not isinstance(facts["files"], dict):
+        raise corrupt(file, "not a manifest", before)
+    if facts["format"] != FORMAT:
+        raise UserError(
+            "open wheel", expected=f"format {FORMAT} in {file}", got=str(facts["format"]),
+            hint="open it with the version of Tidemill that wrote it",
+        )  # fmt: skip
+    with as_it_must_be(file, before):
+        right = checksum(facts)
+    if facts[CHECKSUM] != right:
+        raise corrupt(file, "its checksum differs", before)
+    if facts["save"] != number:
+        raise corrupt(file, f"it says that it is save {facts['save']!r}", before)
+    return facts
+
+
+def _file_name(said: Any) -> str:
+    """The name of a file of a save: one in its own directory, such as saves have."""
+    if not isinstance(said, str) or not DATA.fullmatch(said):
+        raise UserError(
+            "open wheel", expected="files of the directory itself, such as cells-000001-0123abcd.arrow",
+            got=repr(said),
+        )  # fmt: skip
+    return said

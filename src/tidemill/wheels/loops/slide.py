@@ -1,0 +1,322 @@
+"""Windows over the closed slots of a wheel (paper 001, section 3.5): slices in pairs, then slide; sessions.
+
+Slots are combined into *slices*, which end where a window begins or ends. A window is the last `n`
+slices at its end. How it follows from the one before is decided by the aggregates: what leaves is
+subtracted, where that is exact; otherwise there are two stacks of slices, suffixes of the older ones and
+a running partial of the newer. Slices are the same for all keys.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.algebra import PartCode, numpy_type
+from tidemill.codegen.expressions import Emitter
+from tidemill.codegen.modules import load
+from tidemill.core.schema import Schema
+from tidemill.core.types import BOOL, INT64, DataType
+from tidemill.jit.addresses import ADDRESSES, by_address, dtype_text
+from tidemill.jit.kernel import any_kernel
+from tidemill.wheels.loops.range_plan import HEAD, KEYS, MARKED, ROOM
+from tidemill.wheels.loops.slots import (
+    BITS,
+    PLAN,
+    SlotLayout,
+    apply,
+    columns_at,
+    combine_into,
+    lowered,
+)
+
+RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, FIRST_SLICE, MIDDLE, GRAIN, FROM = range(10)
+"""The numbers of a window: its range, slide and origin in finest slots; slices to a window and to a
+slide; how many slices there were; the first of the next window; the first that is not in `suffixes`;
+ticks to a finest slot; the slot no window begins before."""
+
+
+@dataclass(frozen=True)
+class SlideKernel:
+    """`run_at(frame, from, until, rows) -> (rows, missing, err)`.
+
+    Takes in the closed slots `[from, until)` and writes the windows that end there, after so many rows:
+    the key, the first tick and that after the last, `w<j>` and `o<j>` for each result. Says how many rows
+    there are then, and whether a result is missing in one. The frame has, in this order, `window`, `head`,
+    `marks`, columns, `slices`, `suffixes`, `running`, `current`, `fresh`, `okid`, `ostart`, `oend`, outputs.
+    """
+
+    run_at: Callable[..., tuple[int, bool, int]]
+    subtracts: bool
+    source: str
+
+
+def slice_type(slots: SlotLayout) -> np.dtype[Any]:
+    """The partial of a slice: the fields of what is stored, and in how many cells each mark was."""
+    fields = [(n, numpy_type(kind)) for c in slots.stored_codes() for n, kind in c.part.columns]
+    fields += [(f"mark{m}", "i8") for m in range(len(slots.marks))]
+    return np.dtype(fields, align=True)
+
+
+def no_slice(slots: SlotLayout) -> Any:
+    """The partial of nothing, in an array of one."""
+    fresh, empty = slots.fresh(), np.zeros(1, dtype=slice_type(slots))
+    for part in slots.stored_codes():
+        for name in part.names:
+            empty[name] = fresh[name]
+    return empty
+
+
+@functools.lru_cache(maxsize=256)
+def slide_kernel(layout: Layout) -> SlideKernel:
+    slots = SlotLayout(layout)
+    subtracts = slots.subtracts
+    functions: dict[str, Any] = {}
+    helpers = [
+        *_function("_plus(o, r)", slots, functions, lambda e, p: _both(e, p, "combine")),
+        *_slot_function(slots, functions),
+        *(
+            _function("_minus(o, r)", slots, functions, lambda e, p: _both(e, p, "inverse"), "-")
+            if subtracts
+            else _joined_function(slots, functions)
+        ),
+    ]
+    e = Emitter(Schema(()), {}, indent=1)
+    with e.block("for s in range(start, until):"):
+        e.line(f"row = row_of(head, {HEAD}, s)")
+        with e.block("for k in range(keys):"):
+            columns = ", ".join(f"f_{name}" for name, _ in slots.stored)
+            e.line(f"err |= _slot(current[k], row * room + k, marked, marks, {columns})")
+        e.line(f"past = (s + 1 - window[{ORIGIN}]) % window[{SLIDE}]")
+        e.line(f"short = window[{RANGE}] % window[{SLIDE}]")
+        e.line(f"if past != 0 and (short == 0 or past != window[{SLIDE}] - short):")
+        e.line("    continue")
+        _push(e)
+        with e.block("if past == 0:"):
+            _emit(e, slots, subtracts, functions)
+    outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
+    columns_ = [f"f_{name}" for name, _ in slots.stored]
+    parameters = [
+        "start", "until", "rows", "window", "head", "marks", *columns_, "slices", "suffixes", "running",
+        "current", "fresh", "okid", "ostart", "oend", *outputs,
+    ]  # fmt: skip
+    source = "\n".join(
+        [
+            PLAN, ADDRESSES, BITS, *helpers, *by_address("run_at", parameters, _arrays(slots)),
+            "    err = 0", "    missing = False", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            f"    marked = head[{MARKED}] != 0",
+            "    size = slices.shape[0]", "    whole = fresh.copy()", *e.lines,
+            "    return rows, missing, err", "",
+        ]
+    )  # fmt: skip
+    compiled = {name: any_kernel(f) for name, f in functions.items()}
+    return SlideKernel(load(source, **compiled).run_at, subtracts, source)
+
+
+def _arrays(slots: SlotLayout) -> dict[str, tuple[str, int]]:
+    """Types and dimensions of the arrays of the kernel that slides."""
+    ints, slices = "np.dtype('i8')", dtype_text(slice_type(slots))
+    found = slots.arrays()
+    found |= dict.fromkeys(("window", "okid", "ostart", "oend"), (ints, 1))
+    found |= {"slices": (slices, 2), "suffixes": (slices, 2)}
+    found |= dict.fromkeys(("running", "current", "fresh"), (slices, 1))
+    for j, result in enumerate(slots.layout.results):
+        found |= {f"w{j}": ("np.dtype('?')", 1), f"o{j}": (f"np.dtype({output_type(result.type)!r})", 1)}
+    return found
+
+
+def output_type(kind: DataType) -> str:
+    """How a result is written."""
+    return "u1" if kind == BOOL else numpy_type(kind)
+
+
+def _function(
+    signature: str, slots: SlotLayout, functions: dict[str, Any],
+    step: Callable[[Emitter, PartCode], None], sign: str = "+",
+) -> list[str]:  # fmt: skip
+    """A function of two partials that changes the first."""
+    e = Emitter(Schema(()), {}, indent=1)
+    for m in range(len(slots.marks)):
+        e.line(f"o.mark{m} {sign}= r.mark{m}")
+    for part in slots.stored_codes():
+        step(e, part)
+    functions |= e.functions
+    return ["@kernel", f"def {signature}:", "    err = 0", *e.lines, "    return err", "", ""]
+
+
+def _both(e: Emitter, part: PartCode, how: str) -> None:
+    own = [f"o.{n}" for n in part.names]
+    apply(e, part, own, own, [f"r.{n}" for n in part.names], how)
+
+
+def _joined_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
+    """`o = a ⊕ b`, the older first."""
+    e = Emitter(Schema(()), {}, indent=1)
+    for m in range(len(slots.marks)):
+        e.line(f"o.mark{m} = a.mark{m} + b.mark{m}")
+    for part in slots.stored_codes():
+        target, a, b = ([f"{side}.{n}" for n in part.names] for side in "oab")
+        apply(e, part, target, a, b)
+    functions |= e.functions
+    return ["@kernel", "def _joined(o, a, b):", "    err = 0", *e.lines, "    return err", "", ""]
+
+
+def _slot_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
+    """One cell into a slice."""
+    e = Emitter(Schema(()), {}, indent=1)
+    for part in slots.stored_codes():
+        targets = [f"o.{n}" for n in part.names]
+        combine_into(e, part, targets, columns_at(part, "f", "c"))
+    for m in range(len(slots.marks)):
+        e.line(f"o.mark{m} += np.int64(not marked or _has(marks, {m}, c))")
+    functions |= e.functions
+    columns = ", ".join(f"f_{name}" for name, _ in slots.stored)
+    return [
+        "@kernel", f"def _slot(o, c, marked, marks, {columns}):", "    err = 0", *e.lines,
+        "    return err", "", "",
+    ]  # fmt: skip
+
+
+def _push(e: Emitter) -> None:
+    """The slice is complete."""
+    e.line(f"i = window[{PUSHED}]")
+    with e.block("for k in range(keys):"):
+        e.line("slices[i % size, k] = current[k]")
+        # What is in no window, as between those that sample, is not added.
+        e.line(f"if i >= window[{FIRST_SLICE}]:")
+        e.line("    err |= _plus(running[k], current[k])")
+        e.line("current[k] = fresh[0]")
+    e.line(f"window[{PUSHED}] = i + 1")
+
+
+def _emit(e: Emitter, slots: SlotLayout, subtracts: bool, functions: dict[str, Any]) -> None:
+    """A window ends: its results for the keys that have rows in it, and on to the next one."""
+    e.line("i += 1")
+    e.line(f"low = max(window[{FIRST_SLICE}], 0)")
+    if not subtracts:
+        # Suffixes answer [low, middle), the running partial [middle, i).
+        with e.block(f"if low >= window[{MIDDLE}]:"):
+            with e.block("for k in range(keys):"):
+                e.line("running[k] = fresh[0]")
+                e.line("suffixes[(i - 1) % size, k] = slices[(i - 1) % size, k]")
+                with e.block("for q in range(i - 2, low - 1, -1):"):
+                    e.line("o = suffixes[q % size, k]")
+                    e.line("err |= _joined(o, slices[q % size, k], suffixes[(q + 1) % size, k])")
+            e.line(f"window[{MIDDLE}] = i")
+    with e.block("for k in range(keys):"):
+        if subtracts:
+            e.line("r = running[k]")
+        else:
+            e.line("err |= _joined(whole[0], suffixes[low % size, k], running[k])")
+            e.line("r = whole[0]")
+        with e.block("if r.mark0 > 0:"):
+            e.line("okid[rows] = k")
+            e.line(f"ostart[rows] = max(s + 1 - window[{RANGE}], window[{FROM}]) * window[{GRAIN}]")
+            e.line(f"oend[rows] = (s + 1) * window[{GRAIN}]")
+            _write(e, slots)
+    functions |= e.functions
+    e.line(f"next = i + window[{EACH}] - window[{SLICES}]")
+    if subtracts:
+        with e.block("for q in range(low, min(next, i)):"), e.block("for k in range(keys):"):
+            e.line("err |= _minus(running[k], slices[q % size, k])")
+    else:
+        with e.block("if next >= i:"):  # nothing of this window is in the next one
+            with e.block("for k in range(keys):"):
+                e.line("running[k] = fresh[0]")
+            e.line(f"window[{MIDDLE}] = next")
+    e.line(f"window[{FIRST_SLICE}] = next")
+
+
+def _write(e: Emitter, slots: SlotLayout) -> None:
+    """The results of a partial `r`, as one more row."""
+    states = {
+        p.index: [e.assign(f"r.{n}", kind).code for n, kind in p.part.columns]
+        for p in slots.stored_codes()
+    }
+    for part, mark in slots.mark_of.items():
+        states[part] = [e.assign(f"r.mark{mark}", INT64).code]
+    for j, result in enumerate(slots.layout.results):
+        lowered(e, j, result, slots.layout, states, "[rows]")
+        e.line(f"missing = missing or not w{j}[rows]")
+    e.line("rows += 1")
+
+
+@functools.lru_cache(maxsize=256)
+def add_slices_kernel(layout: Layout) -> Callable[..., int]:
+    """`add(key_of, slices, to_slices) -> err` adds the partial of key `k` to that of `key_of[k]`."""
+    slots = SlotLayout(layout)
+    functions: dict[str, Any] = {}
+    plus = _function("_plus(o, r)", slots, functions, lambda e, p: _both(e, p, "combine"))
+    lines = [
+        "@kernel", "def add(key_of, slices, to_slices):", "    err = 0",
+        "    for k in range(key_of.size):", "        err |= _plus(to_slices[key_of[k]], slices[k])",
+        "    return err", "",
+    ]  # fmt: skip
+    compiled = {name: any_kernel(f) for name, f in functions.items()}
+    add: Callable[..., int] = load("\n".join([PLAN, *plus, *lines]), **compiled).add
+    return add
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SessionKernel:
+    """`run(from, until, now, gap, head, marks, *columns, sessions, fresh, okid, ofirst, olast, *outputs)
+    -> (rows, err)`.
+
+    Takes in the closed slots `[from, until)` and writes the sessions that can grow no more, now that time
+    is complete below tick `now`: the key, the first and the last instant, the results. `sessions` holds
+    those that can.
+    """
+
+    run: Callable[..., tuple[int, int]]
+    source: str
+
+
+@functools.lru_cache(maxsize=256)
+def session_kernel(layout: Layout, first: str, last: str) -> SessionKernel:
+    """`first` and `last` are the fields with the first and the last instant of a slot."""
+    slots = SlotLayout(layout)
+    functions: dict[str, Any] = {}
+    helpers = _slot_function(slots, functions)
+    columns = [f"f_{name}" for name, _ in slots.stored]
+    e = Emitter(Schema(()), {}, indent=1)
+    with e.block("for s in range(start, until + 1):"):
+        # Once more than there are slots: then what has ended by now is written.
+        e.line(f"row = row_of(head, {HEAD}, s)")
+        with e.block("for k in range(keys):"):
+            e.line("r = sessions[k]")
+            e.line("c = row * room + k")
+            e.line("there = s < until and (not marked or _has(marks, 0, c))")
+            e.line(f"next = f_{first}[c] if there else now")
+            e.line("if not there and s < until:")
+            e.line("    continue")
+            with e.block(f"if r.mark0 > 0 and next - r.{last} >= gap:"):
+                e.line("okid[rows] = k")
+                e.line(f"ofirst[rows] = r.{first}")
+                e.line(f"olast[rows] = r.{last}")
+                _write(e, slots)
+                e.line("sessions[k] = fresh[0]")
+            e.line("if there:")
+            e.line(f"    err |= _slot(sessions[k], c, marked, marks, {', '.join(columns)})")
+    functions |= e.functions
+    outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
+    parameters = ", ".join(
+        ["start", "until", "now", "gap", "head", "marks", *columns, "sessions", "fresh", "okid", "ofirst",
+         "olast", *outputs]
+    )  # fmt: skip
+    source = "\n".join(
+        [
+            PLAN, BITS, *helpers, "@kernel", f"def run({parameters}):", "    err = 0", "    rows = 0",
+            "    missing = False", f"    keys = head[{KEYS}]", f"    room = head[{ROOM}]",
+            f"    marked = head[{MARKED}] != 0",
+            *e.lines, "    return rows, err", "",
+        ]
+    )  # fmt: skip
+    compiled = {name: any_kernel(f) for name, f in functions.items()}
+    return SessionKernel(load(source, **compiled).run, source)

@@ -1,0 +1,91 @@
+"""One wheel into another: the rows of both, none of them twice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidemill.core.errors import UserError
+from tidemill.local.kernel_errors import raise_for
+from tidemill.wheels.memory.merge_stores import merged as merged_stores
+from tidemill.wheels.objects.store import ObjectStore
+from tidemill.wheels.spec import WheelSpec, kind_of
+from tidemill.wheels.state import WheelState
+
+STEP = "wheel merge"
+
+
+def merged(state: WheelState, other: WheelState) -> WheelState | None:
+    """A wheel with the rows of two; None if all rows of the other are in the first already.
+
+    Both stay as they are, whatever fails.
+    """
+    require_same_kind(state.spec, other.spec, STEP)
+    if state.windows.specs != other.windows.specs:
+        raise UserError(
+            STEP, expected=f"the same windows, {list(state.windows.specs)}",
+            got=str(list(other.windows.specs)),
+        )  # fmt: skip
+    for one in (state, other):
+        one.require_sound(STEP)
+        one.require_verified()
+    theirs = {other.lineage.name: other.id, **other.lineage.merged}
+    if not _is_new(state, theirs):
+        return None
+    if state.windows and state.store.now != other.store.now:
+        at = [one.instant(one.store.now * one.grain) for one in (state, other)]
+        raise UserError(
+            STEP, expected="wheels with windows at the same watermark", got=f"{at[0]} and {at[1]}",
+            hint="advance the one that is behind, which returns the windows that close in it",
+        )  # fmt: skip
+    ours, incoming = state.copy(), other.copy()
+    now = max(ours.store.now, incoming.store.now)
+    for one in (ours, incoming):
+        one.advance(now)
+    own, count = np.arange(ours.store.keys), 1
+    names = np.zeros(incoming.store.keys, dtype=np.int64)
+    if ours.keyed:
+        names = ours.keys.encode(incoming.keys.decode(np.arange(incoming.store.keys)))
+        count = ours.keys.count
+    windows = ours.windows
+    if isinstance(ours.store, ObjectStore):
+        assert isinstance(incoming.store, ObjectStore)
+        ours.store = ours.store.merged(incoming.store, names, count)
+    else:
+        ours.store, err = merged_stores(ours.store, incoming.store, names, count)
+        raise_for(err, STEP)
+    ours.windows = ours.no_windows()
+    raise_for(ours.windows.merge([(windows, own), (incoming.windows, names)]), STEP)
+    ours.lineage.merged |= theirs
+    ours.inserted += incoming.inserted
+    for name, left_out in incoming.left_out.items():
+        ours.left_out[name] = ours.left_out.get(name, 0) + left_out
+    for rows in incoming.late:
+        ours.keep_late(rows)
+    ours.early.add_all(incoming.early)
+    ours.bring_in()
+    return ours
+
+
+def require_same_kind(spec: WheelSpec, other: WheelSpec, step: str) -> None:
+    """Refuse wheels of which the slots do not hold the same."""
+    alike = kind_of(spec.plan) == kind_of(other.plan) and spec.rings == other.rings
+    if not alike or spec.prefix != other.prefix or spec.open_slots != other.open_slots:
+        raise UserError(
+            step, expected=f"a wheel of {spec.plan}, with rings {[r.shown for r in spec.rings]}",
+            got=f"{other.plan}, with rings {[r.shown for r in other.rings]}",
+            hint="aggregates, columns, keys, granularities and retention must be equal",
+        )  # fmt: skip
+
+
+def _is_new(state: WheelState, theirs: dict[str, str]) -> bool:
+    """Whether no row of another wheel is in this one; False if all are. An error if some are."""
+    ours = {state.lineage.name: state.id, **state.lineage.merged}
+    if all(ours.get(name) == at for name, at in theirs.items()):
+        return False
+    if clash := sorted(set(theirs) & set(ours)):
+        raise UserError(
+            STEP, expected="a wheel of which nothing was merged before",
+            got=f"one with rows of {', '.join(clash)}, which was: they would count twice",
+            hint="merge each wheel once, when it is complete; read wheels that go on with tm.Replicas",
+        )  # fmt: skip
+    return True

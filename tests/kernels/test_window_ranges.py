@@ -1,0 +1,103 @@
+"""Ranges of elements against the definition of windows."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.kernels import window_ranges as ranges
+from tidemill.windows.semantics import extent, windows
+from tidemill.windows.spec import Window, hopping, per_event, session
+
+FAR = 1 << 40
+elements = st.lists(st.tuples(st.integers(0, 2), st.integers(-20, 40)), unique=True, max_size=25)
+
+
+def arrays(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    ordered = sorted(pairs)
+    return (
+        np.asarray([k for k, _ in ordered], dtype=np.int64),
+        np.asarray([p for _, p in ordered], dtype=np.int64),
+    )
+
+
+def found(result: ranges.Ranges, pane: np.ndarray) -> set[tuple[int, int, tuple[int, ...]]]:  # type: ignore[type-arg]
+    return {
+        (int(k), int(w), tuple(pane[lo:hi].tolist()))
+        for k, w, lo, hi in zip(result.kid, result.wid, result.low, result.high)
+    }
+
+
+def defined(kid: np.ndarray, pane: np.ndarray, spec: Window) -> set[tuple[int, int, tuple[int, ...]]]:  # type: ignore[type-arg]
+    whole = set()
+    for k in set(kid.tolist()):
+        own = pane[kid == k]
+        for w in windows(own, spec):
+            rows = tuple(own[extent(w, own, spec)].tolist())
+            if rows:
+                whole.add((k, int(w), rows))
+    return whole
+
+
+@given(elements, st.integers(1, 9), st.integers(1, 9))
+def test_grid(pairs: list[tuple[int, int]], length: int, slide: int) -> None:
+    kid, pane = arrays(pairs)
+    limits = {"after": np.asarray([-FAR]), "until": np.asarray([FAR])}
+    result = ranges.grid(kid, pane, length=length, slide=slide, shift=0, since=-FAR, **limits)
+    assert found(result, pane) == defined(kid, pane, hopping(length, every=slide))
+    assert len(found(result, pane)) == len(result)
+
+
+@given(elements, st.integers(1, 9), st.integers(1, 9), st.integers(-5, 8))
+def test_grid_in_two_goes_gives_every_window_once(
+    pairs: list[tuple[int, int]], length: int, slide: int, until: int
+) -> None:
+    kid, pane = arrays(pairs)
+    grid = {"length": length, "slide": slide, "shift": 0, "since": -FAR}
+    low, middle, high = (np.asarray([v]) for v in (-FAR, until, FAR))
+    first = found(ranges.grid(kid, pane, **grid, after=low, until=middle), pane)  # type: ignore[arg-type]
+    rest = found(ranges.grid(kid, pane, **grid, after=middle, until=high), pane)  # type: ignore[arg-type]
+    assert not first & rest
+    assert first | rest == defined(kid, pane, hopping(length, every=slide))
+
+
+@given(elements, st.integers(1, 12))
+def test_per_event(pairs: list[tuple[int, int]], length: int) -> None:
+    kid, time = arrays(pairs)
+    every = np.ones(len(kid), dtype=np.bool_)
+    after, below = np.array([-FAR]), np.array([FAR])
+    result = ranges.per_event(kid, time, length=length, defines=every, after=after, below=below)
+    assert found(result, time) == defined(kid, time, per_event(length))
+
+
+@given(elements, st.integers(1, 12))
+def test_sessions(pairs: list[tuple[int, int]], gap: int) -> None:
+    kid, time = arrays(pairs)
+    result = ranges.sessions(kid, time, gap=gap, below=np.array([FAR]))
+    assert found(result, time) == defined(kid, time, session(gap))
+
+
+@given(elements, st.integers(1, 12), st.integers(-20, 40))
+def test_a_session_that_can_grow_is_not_given(pairs: list[tuple[int, int]], gap: int, below: int) -> None:
+    kid, time = arrays(pairs)
+    result = ranges.sessions(kid, time, gap=gap, below=np.array([below]))
+    closed = {s for s in defined(kid, time, session(gap)) if s[2][-1] + gap <= below}
+    assert found(result, time) == closed
+
+
+@given(elements, st.integers(1, 9), st.integers(1, 9), st.sampled_from([-FAR, 0, 3]))
+def test_every_window_from_the_first_on_is_there_empty_or_not(
+    pairs: list[tuple[int, int]], length: int, slide: int, since: int
+) -> None:
+    kid, pane = arrays(pairs)
+    spec = hopping(length, every=slide, start=None if since == -FAR else since)
+    first, last = -4, 6
+    result = ranges.every(
+        kid, pane, length=length, slide=slide, shift=0, since=since, first=np.full(3, first),
+        after=np.asarray([-FAR]), until=np.asarray([last]),
+    )  # fmt: skip
+    ids = list(zip(result.kid.tolist(), result.wid.tolist()))
+    assert ids == [(k, w) for k in range(3) for w in range(first, last + 1)]
+    full = {row for row in found(result, pane) if row[2]}
+    assert full == {row for row in defined(kid, pane, spec) if first <= row[1] <= last}
