@@ -543,7 +543,7 @@ class RingStore:
         while True:
             arrays, seen = self._asked
             version = seen[VERSION]
-            bad, err = self._answer.run(starts, ends, keys, shared, rows, *self.choice, *arrays, *outputs)
+            bad, err = self._answer.run(starts, ends, keys, shared, rows, *self._choice, *arrays, *outputs)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             since = since or time.monotonic()
@@ -563,7 +563,7 @@ class RingStore:
         while True:
             arrays, seen = self._asked
             version = seen[VERSION]
-            bad, err = kernel(starts, ends, keys, total, *self.choice, *arrays, partials)
+            bad, err = kernel(starts, ends, keys, total, *self._choice, *arrays, partials)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             partials[...] = before
@@ -599,7 +599,8 @@ class RingStore:
         block_arrays = () if self.blocks is None else (self.blocks.directory, self.blocks.bases)
         arrays = (self.head, self.totals, self.marks, *block_arrays, *self.columns, *self.prefixes)
         self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
-        self.frame = frame_of(arrays, *self.choice, self.rings[0].ticks)
+        self._choice = self.choice  # which takes longer than an answer
+        self.frame = frame_of(arrays, *self._choice, self.rings[0].ticks)
         self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
         self._words = self.ahead.view(np.int64)
         self._closing = frame_of(
