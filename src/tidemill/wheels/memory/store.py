@@ -352,9 +352,11 @@ class RingStore:
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
         self.make_room(until)
-        self._asked[1][VERSION] += 1
+        seen = self._asked[1]
+        seen[VERSION] += 1
         try:
-            how, err = self._close_until(until)
+            far = until - seen[HEAD + END] > self._far
+            how, err = self._close_far(until) if far else self._close_each(until)
         finally:
             self._asked[1][VERSION] += 1
         return 0 if how == DONE else int(err)
@@ -371,11 +373,9 @@ class RingStore:
         how, err = self._close.roll_at(self._closing, first)
         return 0 if how == DONE else int(err)
 
-    def _close_until(self, until: int) -> tuple[int, int]:
-        filled = self.now + len(self.ahead)  # no row lies beyond the open slots
-        if (until - filled) * self.room <= MANY_CELLS:
-            return self._close_each(until)
-        how, err = self._close_each(filled)
+    def _close_far(self, until: int) -> tuple[int, int]:
+        """Close the open slots one by one, and those beyond at once: no row lies in them."""
+        how, err = self._close_each(self.now + len(self.ahead))
         if how == DONE and (err := close_empty(self, until)):
             how = FAILED
         return how, err
@@ -607,6 +607,7 @@ class RingStore:
             [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
         )
         self._full_from = self._first_without_room()
+        self._far = len(self.ahead) + MANY_CELLS // self.room
         self.settled += 1
 
     def _first_without_room(self) -> int:
