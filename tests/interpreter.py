@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tidemill.codegen import modules
-from tidemill.jit.machine_code import file_of
+from tidemill.jit.disk_cache import file_of
 
 COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
 """Whether nothing is interpreted."""
@@ -216,6 +216,10 @@ def _word(address: int) -> np.uint64:
     return np.uint64(ctypes.c_uint64.from_address(int(address)).value)
 
 
+def _in_order(address: int) -> np.int64:
+    return np.int64(ctypes.c_int64.from_address(int(address)).value)
+
+
 def _float_of(bits: Any) -> np.float64:
     return _int64(bits).view(np.float64)  # type: ignore[no-any-return]
 
@@ -241,7 +245,7 @@ _INSTEAD: dict[str, dict[str, Any]] = {
     "tidemill.jit.kernel": {"kernel": lambda f: f, "any_kernel": lambda f: f},
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
-        "word": _word, "float_of": _float_of,
+        "word": _word, "float_of": _float_of, "in_order": _in_order,
     },
     "tidemill.jit.addresses": {
         "pointer": _pointer, "carray": _carray, "column_at": _column_at,

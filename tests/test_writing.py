@@ -18,7 +18,7 @@ ALLOWED = {
     "src/tidemill/demo.py:write_png": "into the file of `appearing`",
     "src/tidemill/demo.py:start_spark": "settings in a directory of this run alone",
     "src/tidemill/jit/cache_directory.py:_temporary": "a lock file, which stays empty",
-    "src/tidemill/jit/machine_code.py:_Files._locked": "a lock file, which stays empty",
+    "src/tidemill/jit/disk_cache.py:_Files._locked": "a lock file, which stays empty",
     "src/tidemill/spark/dia/writing.py:_published": "renames a directory that was filled while it was hidden",
     "src/tidemill/spark/dia/writing.py:_joined_lines": "in that hidden directory",
     "src/tidemill/spark/dia/writing.py:_joined_arrow": "in that hidden directory",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import Schema
-from tidemill.optimize import optimize
 from tidemill.optimize.choices import with_choices
+from tidemill.optimize.optimizer import optimize
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan
-from tidemill.plan.sharing import format_plan
 
 if TYPE_CHECKING:
     import pandas

@@ -12,11 +12,11 @@ import numpy as np
 import tidemill as tm
 from tidemill import col
 from tidemill.codegen.columns import Columns
-from tidemill.codegen.stage import stage_kernel
+from tidemill.codegen.stage_kernel import stage_kernel
 from tidemill.core.schema import schema
 from tidemill.expr.fluent import Expr
 from tidemill.expr.typing import resolve
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 
 S = schema({"secret_column": "int64", "other": "float64"})

@@ -15,7 +15,7 @@ from tests.conformance.wheels import AGGREGATES, SCHEMA
 from tests.examples import examples
 from tidemill import col
 from tidemill.core.errors import UserError
-from tidemill.wheels import source as wheel_answers
+from tidemill.wheels import query_windows as wheel_answers
 
 EVENTS = tm.stream("events", time="t", schema=SCHEMA)
 KEYS: dict[str, tuple[str, ...]] = {"no keys": (), "text": ("s",), "two": ("k", "s")}

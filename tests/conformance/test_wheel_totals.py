@@ -20,7 +20,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import schema
 from tidemill.reference.wheels import RowWheel
 from tidemill.wheels.files.buckets import BUCKETS, bucket_path
-from tidemill.wheels.files.directory import write_save
+from tidemill.wheels.files.format import write_save
 from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.wheel_store import WheelStore
 

@@ -12,7 +12,7 @@ def read(files: list[str], wanted: list[Any]) -> list[str]:
     """What is wrong with how damaged files are read: anything but the right elements, or our error."""
     from tidemill.core.errors import UserError
     from tidemill.spark.dia.elements import columns_of, decode
-    from tidemill.spark.dia.reading import _batches, _kind
+    from tidemill.spark.dia.file_sources import _batches, _kind
 
     found = []
     for file in files:
@@ -65,7 +65,7 @@ def write(folder: str, rounds: int) -> None:
 
 def hold(target: str) -> None:
     """Begins a write and stays there, as one that is slow."""
-    from tidemill.spark.dia.hidden import hidden_directory
+    from tidemill.spark.dia.hidden_directory import hidden_directory
 
     with hidden_directory(target, "hold") as path:
         (Path(path) / "part-000000-000000-0123abcd.txt").write_text("half")

@@ -23,7 +23,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import FLOAT64, INT64, STRING, DataType, list_of, struct_of
 from tidemill.spark.dia import read_binary
 from tidemill.spark.dia.elements import decode, encode
-from tidemill.spark.dia.reading import _batches
+from tidemill.spark.dia.file_sources import _batches
 from tidemill.spark.dia.writing import ArrowFile, file_schema
 
 KINDS: dict[str, tuple[DataType, list[Any]]] = {

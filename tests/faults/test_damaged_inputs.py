@@ -11,7 +11,7 @@ import pytest
 from tests.faults.counts import SOAK, report, seed_of
 from tests.faults.inputs_child import damaged, make
 from tests.faults.wheels_machine import run_cases
-from tidemill.jit.machine_code import _Files
+from tidemill.jit.disk_cache import _Files
 
 ARROW = (".arrow", ".feather", ".ipc")
 

@@ -16,7 +16,7 @@ import pytest
 from tests.faults.counts import SOAK, report, seed_of
 from tests.faults.wheels_builder import ROWS
 from tidemill.wheels.files.buckets import BUCKETS
-from tidemill.wheels.files.directory import manifest_of, saves_in
+from tidemill.wheels.files.format import manifest_of, saves_in
 from tidemill.wheels.open_wheel import open_wheel
 
 ROOT = Path(__file__).resolve().parents[2]

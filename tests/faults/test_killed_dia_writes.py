@@ -18,8 +18,8 @@ from tests.faults.dia_child import ELEMENTS, LINES, TARGETS
 from tidemill.core.errors import UserError
 from tidemill.spark.dia import generate
 from tidemill.spark.dia.elements import columns_of, decode
-from tidemill.spark.dia.hidden import remove_leftovers
-from tidemill.spark.dia.reading import _batches, _kind
+from tidemill.spark.dia.file_sources import _batches, _kind
+from tidemill.spark.dia.hidden_directory import remove_leftovers
 
 
 def child(*args: str) -> subprocess.Popen[str]:

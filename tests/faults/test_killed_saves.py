@@ -16,7 +16,7 @@ import tidemill as tm
 from tests.faults.counts import SOAK, report, seed_of
 from tests.faults.wheels_made import MAKERS, wheel_of
 from tests.faults.wheels_saver import CALLS
-from tidemill.wheels.files.directory import saves_in
+from tidemill.wheels.files.format import saves_in
 from tidemill.wheels.open_wheel import open_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +138,7 @@ def test_a_directory_that_may_not_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_files_of_a_save_that_is_being_written_are_not_taken_for_leftovers(tmp_path: Path) -> None:
-    from tidemill.wheels.files.leftovers import claimed
+    from tidemill.wheels.files.claims import claimed
 
     wheel = wheel_of("plain")
     wheel.save(tmp_path)

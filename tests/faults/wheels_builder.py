@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 import tidemill as tm
 from tests.conformance.wheels import AGGREGATES
-from tidemill.wheels.files.directory import saves_in
+from tidemill.wheels.files.format import saves_in
 
 ROWS = 60
 

@@ -10,7 +10,7 @@ import tidemill as tm
 from tests.conformance.wheels import AGGREGATES, KEYS, RINGS, SCHEMA
 from tidemill import col
 from tidemill.wheels.files.buckets import BUCKETS, bucket_path
-from tidemill.wheels.files.directory import write_save
+from tidemill.wheels.files.format import write_save
 from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.open_wheel import open_wheel
 from tidemill.wheels.wheel import Wheel

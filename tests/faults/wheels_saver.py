@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.wheels_made import wheel_of
-from tidemill.wheels.files.directory import KEPT, manifest_of, saves_in
+from tidemill.wheels.files.format import KEPT, manifest_of, saves_in
 from tidemill.wheels.open_wheel import open_wheel
 
 CALLS = 110

@@ -13,7 +13,7 @@ import pytest
 
 import tidemill as tm
 from tidemill.jit import cache_directory as place
-from tidemill.jit.machine_code import _Files
+from tidemill.jit.disk_cache import _Files
 
 SCRIPT = """
 import tidemill as tm

@@ -12,7 +12,7 @@ import pytest
 from tests import compiling, interpreter
 from tests.conformance.harness import same
 from tidemill.codegen.modules import load
-from tidemill.kernels import scalars
+from tidemill.kernels import functions
 
 INTS = (0, 1, -1, 2, 7, -8, 1 << 31, 3_037_000_500, -(1 << 62), 1 << 62, (1 << 63) - 1, -(1 << 63))
 FLOATS = (0.0, -0.0, 0.5, -2.5, 3.0, 1e17, -1e300, math.inf, -math.inf, math.nan)
@@ -33,8 +33,8 @@ TAKES: dict[str, tuple[tuple[Any, ...], ...]] = {
 
 @pytest.mark.parametrize("name", TAKES)
 def test_what_generated_code_calls(name: str) -> None:
-    compiled = getattr(scalars, name)
-    interpreted = getattr(interpreter._module("tidemill.kernels.scalars"), name)
+    compiled = getattr(functions, name)
+    interpreted = getattr(interpreter._module("tidemill.kernels.functions"), name)
     for args in itertools.product(*TAKES[name]):
         got = interpreter._entered(interpreted, *args)
         want = compiled(*args)

@@ -19,7 +19,7 @@ from tests.expressions import (
     random_rows,
 )
 from tidemill import col
-from tidemill.codegen.scalar import COMPILED
+from tidemill.codegen.expressions import COMPILED
 from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, schema
@@ -37,7 +37,7 @@ from tidemill.expr.functions import FUNCTIONS
 from tidemill.expr.nodes import Call, Column, Literal, Node
 from tidemill.expr.typing import type_of
 from tidemill.kernels.strings import ARROW_FUNCTIONS
-from tidemill.local.stages import StageRunner
+from tidemill.local.stage_runner import StageRunner
 
 FIELDS = Schema(
     (

@@ -18,7 +18,7 @@ from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.lanes import Share
 from tidemill.local.run import run_graph
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.stream import Stream
 
 SCHEMA = {"t": "int64", "k": "int64", "x": "int64", "f": "float64"}

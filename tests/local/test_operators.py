@@ -26,7 +26,7 @@ from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.snapshot import from_bytes, nbytes, to_bytes
 from tidemill.local.tuning import Tuning
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import Source
 
 TYPICAL = seeded(60, seed=11)

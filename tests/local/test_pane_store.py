@@ -13,7 +13,7 @@ from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import FOREVER
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})

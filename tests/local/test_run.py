@@ -17,7 +17,7 @@ from tidemill.io.chunks import SIZES, Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.reference.run import run as run_reference
 from tidemill.windows.spec import Window

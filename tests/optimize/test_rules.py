@@ -10,19 +10,19 @@ import pytest
 import tidemill as tm
 from tidemill import col
 from tidemill.core.errors import InternalError
-from tidemill.optimize import RULES, optimize, with_wheels
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.choose_sliding import choose_sliding
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.merge_filters import merge_filters
+from tidemill.optimize.optimizer import RULES, optimize, with_wheels
 from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
 from tidemill.optimize.share_panes import share_panes
 from tidemill.optimize.share_subplans import share_subplans
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Filter, Plan, Project, Union, WindowAggregate
 from tidemill.plan.physical import Panes
-from tidemill.plan.sharing import format_plan
-from tidemill.plan.wheel import HeldRing, WheelFacts
+from tidemill.plan.wheel_facts import HeldRing, WheelFacts
 from tidemill.reference.run import run
 
 S = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64", "y": "int64"})

@@ -9,8 +9,9 @@ import pytest
 
 import tidemill as tm
 from tidemill import col
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import sources
-from tidemill.plan.sharing import format_plan, share, used_often
+from tidemill.plan.sharing import share, used_often
 
 COLUMNS = {"t": "int64", "x": "int64"}
 A, B = (tm.stream(name, time="t", schema=COLUMNS) for name in "ab")

@@ -14,10 +14,10 @@ from tidemill.core.errors import UnsupportedError
 from tidemill.core.schema import Schema
 from tidemill.local.explain import describe as describe_local
 from tidemill.local.run import run as run_local
-from tidemill.optimize import RULES, optimize, with_wheels
+from tidemill.optimize.optimizer import RULES, optimize, with_wheels
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Filter, Plan
 from tidemill.plan.rewrite import map_expressions
-from tidemill.plan.sharing import format_plan
 from tidemill.plan.stages import stage_of
 from tidemill.reference.run import run as run_reference
 

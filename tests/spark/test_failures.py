@@ -6,7 +6,7 @@ import itertools
 import traceback
 
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.spark.failures import MARK, our_error
+from tidemill.spark.errors import MARK, our_error
 
 
 def raised(*errors: Exception) -> Exception:

@@ -12,8 +12,8 @@ from tests.faults.wheels_made import MAKERS, wheel_of
 from tidemill.core.errors import UserError
 from tidemill.spark.wheels.leftovers import forget_buckets
 from tidemill.wheels.files.buckets import bucket_path
-from tidemill.wheels.files.directory import saves_in
-from tidemill.wheels.files.leftovers import claimed, tidying
+from tidemill.wheels.files.claims import claimed, tidying
+from tidemill.wheels.files.format import saves_in
 from tidemill.wheels.files.saving import save
 from tidemill.wheels.open_wheel import open_wheel
 

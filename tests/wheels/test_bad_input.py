@@ -20,7 +20,7 @@ from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
 from tidemill.wheels import state as wheel_state
-from tidemill.wheels.files.directory import CHECKSUM, checksum
+from tidemill.wheels.files.format import CHECKSUM, checksum
 
 # Two layouts serve all tests: each costs a second or two to compile.
 SCHEMA = {"ts": "timestamp", "k": "string", "v": "int64", "f": "float64"}

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.algebra import PartCode
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.expressions import Emitter, Value
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter, Value
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
 from tidemill.jit.kernel import any_kernel

@@ -14,7 +14,7 @@ import numpy as np
 
 from tidemill.aggregates.algebra import Algebra, Form, OpaqueForm, Scalar
 from tidemill.aggregates.layout import Layout, Result, StatePart
-from tidemill.codegen.scalar import COMPILED, Emitter, Value, literal_value, returned
+from tidemill.codegen.expressions import COMPILED, Emitter, Value, literal_value, returned
 from tidemill.core.errors import InternalError
 from tidemill.core.schema import Schema
 from tidemill.core.types import STRING, DataType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemill.codegen.scalar import Load
+from tidemill.codegen.expressions import Load
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.core.reading import PLAIN, Reading, floored, inside
 from tidemill.core.schema import Schema
+from tidemill.core.time_reading import PLAIN, Reading, floored, inside
 from tidemill.core.types import FLOAT64, INT64, NULL, TIMESTAMP, DataType, from_arrow, to_arrow
 
 _INT32_MAX = (1 << 31) - 1

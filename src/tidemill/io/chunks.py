@@ -16,7 +16,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.io.arrow_checks import require_sound
 from tidemill.kernels.arrow import values
-from tidemill.plan.checks import unordered_time
+from tidemill.plan.faults import unordered_time
 from tidemill.plan.nodes import Source
 
 BATCH_ROWS = 1 << 17

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tidemill.core.batch import conform
 from tidemill.core.errors import UserError
-from tidemill.core.reading import Reading
 from tidemill.core.schema import Schema
+from tidemill.core.time_reading import Reading
 from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
 from tidemill.io.chunks import SIZES, ChunkSizes, RawChunk, step_of
 from tidemill.plan.nodes import Source

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.core.reading import NANOS, PLAIN, UNITS, Reading
 from tidemill.core.time import BEGINNING
+from tidemill.core.time_reading import NANOS, PLAIN, UNITS, Reading
 from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, promises, readable, step_of
 from tidemill.plan.nodes import Source
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.core.reading import PLAIN, Reading
+from tidemill.core.time_reading import PLAIN, Reading
 from tidemill.core.types import DURATION, TIMESTAMP, DataType, to_arrow
 from tidemill.io.chunks import RawChunk, readable, step_of
 from tidemill.plan.nodes import Source

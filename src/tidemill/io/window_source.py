@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tidemill.io.chunks import Chunk
 from tidemill.plan.nodes import WheelWindows
-from tidemill.plan.wheel import WheelFacts
+from tidemill.plan.wheel_facts import WheelFacts
 
 
 class WindowSource(ABC):

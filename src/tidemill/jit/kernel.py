@@ -7,7 +7,7 @@ from typing import Any
 
 import numba
 
-from tidemill.jit.machine_code import keep_on_disk
+from tidemill.jit.disk_cache import keep_on_disk
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,14 +12,14 @@ from tidemill.expr.nodes import Node
 from tidemill.io.window_source import WindowSource
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.state_plan import plan_states, refusal
-from tidemill.local.windows import fuses
-from tidemill.optimize import with_wheels
+from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
-from tidemill.plan.checks import check_inputs
-from tidemill.plan.explain import describe as describe_plan
+from tidemill.optimize.optimizer import with_wheels
+from tidemill.plan.faults import check_inputs
 from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.plan.wheel import WheelFacts
+from tidemill.plan.steps import describe as describe_plan
+from tidemill.plan.wheel_facts import WheelFacts
 
 _SLIDING = {
     "single": "windows do not overlap: each partial is used once",

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.codegen.columns import Columns
-from tidemill.codegen.scalar import COMPILED
-from tidemill.codegen.stage import stage_kernel
+from tidemill.codegen.expressions import COMPILED
+from tidemill.codegen.stage_kernel import stage_kernel
 from tidemill.core.batch import to_rows
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
@@ -37,7 +37,7 @@ from tidemill.jit.user_functions import refusal
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.strings import call, cast
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 
 LEVELS = 64
 """Levels of a deep expression that are compiled as one loop: Numba recurses over blocks in Python."""

@@ -14,11 +14,12 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.promise import Promise
-from tidemill.local.stages import StageRunner
+from tidemill.local.stage_runner import StageRunner
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.optimize.choices import with_choices
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import (
     Filter,
     Plan,
@@ -30,7 +31,7 @@ from tidemill.plan.nodes import (
     leaves_of,
     require_known,
 )  # fmt: skip
-from tidemill.plan.sharing import format_plan, used_often
+from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import Stage, stage_of
 
 

@@ -23,15 +23,15 @@ from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.pane_records import pick
-from tidemill.kernels.ranges import Ranges
+from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.pane_store import Elements, PaneStore
 from tidemill.local.promise import Promise
 from tidemill.local.results import Results
-from tidemill.local.slides import Progress, Slide, slide_for
 from tidemill.local.snapshot import array_of, column, ids
 from tidemill.local.state_columns import add_states, saved_fields, state_columns
 from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.local.window_slides import Progress, Slide, slide_for
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 

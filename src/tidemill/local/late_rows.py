@@ -12,7 +12,7 @@ from tidemill.kernels.arrow import validity, values
 from tidemill.local.expressions import evaluate
 from tidemill.local.promise import Ints, Promise
 from tidemill.local.row_numbers import ROW
-from tidemill.local.stages import StageRunner
+from tidemill.local.stage_runner import StageRunner
 
 
 class LateRows:

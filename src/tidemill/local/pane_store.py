@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.codegen.algebra import numpy_type, record_type
-from tidemill.codegen.combine import combine_kernel
-from tidemill.codegen.refold import refold_kernel
+from tidemill.codegen.combine_partials import combine_kernel
+from tidemill.codegen.fold_ordered_rows import refold_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.kernels.arrow import enlarged
@@ -25,11 +25,11 @@ from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.pane_records import unroll
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects, update_object
 from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.plan.checks import far_time, null_time
+from tidemill.plan.faults import far_time, null_time
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
 

@@ -12,7 +12,7 @@ from tidemill.core.types import INT64, to_arrow
 from tidemill.kernels.arrow import build, values
 from tidemill.local.state_columns import add_states, state_columns, state_fields
 from tidemill.local.tuning import DEFAULT
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
 
 PANE = "pane"

@@ -15,9 +15,9 @@ from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.holistic import lower as lower_multiset
 from tidemill.kernels.index import StringIndex
-from tidemill.kernels.ranges import Ranges
+from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.expressions import allocate
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects
 from tidemill.local.pane_store import Elements
 from tidemill.local.state_plan import StatePlan

@@ -12,7 +12,7 @@ from tidemill.core.schema import Schema, internal
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.kernels.ranges import number_rows
+from tidemill.kernels.window_ranges import number_rows
 from tidemill.local.snapshot import array_of, column, ids, numbers
 
 Ints = npt.NDArray[np.int64]

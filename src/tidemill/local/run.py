@@ -15,8 +15,8 @@ from tidemill.io.window_source import WindowSource
 from tidemill.local.graph import Graph
 from tidemill.local.threads import on_threads, threads
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.optimize import with_wheels
-from tidemill.plan.checks import broken_promise, check_inputs
+from tidemill.optimize.optimizer import with_wheels
+from tidemill.plan.faults import broken_promise, check_inputs
 from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
 
 

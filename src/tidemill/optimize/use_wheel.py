@@ -18,7 +18,7 @@ from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.rule import rule
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.plan.wheel import WheelFacts
+from tidemill.plan.wheel_facts import WheelFacts
 from tidemill.windows.spec import GridWindow, Rows, Window
 
 INSTEAD = "make a wheel that fits, or give the rows: a wheel holds none to fall back on"

@@ -8,10 +8,10 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
-from tidemill.core.reading import reading
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.schema import users_name
 from tidemill.core.time import Domain
+from tidemill.core.time_reading import reading
 from tidemill.core.types import BOOL, NULL
 from tidemill.expr.fluent import Expr, computed, condition, traced
 from tidemill.expr.nodes import Call, Column, Literal, Node, substitute

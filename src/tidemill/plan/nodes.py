@@ -14,9 +14,9 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import InternalError, UnsupportedError, UserError
-from tidemill.core.reading import PLAIN, Reading
 from tidemill.core.schema import Schema
 from tidemill.core.time import Domain, to_datetime
+from tidemill.core.time_reading import PLAIN, Reading
 from tidemill.core.tree import Tree
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.expr.nodes import Node

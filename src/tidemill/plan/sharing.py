@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from tidemill.plan.nodes import Plan, WindowAggregate
@@ -48,25 +47,3 @@ def used_often(plan: Plan) -> frozenset[int]:
     """The `id` of each node that is an input more than once, in a plan after `share`."""
     uses = Counter(id(child) for node in plan.walk() for child in node.children())
     return frozenset(node for node, count in uses.items() if count > 1)
-
-
-def format_plan(plan: Plan, show: Callable[[Plan], str] = str) -> str:
-    """The plan as an indented tree, last step first; `show` writes one node.
-
-    A sub-plan that is used again is written once, with a number.
-    """
-    plan = share(plan)
-    often, numbers, lines = used_often(plan), dict[int, int](), list[str]()
-
-    def add(node: Plan, depth: int) -> None:
-        again = id(node) in numbers
-        if id(node) in often and node.children():
-            number = numbers.setdefault(id(node), len(numbers) + 1)
-            lines.append(f"{'  ' * depth}[{number}] {'as above' if again else show(node)}")
-        else:
-            lines.append("  " * depth + show(node))
-        for child in () if again else node.children():
-            add(child, depth + 1)
-
-    add(plan, 0)
-    return "\n".join(lines)

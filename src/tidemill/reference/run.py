@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.core.time import BEGINNING
 from tidemill.expr.evaluate import evaluate
-from tidemill.plan.checks import unordered_time
+from tidemill.plan.faults import unordered_time
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WindowAggregate, require_known
 from tidemill.reference.windows import window_aggregate
 

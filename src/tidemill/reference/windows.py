@@ -10,7 +10,7 @@ import numpy as np
 
 from tidemill.core.floats import canonical
 from tidemill.core.time import FARTHEST
-from tidemill.plan.checks import far_time, null_time
+from tidemill.plan.faults import far_time, null_time
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows

@@ -12,10 +12,10 @@ from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.explain import from_wheel
-from tidemill.optimize import with_wheels
-from tidemill.plan.checks import check_inputs
+from tidemill.optimize.optimizer import with_wheels
+from tidemill.plan.faults import check_inputs
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
-from tidemill.plan.sharing import format_plan
 from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.run import frame_of
 from tidemill.spark.exchange.decision import Decision, outlook, watched

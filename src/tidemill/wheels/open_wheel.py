@@ -9,7 +9,7 @@ from pathlib import Path
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.files import our_errors
 from tidemill.wheels.files.buckets import BUCKETS
-from tidemill.wheels.files.directory import read_save
+from tidemill.wheels.files.format import read_save
 from tidemill.wheels.files.mapped import as_it_must_be
 from tidemill.wheels.files.opening import spec_of, state_of
 from tidemill.wheels.sharing.reader import WheelReader

@@ -11,10 +11,10 @@ import pyarrow as pa
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.kernels.order import order_by
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 from tidemill.local.partial_batches import PANE, key_name
 from tidemill.local.state_columns import state_fields
-from tidemill.wheels.loops.merge import merge_kernel
+from tidemill.wheels.loops.merge_cells import merge_kernel
 from tidemill.wheels.spec import power_of_two
 from tidemill.wheels.state import WheelState
 

@@ -17,14 +17,14 @@ from tidemill.core.types import to_arrow
 from tidemill.io.chunks import Chunk
 from tidemill.io.window_source import WindowSource
 from tidemill.kernels.arrow import build
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 from tidemill.plan.nodes import WheelWindows
-from tidemill.plan.wheel import WheelFacts
+from tidemill.plan.wheel_facts import WheelFacts
 from tidemill.wheels.explain import Explained, explain
 from tidemill.wheels.loops.answer import NOT_THERE, OFF_GRID
 from tidemill.wheels.loops.range_plan import slots_at
-from tidemill.wheels.memory.buckets import Buckets
-from tidemill.wheels.source import read_windows
+from tidemill.wheels.memory.bucketed_store import Buckets
+from tidemill.wheels.query_windows import read_windows
 from tidemill.wheels.spec import HIDDEN, named_aggregates, plan_of
 from tidemill.wheels.view import ALL, Ints, Outputs, WheelView
 

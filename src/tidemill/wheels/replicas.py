@@ -14,8 +14,8 @@ import numpy as np
 
 from tidemill.core.errors import UserError
 from tidemill.wheels.lineage import is_older
-from tidemill.wheels.memory.replicas import ReplicaStores
-from tidemill.wheels.merge import merged, require_same_kind
+from tidemill.wheels.memory.replicated_store import ReplicaStores
+from tidemill.wheels.merge_wheels import merged, require_same_kind
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.state import WheelState
 from tidemill.wheels.view import WheelView

@@ -14,9 +14,9 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.aggregates.layout import Result
 from tidemill.core.errors import UnsupportedError, UserError
-from tidemill.core.reading import Reading
 from tidemill.core.schema import users_name
 from tidemill.core.time import FARTHEST, Domain
+from tidemill.core.time_reading import Reading
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
 from tidemill.local.state_plan import plan_states

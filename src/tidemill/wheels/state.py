@@ -16,17 +16,17 @@ from tidemill.core.time import FARTHEST
 from tidemill.io.arrow_checks import require_sound
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.failures import raise_for
-from tidemill.wheels.inserting import CompiledInsert
+from tidemill.local.kernel_errors import raise_for
+from tidemill.wheels.closing_windows import ClosingWindows
 from tidemill.wheels.lineage import Lineage, Version
 from tidemill.wheels.loops.range_plan import BASE, UNIT
-from tidemill.wheels.memory.overflow import EarlyRows
+from tidemill.wheels.memory.early_rows import EarlyRows
+from tidemill.wheels.memory.inserting import CompiledInsert
 from tidemill.wheels.memory.store import FEW_ROWS, MOST_BYTES, RingStore
 from tidemill.wheels.objects.inserting import ObjectInsert
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import WheelSpec
 from tidemill.wheels.view import WheelView
-from tidemill.wheels.windows import ClosingWindows
 
 LATE_ROWS = 100_000
 """Late rows that are kept to be read; all are counted."""

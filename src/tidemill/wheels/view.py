@@ -20,10 +20,10 @@ from tidemill.core.time import Domain, instant, to_datetime
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.failures import raise_for
-from tidemill.plan.wheel import HeldRing, WheelFacts
+from tidemill.local.kernel_errors import raise_for
+from tidemill.plan.wheel_facts import HeldRing, WheelFacts
 from tidemill.wheels.loops.range_plan import LOW
-from tidemill.wheels.memory.buckets import Buckets
+from tidemill.wheels.memory.bucketed_store import Buckets
 from tidemill.wheels.memory.store import NOT_ASKED, RingStore
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import HIDDEN, WheelSpec

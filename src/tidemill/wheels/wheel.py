@@ -15,8 +15,8 @@ from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.files import resolved
 from tidemill.core.instants import any_ticks, is_instant, ticks_of
-from tidemill.core.reading import reading
 from tidemill.core.time import FARTHEST, DurationLike, InstantLike
+from tidemill.core.time_reading import reading
 from tidemill.core.types import to_arrow
 from tidemill.io.dicts import read_rows
 from tidemill.io.sources import open_source
@@ -24,7 +24,7 @@ from tidemill.plan.nodes import Source
 from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.loops.range_plan import VERSION
 from tidemill.wheels.memory.store import RingStore
-from tidemill.wheels.merge import merged
+from tidemill.wheels.merge_wheels import merged
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike
 from tidemill.wheels.sharing.writer import Publisher, is_shared

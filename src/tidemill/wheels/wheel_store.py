@@ -10,10 +10,10 @@ import numpy as np
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.wheels.files.buckets import BUCKETS, check_buckets, empty_bucket, open_bucket
 from tidemill.wheels.files.checks import require
-from tidemill.wheels.files.directory import Save
+from tidemill.wheels.files.format import Save
 from tidemill.wheels.files.opening import spec_of
-from tidemill.wheels.memory.buckets import Buckets
-from tidemill.wheels.merge import merged
+from tidemill.wheels.memory.bucketed_store import Buckets
+from tidemill.wheels.merge_wheels import merged
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.spec import WheelSpec, kind_of
 from tidemill.wheels.state import WheelState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tidemill.aggregates.algebra import Algebra
 from tidemill.core.errors import UserError
 from tidemill.expr.nodes import Node, Udf
-from tidemill.plan.explain import describe as describe_plan
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
+from tidemill.plan.steps import describe as describe_plan
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import strategy
 from tidemill.spark.expr.functions import outside_java

@@ -29,7 +29,7 @@ def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
     """Rows of complete partitions in, results out: the local operator from start to end."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
-        from tidemill.local.windows import WindowOperator
+        from tidemill.local.window_operator import WindowOperator
 
         operator = WindowOperator(plan)
         for batch in batches:
@@ -45,7 +45,7 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.partial_batches import partial_batches
-        from tidemill.local.windows import WindowOperator
+        from tidemill.local.window_operator import WindowOperator
 
         operator = WindowOperator(plan)
         for batch in batches:
@@ -61,7 +61,7 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.partial_batches import add_partial_batch
-        from tidemill.local.windows import WindowOperator
+        from tidemill.local.window_operator import WindowOperator
 
         operator = WindowOperator(plan)
         for batch in batches:

@@ -20,10 +20,10 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
 from tidemill.local.partial_batches import PANE, key_name, partial_schema
-from tidemill.local.sampling import has_gaps
 from tidemill.local.state_columns import state_fields
+from tidemill.local.window_gaps import has_gaps
 from tidemill.optimize.share_panes import share_panes
-from tidemill.plan.checks import far_time, null_time
+from tidemill.plan.faults import far_time, null_time
 from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.spark.batch.blocks import PLACES, Blocks

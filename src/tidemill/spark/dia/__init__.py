@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemill.spark.dia.dia import DIA, from_frame, generate, read_binary, read_lines
     from tidemill.spark.dia.elements import Record
-    from tidemill.spark.dia.graph import Graph
+    from tidemill.spark.dia.picture import Graph
 
 _LATER = {
     **dict.fromkeys(("DIA", "from_frame", "generate", "read_binary", "read_lines"), "dia"),

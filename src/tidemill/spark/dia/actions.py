@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.spark.caching import kept
-from tidemill.spark.dia.batches import in_arrow
 from tidemill.spark.dia.elements import VALUE, columns_of, decode, encode, spelled
-from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.folds import Aggregated, fold_two, recognised
-from tidemill.spark.dia.jvm import ElementColumns, constant
-from tidemill.spark.dia.layout import fixed
+from tidemill.spark.dia.opaque_batches import in_arrow
 from tidemill.spark.dia.operation import BESIDE, NOWHERE, Operation
+from tidemill.spark.dia.partitions import fixed
+from tidemill.spark.dia.task_errors import clear_errors
+from tidemill.spark.dia.traced_columns import ElementColumns, constant
 from tidemill.spark.dia.tracing import INSIDE, Function, Opaque, reachable
 from tidemill.spark.expr.values import named
 from tidemill.spark.settings import ansi

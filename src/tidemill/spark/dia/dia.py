@@ -14,8 +14,6 @@ from tidemill.spark.caching import holding
 from tidemill.spark.dia import actions, reading, sources, writing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import describe
-from tidemill.spark.dia.failures import clear_errors
-from tidemill.spark.dia.graph import Graph, graph_of
 from tidemill.spark.dia.group import group_by_key, group_to_index
 from tidemill.spark.dia.join import join
 from tidemill.spark.dia.local import (
@@ -30,10 +28,12 @@ from tidemill.spark.dia.local import (
 )
 from tidemill.spark.dia.operation import Operation
 from tidemill.spark.dia.order import concat, merge, rebalance, sort
+from tidemill.spark.dia.picture import Graph, graph_of
 from tidemill.spark.dia.positions import zip_, zip_with_index
 from tidemill.spark.dia.prefix import prefix_sum
 from tidemill.spark.dia.reduce import reduce_by_key, reduce_pair, reduce_to_index
 from tidemill.spark.dia.sampling import sample
+from tidemill.spark.dia.task_errors import clear_errors
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.dia.windows import window
 

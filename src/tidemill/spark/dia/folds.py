@@ -21,9 +21,9 @@ from tidemill.expr.evaluate import evaluate
 from tidemill.expr.fluent import Expr, col
 from tidemill.expr.nodes import Call, Column
 from tidemill.expr.typing import resolve
-from tidemill.spark.dia.batches import BATCH, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode
+from tidemill.spark.dia.opaque_batches import BATCH, raised
 from tidemill.spark.dia.tracing import (
     INSIDE,
     Function,

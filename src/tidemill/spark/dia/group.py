@@ -13,12 +13,10 @@ from tidemill.core.errors import UserError
 from tidemill.core.floats import order_key
 from tidemill.core.types import DataType
 from tidemill.spark import exchange
-from tidemill.spark.dia.batches import mapped, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import infer, parse_element
-from tidemill.spark.dia.failures import clear_errors
+from tidemill.spark.dia.fill_indexes import filled
 from tidemill.spark.dia.folds import group_task, keyed_elements
-from tidemill.spark.dia.indexes import filled
 from tidemill.spark.dia.keys import (
     Key,
     carried,
@@ -28,7 +26,9 @@ from tidemill.spark.dia.keys import (
     restored,
     with_key,
 )
+from tidemill.spark.dia.opaque_batches import mapped, raised
 from tidemill.spark.dia.operation import ARROW, HEAD, Operation
+from tidemill.spark.dia.task_errors import clear_errors
 from tidemill.spark.dia.tracing import Function, function_name
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.settings import ansi

@@ -18,7 +18,6 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import INT64, DataType
-from tidemill.spark.dia.batches import called, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import (
     columns_of,
@@ -29,8 +28,9 @@ from tidemill.spark.dia.elements import (
     parse_element,
     spelled,
 )
-from tidemill.spark.dia.jvm import ElementColumns
+from tidemill.spark.dia.opaque_batches import called, mapped
 from tidemill.spark.dia.operation import Operation
+from tidemill.spark.dia.traced_columns import ElementColumns
 from tidemill.spark.dia.tracing import (
     Function,
     Opaque,
@@ -40,9 +40,9 @@ from tidemill.spark.dia.tracing import (
     repeated,
     trace,
 )
+from tidemill.spark.errors import MARK
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import named
-from tidemill.spark.failures import MARK
 from tidemill.spark.workers import Batches
 
 

@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.core.types import BOOL, DataType
 from tidemill.spark.caching import kept
-from tidemill.spark.dia.batches import (
+from tidemill.spark.dia.capture import captured
+from tidemill.spark.dia.elements import columns_of, conformed, infer, parse_element, spelled
+from tidemill.spark.dia.opaque_batches import (
     OnElements,
     called,
     element_task,
@@ -22,11 +24,9 @@ from tidemill.spark.dia.batches import (
     in_arrow,
     mapping,
 )
-from tidemill.spark.dia.capture import captured
-from tidemill.spark.dia.elements import columns_of, conformed, infer, parse_element, spelled
-from tidemill.spark.dia.jvm import ElementColumns
-from tidemill.spark.dia.layout import fixed, pinned
 from tidemill.spark.dia.operation import NOWHERE, Operation, all_settled, described, is_steady
+from tidemill.spark.dia.partitions import fixed, pinned
+from tidemill.spark.dia.traced_columns import ElementColumns
 from tidemill.spark.dia.tracing import (
     Function,
     Opaque,

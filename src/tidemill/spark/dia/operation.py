@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
-from tidemill.spark.dia.batches import OnElements
 from tidemill.spark.dia.elements import conformed, decode
-from tidemill.spark.dia.failures import clear_errors
+from tidemill.spark.dia.opaque_batches import OnElements
+from tidemill.spark.dia.task_errors import clear_errors
 from tidemill.spark.dia.tracing import INSIDE, Opaque, Out, Traced, TracedList, nodes_of
 from tidemill.spark.expr.functions import outside_java
 from tidemill.spark.names import OURS, alike, folded

@@ -16,14 +16,14 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Call, Column
 from tidemill.expr.nodes import Node as Expression
 from tidemill.spark.dia.capture import captured
-from tidemill.spark.dia.comparison import sorted_by
 from tidemill.spark.dia.elements import columns_of
 from tidemill.spark.dia.folds import A, B
 from tidemill.spark.dia.group import takes_two
 from tidemill.spark.dia.keys import Key, key_of, restored, with_key
-from tidemill.spark.dia.layout import INDEX, in_blocks, indexed, pinned
 from tidemill.spark.dia.local import same_kind
 from tidemill.spark.dia.operation import ARROW, BESIDE, NOWHERE, Operation, all_settled, described
+from tidemill.spark.dia.partitions import INDEX, in_blocks, indexed, pinned
+from tidemill.spark.dia.sort_by_comparison import sorted_by
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
 from tidemill.spark.expr.values import named
 from tidemill.spark.private import partition_count

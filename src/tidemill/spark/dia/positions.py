@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame
 from tidemill.core.errors import UserError
 from tidemill.core.types import INT64
 from tidemill.spark.dia.elements import VALUE, columns_of
-from tidemill.spark.dia.layout import (
+from tidemill.spark.dia.operation import Operation, described, is_steady
+from tidemill.spark.dia.partitions import (
     INDEX,
     every_index,
     indexed,
     side_by_side,
 )
-from tidemill.spark.dia.operation import Operation, described, is_steady
 from tidemill.spark.dia.rows import RowFunction
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.expr.values import named

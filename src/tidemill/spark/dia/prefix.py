@@ -14,13 +14,13 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType
 from tidemill.expr.functions import checked
-from tidemill.spark.dia.batches import in_arrow, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, encode, spelled
-from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.folds import fold_two, recognised
-from tidemill.spark.dia.layout import PART, pinned
+from tidemill.spark.dia.opaque_batches import in_arrow, mapped
 from tidemill.spark.dia.operation import ARROW, Operation
+from tidemill.spark.dia.partitions import PART, pinned
+from tidemill.spark.dia.task_errors import clear_errors
 from tidemill.spark.dia.tracing import Function, Opaque
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.private import partition_count

@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.spark import exchange
 from tidemill.spark.caching import holding
-from tidemill.spark.dia.batches import mapped
 from tidemill.spark.dia.elements import columns_of, is_tuple, spelled
+from tidemill.spark.dia.fill_indexes import filled
 from tidemill.spark.dia.folds import (
     Aggregated,
     aggregate,
@@ -23,8 +23,6 @@ from tidemill.spark.dia.folds import (
     group_task,
     recognised,
 )
-from tidemill.spark.dia.indexes import filled
-from tidemill.spark.dia.jvm import ElementColumns
 from tidemill.spark.dia.keys import (
     Key,
     carried,
@@ -34,7 +32,9 @@ from tidemill.spark.dia.keys import (
     restored,
     with_key,
 )
+from tidemill.spark.dia.opaque_batches import mapped
 from tidemill.spark.dia.operation import Operation, described
+from tidemill.spark.dia.traced_columns import ElementColumns
 from tidemill.spark.dia.tracing import (
     INSIDE,
     Function,

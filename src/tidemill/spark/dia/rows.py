@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tidemill.core.types import DataType
-from tidemill.spark.dia.batches import encoded, in_arrow, raised
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import decode, infer, parse_element
-from tidemill.spark.dia.jvm import ElementColumns
+from tidemill.spark.dia.opaque_batches import encoded, in_arrow, raised
+from tidemill.spark.dia.traced_columns import ElementColumns
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace
 from tidemill.spark.workers import Batches
 

@@ -10,9 +10,9 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.types import INT64
 from tidemill.spark.dia.elements import VALUE, type_of_columns
-from tidemill.spark.dia.layout import parallelism
 from tidemill.spark.dia.local import map_
 from tidemill.spark.dia.operation import NOWHERE, Operation
+from tidemill.spark.dia.partitions import parallelism
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.schemas import user_type

@@ -20,8 +20,8 @@ from tidemill.core.types import FLOAT64, INT64, NULL, DataType, struct_of
 from tidemill.expr.fluent import Expr, greatest, least, lit, recording
 from tidemill.expr.nodes import Call, Cast, Column, Node, udf_name
 from tidemill.expr.typing import resolve, type_of
-from tidemill.spark.dia.asking import CHANGES, asks
 from tidemill.spark.dia.elements import NoField, Record, columns_of, is_tuple
+from tidemill.spark.dia.untraceable import CHANGES, asks
 
 Function = Callable[..., Any]
 

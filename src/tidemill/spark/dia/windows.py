@@ -18,14 +18,14 @@ from pyspark.sql import types as T
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
-from tidemill.spark.dia.batches import called, encoded, in_arrow, mapped
 from tidemill.spark.dia.capture import captured
 from tidemill.spark.dia.elements import columns_of, decode, infer, parse_element
-from tidemill.spark.dia.failures import clear_errors
-from tidemill.spark.dia.jvm import ElementColumns
-from tidemill.spark.dia.layout import PART, offsets, pinned, sizes
 from tidemill.spark.dia.local import exploded
+from tidemill.spark.dia.opaque_batches import called, encoded, in_arrow, mapped
 from tidemill.spark.dia.operation import HEAD, Operation, described, is_steady
+from tidemill.spark.dia.partitions import PART, offsets, pinned, sizes
+from tidemill.spark.dia.task_errors import clear_errors
+from tidemill.spark.dia.traced_columns import ElementColumns
 from tidemill.spark.dia.tracing import Function, Opaque, Traced, trace, trace_list
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.private import partition_count

@@ -21,15 +21,15 @@ from pyspark.sql import functions as F
 from tidemill.core.errors import UserError
 from tidemill.core.files import our_errors
 from tidemill.core.types import STRING, DataType
-from tidemill.spark.dia.batches import mapped
-from tidemill.spark.dia.checks import CheckedWriter, checked_batches
+from tidemill.spark.dia.checksums import CheckedWriter, checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled
-from tidemill.spark.dia.failures import clear_errors
-from tidemill.spark.dia.hidden import hidden_directory, remove_leftovers
-from tidemill.spark.dia.layout import PART
+from tidemill.spark.dia.file_sources import SCALAR
+from tidemill.spark.dia.hidden_directory import hidden_directory, remove_leftovers
+from tidemill.spark.dia.opaque_batches import mapped
 from tidemill.spark.dia.operation import Operation
+from tidemill.spark.dia.partitions import PART
 from tidemill.spark.dia.paths import local_path
-from tidemill.spark.dia.reading import SCALAR
+from tidemill.spark.dia.task_errors import clear_errors
 from tidemill.spark.workers import Batches
 
 FILE_BYTES = 64 << 20

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidemill.kernels.holders import STAYS, located
+from tidemill.kernels.bucket_holders import STAYS, located
 from tidemill.spark.exchange.detect import SLACK, Seen, bucket_bits
 from tidemill.spark.exchange.network import Links
 from tidemill.spark.exchange.result_partitions import ResultPartitions

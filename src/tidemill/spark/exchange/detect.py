@@ -25,8 +25,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemill.kernels.buckets import counted, in_buckets
-from tidemill.kernels.holders import STAYS, located
+from tidemill.kernels.bucket_holders import STAYS, located
+from tidemill.kernels.hash_buckets import counted, in_buckets
 from tidemill.kernels.hyperloglog import estimate, registers
 from tidemill.spark import private
 from tidemill.spark.exchange.bucket_sets import BucketSet

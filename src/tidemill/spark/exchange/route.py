@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.kernels.targets import Cells, cell_bits
+from tidemill.kernels.bucket_targets import Cells, cell_bits
 from tidemill.spark import private
 from tidemill.spark.exchange.detect import Detected, read_answer
 from tidemill.spark.exchange.result_partitions import ResultPartitions

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.core.reading import NANOS, UNITS, UTC, Reading, inside, zone_name
+from tidemill.core.time_reading import NANOS, UNITS, UTC, Reading, inside, zone_name
 from tidemill.core.types import TIMESTAMP
 from tidemill.plan.nodes import Source
 from tidemill.spark.expr.values import integer, named

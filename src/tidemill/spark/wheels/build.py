@@ -32,9 +32,9 @@ from tidemill.expr.nodes import Column
 from tidemill.local.partial_batches import PANE, key_name
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import partials_by_pane
+from tidemill.spark.errors import our_error
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.values import canonical
-from tidemill.spark.failures import our_error
 from tidemill.spark.frames import require_batch
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.leftovers import forget_buckets
@@ -47,12 +47,12 @@ from tidemill.wheels.files.buckets import (
     open_bucket,
     read_store,
 )
-from tidemill.wheels.files.directory import (
+from tidemill.wheels.files.claims import claimed, tidying
+from tidemill.wheels.files.format import (
     CHECKSUM,
     saves_in,
     write_save,
 )
-from tidemill.wheels.files.leftovers import claimed, tidying
 from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.partials import PartialsIn
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of

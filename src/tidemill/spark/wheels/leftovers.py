@@ -15,8 +15,8 @@ from pathlib import Path
 from tidemill.core.errors import UserError
 from tidemill.core.files import our_errors
 from tidemill.wheels.files.buckets import BUCKETS, check_buckets
-from tidemill.wheels.files.directory import forget_saves, manifest_of, saves_in
-from tidemill.wheels.files.leftovers import LOCK, locked, names_in, running
+from tidemill.wheels.files.claims import LOCK, locked, names_in, running
+from tidemill.wheels.files.format import forget_saves, manifest_of, saves_in
 from tidemill.wheels.files.opening import store_rings
 from tidemill.wheels.files.saving import JOB
 

@@ -15,7 +15,7 @@ from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.workers import Batches, Task, map_batches
 from tidemill.wheels.files.buckets import BUCKETS, open_bucket
 from tidemill.wheels.queries import WheelQueries
-from tidemill.wheels.source import read_windows
+from tidemill.wheels.query_windows import read_windows
 from tidemill.wheels.wheel_store import WheelStore
 
 

@@ -17,8 +17,8 @@ from tidemill.wheels.files.checks import (
     by_text,
     require,
 )
-from tidemill.wheels.files.directory import Fields, read_save
-from tidemill.wheels.files.leftovers import LAST_SAVE
+from tidemill.wheels.files.claims import LAST_SAVE
+from tidemill.wheels.files.format import Fields, read_save
 from tidemill.wheels.files.opening import spec_of, state_of, store_rings
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.spec import MOST_AHEAD

@@ -22,6 +22,7 @@ from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.types import to_arrow
 from tidemill.expr.json import type_from_json
 from tidemill.kernels.arrow import values
+from tidemill.wheels.closing_windows import ClosingWindows
 from tidemill.wheels.files.cell_tables import cell_schemas, restore_cells
 from tidemill.wheels.files.checks import (
     a_bool,
@@ -33,7 +34,7 @@ from tidemill.wheels.files.checks import (
     rings_from,
     texts,
 )
-from tidemill.wheels.files.directory import Save
+from tidemill.wheels.files.format import Save
 from tidemill.wheels.files.mapped import column
 from tidemill.wheels.files.packed import unpacked
 from tidemill.wheels.loops.bit_packing import COLUMN, COLUMNS
@@ -41,12 +42,11 @@ from tidemill.wheels.loops.range_plan import MARKED
 from tidemill.wheels.loops.slots import SlotLayout
 from tidemill.wheels.memory.compressed import BlockBuffer, CompressedBlocks, Region
 from tidemill.wheels.memory.store import MOST_BYTES, RingStore
-from tidemill.wheels.memory.windows import WindowState
+from tidemill.wheels.memory.window_state import WindowState
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.spec import MOST_AHEAD, WheelSpec, plan_of
 from tidemill.wheels.state import WheelState, empty_state
-from tidemill.wheels.windows import ClosingWindows
 from tidemill.windows.spec import Session, Window, hopping, session
 
 BLOCK_FILES = "cold"

@@ -14,11 +14,11 @@ from tidemill.aggregates.json import to_record
 from tidemill.core.files import is_plain, resolved
 from tidemill.expr.json import type_to_json
 from tidemill.wheels.files.cell_tables import cell_tables
-from tidemill.wheels.files.directory import FilesGone, write_save
+from tidemill.wheels.files.format import FilesGone, write_save
 from tidemill.wheels.files.opening import BLOCK_FILES, WINDOW
 from tidemill.wheels.files.packed import packed
 from tidemill.wheels.memory.store import RingStore
-from tidemill.wheels.memory.windows import WindowState
+from tidemill.wheels.memory.window_state import WindowState
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.state import WheelState
 from tidemill.windows.spec import Session, Sliding, Window

@@ -10,8 +10,8 @@ from typing import Any
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.algebra import PartCode
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST
 from tidemill.jit.addresses import ADDRESSES, PLACES, by_address

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.addresses import ADDRESSES, by_address
 from tidemill.jit.kernel import any_kernel

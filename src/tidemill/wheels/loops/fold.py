@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
 from tidemill.wheels.loops.answer import CHOICE, INTRINSICS, combined

@@ -11,8 +11,8 @@ from tidemill.aggregates.layout import Layout
 from tidemill.codegen.accumulate import with_arguments
 from tidemill.codegen.algebra import PartCode, numpy_type
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.types import DataType
 from tidemill.expr.nodes import Node
 from tidemill.jit.addresses import ADDRESSES, by_address, dtype_text

@@ -20,7 +20,7 @@ import numpy as np
 from tidemill.aggregates.algebra import Form
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.algebra import PartCode, lower, numpy_type
-from tidemill.codegen.scalar import Emitter
+from tidemill.codegen.expressions import Emitter
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.expr.nodes import Call

@@ -26,10 +26,10 @@ from tidemill.core.types import to_arrow
 from tidemill.expr.functions import checked
 from tidemill.kernels.functions import NULL_STATE, OVERFLOW
 from tidemill.local.expressions import plain
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects
 from tidemill.local.state_columns import objects_in, objects_out, state_columns, state_fields
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 
 Cell = tuple[Any, ...]
 

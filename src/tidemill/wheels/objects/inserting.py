@@ -11,7 +11,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.wheels.objects.cells import take_cells
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import WheelSpec

@@ -40,7 +40,7 @@ from tidemill.core.files import (
     read_plain,
 )
 from tidemill.wheels.files.checks import require
-from tidemill.wheels.files.directory import read_json
+from tidemill.wheels.files.format import read_json
 from tidemill.wheels.files.mapped import as_it_must_be, corrupt, table_in
 from tidemill.wheels.loops.range_plan import VERSION
 from tidemill.wheels.memory.store import RingStore

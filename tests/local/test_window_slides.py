@@ -16,7 +16,7 @@ from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.batch import from_rows, to_rows
 from tidemill.core.time import FOREVER
-from tidemill.local.windows import WindowOperator
+from tidemill.local.window_operator import WindowOperator
 from tidemill.optimize.choices import choices_of
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.reference.run import run as run_reference

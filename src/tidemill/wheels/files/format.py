@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.files import appearing, have_directory, is_plain, our_errors, read_plain
-from tidemill.wheels.files.leftovers import (
+from tidemill.wheels.files.claims import (
     DATA,
     MANIFEST,
     claimed,

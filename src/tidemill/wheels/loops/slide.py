@@ -17,8 +17,8 @@ import numpy as np
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.algebra import PartCode, numpy_type
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL, INT64, DataType
 from tidemill.jit.addresses import ADDRESSES, by_address, dtype_text

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.kernels import ranges
+from tidemill.kernels import window_ranges as ranges
 from tidemill.windows.semantics import extent, windows
 from tidemill.windows.spec import Window, hopping, per_event, session
 

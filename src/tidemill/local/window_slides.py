@@ -13,9 +13,9 @@ import numpy.typing as npt
 from tidemill.aggregates.layout import Layout
 from tidemill.core.schema import internal
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.kernels import ranges as kernels
+from tidemill.kernels import window_ranges as kernels
 from tidemill.kernels.order import order_by
-from tidemill.kernels.ranges import Ranges
+from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.pane_store import Elements
 from tidemill.local.promise import Promise
 from tidemill.plan.nodes import WindowAggregate

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.types import STRING, DataType, from_arrow
-from tidemill.spark.dia.batches import in_arrow
-from tidemill.spark.dia.checks import checked_batches
+from tidemill.spark.dia.checksums import checked_batches
 from tidemill.spark.dia.elements import columns_of, spelled, type_of_columns
-from tidemill.spark.dia.layout import parallelism
+from tidemill.spark.dia.opaque_batches import in_arrow
 from tidemill.spark.dia.operation import ARROW, Operation
+from tidemill.spark.dia.partitions import parallelism
 from tidemill.spark.dia.paths import escaped, files_of, local_path
 from tidemill.spark.private import lines_of, require_classic
 from tidemill.spark.workers import Batches

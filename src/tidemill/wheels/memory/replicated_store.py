@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tidemill.core.time import FARTHEST
 from tidemill.wheels.loops.answer import NOT_THERE, OFF_GRID
 from tidemill.wheels.loops.range_plan import LOW
-from tidemill.wheels.memory.buckets import Buckets
+from tidemill.wheels.memory.bucketed_store import Buckets
 from tidemill.wheels.memory.store import NOT_ASKED, Ints, RingStore
 
 

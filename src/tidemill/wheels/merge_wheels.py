@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tidemill.core.errors import UserError
-from tidemill.local.failures import raise_for
-from tidemill.wheels.memory.merge import merged as merged_stores
+from tidemill.local.kernel_errors import raise_for
+from tidemill.wheels.memory.merge_stores import merged as merged_stores
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import WheelSpec, kind_of
 from tidemill.wheels.state import WheelState

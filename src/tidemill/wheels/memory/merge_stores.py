@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.kernels.functions import OVERFLOW
-from tidemill.wheels.loops.merge import merge_kernel
+from tidemill.wheels.loops.merge_cells import merge_kernel
 from tidemill.wheels.loops.range_plan import END, HEAD, LOW, MARKED, RING, ROOM, TOTAL
 from tidemill.wheels.memory.recompressed import as_compressed, as_plain
 from tidemill.wheels.memory.store import RingStore

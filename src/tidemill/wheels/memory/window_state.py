@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tidemill.jit.addresses import frame_of
 from tidemill.wheels.loops.range_plan import ROOM
-from tidemill.wheels.loops.windows import (
+from tidemill.wheels.loops.slide import (
     FIRST_SLICE,
     MIDDLE,
     PUSHED,

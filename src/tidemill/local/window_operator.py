@@ -36,17 +36,17 @@ from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
 from tidemill.local.promise import Ints, Promise
 from tidemill.local.row_numbers import ROW, RowNumbers
-from tidemill.local.sampling import has_gaps, in_windows
-from tidemill.local.slides import ROWS, Progress, ends_name
 from tidemill.local.snapshot import array_of, column, numbers
 from tidemill.local.sorted_rows import in_order
-from tidemill.local.stages import StageRunner
+from tidemill.local.stage_runner import StageRunner
 from tidemill.local.state_plan import plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.local.window_gaps import has_gaps, in_windows
+from tidemill.local.window_slides import ROWS, Progress, ends_name
 from tidemill.optimize.choices import choices_of, with_choices
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
-from tidemill.plan.sharing import format_plan
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
 

@@ -19,7 +19,7 @@ from tidemill.local.expressions import allocate
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, WindowAggregate
 from tidemill.wheels.loops.insert import has_eight_bytes
 from tidemill.wheels.memory.store import RingStore
-from tidemill.wheels.memory.windows import Closed, SessionWindows, SlidingWindows, WindowState
+from tidemill.wheels.memory.window_state import Closed, SessionWindows, SlidingWindows, WindowState
 from tidemill.wheels.spec import FIRST_TIME, HIDDEN, LAST_TIME
 from tidemill.windows.spec import Session, Sliding, Window
 

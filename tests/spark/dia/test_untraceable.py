@@ -15,9 +15,9 @@ import pytest
 
 import tidemill as tm
 from tidemill.core.types import FLOAT64, INT64, STRING, TIMESTAMP, DataType, struct_of
-from tidemill.spark.dia.asking import CHANGES, asks
 from tidemill.spark.dia.elements import tuple_of
 from tidemill.spark.dia.tracing import Opaque, Traced, trace
+from tidemill.spark.dia.untraceable import CHANGES, asks
 
 PAIR = tuple_of([INT64, INT64])
 rng = random.Random(5)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.jit.machine_code import _Files
+from tidemill.jit.disk_cache import _Files
 
 
 def save(args: tuple[str, int]) -> None:
@@ -43,7 +43,7 @@ def test_an_index_never_names_data_that_is_not_there(
 
 
 def test_without_a_place_to_write_functions_still_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidemill.jit import machine_code
+    from tidemill.jit import disk_cache as machine_code
     from tidemill.jit.kernel import kernel
 
     monkeypatch.setattr(machine_code._Kept, "_locator_classes", [])

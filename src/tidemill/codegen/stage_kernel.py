@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.expr.nodes import Column, Node
 from tidemill.jit.kernel import any_kernel
 

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from tidemill.spark import private
 from tidemill.spark.caching import holding, kept
-from tidemill.spark.dia.failures import clear_errors
 from tidemill.spark.dia.operation import BESIDE, Operation
+from tidemill.spark.dia.task_errors import clear_errors
 
 PART, INDEX, BLOCK = (f"{BESIDE}{name}" for name in ("part", "index", "block"))
 

@@ -40,7 +40,7 @@ except ImportError:  # not a Unix: there is no Spark with several workers here e
 GENERATED = "__tidemill_hash__"
 """In a module that was generated, and is in no file: the hash of its source."""
 _IMPORTED = re.compile(r"^from (tidemill\.\S+) import", re.MULTILINE)
-_NOT_COMPILED = ("tidemill.jit.machine_code", "tidemill.jit.cache_directory", "tidemill.core.errors")
+_NOT_COMPILED = ("tidemill.jit.disk_cache", "tidemill.jit.cache_directory", "tidemill.core.errors")
 _OF_ANOTHER_VERSION = pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError
 """What reading a pickle raises, if it was written by another version of what is in it."""
 _DIGEST = hashlib.sha256().digest_size

@@ -12,7 +12,7 @@ from tests.conformance.cases import SCHEMA, TYPICAL
 from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.core.schema import schema
-from tidemill.local.stages import StageRunner
+from tidemill.local.stage_runner import StageRunner
 from tidemill.plan.stages import stage_of
 from tidemill.stream import Stream
 

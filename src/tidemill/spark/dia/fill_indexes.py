@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from tidemill.core.types import DataType
 from tidemill.spark.caching import holding
 from tidemill.spark.dia.elements import columns_of, decode, encode
-from tidemill.spark.dia.jvm import constant
-from tidemill.spark.dia.layout import INDEX, blocks_for, every_index, side_by_side
 from tidemill.spark.dia.operation import Operation
+from tidemill.spark.dia.partitions import INDEX, blocks_for, every_index, side_by_side
+from tidemill.spark.dia.traced_columns import constant
 
 _THERE = "there"
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.jit.kernel import kernel
-from tidemill.kernels.buckets import bucket_of
+from tidemill.kernels.hash_buckets import bucket_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

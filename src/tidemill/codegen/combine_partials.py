@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.algebra import PartCode
+from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.codegen.scalar import Emitter
 from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pyspark.errors import PySparkException
 
 from tidemill.core.errors import UserError
-from tidemill.spark.failures import our_error
+from tidemill.spark.errors import our_error
 from tidemill.spark.private import JavaError
 
 _FROM_FILES = re.compile(r"(?:java\.io|java\.nio\.file|org\.apache\.hadoop)\.([\w.]*Exception): ([^\n]*)")

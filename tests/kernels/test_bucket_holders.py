@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.kernels.buckets import MANY, bucket_of, counted, in_buckets
-from tidemill.kernels.holders import STAYS, located
+from tidemill.kernels.bucket_holders import STAYS, located
+from tidemill.kernels.bucket_targets import Cells
+from tidemill.kernels.hash_buckets import MANY, bucket_of, counted, in_buckets
 from tidemill.kernels.hyperloglog import estimate, registers
-from tidemill.kernels.targets import Cells
 
 
 def entries(*sets: list[int]) -> tuple[np.ndarray, np.ndarray]:

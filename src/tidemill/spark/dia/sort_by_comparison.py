@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.spark.dia.batches import encoded, in_arrow, mapped, raised
 from tidemill.spark.dia.elements import columns_of, decode
-from tidemill.spark.dia.failures import clear_errors
-from tidemill.spark.dia.layout import BLOCK, INDEX, parallelism
+from tidemill.spark.dia.opaque_batches import encoded, in_arrow, mapped, raised
 from tidemill.spark.dia.operation import Operation
+from tidemill.spark.dia.partitions import BLOCK, INDEX, parallelism
+from tidemill.spark.dia.task_errors import clear_errors
 from tidemill.spark.dia.tracing import Function
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import named

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.codegen.columns import Columns
-from tidemill.codegen.stage import StageKernel, stage_kernel
+from tidemill.codegen.stage_kernel import StageKernel, stage_kernel
 from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build
 from tidemill.local.expressions import Expressions, allocate, evaluate, row_by_row
-from tidemill.local.failures import raise_for
+from tidemill.local.kernel_errors import raise_for
 
 
 class StageRunner:
