@@ -352,9 +352,11 @@ class RingStore:
     def close(self, until: int) -> int:
         """Close the open slots below one; bits of what failed, if anything did."""
         self.make_room(until)
-        self._asked[1][VERSION] += 1
+        seen = self._asked[1]
+        seen[VERSION] += 1
         try:
-            how, err = self._close_until(until)
+            far = until - seen[HEAD + END] > self._far
+            how, err = self._close_far(until) if far else self._close_each(until)
         finally:
             self._asked[1][VERSION] += 1
         return 0 if how == DONE else int(err)
@@ -371,11 +373,9 @@ class RingStore:
         how, err = self._close.roll_at(self._closing, first)
         return 0 if how == DONE else int(err)
 
-    def _close_until(self, until: int) -> tuple[int, int]:
-        filled = self.now + len(self.ahead)  # no row lies beyond the open slots
-        if (until - filled) * self.room <= MANY_CELLS:
-            return self._close_each(until)
-        how, err = self._close_each(filled)
+    def _close_far(self, until: int) -> tuple[int, int]:
+        """Close the open slots one by one, and those beyond at once: no row lies in them."""
+        how, err = self._close_each(self.now + len(self.ahead))
         if how == DONE and (err := close_empty(self, until)):
             how = FAILED
         return how, err
@@ -543,7 +543,7 @@ class RingStore:
         while True:
             arrays, seen = self._asked
             version = seen[VERSION]
-            bad, err = self._answer.run(starts, ends, keys, shared, rows, *self.choice, *arrays, *outputs)
+            bad, err = self._answer.run(starts, ends, keys, shared, rows, *self._choice, *arrays, *outputs)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             since = since or time.monotonic()
@@ -563,7 +563,7 @@ class RingStore:
         while True:
             arrays, seen = self._asked
             version = seen[VERSION]
-            bad, err = kernel(starts, ends, keys, total, *self.choice, *arrays, partials)
+            bad, err = kernel(starts, ends, keys, total, *self._choice, *arrays, partials)
             if seen[VERSION] == version and not version & 1:
                 return int(bad), int(err)
             partials[...] = before
@@ -599,13 +599,15 @@ class RingStore:
         block_arrays = () if self.blocks is None else (self.blocks.directory, self.blocks.bases)
         arrays = (self.head, self.totals, self.marks, *block_arrays, *self.columns, *self.prefixes)
         self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
-        self.frame = frame_of(arrays, *self.choice, self.rings[0].ticks)
+        self._choice = self.choice  # which takes longer than an answer
+        self.frame = frame_of(arrays, *self._choice, self.rings[0].ticks)
         self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
         self._words = self.ahead.view(np.int64)
         self._closing = frame_of(
             [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
         )
         self._full_from = self._first_without_room()
+        self._far = len(self.ahead) + MANY_CELLS // self.room
         self.settled += 1
 
     def _first_without_room(self) -> int:
