@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.spark.caching import holding
-from tidemill.spark.dia import actions, reading, sources, writing
+from tidemill.spark.dia import actions, file_sources, sources, writing
 from tidemill.spark.dia.elements import spelled
 from tidemill.spark.dia.explain import describe
 from tidemill.spark.dia.group import group_by_key, group_to_index
@@ -366,12 +366,12 @@ def read_lines(spark: SparkSession, path: str | os.PathLike[str]) -> DIA:
     In the order of the file names, and of lines in a file. Lines end with a newline, a carriage
     return, or both. Files such as `x.gz` are decompressed.
     """
-    return DIA(reading.read_lines(spark, path))
+    return DIA(file_sources.read_lines(spark, path))
 
 
 def read_binary(spark: SparkSession, path: str | os.PathLike[str]) -> DIA:
     """The DIA that `write_binary` wrote. Every worker must reach the path."""
-    return DIA(reading.read_binary(spark, path))
+    return DIA(file_sources.read_binary(spark, path))
 
 
 def from_frame(df: DataFrame) -> DIA:
