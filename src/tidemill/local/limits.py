@@ -88,10 +88,10 @@ class Limits:
         return self if self.by_key is None else Limits(self.common, self.by_key[number::lanes])
 
     @staticmethod
-    def joined(lanes: Sequence[Limits]) -> Limits:
-        """What `shared` gave to each lane, as one; the lowest limit holds for keys to come."""
+    def joined(lanes: Sequence[Limits], keys: int | None = None) -> Limits:
+        """What `shared` gave to each lane, as one, for so many keys; the lowest holds for keys to come."""
         common = min(own.common for own in lanes)
         if all(own.by_key is None for own in lanes):
             return Limits(common)
         longest = max(len(own.by_key) for own in lanes if own.by_key is not None)
-        return Limits(common, np.stack([own.full(longest) for own in lanes], axis=1).ravel())
+        return Limits(common, np.stack([own.full(longest) for own in lanes], axis=1).ravel()[:keys])

@@ -329,7 +329,7 @@ class WindowOperator(Operator):
     def _finished(self) -> Iterator[pa.RecordBatch]:
         """What the oldest calls gave."""
         closed = [future.result() for future in self._running.popleft()]
-        self._given = Limits.joined([promise for _, promise in closed])
+        self._given = Limits.joined([promise for _, promise in closed], self.keys.count)
         for batches, _ in closed:
             yield from batches
 
@@ -400,8 +400,10 @@ class WindowOperator(Operator):
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
         found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
         for at, slides in enumerate(zip(*(lane.slides for lane in self.lanes))):
+            keys = self.keys.count if len(self.lanes) > 1 else None
             for name in slides[0].state:
-                found[f"window{at}.{name}"] = limits_table(Limits.joined([s.state[name] for s in slides]))
+                limits = Limits.joined([s.state[name] for s in slides], keys)
+                found[f"window{at}.{name}"] = limits_table(limits)
         return found
 
     @property
@@ -444,7 +446,7 @@ class WindowOperator(Operator):
             lane.restore(elements, windows, count)
         (before,) = tables(state, {"before_start": pa.schema([("rows", pa.int64())])})
         self.lanes[0].before_start = int(column(before, "rows")[:1].sum())
-        self._given = Limits.joined([lane.promise for lane in self.lanes])
+        self._given = Limits.joined([lane.promise for lane in self.lanes], count)
 
     def _divides(self) -> bool:
         """Whether lanes can be on their own: each has all that its windows depend on.
