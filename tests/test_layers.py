@@ -62,7 +62,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "wheels": (
         ("open_wheel",),
-        ("replicas", "wheel_store"),
+        ("replicas",),
+        ("wheel_store",),
         ("wheel",),
         ("sharing",),
         ("files",),

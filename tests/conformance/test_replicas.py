@@ -135,6 +135,59 @@ def test_rows_that_are_in_two_wheels_are_refused() -> None:
     assert replicas.query(0, 5, 0) == 3
 
 
+def row(t: int) -> list[dict[str, Any]]:
+    return [{"t": t, "k": 0, "s": None, "v": 1, "x": None}]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_all_as_one_wheel_is_a_wheel_of_its_own(others: int) -> None:
+    """What it takes and what the first one takes are not taken for states of one wheel."""
+    a, c = made(until=0), made(until=0)
+    whole = tm.Replicas([a, *(made(until=0) for _ in range(others))]).wheel()
+    assert whole.id.split("@")[0] != a.id.split("@")[0]
+    for wheel, t in ((a, 1), (whole, 2)):
+        wheel.insert(row(t))
+        wheel.advance_to(10)
+    assert c.merge(a)
+    with pytest.raises(UserError, match="they would count twice"):
+        c.merge(whole)
+    assert c.query(0, 10, 0) == 1
+    with pytest.raises(UserError, match="rows would count twice"):
+        tm.Replicas([whole]).merge(a)
+    alone = tm.Replicas([whole])
+    whole.insert(row(12))
+    assert alone.merge(whole) and not alone.merge(whole)
+
+
+def test_the_only_writer_goes_on_from_its_save(tmp_path: Path) -> None:
+    made(until=0).save(tmp_path)
+    wheel, second = tm.open_wheel(tmp_path), tm.open_wheel(tmp_path)
+    wheel.insert(row(1))
+    replicas, other = tm.Replicas([wheel]), tm.Replicas([wheel])
+    assert not replicas.merge(wheel) and not replicas.merge(other)
+    wheel.insert(row(2))
+    wheel.advance_to(5)
+    assert replicas.merge(wheel) and replicas.query(0, 5, 0) == 2
+    wheel.save(tmp_path)
+    assert not replicas.merge(tm.open_wheel(tmp_path))
+    assert other.merge(replicas) and not other.merge(tm.open_wheel(tmp_path))
+    third = tm.open_wheel(tmp_path)
+    for one in (wheel, second, third):
+        one.insert(row(7))
+        one.advance_to(9)
+    assert replicas.merge(wheel) and replicas.query(0, 9, 0) == 3
+    for fork in (second, third):
+        with pytest.raises(UserError, match="two that went on from one save"):
+            replicas.merge(fork)
+
+
+def test_a_shared_reader_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    wheel = made((1, 0), until=3)
+    wheel.share(tmp_path / "shared")
+    with pytest.raises(UserError, match="save the shared wheel where it is written, and open the save"):
+        tm.Replicas([tm.open_wheel(tmp_path / "shared")])
+
+
 def test_only_wheels_of_one_kind() -> None:
     with pytest.raises(UserError, match="at least one wheel"):
         tm.Replicas([])

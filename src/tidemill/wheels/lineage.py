@@ -28,11 +28,15 @@ class Lineage:
     """Its version when it was opened, as long as it has not gone on."""
 
     def id(self, version: Version) -> str:
-        """What this state is known by. One that has gone on from a save begins a branch."""
+        """What this state is known by."""
+        self.go_on(version)
+        return f"{self.name}{self.line}@{_shown(version)}"
+
+    def go_on(self, version: Version) -> None:
+        """Begin a branch, if this is a later version than that of the save it was opened from."""
         if self.opened is not None and self.opened != version:
             self.line += f"/{_shown(self.opened)}~{uuid.uuid4().hex[:8]}"
             self.opened = None
-        return f"{self.name}{self.line}@{_shown(version)}"
 
     def copy(self) -> Lineage:
         return Lineage(self.name, self.line, dict(self.merged), self.opened)

@@ -13,13 +13,14 @@ from typing import Any, Union
 import numpy as np
 
 from tidemill.core.errors import UserError
-from tidemill.wheels.lineage import is_older
+from tidemill.wheels.lineage import Lineage, is_older
 from tidemill.wheels.memory.replicated_store import ReplicaStores
 from tidemill.wheels.merge_wheels import merged, require_same_kind
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.state import WheelState
 from tidemill.wheels.view import WheelView
 from tidemill.wheels.wheel import Wheel
+from tidemill.wheels.wheel_store import WheelStore
 
 STEP = "replicas merge"
 
@@ -48,7 +49,7 @@ class Replicas(WheelQueries):
 
     _view: WheelView
 
-    def __init__(self, wheels: Iterable[Wheel]) -> None:
+    def __init__(self, wheels: Iterable[Wheel | WheelStore]) -> None:
         """Read wheels as one; there must be at least one, to say of what kind they are."""
         listed = list(wheels) if isinstance(wheels, Iterable) else [wheels]
         self._states: dict[str, WheelState] = {}
@@ -58,7 +59,7 @@ class Replicas(WheelQueries):
             raise UserError("replicas", expected="at least one wheel", got=repr(wheels))
         super().__init__(_view_of(self._states))
 
-    def merge(self, other: Union[Wheel, Replicas]) -> bool:
+    def merge(self, other: Union[Wheel, WheelStore, Replicas]) -> bool:
         """Bring the newest state of a wheel, or of all wheels of other replicas. False if nothing is new.
 
         A wheel whose rows are in another one already is refused, and so are two that went on from one save:
@@ -72,10 +73,15 @@ class Replicas(WheelQueries):
         return True
 
     def wheel(self) -> Wheel:
-        """All of them as one wheel in memory, which can go on; its watermark is the latest of all."""
+        """All of them as one wheel in memory, which can go on; its watermark is the latest of all.
+
+        It is a wheel of its own, into which these were merged.
+        """
         whole, *others = (s.copy() for s in self._states.values())
+        first = {whole.lineage.name: whole.id}
         for other in others:
             whole = merged(whole, other) or whole
+        whole.lineage = Lineage(merged=first | whole.lineage.merged)
         return Wheel.of_state(whole)
 
     def stats(self) -> dict[str, Any]:
@@ -87,10 +93,14 @@ class Replicas(WheelQueries):
         """The states there are, and those of other wheels where they are newer."""
         if isinstance(other, Replicas):
             coming = list(other._states.values())
-        elif isinstance(other, Wheel):
+        elif isinstance(other, (Wheel, WheelStore)):
             coming = [_kept(other)]
         else:
-            raise UserError(STEP, expected="a wheel, or replicas", got=repr(other))
+            shared = isinstance(other, WheelQueries)
+            raise UserError(
+                STEP, expected="a wheel, or replicas", got=repr(other),
+                hint="save the shared wheel where it is written, and open the save" if shared else "",
+            )  # fmt: skip
         states = dict(self._states)
         for state in coming:
             name = state.lineage.name
@@ -116,7 +126,7 @@ class Replicas(WheelQueries):
         return states
 
 
-def _kept(wheel: Wheel) -> WheelState:
+def _kept(wheel: Wheel | WheelStore) -> WheelState:
     """A state that stays as it is while the wheel goes on."""
     state = wheel.snapshot()
     state.require_sound(STEP)

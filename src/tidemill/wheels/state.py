@@ -83,6 +83,7 @@ class WheelState(WheelView):
 
     def copy(self) -> WheelState:
         """Another wheel with the same rows, which nobody else reads."""
+        self.lineage.go_on(self.version)  # else each copy would begin a branch of its own
         other = copy.copy(self)
         other.store, other.keys, other.seen = self.store.copy(), self.keys.copy(), {}
         other.early, other.inserter = self.early.copy(), self.inserter.copy()

@@ -12,6 +12,7 @@ from tidemill.wheels.files.buckets import BUCKETS, check_buckets, empty_bucket, 
 from tidemill.wheels.files.checks import require
 from tidemill.wheels.files.format import Save
 from tidemill.wheels.files.opening import spec_of
+from tidemill.wheels.lineage import Lineage
 from tidemill.wheels.memory.bucketed_store import Buckets
 from tidemill.wheels.merge_wheels import merged
 from tidemill.wheels.queries import WheelQueries
@@ -48,13 +49,21 @@ class WheelStore(WheelQueries):
 
     def wheel(self) -> Wheel:
         """All of it as one wheel in memory, which can go on."""
+        return Wheel.of_state(self.snapshot())
+
+    def snapshot(self) -> WheelState:
+        """All buckets as one state. It is for this package alone."""
         wheels = self._buckets
         while len(wheels) > 1:  # two by two: each cell is copied a few times, not once for each bucket
             pairs = zip(wheels[::2], wheels[1::2])
             wheels = [merged(a, b) or a for a, b in pairs] + (wheels[-1:] if len(wheels) % 2 else [])
         whole = wheels[0] if len(self._buckets) > 1 else wheels[0].copy()
-        whole.inserted, whole.left_out = self.description["rows"], dict(self.description["left out"])
-        return Wheel.of_state(whole)
+        facts = self.description
+        whole.inserted, whole.left_out = facts["rows"], dict(facts["left out"])
+        # Of buckets nobody knows: the whole is known by the name of the store, each time it is opened.
+        whole.lineage = Lineage(facts["name"], facts["line"])
+        whole.lineage.opened = whole.version
+        return whole
 
     def stats(self) -> dict[str, Any]:
         """Slots and bytes by ring, and how many rows came or were left out."""

@@ -54,6 +54,7 @@ from tidemill.wheels.files.format import (
     write_save,
 )
 from tidemill.wheels.files.saving import described, save
+from tidemill.wheels.lineage import Lineage
 from tidemill.wheels.partials import PartialsIn
 from tidemill.wheels.rings import DEFAULT, Retention, RingLike, rings_of
 from tidemill.wheels.spec import (
@@ -271,8 +272,13 @@ def _fill(
             written = _written(df, where, facts, given, survey, until, job) if survey.rows else []
             saves = facts[BUCKETS]["saves"] | {str(r["bucket"]): r["save"] for r in written}
             facts = {k: v for k, v in facts.items() if k not in ("format", "save", "files", CHECKSUM)}
-            facts[BUCKETS] = {**facts[BUCKETS], "saves": saves, "until": until}
+            line = Lineage(facts["name"], facts["line"])
+            if after is not None:  # appends to two copies of a directory are two lines
+                line.opened = facts["rows"], facts[BUCKETS]["until"], 0
             facts["rows"] += survey.rows
+            line.go_on((facts["rows"], until, 0))
+            facts["line"] = line.line
+            facts[BUCKETS] = {**facts[BUCKETS], "saves": saves, "until": until}
             total = facts["left out"]
             facts["left out"] = {n: total.get(n, 0) + c for n, c in survey.left_out.items()}
             saved = write_save(where, {}, facts, after=0 if after is None else after)

@@ -70,6 +70,7 @@ def check_buckets(facts: Mapping[str, Any], rings: Sequence[Ring]) -> None:
     an_int(facts["rows"], "rows", 0, 1 << 63)
     by_text(facts["left out"], "rows that were left out", int)
     a_text(facts["name"], "a name")
+    a_text(facts["line"], "a line")
     slots = facts["compress"]
     require(isinstance(slots, bool) or type(slots) is int, "slots to a block, true or false", slots)
     an_int(int(slots), "slots to a block", 0, MOST_AHEAD)
