@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from tidemill.wheels.loops.range_plan import (
     ONE_RING,
     PLAN_ROOM,
     RING,
+    SEGMENT_COST,
     SUBTRACT,
     TOTALS,
     UNIT,
@@ -33,6 +34,9 @@ NAMES = {
     NOTHING: "nothing to read", USES_PREFIX: "prefix", LANDMARK: "landmark", ONE_RING: "one ring",
     COMBINED: "combined rings", INVERSE_LANDMARK: "inverse landmark", NOT_HELD: "not held",
 }  # fmt: skip
+
+
+TRIED = "it is only tried where a range is more than half of everything, and not cheap"
 
 
 @dataclass(frozen=True)
@@ -51,21 +55,54 @@ class Step:
         return f"{self.how} {self.slots} × {self.ring}  [{self.start}, {self.end})"
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What decides between plans: runs of slots that are read, and slots in them. See `SEGMENT_COST`."""
+
+    runs: int
+    slots: int
+    slot_cost: int
+
+    @property
+    def total(self) -> int:
+        return SEGMENT_COST * self.runs + self.slot_cost * self.slots
+
+    def __str__(self) -> str:
+        return f"cost {self.total} = {self.runs} runs × {SEGMENT_COST} + {self.slots} slots × {self.slot_cost}"
+
+
 @dataclass(frozen=True, repr=False)
 class Explained(Explanation):
-    """A plan, what it costs in aggregate operations, and what the others would."""
+    """A plan, its aggregate operations, its cost, and the costs of the other plans that were possible."""
 
     plan: str
     operations: int
+    cost: Cost
     steps: tuple[Step, ...]
-    alternatives: dict[str, int]
+    alternatives: dict[str, Cost]
 
     @property
     def sections(self) -> dict[str, str]:
-        lines = [f"{self.plan}: {self.operations} operations", *(f"  {s}" for s in self.steps)]
-        for name, operations in self.alternatives.items():
-            lines.append(f"not {name}: {operations} operations")
+        costs = f": {self.cost}; {self.operations} operations" if self.steps else ""
+        lines = [f"{self.plan}{costs}", *(f"  {s}" for s in self.steps)]
+        for name, cost in self.alternatives.items():
+            why = ""
+            if cost.total < self.cost.total:  # what is not the cheapest is preferred by a rule
+                one_ring = self.plan == NAMES[ONE_RING] and name == NAMES[COMBINED]
+                why = "; one_ring_below prefers one ring" if one_ring else f"; {TRIED}"
+            lines.append(f"not {name}: {cost}{why}")
         return {"wheel": "\n".join(lines)}
+
+
+@dataclass(frozen=True, repr=False)
+class ExplainedReplicas(Explained):
+    """The plans of several wheels that are read as one: each answers by itself."""
+
+    replicas: dict[str, Explained]
+
+    @property
+    def sections(self) -> dict[str, str]:
+        return {f"wheel {name}": each.sections["wheel"] for name, each in self.replicas.items()}
 
 
 def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any]) -> Explained:
@@ -74,12 +111,33 @@ def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any])
     kind, count, operations, segments = _planned(store, start, end, allowed, threshold, slot_cost)
     steps = tuple(_step(store, segments[j], shown) for j in range(count) if segments[j, 3] != LOOK)
     others = {}
-    for one in (LANDMARK, ONE_RING, COMBINED, INVERSE_LANDMARK):
-        if one != kind and allowed >> one & 1:
-            other, _, cost, _ = _planned(store, start, end, 1 << one, 0, slot_cost)
+    for one in (ONE_RING, COMBINED, INVERSE_LANDMARK):
+        if one != kind and kind != LANDMARK and allowed >> one & 1:
+            other, n, _, found = _planned(store, start, end, 1 << one, 0, slot_cost)
             if other == one:
-                others[NAMES[one]] = cost
-    return Explained(NAMES[kind], operations, steps, others)
+                others[NAMES[one]] = _cost(found[:n], slot_cost)
+    return Explained(NAMES[kind], operations, _cost(segments[:count], slot_cost), steps, others)
+
+
+def explain_replicas(
+    stores: Mapping[str, RingStore], start: int, end: int, shown: Callable[[int], Any]
+) -> ExplainedReplicas:
+    """The plans of a range by the names of wheels. They are read as far as the one that is least far."""
+    now = min(s.now for s in stores.values())
+    each = {n: explain(s, min(start, now), min(end, now), shown) for n, s in stores.items()}
+    steps = tuple(step for e in each.values() for step in e.steps)
+    costs = [e.cost for e in each.values()]
+    cost = Cost(sum(c.runs for c in costs), sum(c.slots for c in costs), costs[0].slot_cost)
+    operations = sum(e.operations for e in each.values()) + len(each) - 1
+    plans = ", ".join(dict.fromkeys(e.plan for e in each.values()))
+    return ExplainedReplicas(plans, operations, cost, steps, {}, each)
+
+
+def _cost(segments: Ints, slot_cost: int) -> Cost:
+    """What the optimizer takes a plan to cost: it does not count marks that are looked for."""
+    read = [s for s in segments.tolist() if s[3] != LOOK]
+    slots = [1 if what == ADD_PREFIX else last - first for _, first, last, what in read]
+    return Cost(len(read), sum(slots), slot_cost)
 
 
 def _planned(store: RingStore, start: int, end: int, *choice: int) -> tuple[int, int, int, Ints]:

@@ -181,7 +181,7 @@ class WheelQueries(WindowSource):
             for r, (ring, held) in enumerate(zip(store.rings, store.held))
         }
         return {
-            "keys": store.keys, "watermark": self.watermark, "rings": rings, "bytes": store.nbytes,
+            "keys": self._view.key_count, "watermark": self.watermark, "rings": rings, "bytes": store.nbytes,
         }  # fmt: skip
 
     def __repr__(self) -> str:

@@ -13,6 +13,8 @@ from typing import Any, Union
 import numpy as np
 
 from tidemill.core.errors import UserError
+from tidemill.core.time import InstantLike
+from tidemill.wheels.explain import ExplainedReplicas, explain_replicas
 from tidemill.wheels.lineage import Lineage, is_older
 from tidemill.wheels.memory.replicated_store import ReplicaStores
 from tidemill.wheels.merge_wheels import merged, require_same_kind
@@ -83,6 +85,12 @@ class Replicas(WheelQueries):
             whole = merged(whole, other) or whole
         whole.lineage = Lineage(merged=first | whole.lineage.merged)
         return Wheel.of_state(whole)
+
+    def explain(self, start: InstantLike, end: InstantLike) -> ExplainedReplicas:
+        """How each wheel would answer a range, as far as the earliest watermark."""
+        view, (a, b) = self._view, self._bounds(start, end)
+        stores = {n: s.store for n, s in self._states.items()}
+        return explain_replicas(stores, a, b, lambda slot: view.instant(slot * view.grain))
 
     def stats(self) -> dict[str, Any]:
         """Slots and bytes by ring, and how far each wheel is, by its name."""

@@ -111,6 +111,13 @@ class WheelView:
 
     # -- keys
 
+    @property
+    def key_count(self) -> int:
+        """The keys that had rows. Null has a number among texts, whether it came or not."""
+        known: int = self.store.keys
+        text = [kind.kind in ("string", "binary") for _, kind in self.keys.schema] == [True]
+        return known - 1 if text and known and not self.store.had_rows(0) else known
+
     def number(self, key: Any) -> int:
         """The number of a key, -1 if it never came."""
         given = tuple(key) if isinstance(key, tuple) else (key,)

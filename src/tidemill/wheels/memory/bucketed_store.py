@@ -50,6 +50,10 @@ class Buckets:
         """The keys that ever had a row."""
         return np.flatnonzero(self._owners >= 0)
 
+    def had_rows(self, key: int) -> bool:
+        """Whether a key ever had a row."""
+        return bool(self._owners[key] >= 0)
+
     def ring(self, number: int) -> Ints:
         """The numbers of a ring, of the store that begins first."""
         return min(self._stores, key=lambda s: s.first).ring(number)

@@ -42,6 +42,10 @@ class ReplicaStores(Buckets):
             there[at] |= np.isin(own[at], store.present)
         return np.flatnonzero(there)
 
+    def had_rows(self, key: int) -> bool:
+        """Whether a key ever had a row, in a closed slot or an open one."""
+        return any(own[key] >= 0 and s.had_rows(own[key]) for own, s in zip(self._own, self._stores))
+
     def ring(self, number: int) -> Ints:
         """The numbers of a ring, of the store that holds least."""
         return max((s.ring(number) for s in self._stores), key=lambda h: int(h[LOW]))

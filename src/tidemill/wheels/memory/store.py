@@ -420,6 +420,10 @@ class RingStore:
         """The keys that ever had a row: there is room for null, whether it came or not."""
         return np.flatnonzero(self.totals["rows"][: self.keys])
 
+    def had_rows(self, key: int) -> bool:
+        """Whether a key ever had a row, in a closed slot or an open one."""
+        return bool(self.totals["rows"][key] or self.ahead["rows"][:, key].any())
+
     def begin_at(self, slot: int) -> None:
         """Have everything begin with a slot, in a store that has seen no row."""
         self.head = self.head.copy()

@@ -89,6 +89,11 @@ class ObjectStore(RingStore):
         with self._changing:
             return np.array(sorted(self.wholes), dtype=np.int64)
 
+    def had_rows(self, key: int) -> bool:
+        """Whether a key ever had a row, in a closed slot or an open one."""
+        with self._changing:
+            return key in self.wholes or any(key in cells for cells in self.open.values())
+
     def know(self, keys: int) -> None:
         """There are so many keys now."""
         self.head[KEYS] = max(keys, self.keys)
