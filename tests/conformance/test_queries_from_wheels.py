@@ -214,7 +214,7 @@ def summed(window: tm.Window, *more: tm.Window, of: Any = PLAIN) -> tm.Stream:
 
 
 REFUSED: dict[str, tuple[tm.Stream, str]] = {
-    "rows": (EVENTS.where(col.v > 1), "expected a query with windows, got where"),
+    "rows": (EVENTS.where(col.v > 1), "a wheel holds no rows, got where"),
     "a session": (summed(tm.session(4)), "expected tumbling, hopping or landmark"),
     "row numbers": (summed(tm.rows(4, every=2)), "hopping or landmark.* got window rows"),
     "filled up": (summed(tm.tumbling(4, fill_empty=True)), "not filled up"),

@@ -188,6 +188,16 @@ def test_a_shared_reader_is_refused_with_what_to_do(tmp_path: Path) -> None:
         tm.Replicas([tm.open_wheel(tmp_path / "shared")])
 
 
+def test_explain_has_the_plan_of_each_wheel() -> None:
+    """One is asked for all it has, the other for a part: as far as both are."""
+    ahead, behind = made((1, 0), (7, 0), until=10), made((2, 0), until=5)
+    explained = tm.Replicas([ahead, behind]).explain(0, 9)
+    names = [w.id.split("@")[0] for w in (ahead, behind)]
+    plans = {n: (e.plan, [(s.start, s.end) for s in e.steps]) for n, e in explained.replicas.items()}
+    assert plans == {names[0]: ("one ring", [(0, 5)]), names[1]: ("landmark", [(None, None)])}
+    assert explained.operations == 1 and all(f"wheel {n}" in explained.sections for n in names)
+
+
 def test_only_wheels_of_one_kind() -> None:
     with pytest.raises(UserError, match="at least one wheel"):
         tm.Replicas([])

@@ -123,6 +123,26 @@ def test_a_plan_of_the_most_rings_there_are() -> None:
         assert (room[PLAN_ROOM:] == -7).all()
 
 
+def test_explain_shows_the_costs_that_decide() -> None:
+    """Fewer operations can cost more; the plan that is taken costs least of those that were tried."""
+    wheel, pick = pair("kept", "sum", "no keys", 0)[0], random.Random(0)
+    wheel.insert([{"t": t, "k": 0, "s": None, "v": 1, "x": None} for t in range(200)])
+    wheel.advance_to(200)
+    plans = set()
+    for _ in range(200):
+        a = pick.randrange(200)
+        explained = wheel.explain(a, pick.randint(a + 1, 200))
+        assert explained.cost.total <= min(c.total for c in [explained.cost, *explained.alternatives.values()])
+        assert f"{explained.plan}: cost {explained.cost.total} (" in str(explained)
+        plans.add(explained.plan)
+    assert plans >= {"one ring", "combined rings", "inverse landmark"}
+    wheel = pair("kept", "sum", "no keys", 0, one_ring_below=100)[0]
+    wheel.insert([{"t": 1, "k": 0, "s": None, "v": 1, "x": None}])
+    wheel.advance_to(200)
+    assert "one_ring_below prefers one ring" in str(wheel.explain(1, 99))
+    assert str(wheel.explain(300, 400)) == str(wheel.explain(5, 5))
+
+
 @pytest.mark.compiled  # the slots of a day
 def test_figure_3_combined_aggregation() -> None:
     """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""

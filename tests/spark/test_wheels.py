@@ -133,6 +133,9 @@ def test_an_append_writes_only_buckets_with_new_rows(
 ) -> None:
     path, rows = tmp_path / "w", [*built[1]]
     shutil.copytree(built[0], path)
+    shutil.copytree(path, tmp_path / "copy")
+    replicas = tm.Replicas([tm.open_wheel(path)])
+    assert not replicas.merge(tm.open_wheel(path)) and not replicas.merge(tm.open_wheel(path).wheel())
     before = files(path)
     before_buckets = len(list(path.glob("bucket-*")))
     new = [{"t": t, "k": 0, "s": "a", "v": t, "x": None} for t in range(164, 300)]
@@ -143,6 +146,11 @@ def test_an_append_writes_only_buckets_with_new_rows(
     assert len(kept) == before_buckets and set(kept) <= files(path), "what was compressed stays"
     whole = in_process(rows + new, "sum", ("s",), 0, 300)
     assert_equal(tm.open_wheel(path), whole, rows + new, ("s",))
+    assert replicas.merge(tm.open_wheel(path)) and not replicas.merge(tm.open_wheel(path, save=1))
+    assert_equal(replicas, whole, rows + new, ("s",))
+    tm.spark.append(frame(spark, new), tmp_path / "copy")
+    with pytest.raises(UserError, match="two that went on from one save"):
+        replicas.merge(tm.open_wheel(tmp_path / "copy"))
     old = in_process(rows, "sum", ("s",), 0, 164)
     assert_equal(tm.open_wheel(path, save=1), old, rows, ("s",))
 

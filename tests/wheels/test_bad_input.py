@@ -191,7 +191,7 @@ def test_rows_that_are_none(name: str) -> None:
 
 
 def test_a_key_where_there_are_none() -> None:
-    refused(lambda: logical().insert(5, 1, "a"), "a key for []", "'a'")
+    refused(lambda: logical().insert(5, 1, "a"), "no key: the wheel has no keys", "'a'")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,55 @@ def test_keys_of_queries(clock: Any, ints: Any) -> None:
     refused(lambda: clock.query(A, B, ("a", "b")), "a key for ['k']", "2 values")
     refused(lambda: clock.query([A], [B]), "a key, or a list with a key for each range")
     refused(lambda: clock.query([A], [B], ["a", "b"]), "a key for each of 1 ranges", "2 keys")
-    refused(lambda: ints.query(0, 100, "a"), "a key for []")
+    refused(lambda: ints.query(0, 100, "a"), "query: expected no key: the wheel has no keys")
+
+
+def test_keys_are_counted_when_they_come() -> None:
+    wheel = keyed()
+    wheel.insert(table())
+    assert wheel.stats()["keys"] == 2 and tm.Replicas([wheel]).stats()["keys"] == 2
+    wheel.advance_to(B)
+    assert wheel.stats()["keys"] == 2
+    wheel.insert("2023-10-01T00:02", {"v": 1}, None)
+    assert wheel.stats()["keys"] == 3 and tm.Replicas([wheel]).stats()["keys"] == 3
+    texts = keyed(schema=SCHEMA, keys=["k"])
+    objects = tm.Wheel(tm.collect(col.v), schema=SCHEMA, time="ts", keys="k", start=A)
+    for one in (texts, objects):
+        one.insert(table(k=["a", "a"]))
+        assert one.stats()["keys"] == 1
+
+
+def test_what_a_wheel_cannot_be_made_of_or_asked_for() -> None:
+    refused(lambda: logical(time="q"), "Wheel time=: expected a column of ['t', 'v'], got 'q'")
+    refused(lambda: logical(schema={"t": "string", "v": "int64"}), "Wheel time=: ", "got string")
+    refused(lambda: tm.Wheel({}, schema=SCHEMA, time="ts", start=A), "wheel: expected at least one aggregate")
+    refused(lambda: filled().query(A, B, "a", aggregates={}), "query: expected at least one aggregate")
+    refused(lambda: filled().query(A, B, "a", aggregates=tm.mean(col.v)), "a wheel that holds count(col.v), too")
+    refused(lambda: filled().query(A, B, "a", aggregates=tm.var(col.f)), "holds var(col.f, ddof=1), too")
+    with pytest.raises(UnsupportedError, match=r"windows with quantile\(col.v, q=0.5\)"):
+        tm.Wheel(tm.median(col.v), schema=SCHEMA, time="ts", start=A, windows=[tm.tumbling("1m")])
+
+
+def test_wheels_that_differ_say_in_what() -> None:
+    refused(lambda: tm.Replicas([logical(), logical(prefix=True)]), "with prefix False, got prefix True")
+    refused(lambda: logical().merge(logical(write_ahead=8)), "with write_ahead 64, got write_ahead 8")
+    refused(
+        lambda: logical().merge(logical(granularities=[(10, "keep"), (100, "keep")])),
+        "rings 10 (keeps 10), 100 (keeps all), got rings 10 (keeps all), 100 (keeps all)",
+    )
+    gaps = tm.session(20)
+    refused(lambda: logical(windows=gaps).merge(logical()), "the same windows, session(20), got none")
+    refused(lambda: tm.Replicas([logical(windows=gaps), logical()]), "with sessions yes, got sessions no")
+
+
+def test_a_wheel_in_a_union_below_windows() -> None:
+    columns = {"t": "int64", "v": "int64"}
+    a, b = (tm.stream(n, time="t", schema=columns) for n in "ab")
+    below = a.union(b).window(tm.tumbling(10)).agg(n=tm.sum(col.v))
+    refused(lambda: below.run(a=logical(), b=[]), "a union below the windows", "the union above them")
+    each = [s.window(tm.tumbling(10)).agg(n=tm.sum(col.v)) for s in (a, b)]
+    assert each[0].union(each[1]).run(a=logical(), b=[{"t": 1, "v": 2}]).num_rows == 1
+    refused(lambda: each[0].left_out().run(a=logical()), "a wheel holds no rows")
 
 
 def test_lengths_and_series(clock: Any) -> None:

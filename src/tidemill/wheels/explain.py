@@ -36,8 +36,6 @@ NAMES = {
 }  # fmt: skip
 
 
-TRIED = "it is only tried where a range is more than half of everything, and not cheap"
-
 
 @dataclass(frozen=True)
 class Step:
@@ -68,7 +66,8 @@ class Cost:
         return SEGMENT_COST * self.runs + self.slot_cost * self.slots
 
     def __str__(self) -> str:
-        return f"cost {self.total} = {self.runs} runs × {SEGMENT_COST} + {self.slots} slots × {self.slot_cost}"
+        runs, slots = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((self.runs, "run"), (self.slots, "slot")))
+        return f"cost {self.total} ({runs} × {SEGMENT_COST} + {slots} × {self.slot_cost})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,11 +85,8 @@ class Explained(Explanation):
         costs = f": {self.cost}; {self.operations} operations" if self.steps else ""
         lines = [f"{self.plan}{costs}", *(f"  {s}" for s in self.steps)]
         for name, cost in self.alternatives.items():
-            why = ""
-            if cost.total < self.cost.total:  # what is not the cheapest is preferred by a rule
-                one_ring = self.plan == NAMES[ONE_RING] and name == NAMES[COMBINED]
-                why = "; one_ring_below prefers one ring" if one_ring else f"; {TRIED}"
-            lines.append(f"not {name}: {cost}{why}")
+            preferred = "; one_ring_below prefers one ring" if cost.total < self.cost.total else ""
+            lines.append(f"not {name}: {cost}{preferred}")
         return {"wheel": "\n".join(lines)}
 
 
@@ -110,13 +106,15 @@ def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any])
     allowed, threshold, slot_cost = store.choice
     kind, count, operations, segments = _planned(store, start, end, allowed, threshold, slot_cost)
     steps = tuple(_step(store, segments[j], shown) for j in range(count) if segments[j, 3] != LOOK)
-    others = {}
+    own, others = _cost(segments[:count], slot_cost), {}
     for one in (ONE_RING, COMBINED, INVERSE_LANDMARK):
         if one != kind and kind != LANDMARK and allowed >> one & 1:
             other, n, _, found = _planned(store, start, end, 1 << one, 0, slot_cost)
-            if other == one:
-                others[NAMES[one]] = _cost(found[:n], slot_cost)
-    return Explained(NAMES[kind], operations, _cost(segments[:count], slot_cost), steps, others)
+            cost = _cost(found[:n], slot_cost)
+            # An inverse landmark that would be cheaper was not tried: see `plan`.
+            if other == one and (one != INVERSE_LANDMARK or cost.total >= own.total):
+                others[NAMES[one]] = cost
+    return Explained(NAMES[kind], operations, own, steps, others)
 
 
 def explain_replicas(

@@ -8,7 +8,7 @@ from tidemill.core.errors import UserError
 from tidemill.local.kernel_errors import raise_for
 from tidemill.wheels.memory.merge_stores import merged as merged_stores
 from tidemill.wheels.objects.store import ObjectStore
-from tidemill.wheels.spec import WheelSpec, kind_of
+from tidemill.wheels.spec import FIRST_TIME, HIDDEN, WheelSpec, kind_of
 from tidemill.wheels.state import WheelState
 
 STEP = "wheel merge"
@@ -19,12 +19,12 @@ def merged(state: WheelState, other: WheelState) -> WheelState | None:
 
     Both stay as they are, whatever fails.
     """
-    require_same_kind(state.spec, other.spec, STEP)
     if state.windows.specs != other.windows.specs:
         raise UserError(
-            STEP, expected=f"the same windows, {list(state.windows.specs)}",
-            got=str(list(other.windows.specs)),
+            STEP, expected=f"the same windows, {_windows_of(state)}", got=_windows_of(other),
+            hint="windows are given when a wheel is made, or before its first row",
         )  # fmt: skip
+    require_same_kind(state.spec, other.spec, STEP)
     for one in (state, other):
         one.require_sound(STEP)
         one.require_verified()
@@ -70,11 +70,30 @@ def require_same_kind(spec: WheelSpec, other: WheelSpec, step: str) -> None:
     """Refuse wheels of which the slots do not hold the same."""
     alike = kind_of(spec.plan) == kind_of(other.plan) and spec.rings == other.rings
     if not alike or spec.prefix != other.prefix or spec.open_slots != other.open_slots:
+        mine, theirs = _described(spec), _described(other)
+        differ = [n for n in mine if mine[n] != theirs[n]] or ["aggregates"]  # functions of the same name
+        expected, got = ("; ".join(f"{n} {d[n]}" for n in differ) for d in (mine, theirs))
         raise UserError(
-            step, expected=f"a wheel of {spec.plan}, with rings {[r.shown for r in spec.rings]}",
-            got=f"{other.plan}, with rings {[r.shown for r in other.rings]}",
-            hint="aggregates, columns, keys, granularities and retention must be equal",
+            step, expected=f"a wheel with {expected}", got=got,
+            hint="aggregates, columns, keys, granularities, retention, prefix, write_ahead and whether there "
+            "are sessions must be equal",
         )  # fmt: skip
+
+
+def _described(spec: WheelSpec) -> dict[str, str]:
+    """What must be equal in wheels of one kind, for people."""
+    return {
+        "aggregates": ", ".join(f"{n}={a}" for n, a in spec.given.items() if not n.startswith(HIDDEN)),
+        "columns": str(spec.plan.input.schema), "time": spec.plan.input.time,
+        "keys": ", ".join(spec.plan.group_keys) or "none",
+        "rings": ", ".join(f"{r.shown} (keeps {r.retention})" for r in spec.rings),
+        "prefix": str(spec.prefix), "write_ahead": str(spec.open_slots),
+        "sessions": "yes" if FIRST_TIME in spec.given else "no",
+    }  # fmt: skip
+
+
+def _windows_of(state: WheelState) -> str:
+    return ", ".join(f"{n}={w}" if n != str(w) else n for n, w in state.windows.specs.items()) or "none"
 
 
 def _is_new(state: WheelState, theirs: dict[str, str]) -> bool:

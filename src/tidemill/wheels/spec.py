@@ -14,6 +14,7 @@ from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.aggregates.layout import Result
 from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.schema import schema as read_schema
 from tidemill.core.schema import users_name
 from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.time_reading import Reading
@@ -62,7 +63,7 @@ class WheelSpec:
 
     @cached_property
     def objects(self) -> str:
-        """A part of the aggregates whose partials are Python objects; empty if all are numbers."""
+        """An aggregate whose partials are Python objects; empty if all are numbers."""
         return not_numbers(self.plan)
 
     @cached_property
@@ -88,6 +89,7 @@ def read_spec(
     step = "wheel"
     rings, domain = rings_of(granularities, retention, step=step)
     given = named_aggregates(aggregates, step)
+    _check_time(schema, time)
     if any(isinstance(w, Session) for w in windows.values()):
         ticks = Expr(Column(time))
         given |= {FIRST_TIME: least_of(ticks), LAST_TIME: greatest_of(ticks)}
@@ -111,6 +113,17 @@ def read_spec(
             got=", ".join(f"{n}={a}" for n, a in given.items()),
         )  # fmt: skip
     return spec
+
+
+def _check_time(schema: Any, time: Any) -> None:
+    step = "Wheel time="
+    if not isinstance(time, str):
+        raise UserError(step, expected="the name of a column", got=repr(time))
+    kind = read_schema(schema, step="Wheel schema=").type_of(time, step=step)
+    if not kind.is_ticks:
+        raise UserError(
+            step, expected=f"a column {time!r} of type timestamp (clock) or int64 (logical)", got=repr(kind)
+        )
 
 
 def plan_of(
@@ -155,6 +168,8 @@ def named_aggregates(given: Any, step: str) -> dict[str, Aggregate]:
     named = {"value": given} if isinstance(given, Aggregate) else given
     if not isinstance(named, Mapping) or not all(isinstance(n, str) for n in named):
         raise UserError(step, expected="an aggregate, or a dict of names to aggregates", got=repr(given))
+    if not named:
+        raise UserError(step, expected="at least one aggregate", got="none", hint='{"n": tm.count()}')
     for name in named:
         users_name(name, step=step)
     return dict(named)
@@ -199,7 +214,7 @@ def _check_supported(plan: WindowAggregate) -> None:
 
 
 def not_numbers(plan: WindowAggregate) -> str:
-    """The first part of the aggregates whose partials are not a fixed number of numbers; else empty.
+    """The first aggregate whose partials are not a fixed number of numbers; empty if there is none.
 
     Partials of numbers are kept in arrays and combined by compiled code, others as Python objects.
     """
@@ -208,5 +223,6 @@ def not_numbers(plan: WindowAggregate) -> str:
     for index, part in enumerate(layout.parts):
         text = any(t.kind == "string" for t in (*part.types, *(t for _, t in part.columns)))
         if text or index not in records:
-            return str(part.part)
+            [first, *_] = [r for r in layout.results if index in (*r.parts, r.present)]
+            return first.shown
     return ""

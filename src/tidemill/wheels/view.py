@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
-from tidemill.aggregates.layout import Layout
+from tidemill.aggregates.layout import Layout, Result
 from tidemill.core.errors import UserError
 from tidemill.core.forks import renew_locks
 from tidemill.core.schema import Schema
@@ -149,6 +149,8 @@ class WheelView:
 
     def _find(self, columns: list[list[Any]]) -> Ints:
         names = self.plan.group_keys
+        if not names:
+            raise UserError("query", expected="no key: the wheel has no keys", got="one")
         if len(columns) != len(names):
             raise UserError("query", expected=f"a key for {list(names)}", got=f"{len(columns)} values")
         try:
@@ -178,10 +180,19 @@ class WheelView:
                 held = ", ".join(f"{n}={a}" for n, a in plan.aggregates if not n.startswith(HIDDEN))
                 raise UserError(
                     step, expected=f"aggregates made of what the wheel holds: {held}",
-                    got=f"{result.name}={result.shown}",
+                    got=f"{result.name}={result.shown}", hint=self._hint(asked, result),
                 )  # fmt: skip
             results.append(found)
         return replace(plan.layout, results=tuple(results))
+
+    def _hint(self, asked: Layout, result: Result) -> str:
+        """What a wheel must hold for a result: the parts that are missing, or all of it."""
+        held = self.plan.layout
+        whole = {p.part for i, p in enumerate(held.parts) if i not in held.presence_only}
+        wanted = [asked.parts[p].part for p in result.parts]
+        missing = [str(p) for p in wanted if p not in whole]
+        needed = missing if len(missing) < len(wanted) else [result.shown]
+        return f"make a wheel that holds {', '.join(needed)}, too"
 
     def answers(
         self, starts: Ints, ends: Ints, numbers: Ints, asked: Layout | None = None, *,

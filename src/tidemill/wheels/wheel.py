@@ -175,7 +175,8 @@ class Wheel(WheelQueries):
         given = () if key is ALL else key if isinstance(key, (tuple, list)) else (key,)
         if len(keys) != len(given):
             got = "none" if key is ALL else repr(key)
-            raise UserError("insert", expected=f"a key for {list(keys)}", got=got)
+            expected = f"a key for {list(keys)}" if keys else "no key: the wheel has no keys"
+            raise UserError("insert", expected=expected, got=got)
         row.update(zip(keys, given))
         return row
 
