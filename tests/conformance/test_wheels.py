@@ -132,7 +132,7 @@ def test_explain_shows_the_costs_that_decide() -> None:
     for _ in range(200):
         a = pick.randrange(200)
         explained = wheel.explain(a, pick.randint(a + 1, 200))
-        assert explained.cost.total <= min(c.total for c in [explained.cost, *explained.alternatives.values()])
+        assert all(explained.cost.total <= c.total for c in explained.alternatives.values())
         assert f"{explained.plan}: cost {explained.cost.total} (" in str(explained)
         plans.add(explained.plan)
     assert plans >= {"one ring", "combined rings", "inverse landmark"}

@@ -81,7 +81,7 @@ def play(wheel: Wheel, reference: RowWheel, script: list[Any]) -> list[dict[str,
         if what == "advance":
             reference.advance_to(reference.watermark + given_)
             found = wheel.advance_to(reference.watermark)
-            # Those that close at once come in no stated order: it depends on how far the wheel goes at a time.
+            # Windows that close together come in no stated order: it depends on the room of the rings.
             closed += sorted(found.to_pylist(), key=_window_and_key) if found is not None else []
             assert wheel.watermark == reference.watermark
             continue

@@ -326,7 +326,7 @@ def test_what_cannot_be_built_is_refused(spark: Any, built: tuple[Path, list[Row
         tm.spark.build_wheel(df, tmp_path / "w", tm.sum(col.nope), time="t")
     with pytest.raises(UserError, match="buckets"):
         tm.spark.build_wheel(df, tmp_path / "w", AGGREGATES["sum"], time="t", keys="s", buckets=0)
-    with pytest.raises(UnsupportedError, match=r"multiset.*tm\.Wheel"):
+    with pytest.raises(UnsupportedError, match=r"quantile.*tm\.Wheel"):
         tm.spark.build_wheel(df, tmp_path / "w", tm.median(col.v), time="t", granularities=[1, 5])
     with pytest.raises(UserError, match="column 's'"):
         tm.spark.append(df.drop("s"), built[0])

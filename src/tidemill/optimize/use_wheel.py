@@ -45,15 +45,14 @@ def use_wheel(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
 
 def _no_windows(source: Source, plan: Plan) -> UserError:
     """Why the rows of an input would be needed, which a wheel does not have."""
-    for windows in plan.walk():
-        if isinstance(windows, WindowAggregate):
-            for union in windows.walk():
-                if isinstance(union, Union) and source in union.walk():
-                    return UserError(
-                        _step(source), expected=f"windows over {source.name} alone",
-                        got=f"a union below the windows: {windows}",
-                        hint="have windows over each input, and the union above them: a wheel holds no rows",
-                    )  # fmt: skip
+    for windows in (n for n in plan.walk() if isinstance(n, WindowAggregate)):
+        below: list[Plan] = [n for n in windows.input.walk() if isinstance(n, Union)]
+        if any(source in union.walk() for union in below):
+            return UserError(
+                _step(source), expected=f"windows over {source.name} alone",
+                got=f"a union below the windows: {windows}",
+                hint="have windows over each input, and the union above them: a wheel holds no rows",
+            )  # fmt: skip
     return UserError(
         _step(source), expected="a query with windows: a wheel holds no rows", got=str(plan),
         hint="give the rows; `left_out` of a query needs them, too",

@@ -66,7 +66,8 @@ class Cost:
         return SEGMENT_COST * self.runs + self.slot_cost * self.slots
 
     def __str__(self) -> str:
-        runs, slots = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((self.runs, "run"), (self.slots, "slot")))
+        named = (self.runs, "run"), (self.slots, "slot")
+        runs, slots = (f"{n} {what}{'s' * (n != 1)}" for n, what in named)
         return f"cost {self.total} ({runs} × {SEGMENT_COST} + {slots} × {self.slot_cost})"
 
 
