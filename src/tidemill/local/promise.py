@@ -1,4 +1,4 @@
-"""How far time has come: for all keys together, or for some keys apart (paper 003, punctuations)."""
+"""Watermarks for all keys, and higher ones for some keys (paper 003, punctuations)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Promise:
-    """No row to come has a time below this.
+    """A watermark: no future row has a time below it.
 
-    `floor` holds for every key, also for those that have not come yet. `by_key` has the promise of each
-    key by its id, where some keys are promised apart; none is below the floor.
+    `floor` holds for every key, also for keys not seen yet. `by_key`, if given, is the watermark of each
+    key, by key id; none is below the floor.
 
     >>> Promise(5).of_keys(3), Promise(5, np.array([5, 9])).of_keys(3)
     (array([5]), array([5, 9, 5]))
@@ -27,7 +27,7 @@ class Promise:
     by_key: Ints | None = None
 
     def of_keys(self, keys: int) -> Ints:
-        """The promise of each of so many keys; one number where it is the same for all."""
+        """Return the watermark of each of `keys` keys, or one number if it is the same for all."""
         if self.by_key is None:
             return np.array([self.floor], dtype=np.int64)
         found = np.full(keys, self.floor, dtype=np.int64)
@@ -36,7 +36,7 @@ class Promise:
         return found
 
     def of_rows(self, kid: Ints) -> Ints:
-        """The promise for each row, by the id of its key; one number where it is the same for all."""
+        """Return the watermark for each row by its key id, or one number if it is the same for all."""
         found = self.of_keys(0 if self.by_key is None else len(self.by_key))
         if len(found) == 1 and self.by_key is None:
             return found
@@ -44,17 +44,17 @@ class Promise:
 
     @property
     def highest(self) -> int:
-        """No row at or above this is late, whatever its key."""
+        """The highest watermark of any key: a row at or above it is never late."""
         if self.by_key is None or not len(self.by_key):
             return self.floor
         return max(self.floor, int(self.by_key.max()))
 
     def raised(self, below: int) -> Promise:
-        """This promise and another one for all keys."""
+        """Return this promise with the watermark of all keys raised."""
         return Promise(max(self.floor, below), self.by_key)
 
     def raised_for(self, kid: Ints, below: int, keys: int) -> Promise:
-        """This promise and another one for some keys, by their ids."""
+        """Return this promise with the watermark of some key ids raised; there are `keys` keys."""
         found = np.full(keys, BEGINNING, dtype=np.int64)
         if self.by_key is not None:
             found[: len(self.by_key)] = self.by_key
@@ -63,7 +63,7 @@ class Promise:
         return Promise(self.floor, found)
 
     def renumbered(self, kept: Ints) -> Promise:
-        """The same where the keys `kept` are `0, 1, 2, …` from now on and others are forgotten."""
+        """Return this promise with the keys `kept` renumbered to `0, 1, 2, …` and the others dropped."""
         if self.by_key is None:
             return self
         found = self.of_rows(kept)

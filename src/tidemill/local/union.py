@@ -13,7 +13,7 @@ from tidemill.plan.nodes import Union
 
 
 class UnionOperator(Operator):
-    """Nothing waits; what is promised is what all ports promise."""
+    """Passes batches on unchanged; its watermark is the minimum over its ports."""
 
     def __init__(self, plan: Union) -> None:
         self.ports = len(plan.inputs)

@@ -1,4 +1,4 @@
-"""How each kind of window finds its ranges of elements, and what it still needs afterwards."""
+"""For each kind of window: which windows close, their ranges of elements, and what can be evicted."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 Ints = npt.NDArray[np.int64]
 _NEVER = (1 << 62) - 1
 ROWS = internal("rows")
-"""The aggregate that counts rows, for windows that are cut by rank."""
+"""The internal aggregate that counts rows, for windows defined by rank."""
 
 
 def ends_name(spec: PerEvent) -> str:
-    """The aggregate that tells at which elements windows end."""
+    """Return the name of the internal aggregate that marks the elements at which windows end."""
     return internal(f"ends{spec.every}")
 
 
@@ -42,77 +42,77 @@ class Progress:
     final: bool
     keys: int
     rows: Ints
-    """Rows so far, by partition."""
+    """The number of rows so far, by partition."""
     partition: Ints
     """The partition of each key."""
 
     @property
     def below(self) -> Ints:
-        """The instant below which rows are complete: one for all keys, or by key."""
-        # No time is as far away as this, and windows around it can still be counted.
+        """The watermark: one for all keys, or one for each."""
+        # Beyond all supported times, yet window ids around it do not overflow.
         return np.maximum(self.promise.of_keys(self.count), -_NEVER)
 
     @property
     def count(self) -> int:
-        """How many keys arrays by key have room for: two at least, as one number holds for all keys."""
+        """The length of arrays by key: at least two, because an array of one number holds for all keys."""
         return max(2, self.keys)
 
     @property
     def floor(self) -> int:
-        """The instant below which the rows of all keys are complete."""
+        """The watermark of all keys."""
         return max(self.promise.floor, -_NEVER)
 
 
 class Slide(ABC):
-    """One kind of window at work: its ranges so far, and what it can say about those to come."""
+    """The state of one window specification: which windows were returned, and what future ones need."""
 
     @abstractmethod
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
-        """The windows that close now. Each is given once."""
+        """Return the windows that close now; each window is returned once."""
 
     @abstractmethod
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
-        """Which elements a window to come may need."""
+        """Return a mask of the elements that a future window may need."""
 
     @abstractmethod
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
-        """`window_start` and `window_end` of windows found."""
+        """Return `window_start` and `window_end` of windows."""
 
     def forgotten(  # noqa: B027  (most windows have nothing to note)
         self, elements: Elements, gone: npt.NDArray[np.bool_], progress: Progress
     ) -> None:
-        """Take note of the elements that no window of the query needs any more."""
+        """Record that the elements `gone` are evicted."""
 
     def goes_on_to(self, pane: int) -> None:  # noqa: B027  (most windows end with their rows)
-        """Know of a pane that one of these windows has, of the part of the stream that others hold."""
+        """Record that another part of the stream has rows up to a pane."""
 
     def promise(self) -> Promise:
-        """No window to come starts below this."""
+        """Return a lower bound on the start of future windows."""
         return Promise()
 
     @property
     def keeps_keys(self) -> bool:
-        """Whether something is known of every key that ever came, also when its elements are gone."""
+        """Whether there is state for every key ever seen, even after its elements are evicted."""
         return False
 
     def snapshot(self) -> dict[str, Ints]:
-        """What it knows besides the elements."""
+        """Return the state other than the elements."""
         return {name: getattr(self, f"_{name}") for name in self.remembers}
 
     def restore(self, state: Mapping[str, Ints]) -> None:
-        """What `snapshot` gave."""
+        """Load what `snapshot` returned."""
         for name in self.remembers:
             setattr(self, f"_{name}", state[name])
 
     _common = np.full(1, -_NEVER, dtype=np.int64)
-    """What is known of keys that have not come yet."""
+    """The limit of keys not seen yet."""
 
     remembers: ClassVar[tuple[str, ...]] = ()
-    """The arrays that are its state; those whose names begin with `by_key` have a number for each key
-    id, or one for all."""
+    """The names of the arrays of state. An array named `by_key…` has a number for each key id, or one
+    for all keys."""
 
     def renumber(self, kept: Ints) -> None:
-        """Let the keys `kept` be `0, 1, 2, …` from now on; others are forgotten."""
+        """Renumber the keys `kept` to `0, 1, 2, …` and drop the state of the others."""
         for name in (n for n in self.remembers if n.startswith("by_key")):
             limits = getattr(self, f"_{name}")
             if len(limits) > 1:
@@ -121,17 +121,17 @@ class Slide(ABC):
 
     @property
     def reach(self) -> int | None:
-        """How many panes a window needs, where all keys move on together."""
+        """The number of panes in a window, or None if keys do not advance together."""
         return None
 
     @property
     def needed_from(self) -> int | None:
-        """The pane below which nothing is needed, where it is the same for all keys."""
+        """The first pane that is still needed, or None if it is not the same for all keys."""
         return None
 
     @property
     def closed_from(self) -> int | None:
-        """For landmark windows: the first pane that is not yet in every window to come."""
+        """For landmark windows, the first pane after the last closed window; else None."""
         return None
 
 
@@ -145,17 +145,17 @@ class GridSlide(Slide):
         self._slide = spec.slide // self._size
         self._length = None if spec.length is None else spec.length // self._size
         self._shift = (spec.origin - panes.origin) // self._size
-        # Where the start lies within a pane, it is that of all windows, and rows before it never get here.
+        # A start within a pane is the start of all windows: rows before it were dropped earlier.
         self._since = -_NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
         self._by_key_after = np.full(1, -_NEVER, dtype=np.int64)
-        """The last window that was given: of all keys, or of each."""
+        """The last window that was returned, of all keys or of each."""
         self._common = np.full(1, -_NEVER, dtype=np.int64)
-        """The last window that was given of all keys, those to come included."""
+        """The last window that was returned of all keys, including keys not seen yet."""
         self._by_key_first = np.full(1, _NEVER, dtype=np.int64)
-        """Where windows go on until the end: the first one of each key."""
+        """For windows that continue until the end of the stream: the first window of each key."""
         self._last = np.full(1, -_NEVER, dtype=np.int64)
-        """Where windows go on until the end: the last one of the stream so far."""
+        """For windows that continue until the end of the stream: the last window so far."""
         self._partitioned = isinstance(spec, Rows) and bool(plan.partition_of(spec))
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
@@ -188,7 +188,7 @@ class GridSlide(Slide):
         return keep
 
     def _start_after(self, after: Any) -> Any:
-        """The first pane of the window after this one."""
+        """Return the first pane of the window after window `after`."""
         assert self._length is not None
         return self._shift + (after + 2) * self._slide - self._length
 
@@ -212,7 +212,7 @@ class GridSlide(Slide):
         return bounds(ranges.wid, self.spec)
 
     def _until(self, progress: Progress, below: Ints) -> Ints:
-        """The last window that is complete, for all keys or for each, now that rows below are."""
+        """Return the last complete window for a watermark, for all keys or for each."""
         if isinstance(self.spec, Rows):
             done = progress.rows[:1]
             if self._partitioned:
@@ -224,7 +224,7 @@ class GridSlide(Slide):
             return np.where(done > 0, self._last_window(last // self._size), -1)
         if not progress.final:
             complete: Ints = (below - self.spec.origin) // self.spec.slide - 1
-            # Whether windows go on past the last row so far, only a row to come can say.
+            # Windows after the last row exist only if a later row comes.
             return np.minimum(complete, self._last) if self._everyone else complete
         return self._last if self._everyone else np.asarray([_NEVER])
 
@@ -232,7 +232,7 @@ class GridSlide(Slide):
         self._last = np.maximum(self._last, self._last_window(np.asarray([pane])))
 
     def _last_window(self, pane: Ints) -> Ints:
-        """The last window that a pane belongs to; between sampling windows, the one before."""
+        """Return the last window that contains a pane; for a pane in a gap, the window before it."""
         reach = 0 if self._length is None else self._length - self._slide
         return (pane - self._shift + reach) // self._slide
 
@@ -269,10 +269,10 @@ class GridSlide(Slide):
 
 
 class EventSlide(Slide):
-    """A window at each event, or each n-th; the events are those of a partition.
+    """A window at each event, or each n-th event, of a partition.
 
-    Where the partition is the key itself, windows are found in one compiled pass. Otherwise the
-    rows of other keys make windows too, and each key looks itself up in them.
+    If the partition is the key itself, one compiled pass finds the windows. Otherwise rows of other keys
+    define windows too, and the elements of each key are looked up in them.
     """
 
     remembers = ("by_key_emitted", "common", "gone")
@@ -280,9 +280,9 @@ class EventSlide(Slide):
     def __init__(self, spec: PerEvent, plan: WindowAggregate, layout: Layout) -> None:
         self.spec = spec
         self._by_key_emitted = np.full(1, -_NEVER, dtype=np.int64)
-        """Windows below this were given: those of all keys, or of each."""
+        """Windows below this were returned, of all keys or of each."""
         self._common = np.full(1, -_NEVER, dtype=np.int64)
-        """Windows below this were given of all keys, those to come included."""
+        """Windows below this were returned of all keys, including keys not seen yet."""
         self._own = set(plan.partition_of(spec)) == set(plan.group_keys)
         self._column: str | None = None
         self._ranked = spec.by == "rank" and spec.every > 1
@@ -291,7 +291,7 @@ class EventSlide(Slide):
             index = next(r.parts[0] for r in layout.results if r.name == name)
             self._column = layout.parts[index].columns.names[0]
         self._gone = np.zeros(0, dtype=np.int64)
-        """Rows that were forgotten, by partition: ranks go on counting from there."""
+        """The number of evicted rows by partition: ranks continue from it."""
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         partition = elements.kid if self._own else progress.partition[elements.kid]
@@ -327,7 +327,7 @@ class EventSlide(Slide):
     def _defines(
         self, group: Ints, time: Ints, elements: Elements, order: Ints | None = None
     ) -> npt.NDArray[np.bool_]:
-        """Which elements end a window. Elements of one group and time decide together."""
+        """Return a mask of the elements that end a window."""
         if self._column is None:
             return np.ones(len(elements), dtype=np.bool_)
         column = elements.records[self._column]
@@ -376,7 +376,7 @@ class EventSlide(Slide):
 
 
 class SessionSlide(Slide):
-    """Runs with small gaps, of the rows of a key or of a partition."""
+    """Sessions of the rows of a key or of a partition."""
 
     remembers = ("by_key_given", "common", "open")
 
@@ -385,12 +385,12 @@ class SessionSlide(Slide):
         self._own = set(plan.partition_of(spec)) == set(plan.group_keys)
         self._closed = np.empty(0, dtype=np.bool_)
         self._by_key_given = np.full(1, -_NEVER, dtype=np.int64)
-        """Sessions whose last row is below this were given before, and may still lie there: of all keys,
-        or of each."""
+        """Sessions whose last row is below this were returned, of all keys or of each. Their elements may
+        still be in the store."""
         self._common = np.full(1, -_NEVER, dtype=np.int64)
-        """The same for keys to come."""
+        """The same for keys not seen yet."""
         self._open = np.full(1, BEGINNING, dtype=np.int64)
-        """Where the first session begins that is not given yet; rows that are late may move it back."""
+        """The start of the first session that was not returned yet; late rows may move it back."""
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         gap = self.spec.gap.ticks
@@ -442,9 +442,9 @@ class SessionSlide(Slide):
 def _looked_up(
     elements: Elements, partition: Ints, windows: Callable[[int], tuple[Ints, Ints, Ints]]
 ) -> Ranges:
-    """The windows of each partition, as ranges of each of its keys; empty ones are left out.
+    """Return the windows of each partition as ranges of each of its keys, without empty ranges.
 
-    `windows` gives ids, first and last time of the windows of a partition.
+    `windows` returns the ids, first times and last times of the windows of a partition.
     """
     found: list[list[Ints]] = [[], [], [], [], []]
     known: dict[int, tuple[Ints, Ints, Ints]] = {}
@@ -465,27 +465,27 @@ def _looked_up(
 
 
 def _by_key(limits: Ints, keys: int, others: int) -> Ints:
-    """Limits for each of so many keys; those that have none get the one of the `others`."""
+    """Return a limit for each of `keys` keys; keys without one get the limit `others`."""
     if 1 < keys <= len(limits):
         return limits
     more = np.full(keys, others, dtype=np.int64)
-    if len(limits) > 1:  # one limit holds for all keys, and is that of the others
+    if len(limits) > 1:  # a single limit holds for all keys and equals `others`
         more[: len(limits)] = limits
     return more
 
 
 def _same(limits: Ints) -> Ints:
-    """One limit for all keys, where each has the same."""
+    """Return one limit for all keys if all limits are equal, otherwise the limits unchanged."""
     return limits[:1] if len(limits) > 1 and (limits == limits[0]).all() else limits
 
 
 def _of(limits: Ints, kid: Ints) -> Any:
-    """The limit of each key, of one for all or one for each."""
+    """Return the limit of each key id, from limits by key or one for all."""
     return limits[kid] if len(limits) > 1 else limits[0]
 
 
 def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout) -> Slide:
-    """The slide of a window specification."""
+    """Create the slide of a window specification."""
     if isinstance(spec, GridWindow):
         return GridSlide(spec, plan, panes)
     if isinstance(spec, PerEvent):
