@@ -257,7 +257,7 @@ def literal_value(node: Literal) -> Value:
             return Value("INF" if value > 0 else "-INF", None, FLOAT64)
         return Value(repr(value), None, FLOAT64)
     if node.type == STRING:
-        raise InternalError("text in generated source")
+        raise InternalError("a string literal in generated source")
     if node.type == BOOL:
         return Value(repr(bool(node.value)), None, BOOL)
     code = "INT_MIN" if node.value == -(1 << 63) else repr(int(node.value))

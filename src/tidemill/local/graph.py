@@ -65,7 +65,7 @@ class StageOperator(Operator):
 
     def restore(self, state: Snapshot) -> None:
         if state:
-            raise UserError("restore", expected="no state of a stage", got=str(sorted(state)))
+            raise UserError("restore", expected="no state for a stage", got=str(sorted(state)))
 
 
 @dataclass

@@ -12,7 +12,7 @@ _MESSAGES = {
         "use cast(..., strict=False) to get null instead",
     ),
     NULL_STATE: (
-        "a function of the aggregate gave null for its partial",
+        "a function of the aggregate returned null for its partial",
         "division by zero is null; guard it with tm.when(...)",
     ),
 }  # fmt: skip

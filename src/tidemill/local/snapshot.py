@@ -83,5 +83,5 @@ def ids(table: pa.Table, name: str, below: int) -> npt.NDArray[np.int64]:
     """Return a column of ids, after checking that each is in `[0, below)`: they are used as indices."""
     found = column(table, name)
     if len(found) and (found.min() < 0 or found.max() >= below):
-        raise UserError(_STEP, expected=f"{name!r} from 0 to {below - 1}", got="others")
+        raise UserError(_STEP, expected=f"{name!r} from 0 to {below - 1}", got="another number")
     return found

@@ -19,7 +19,7 @@ def threads() -> int:
     asked = os.environ.get("TIDEMILL_THREADS")
     if asked:
         if not asked.isdecimal() or int(asked) == 0:
-            raise UserError("run", expected="TIDEMILL_THREADS to be a number from 1 on", got=asked)
+            raise UserError("run", expected="TIDEMILL_THREADS to be a positive integer", got=asked)
         return int(asked)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

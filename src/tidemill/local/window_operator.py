@@ -384,7 +384,7 @@ class WindowOperator(Operator):
             kinds = [to_arrow(kind) for _, kind in self.keys.schema]
             self.keys.restore([array_of(c, t) for c, t in zip(state["keys"].columns, kinds)])
             if self.keys.count != len(state["keys"]):
-                raise UserError("restore", expected="each key once", got="one twice")
+                raise UserError("restore", expected="each key once", got="a duplicate key")
         by_key = column(state["promised_keys"], "below") if "promised_keys" in state else None
         self._promised = Promise(int(column(state["promised"], "floor")[0]), by_key)
         self._ready = state["ready"].to_batches()
