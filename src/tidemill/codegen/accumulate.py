@@ -89,7 +89,7 @@ def accumulate_kernel(
 
 @contextmanager
 def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
-    """The loop over the rows for which all predicates hold."""
+    """Open the loop over the rows for which all predicates are true."""
     if not predicates or any(e.can_fail(p) for p in predicates):
         with e.block("for j in range(rows.size):"):
             e.line("i = rows[j]")

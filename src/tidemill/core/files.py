@@ -94,7 +94,7 @@ def is_plain(path: Path) -> bool:
     """Return whether the path itself, not the target of a symlink, is a regular file."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
-    except (OSError, ValueError):  # a NUL in it
+    except (OSError, ValueError):  # ValueError: a NUL in the path
         return False
 
 

@@ -15,7 +15,7 @@ from typing import Union
 from tidemill.core.errors import UserError
 
 FOREVER = (1 << 63) - 1
-"""The end of a lifetime that is still open."""
+"""Above every instant: the end of a lifetime that is still open, and the watermark after the last row."""
 
 BEGINNING = -(1 << 63)
 """Below every instant: the initial watermark."""

@@ -115,7 +115,7 @@ def reading(schema: Schema, time: str, unit: Any, tz: Any, *, step: str) -> Read
         kind = schema.type_of(column, step=f"{step} unit=")
         if kind != TIMESTAMP:
             raise UserError(
-                step, expected=f"unit= only for columns of timestamps, as {column!r} should be", got=repr(kind)
+                step, expected=f"unit= for a column of timestamps, as {column!r} should be", got=repr(kind)
             )
         if name not in UNITS:
             raise UserError(step, expected=f"unit= to be one of {list(UNITS)}", got=repr(name))

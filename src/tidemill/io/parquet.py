@@ -23,8 +23,8 @@ from tidemill.core.time_reading import NANOS, PLAIN, UNITS, Reading
 from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, promises, readable, step_of
 from tidemill.plan.nodes import Source
 
-# Column chunks are read through a buffer of this size. Without it each is loaded whole, and a file
-# of one large row group would take its size in memory.
+# Column chunks are read through a buffer of this size. Otherwise each chunk is loaded whole, so a file
+# with one large row group would need its size in memory.
 _BUFFER = 1 << 20
 _TICKS_PER = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 _DAY = 86_400_000_000
@@ -158,7 +158,7 @@ def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:
 
     try:
         fragments = list(dataset.get_fragments())
-    except ValueError:  # it has a filter or a projection of its own
+    except ValueError:  # the dataset has its own filter or projection
         return None
     needed = [dataset.schema.field(name) for name in source.schema.names]
     for fragment in fragments:

@@ -21,7 +21,7 @@ _STEP = "write"
 def write_parquet(
     path: str | os.PathLike[str], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write batches to a Parquet file; returns the number of rows."""
+    """Write batches to a Parquet file, and return the number of rows."""
     import pyarrow.parquet as pq
 
     def writer(file: BinaryIO) -> Any:
@@ -33,16 +33,16 @@ def write_parquet(
 def write_ipc(
     path: str | os.PathLike[str], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write batches to an Arrow IPC file; returns the number of rows."""
+    """Write batches to an Arrow IPC file, and return the number of rows."""
     return _write(path, lambda file: pa.ipc.new_file(file, schema), schema, batches)
 
 
 def write_csv(
     path: str | os.PathLike[str], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write batches to a CSV file with a header; returns the number of rows.
+    """Write batches to a CSV file with a header, and return the number of rows.
 
-    Null is an empty field, an empty string a quoted one; durations are whole microseconds.
+    Null is an empty field, and an empty string is a quoted empty field. Durations are whole microseconds.
     """
     import pyarrow.csv as csv
 

@@ -70,7 +70,7 @@ class Share:
 
 
 class Lane:
-    """The state of a window aggregate for a share of its keys."""
+    """The state of a window aggregate for some of its keys."""
 
     def __init__(
         self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: StatePlan,

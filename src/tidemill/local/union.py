@@ -1,4 +1,4 @@
-"""Union: the rows of several ports as one stream."""
+"""The operator of a union, which merges the rows of several ports into one stream."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ class WindowOperator(Operator):
     def _known_below(self, below: int) -> int:
         """Convert a watermark of the stream's time to one of the windowing attribute."""
         if self._order is not None:
-            return BEGINNING  # rows wait until the end
+            return BEGINNING  # rows are buffered until the end, to be sorted
         if isinstance(self.plan.windows[0].spec, Rows):
             return FOREVER - 1  # row numbers are always complete
         return below if self.plan.attribute == self.plan.input.time else BEGINNING

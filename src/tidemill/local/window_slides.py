@@ -36,7 +36,7 @@ def ends_name(spec: PerEvent) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the stream has come."""
+    """How far the stream has been read: its watermark, keys and rows."""
 
     promise: Promise
     final: bool

@@ -34,7 +34,7 @@ def _pushed(node: Filter, often: Set[int]) -> Plan:
     if isinstance(below, Project):
         over = substitute(predicate, dict(below.outputs))
         if any(isinstance(n, Udf) for n in over.walk()):
-            return node  # it would run twice
+            return node  # a Python function would run twice for each row
         return replace(below, input=_pushed(Filter(below.input, over), often))
     if isinstance(below, WindowAggregate) and _only_keys(node, below):
         return replace(below, input=_pushed(Filter(below.input, predicate), often))

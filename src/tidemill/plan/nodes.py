@@ -57,7 +57,7 @@ class Source(Plan):
     time_column: str
     columns: tuple[str, ...] | None = None
     ordered: bool = False
-    """Whether no row has an earlier time than the one before it."""
+    """Whether rows are sorted by time."""
     step: str = ""
     """The step that errors in its rows name; by default `run` and the name of the stream."""
     reading: Reading = PLAIN
