@@ -214,7 +214,7 @@ class PaneStore:
         most = self._keys * max(0, self._last - self._oldest + 1)
         if most == 0:
             return self._unrolled[:0]
-        if most >= len(self._unrolled):  # reused: page faults in fresh memory cost more than the loop
+        if most >= len(self._unrolled):  # reused: touching fresh memory costs more than the loop
             self._unrolled = np.empty(most + 1, dtype=self._dtype)
         found = unroll(self._planes, self._keys, self._oldest, self._last, self._unrolled)
         return self._unrolled[:found]

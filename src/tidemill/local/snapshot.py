@@ -25,7 +25,7 @@ def to_bytes(state: Snapshot) -> pa.Buffer:
 
 
 def from_bytes(data: pa.Buffer | bytes) -> Snapshot:
-    """Deserialize a snapshot; raise a `UserError` if `to_bytes` did not write these bytes."""
+    """Deserialize a snapshot that `to_bytes` wrote; raise a `UserError` for other bytes."""
     outer = _table(data)
     if outer.schema != _SCHEMA:
         raise UserError(_STEP, expected="a snapshot", got=f"an Arrow stream of {outer.schema.names}")
