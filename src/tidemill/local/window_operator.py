@@ -400,9 +400,9 @@ class WindowOperator(Operator):
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
         found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
         for at, slides in enumerate(zip(*(lane.slides for lane in self.lanes))):
-            keys = self.keys.count if len(self.lanes) > 1 else None
+            most = self.keys.count if len(self.lanes) > 1 else None
             for name in slides[0].state:
-                limits = Limits.joined([s.state[name] for s in slides], keys)
+                limits = Limits.joined([s.state[name] for s in slides], most)
                 found[f"window{at}.{name}"] = limits_table(limits)
         return found
 

@@ -191,9 +191,11 @@ def _check_window(plan: Plan, spec: Window) -> None:
     step = f"window {spec}"
     schema = plan.schema
     numbered = spec.counts_arrivals and not getattr(spec, "order_by", None)
-    if numbered and isinstance(stage_of(plan).base, Union):
+    base = stage_of(plan).base
+    if numbered and not isinstance(base, Source):
+        what = "a union" if isinstance(base, Union) else "windows"
         raise UserError(
-            step, expected="order_by= over a union, whose rows have no order of arrival", got="none",
+            step, expected=f"order_by= over {what}, whose rows have no order of arrival", got="none",
             hint="name a column to number rows by: order_by='seq'",
         )  # fmt: skip
     for name in (*(spec.partition or ()), *((o,) if (o := getattr(spec, "order_by", None)) else ())):
