@@ -44,7 +44,7 @@ def save(state: WheelState, path: str | os.PathLike[str], *, job: str = "") -> i
             for number, held in enumerate(windows.values())
         },
     }
-    facts = described(state)  # after the store's files: they seal blocks
+    facts = described(state)  # after `_store_files`, which seals blocks
     if windows:
         specs = state.windows.specs
         facts["windows"] = [_window_facts(label, specs[label], held) for label, held in windows.items()]
