@@ -584,7 +584,7 @@ class RingStore:
         return found
 
     def changed(self) -> None:
-        """Publish new arrays. Reads of the old ones are repeated: some arrays are in both, and will change."""
+        """Publish new arrays. Reads of the old ones are repeated, because both share some arrays."""
         before = self._asked
         self.on_change(self)
         self.settle()

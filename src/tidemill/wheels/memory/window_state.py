@@ -160,7 +160,7 @@ class SlidingWindows:
         return np.repeat(self._fresh, rows * room).reshape(rows, room)
 
     def _fit(self) -> None:
-        """There may be room for more keys by now."""
+        """Grow the arrays to the store's number of allocated keys."""
         room, had = int(self._store.head[ROOM]), self._slices.shape[1]
         if room == had:
             return
@@ -174,7 +174,7 @@ class SlidingWindows:
             setattr(self, name, wider)
 
     def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
-        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
+        """Return the windows that close with slots `[start, until)`. `kinds` are the results' NumPy types."""
         begin, _, err = self.add(start, until, kinds)
         return self.rows.closed(begin, err)
 
@@ -236,20 +236,20 @@ class SessionWindows:
         self._sessions[: self._store.keys] = state.arrays["sessions"][0]
 
     def add_from(self, other: SessionWindows, key_of: Ints) -> int:
-        """Add the open sessions of another store. Two open sessions of a key are less than a gap apart: one."""
+        """Add the open sessions of another store. Open sessions of a key are within a gap, so they merge."""
         self._fit()
         other._fit()
         add = add_slices_kernel(self._store.layout)
         return int(add(key_of, other._sessions[: len(key_of)], self._sessions))
 
     def _fit(self) -> None:
-        """There may be room for more keys by now."""
+        """Grow the array to the store's number of allocated keys."""
         grown = int(self._store.head[ROOM]) - len(self._sessions)
         if grown:
             self._sessions = np.concatenate((self._sessions, np.repeat(self._fresh, grown)))
 
     def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
-        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
+        """Return the sessions that close with slots `[start, until)`. `kinds` are NumPy types of results."""
         store = self._store
         self._fit()
         most = (until - start + 1) * store.keys
