@@ -57,7 +57,7 @@ class Placement:
         placed = self.decision.detected
         assert placed is not None
         sides = [Side.of(self.rows, self._hash, owns=True), Side.of(askers, self._hash)]
-        # With at least as many bits, a bucket is within a bucket of the placement: its owners are in one slot.
+        # With at least as many bits, a bucket is within one of the placement: its owners are in one slot.
         with Keys(sides, self._slots) as seen:
             asked = seen.locations(slack=math.inf, bits=placed.bits)
         tell(replace(self.decision, step="known_to").with_detected(asked, self._slots))
