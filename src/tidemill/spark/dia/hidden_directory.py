@@ -21,7 +21,7 @@ _FILE = re.compile(r"whole|part-\d{6,}-\d{6,}(-[0-9a-f]{8})?\.(txt|arrow)")
 
 @contextlib.contextmanager
 def hidden_directory(target: str, step: str) -> Iterator[str]:
-    """Make a locked directory for the duration of a block. If it fails, new parent directories are removed."""
+    """Make a locked directory for the duration of a block. If it fails, new parents are removed, too."""
     above = os.path.dirname(target)
     missing = []
     while not os.path.exists(above):
