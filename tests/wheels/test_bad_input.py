@@ -385,7 +385,7 @@ def test_merging_with_something_else() -> None:
 
 def test_a_directory_with_other_files_is_not_shared(tmp_path: Path) -> None:
     logical().save(tmp_path)
-    refused(lambda: logical().share(tmp_path), "an empty directory", "nothing of it was touched")
+    refused(lambda: logical().share(tmp_path), "an empty directory", "nothing was touched")
     assert tm.open_wheel(tmp_path).landmark() is None
 
 

@@ -296,7 +296,7 @@ class WheelQueries(WindowSource):
         elif key is ALL and view.keyed:
             raise UserError(
                 "query", expected="a key, or a list with a key for each range", got="none",
-                hint="ask for all keys one range at a time, use group_by, or total=True",
+                hint="query all keys one range at a time, use group_by, or total=True",
             )  # fmt: skip
         else:
             numbers = np.full(len(a), 0 if key is ALL else view.number(key))

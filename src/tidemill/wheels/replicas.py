@@ -101,7 +101,7 @@ class Replicas(WheelQueries):
                 if older is None:
                     raise UserError(
                         STEP, expected=f"a state of wheel {name} that follows {held.id}", got=state.id,
-                        hint="two that went on from one save are two wheels: rows of the save are in both",
+                        hint="two continuations of one save are two wheels: rows of the save are in both",
                     )  # fmt: skip
                 if not older or held.id == state.id:
                     continue
@@ -110,7 +110,7 @@ class Replicas(WheelQueries):
         if twice := {n for n in inside if n in states or inside.count(n) > 1}:
             raise UserError(
                 STEP, expected="wheels with rows of their own",
-                got=f"wheels {', '.join(sorted(twice))} by themselves and merged into another",
+                got=f"wheels {', '.join(sorted(twice))} both alone and merged into another",
                 hint="give only one of the two: rows would count twice",
             )  # fmt: skip
         return states

@@ -32,7 +32,7 @@ LATE_ROWS = 100_000
 """The most late rows that are kept; all are counted."""
 LONG_STEP = 1 << 20
 """If a step of the watermark adds more cells than this to the finest ring, memory is checked first."""
-INSERTING = UserError("insert", "rows are going in, and are not all in yet")
+INSERTING = UserError("insert", "another insert is not complete yet")
 """The state of a wheel during an insert. It stays if the rollback is interrupted, too."""
 
 

@@ -106,7 +106,7 @@ class WheelView:
         return UserError(
             "query", expected=f"a range that the rings still hold: {', '.join(held)}",
             got=f"[{self.instant(a * self.grain)}, {self.instant(b * self.grain)})",
-            hint="ask on a coarser grid, or make the wheel with more retention",
+            hint="query on a coarser grid, or make the wheel with more retention",
         )  # fmt: skip
 
     # -- keys

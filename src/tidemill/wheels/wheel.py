@@ -143,7 +143,7 @@ class Wheel(WheelQueries):
             return
         if unit is not None or tz is not None:
             raise UserError(
-                "insert", expected="unit= and tz= beside rows from a source", got=f"one row at {rows!r}",
+                "insert", expected="unit= and tz= only with rows from a source", got=f"one row at {rows!r}",
                 hint="give its time as an instant, or the row as a list of one dict",
             )  # fmt: skip
         row = self._row(rows, value, key)
@@ -201,7 +201,7 @@ class Wheel(WheelQueries):
             spec = hopping(range, every=range if every is None else every)
         if state.inserted or len(state.early) or state.store.now != state.store.first:
             raise UserError(
-                "wheel window", expected="windows before the first row", got="a wheel that has begun"
+                "wheel window", expected="windows before the first row", got="a wheel in use"
             )
         state.windows.add(spec, name or str(spec))
 
@@ -244,7 +244,7 @@ class Wheel(WheelQueries):
             raise self._unsupported("share", "save it, and open it there")
         store = self._state.store
         if store.blocks is not None:
-            raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
+            raise UnsupportedError("wheel share", "a compressed wheel", instead="share one without compress")
         publisher = Publisher(Path(path), described(self._state))  # raises before anything changes
         before = self._publisher
         try:

@@ -122,7 +122,7 @@ def sum_(node: Operation, function: Function | None = None, initial: Any = None)
     if function is None and not node.kind.is_numeric:
         raise UserError(
             "sum", expected="numbers", got=spelled(node.kind),
-            hint="say how elements are added: sum(lambda a, b: …, initial=…)",
+            hint="give a function that adds elements: sum(lambda a, b: …, initial=…)",
         )  # fmt: skip
     if initial is None and node.kind.is_numeric:
         initial = 0

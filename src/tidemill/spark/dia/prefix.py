@@ -35,7 +35,7 @@ def prefix_sum(parent: Operation, function: Function | None = None, initial: Any
     if function is None and not kind.is_numeric:
         raise UserError(
             STEP, expected="numbers", got=spelled(kind),
-            hint="say how elements are added: prefix_sum(lambda a, b: …)",
+            hint="give a function that adds elements: prefix_sum(lambda a, b: …)",
         )  # fmt: skip
     if initial is not None:  # raises now if it does not fit
         initial = decode(encode([initial], kind, step=f"{STEP} initial"), kind)[0]

@@ -78,7 +78,7 @@ class Decision:
                 ("rows, keys", f"{n['rows']:,.0f} rows, about {n['distinct']:,.0f} keys"),
                 ("filter", f"{n['buckets']:,.0f} buckets, {n.get('code bits', 0) / entries:.2f} bits a key,"
                  f" {n.get('filter bytes', 0):,.0f} bytes, answers {n.get('answer bytes', 0):,.0f} bytes"),
-                ("false positives", f"{n.get('filled', 0) / n['buckets']:.2%}: so many buckets are taken"),
+                ("false positives", f"{n.get('filled', 0) / n['buckets']:.2%}: the share of buckets in use"),
                 ("leave", f"{n['leaving']:,.0f} of {n['entries']:,.0f} keys of a partition,"
                  f" {n['leaving bytes'] / max(1.0, n['weight']):.1%} of the bytes"),
                 ("slots", f"{self.slots}; the largest gets {n['largest share'] * self.slots.count:.2f}"
@@ -128,7 +128,7 @@ def decide(
     if detect == "on":
         return replace(plain, detects=True, why="detect='on'")
     if not all(map(reads_only, frames)):
-        return replace(plain, why="the input would be computed twice; cache it first to have it looked at")
+        return replace(plain, why="the input would be computed twice; cache it first to allow detection")
     reason = why_not()
     if reason is not None:
         return replace(plain, why=reason)
@@ -138,7 +138,7 @@ def decide(
     estimate = best(bytes, sum(rows), links)
     found = replace(plain, links=links, estimate=estimate)
     if not estimate.may_pay:
-        return replace(found, why="auto: it would not pay if nothing had to travel")
+        return replace(found, why="auto: it would not pay even if nothing had to be sent")
     sample = max(0, int(math.log2(max(1.0, sum(rows) / SAMPLE))))
     return replace(found, detects=True, why="auto: it may pay", sample=sample)
 

@@ -18,7 +18,7 @@ from tidemill.spark.exchange.route import null_where, routed
 from tidemill.spark.expr.values import named
 from tidemill.spark.names import fresh_name
 
-OWN_FILTER = "Spark has a Bloom filter of its own here, against rows without a partner"
+OWN_FILTER = "Spark uses its own Bloom filter here, against rows without a partner"
 HASHED = 16e6
 """The most bytes of the smaller side in one slot for a hash join."""
 FEWER = 4

@@ -55,7 +55,7 @@ def why_no_hash(df: DataFrame, keys: Sequence[str]) -> str | None:
         kind = df.schema[key].dataType
         nested = isinstance(kind, (T.ArrayType, T.StructType))
         if nested and _holds(kind, (T.FloatType, T.DoubleType)):
-            return f"key {key!r} holds floats inside, of which 0.0 and -0.0 are equal"
+            return f"key {key!r} contains floats, of which 0.0 equals -0.0"
         if _is_collated(kind):
             return f"key {key!r} is compared by a collation"
     return None

@@ -47,10 +47,10 @@ class SparkExpressions:
     def column(self, node: Node) -> SparkColumn:
         """Compile a resolved expression to the internal form."""
         if node.levels > SPARK_LEVELS:
-            what = f"an expression of {node.levels} levels, of which Spark takes {SPARK_LEVELS}"
+            what = f"an expression of {node.levels} levels; Spark supports {SPARK_LEVELS}"
             raise UnsupportedError("spark", what, instead="run it in process")
         if node.size > SPARK_NODES:  # Spark writes an expression out many times
-            what = f"an expression of {node.size:,} parts, of which Spark takes {SPARK_NODES:,}"
+            what = f"an expression of {node.size:,} parts; Spark supports {SPARK_NODES:,}"
             raise UnsupportedError("spark", what, instead="run it in process")
         return self._term(node, None).column
 

@@ -66,7 +66,7 @@ def require_number(path: Path, number: int, step: str) -> None:
     if number > LAST_SAVE:
         raise UserError(
             step, expected=f"saves up to {LAST_SAVE} in {path}", got=f"save {number - 1} there already",
-            hint="name another directory; or remove that manifest, if it is not one of yours",
+            hint="use another directory; or remove that manifest, if it is not yours",
         )  # fmt: skip
 
 

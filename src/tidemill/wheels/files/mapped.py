@@ -119,14 +119,14 @@ def as_it_must_be(file: Path, hint: str) -> Iterator[None]:
     except UserError as wrong:
         if str(file) in str(wrong):
             raise
-        what = f"{file} is not as it must be"
+        what = f"{file} is invalid"
         if not wrong.expected:
             raise UserError("open wheel", f"{what}: {wrong}", hint=hint) from wrong
         raise UserError(
             "open wheel", what, expected=wrong.expected, got=wrong.got, hint=wrong.hint or hint
         ) from wrong
     except TidemillError as wrong:
-        raise UserError("open wheel", f"{file} is not as it must be: {wrong}", hint=hint) from wrong
+        raise UserError("open wheel", f"{file} is invalid: {wrong}", hint=hint) from wrong
     except Exception as wrong:  # from Python, NumPy or Arrow: caused by the file's contents
         raise corrupt(file, f"{type(wrong).__name__}: {wrong}", hint) from wrong
 

@@ -240,7 +240,7 @@ def _aggregates_of(
             found[name] = from_record(record)
         else:
             raise UserError(
-                "open wheel", expected=f"aggregates={{{name!r}: {record}}}", got="nothing by that name",
+                "open wheel", expected=f"aggregates={{{name!r}: {record}}}", got="no such aggregate",
                 hint="user-defined aggregates have code, which is not in files",
             )  # fmt: skip
     return found

@@ -333,12 +333,12 @@ class Subscriber:
         waited = time.monotonic() - since
         if waited > SOON and not self.writes():
             raise UserError(
-                "wheel query", expected=f"a writer that goes on in {self.path}", got="one that is gone",
+                "wheel query", expected=f"a live writer in {self.path}", got="one that is gone",
                 hint="it died while slots were closing; open what it saved",
             )  # fmt: skip
         if waited > PATIENCE:
             raise UserError(
-                "wheel query", expected=f"a writer that goes on in {self.path}",
+                "wheel query", expected=f"a live writer in {self.path}",
                 got=f"one that stopped {PATIENCE} s ago", hint="slots were closing; open what it saved",
             )  # fmt: skip
 
@@ -365,7 +365,7 @@ def _refuse_others(path: Path) -> None:
             if not _is_ours(found) or (found.name == ROOT and not _is_root(found)):
                 raise UserError(
                     _STEP, expected="an empty directory, or one in which a wheel was shared",
-                    got=f"{found}, which is no file of one", hint="nothing of it was touched: name another",
+                    got=f"{found}, which is another file", hint="nothing was touched: use another directory",
                 )  # fmt: skip
 
 
