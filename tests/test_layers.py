@@ -50,7 +50,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explain", "partial_batches"),
         ("run",),
         ("graph",),
-        ("union",),
+        ("stage_operator", "union"),
         ("window_operator",),
         ("lanes", "late_rows"),
         ("results", "window_slides", "state_columns"),
@@ -58,7 +58,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),
         ("expressions", "snapshot"),
         ("operator",),
-        ("kernel_errors", "promise", "threads", "tuning", "window_gaps"),
+        ("kernel_errors", "limits", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),

@@ -228,19 +228,18 @@ def test_late_rows_are_kept_and_count_in_windows_that_are_not_complete(lanes: in
 @pytest.mark.parametrize(
     ("window", "expected"),
     [
-        (tm.session(3), [(3, 6), (8, 13)]),  # 4 is in a session that is complete, 9 in one that is not
-        (tm.per_event(5), [(-2, 3), (3, 8), (5, 10)]),  # no window ends at a late row
+        (tm.session(3), [(3, 6, 1), (8, 13, 2)]),  # no late row is in a session
+        (tm.per_event(5), [(-2, 3, 1), (3, 8, 1), (5, 10, 3)]),  # no window ends at a late row
     ],
     ids=str,
 )
-def test_late_rows_of_windows_that_follow_them(window: Any, expected: list[tuple[int, int]]) -> None:
+def test_late_rows_of_windows_that_follow_them(window: Any, expected: list[tuple[int, int, int]]) -> None:
     operator = small(window)
     operator.push(0, rows_at(3, 8, 10))
     got = advanced(operator, 10)
     operator.push(0, rows_at(4, 9))
     got += advanced(operator, FOREVER)
-    assert [(r["window_start"], r["window_end"]) for r in got] == expected
-    assert got[-1]["n"] == 3
+    assert [(r["window_start"], r["window_end"], r["n"]) for r in got] == expected
     assert operator.late()["t"].to_pylist() == [4, 9]
 
 
@@ -286,9 +285,9 @@ def test_a_key_can_be_promised_apart(window: Any, lanes: int) -> None:
             batch = pa.RecordBatch.from_pylist(now, pa.schema([(n, "int64") for n in ("t", "a", "x")]))
             operator.push(0, batch)
         if key == 1:
-            closed = operator.advance_keys(0, [pa.array([1])], ahead, prompt=True)
+            closed = operator.advance_keys(0, {"a": pa.array([1])}, ahead, prompt=True)
             got += [r for b in closed for r in b.to_pylist()]
-            assert operator.promise.floor <= at + 6
+            assert operator.promise.common <= at + 6
         got += advanced(operator, at + 6)
         if pick.random() < 0.3:
             other = small(window, lanes=pick.choice((1, 2)))
@@ -307,7 +306,7 @@ def test_windows_of_a_promised_key_close_before_those_of_others() -> None:
     operator = small(tm.tumbling(5))
     operator.push(0, rows_at(1, 2, key=7))
     operator.push(0, rows_at(1, 3, 4, key=8))
-    [row] = [r for b in operator.advance_keys(0, [pa.array([7])], 5, prompt=True) for r in b.to_pylist()]
+    [row] = [r for b in operator.advance_keys(0, {"a": pa.array([7])}, 5, prompt=True) for r in b.to_pylist()]
     assert (row["a"], row["n"]) == (7, 2)
     operator.push(0, rows_at(2, key=7))
     operator.push(0, rows_at(2, key=8))

@@ -6,7 +6,8 @@ import json
 import os
 import sys
 
-sys.path.insert(0, sys.argv[1])
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
 
 import pyarrow as pa
 from pyspark.sql import SparkSession

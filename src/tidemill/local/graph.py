@@ -6,14 +6,14 @@ result: then they are a step of their own, and computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.local.operator import Operator, Snapshot
-from tidemill.local.promise import Promise
+from tidemill.local.stage_operator import StageOperator
 from tidemill.local.stage_runner import StageRunner
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
@@ -32,40 +32,13 @@ from tidemill.plan.nodes import (
     require_known,
 )  # fmt: skip
 from tidemill.plan.sharing import used_often
-from tidemill.plan.stages import Stage, stage_of
+from tidemill.plan.stages import stage_of
 
 
 def require_supported(plan: Plan) -> None:
     """Refuse a plan with a node that this engine has no operator for."""
     known = Source, Filter, Project, Union, WindowAggregate, WheelWindows
     require_known(plan, known, "local", "local/graph.py, or run it on the reference engine")
-
-
-class StageOperator(Operator):
-    """Filters and projections: no state, nothing waits."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.runner = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
-        self._promised = Promise()
-
-    def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        out = self.runner.run(batch)
-        return (out,) if out.num_rows else ()
-
-    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
-        self._promised = self._promised.raised(below)
-        return iter(())
-
-    @property
-    def promise(self) -> Promise:
-        return self._promised
-
-    def snapshot(self) -> Snapshot:
-        return {}
-
-    def restore(self, state: Snapshot) -> None:
-        if state:
-            raise UserError("restore", expected="no state of a stage", got=str(sorted(state)))
 
 
 @dataclass
@@ -154,7 +127,31 @@ class Graph:
 
     def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         """What comes out now that no later row of a stream is below an instant. Read it to its end."""
-        yield from self._promised(self._from[stream], below, prompt)
+        told: dict[int, list[tuple[int, int]]] = {}
+
+        def tell(step: Step, promise: int) -> None:
+            for reader, port in step.readers:
+                told.setdefault(id(reader), []).append((port, promise))
+
+        tell(self._from[stream], below)
+        for step in self.steps:  # each after those that it reads, and each once
+            for port, promise in told.get(id(step), ()):
+                for out in step.operator.advance(port, promise, prompt=prompt):
+                    yield from self._passed_on(step, out)
+            if id(step) in told:
+                tell(step, step.operator.promise.common)
+
+    def advance_keys(
+        self, stream: str, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """What comes out now that no later row of a stream with some keys is below an instant.
+
+        `keys` are columns of the stream, with a row for each key that is promised apart. Operators that read
+        the stream directly use it; to others nothing is promised before all keys are.
+        """
+        for step, port in self._from[stream].readers:
+            for out in step.operator.advance_keys(port, keys, below, prompt=prompt):
+                yield from self._passed_on(step, out)
 
     def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if step is self._last:
@@ -162,12 +159,6 @@ class Graph:
         for reader, port in step.readers:
             for out in reader.operator.push(port, batch):
                 yield from self._passed_on(reader, out)
-
-    def _promised(self, step: Step, below: int, prompt: bool) -> Iterator[pa.RecordBatch]:
-        for reader, port in step.readers:
-            for out in reader.operator.advance(port, below, prompt=prompt):
-                yield from self._passed_on(reader, out)
-            yield from self._promised(reader, reader.operator.promise.floor, prompt)
 
     def close(self) -> None:
         """Stop the threads of all operators."""

@@ -18,16 +18,16 @@ import pyarrow as pa
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.core.errors import UserError
-from tidemill.core.time import BEGINNING
+from tidemill.core.time import BEGINNING, FARTHEST
 from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.pane_records import pick
 from tidemill.kernels.window_ranges import Ranges
+from tidemill.local.limits import Limits
 from tidemill.local.pane_store import Elements, PaneStore
-from tidemill.local.promise import Promise
 from tidemill.local.results import Results
-from tidemill.local.snapshot import array_of, column, ids
+from tidemill.local.snapshot import column, ids
 from tidemill.local.state_columns import add_states, saved_fields, state_columns
 from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
@@ -55,14 +55,6 @@ class Share:
     def keys(self, count: int) -> int:
         """How many of the first keys are in this share."""
         return (count - self.number + self.lanes - 1) >> self.shift
-
-    def of_keys(self, name: str, state: Mapping[str, Ints]) -> Ints:
-        """An array of a window's state, with the keys of this share where it is by key."""
-        limits = state[name]
-        if not name.startswith("by_key") or len(limits) == 1 or self.lanes == 1:
-            return limits
-        own = limits[self.number :: self.lanes]
-        return own if len(own) > 1 else np.append(own, np.repeat(state["common"], 2))
 
     def ids(self, own: Ints) -> Ints:
         """The ids of keys that the lane counts itself."""
@@ -139,19 +131,16 @@ class Lane:
 
     def _own(self, progress: Progress) -> Progress:
         """How far this lane has come: it counts keys of its own."""
-        keys, by_key = self._share.keys(progress.keys), progress.promise.by_key
-        if by_key is None or self._share.lanes == 1:
-            return progress if self._share.lanes == 1 else replace(progress, keys=keys)
-        own = by_key[self._share.number :: self._share.lanes]
-        return replace(progress, keys=keys, promise=Promise(progress.promise.floor, own))
+        if self._share.lanes == 1:
+            return progress
+        promise = progress.promise.shared(self._share.number, self._share.lanes)
+        return replace(progress, keys=self._share.keys(progress.keys), promise=promise)
 
     @property
-    def promise(self) -> Promise:
+    def promise(self) -> Limits:
         """No row of the result to come has a window that starts below this."""
         found = [s.promise() for s in self.slides]
-        if len(found) == 1:
-            return found[0]
-        return Promise(min(p.floor for p in found))
+        return found[0] if len(found) == 1 else Limits(min(p.common for p in found))
 
     @property
     def keeps_keys(self) -> bool:
@@ -187,18 +176,29 @@ class Lane:
                 columns[name] = array.cast(to_arrow(kind))
         return pa.table(columns)
 
-    def restore(self, elements: pa.Table, windows: Sequence[Mapping[str, Ints]], keys: int) -> None:
+    @property
+    def saved_schema(self) -> pa.Schema:
+        """The columns of `snapshot`."""
+        states = [f for i in range(len(self.store.layout.parts)) for f in saved_fields(self.store, i)]
+        fields = [("kid", pa.int64()), ("pane", pa.int64())]
+        return pa.schema([*fields, *((name, to_arrow(kind)) for name, kind in states)])
+
+    def restore(self, elements: pa.Table, windows: Sequence[Mapping[str, Limits]], keys: int) -> None:
         """What all lanes had, as far as it is of this one."""
         kid = ids(elements, "kid", keys)
         mine = np.flatnonzero(kid & (self._share.lanes - 1) == self._share.number)
         some = elements.take(pa.array(mine))
-        for index in range(len(self.store.layout.parts)):
+        farthest = FARTHEST // self._panes.size + 1
+        if len(some) and np.abs(column(some, "pane")).max() > farthest:
+            raise UserError("restore", expected=f"panes within {farthest} of zero", got="one beyond")
+        for index in self.store.parts.fixed:
             for name, kind in saved_fields(self.store, index):
-                array_of(some.column(name), to_arrow(kind))
+                if kind.kind != "string" and some.column(name).null_count:
+                    raise UserError("restore", expected=f"no null in {name!r}", got="null")
         self.store.fit(self._share.keys(keys))
         add_states(self.store, kid[mine] >> self._share.shift, column(some, "pane"), some, saved=True)
         for slide, state in zip(self.slides, windows):
-            slide.restore({name: self._share.of_keys(name, state) for name in slide.remembers})
+            slide.state = {n: s.shared(self._share.number, self._share.lanes) for n, s in state.items()}
         bounds = [s.needed_from for s in self.slides]
         if all(b is not None for b in bounds):
             self.store.forget(min(b for b in bounds if b is not None))
@@ -230,7 +230,9 @@ class Lane:
             slide.forgotten(elements, ~keep, progress)
         self.store.retain(elements, keep)
         closed = [s.closed_from for s in self.slides]
-        if all(c is not None for c in closed) and not self._parts.ordered:
+        # Panes before a start are in no window: where starts differ, they must be told apart.
+        alike = len({getattr(s, "since", None) for s in self.slides}) == 1
+        if alike and all(c is not None for c in closed) and not self._parts.ordered:
             self.store.collapse(min(c for c in closed if c is not None))
 
     def _batch(

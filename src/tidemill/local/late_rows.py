@@ -10,7 +10,7 @@ from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Column, Node
 from tidemill.kernels.arrow import validity, values
 from tidemill.local.expressions import evaluate
-from tidemill.local.promise import Ints, Promise
+from tidemill.local.limits import Ints, Limits
 from tidemill.local.row_numbers import ROW
 from tidemill.local.stage_runner import StageRunner
 
@@ -26,23 +26,26 @@ class LateRows:
         """What the rows look like: the number that a row got is not its own."""
         self._rows: list[pa.RecordBatch] = []
 
-    def keep(self, batch: pa.RecordBatch, kid: Ints, promise: Promise) -> bool:
-        """Keep the rows of a batch that are late; whether there was one."""
+    def keep(
+        self, batch: pa.RecordBatch, kid: Ints, promise: Limits
+    ) -> npt.NDArray[np.bool_] | None:
+        """Keep the rows of a batch that are late, and say which rows are below the promise, if any."""
         times = evaluate(self._attribute, batch, self._schema)
         ticks = values(times)
         if not len(ticks) or ticks.min() >= promise.highest:
-            return False
-        late: npt.NDArray[np.bool_] = ticks < (promise.of_rows(kid) if len(kid) else promise.floor)
+            return None
+        late: npt.NDArray[np.bool_] = ticks < (promise.of(kid) if len(kid) else promise.common)
         valid = validity(times)
         if valid is not None:
             late &= valid != 0
         if not late.any():
-            return False
+            return None
         rows = batch.filter(pa.array(late))
         if self._filters is not None:
             rows = self._filters.run(rows)
-        self._rows.append(rows.select(list(self.schema.names)))
-        return bool(rows.num_rows)
+        if rows.num_rows:
+            self._rows.append(rows.select(list(self.schema.names)))
+        return late
 
     def table(self) -> pa.Table:
         """All of them."""
@@ -50,4 +53,4 @@ class LateRows:
 
     def restore(self, table: pa.Table) -> None:
         """What `table` gave."""
-        self._rows = table.cast(self.schema.to_arrow()).to_batches()
+        self._rows = table.to_batches()

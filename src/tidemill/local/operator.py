@@ -7,12 +7,12 @@ and Spark tasks all drive graphs of operators (`graph`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
 from tidemill.core.time import BEGINNING
-from tidemill.local.promise import Promise
+from tidemill.local.limits import Limits
 
 Snapshot = dict[str, pa.Table]
 """The state of an operator, as named tables; see `local.snapshot` for one piece of bytes."""
@@ -40,19 +40,22 @@ class Operator(ABC):
         """
 
     def advance_keys(
-        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
+        self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """What is complete now that no row of some keys can come to a port below an instant.
+        """What is complete now that no row with some keys can come to a port below an instant.
 
-        `keys` has a column for each key of the operator, and a row for each key that is promised apart.
-        An operator that cannot use such a promise gives nothing: it waits for one about all keys.
+        `keys` are columns of the port by name, with a row for each key that is promised apart. An operator
+        that cannot use such a promise gives nothing: it waits for one about all keys.
         """
         return iter(())
 
     @property
     @abstractmethod
-    def promise(self) -> Promise:
-        """What this operator promises about the time of the rows that it still gives."""
+    def promise(self) -> Limits:
+        """What this operator promises about the time of the rows that it still gives.
+
+        Limits by key, where it has any, are by ids of its own; others use the common one.
+        """
 
     def late(self) -> pa.Table | None:
         """The rows that came late so far, as they came; None where no row can be late."""
@@ -74,16 +77,22 @@ class Watermarks:
     """What the ports of an operator were promised, and what that says about all of them together.
 
     >>> marks = Watermarks(2)
-    >>> marks.raised(0, 7), marks.raised(1, 5)
-    (-9223372036854775808, 5)
+    >>> marks.raise_to(0, 7), marks.raise_to(1, 5)
+    (None, None)
+    >>> marks.lowest
+    5
     """
 
     def __init__(self, ports: int) -> None:
         self._below = [BEGINNING] * ports
 
-    def raised(self, port: int, below: int) -> int:
-        """The promise for all ports, after one of them promised more."""
+    def raise_to(self, port: int, below: int) -> None:
+        """Note what a port promised."""
         self._below[port] = max(self._below[port], below)
+
+    @property
+    def lowest(self) -> int:
+        """The promise for all ports together."""
         return min(self._below)
 
     @property

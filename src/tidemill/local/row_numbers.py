@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, internal
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.window_ranges import number_rows
-from tidemill.local.snapshot import array_of, column, ids, numbers
+from tidemill.local.snapshot import column, ids, numbers, tables
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,11 +62,16 @@ class RowNumbers:
 
     def restore(self, state: Mapping[str, pa.Table], keys: int) -> None:
         """What `snapshot` gave; there are so many keys."""
-        if self._index.schema.names:
-            kinds = [to_arrow(kind) for _, kind in self._index.schema]
-            self._index.restore([array_of(c, t) for c, t in zip(state["keys"].columns, kinds)])
-        self.rows = _grown(column(state["rows"], "rows"), self._index.count)
-        self.of_key = _grown(ids(state["of_key"], "partition", max(1, self._index.count)), keys)
+        kinds = [to_arrow(kind) for _, kind in self._index.schema]
+        of_int = {n: pa.schema([(c, pa.int64())]) for n, c in (("rows", "rows"), ("of_key", "partition"))}
+        named = pa.schema([(f"k{i}", kind) for i, kind in enumerate(kinds)])
+        partitions, rows, of_key = tables(dict(state), {"keys": named, **of_int})
+        if len(partitions):
+            self._index.restore([pa.concat_arrays(c.chunks) for c in partitions.columns])
+        if len(rows) != self._index.count:
+            raise UserError("restore", expected=f"rows of {self._index.count} partitions", got=str(len(rows)))
+        self.rows = _grown(column(rows, "rows"), self._index.count)
+        self.of_key = _grown(ids(of_key, "partition", max(1, self._index.count)), keys)
 
 
 def _grown(counts: Ints, size: int) -> Ints:

@@ -6,11 +6,14 @@ stream. Nothing in it is executed, and nothing in it is believed before it is ch
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.local.limits import Limits
 from tidemill.local.operator import Snapshot
 
 _SCHEMA = pa.schema([("name", pa.string()), ("table", pa.large_binary())])
@@ -57,6 +60,18 @@ def _table(data: pa.Buffer | bytes) -> pa.Table:
 # --- tables of plain numbers ------------------------------------------------------------------------
 
 
+def tables(state: Snapshot, schemas: Mapping[str, pa.Schema]) -> list[pa.Table]:
+    """Tables of a snapshot, each of the columns and types that it must have."""
+    found = []
+    for name, schema in schemas.items():
+        table = state.get(name)
+        if table is None or not table.schema.equals(schema):
+            got = "no such table" if table is None else f"columns {table.schema.to_string()!r:.200}"
+            raise UserError(_STEP, expected=f"a table {name!r} with columns {schema.names}", got=got)
+        found.append(table)
+    return found
+
+
 def numbers(**columns: npt.NDArray[np.int64] | list[int]) -> pa.Table:
     """Columns of ints as a table."""
     return pa.table({name: pa.array(np.asarray(c, dtype=np.int64)) for name, c in columns.items()})
@@ -71,12 +86,22 @@ def column(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
     return array
 
 
-def array_of(given: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """A column in one piece, of the type that it must have."""
-    if given.type != kind:
-        raise UserError(_STEP, expected=f"a column of {kind}", got=str(given.type))
-    array = given.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+def limits_table(limits: Limits) -> pa.Table:
+    """Limits as a table: the common one, then those by key."""
+    by_key = np.empty(0, dtype=np.int64) if limits.by_key is None else limits.by_key
+    return numbers(limits=np.append(np.array([limits.common]), by_key))
+
+
+def limits_of(table: pa.Table | None, keys: int, farthest: int) -> Limits:
+    """What `limits_table` gave, for no more than so many keys, none farther from zero than it may be."""
+    given = {} if table is None else {"limits": table}
+    (checked,) = tables(given, {"limits": pa.schema([("limits", pa.int64())])})
+    found = column(checked, "limits")
+    if not 1 <= len(found) <= keys + 1:
+        raise UserError(_STEP, expected=f"limits of at most {keys} keys", got=str(len(found) - 1))
+    if found.min() < -farthest or found.max() > farthest:
+        raise UserError(_STEP, expected=f"limits within {farthest} of zero", got="one beyond")
+    return Limits(int(found[0]), found[1:] if len(found) > 1 else None)
 
 
 def ids(table: pa.Table, name: str, below: int) -> npt.NDArray[np.int64]:

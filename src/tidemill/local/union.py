@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from tidemill.core.errors import UserError
+from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot, Watermarks
-from tidemill.local.promise import Promise
-from tidemill.local.snapshot import column, numbers
+from tidemill.local.snapshot import column, numbers, tables
 from tidemill.plan.nodes import Union
 
 
@@ -23,16 +24,19 @@ class UnionOperator(Operator):
         return (batch,)
 
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
-        self._marks.raised(port, below)
+        self._marks.raise_to(port, below)
         return iter(())
 
     @property
-    def promise(self) -> Promise:
-        return Promise(min(self._marks.ports))
+    def promise(self) -> Limits:
+        return Limits(self._marks.lowest)
 
     def snapshot(self) -> Snapshot:
         return {"promised": numbers(below=self._marks.ports)}
 
     def restore(self, state: Snapshot) -> None:
-        for port, below in enumerate(column(state["promised"], "below").tolist()):
-            self._marks.raised(port, below)
+        (promised,) = tables(state, {"promised": pa.schema([("below", pa.int64())])})
+        if len(promised) != self.ports:
+            raise UserError("restore", expected=f"{self.ports} ports", got=str(len(promised)))
+        for port, below in enumerate(column(promised, "below").tolist()):
+            self._marks.raise_to(port, below)

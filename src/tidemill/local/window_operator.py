@@ -7,7 +7,7 @@ lanes take over (`lanes`), on one thread each where there are several.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -32,11 +32,11 @@ from tidemill.local.expressions import evaluate
 from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.late_rows import LateRows
+from tidemill.local.limits import Ints, Limits
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
-from tidemill.local.promise import Ints, Promise
 from tidemill.local.row_numbers import ROW, RowNumbers
-from tidemill.local.snapshot import array_of, column, numbers
+from tidemill.local.snapshot import column, limits_of, limits_table, numbers, tables
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stage_runner import StageRunner
 from tidemill.local.state_plan import plan_states
@@ -48,7 +48,7 @@ from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
+from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 FORMAT = 1
 """Of snapshots; another one cannot be restored."""
@@ -100,17 +100,19 @@ class WindowOperator(Operator):
             attribute=self._attribute, outputs=outputs, pool=self.lanes[0].store.pool,
         )  # fmt: skip
         self._late = LateRows(base, self._attribute, predicates)
-        self._promised = Promise()
+        self._key_columns = _plain_columns(stage, plan.group_keys)
+        self._promised = Limits()
         """What was promised about the rows to come, by the windowing attribute."""
-        self._given = Promise()
+        self._given = self._held = Limits()
+        """What it promises about results to come, now and before those that are ready."""
         self._ready: list[pa.RecordBatch] = []
         """Windows that closed, and were not given yet."""
         self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
         self._forget_above = tuning.few_keys
 
     @property
-    def promise(self) -> Promise:
-        return self._given
+    def promise(self) -> Limits:
+        return self._held if self._ready else self._given
 
     @property
     def store(self) -> PaneStore:
@@ -141,13 +143,14 @@ class WindowOperator(Operator):
         return ()
 
     def _push(self, batch: pa.RecordBatch) -> None:
+        kid = self._intake.key_ids(batch, self.keys)
+        batch, kid = self._without_late(batch, kid)
+        if batch.num_rows == 0:
+            return
         if self._partitions is not None:
             batch = self._partitions.number(batch)
-        kid = self._intake.key_ids(batch, self.keys)
-        self._keep_late(batch, kid)
-        columns, args, failure = self._intake.prepare(batch)
-        if self._partitions is not None:
             self._partitions.note(kid, self.keys.count)
+        columns, args, failure = self._intake.prepare(batch)
         keys = self.keys.count
         wanted = in_windows(self.plan, self._attribute_of(batch)) if has_gaps(self.plan) else None
 
@@ -158,13 +161,21 @@ class WindowOperator(Operator):
 
         self._run([partial(add, lane) for lane in self.lanes])
 
-    def _keep_late(self, batch: pa.RecordBatch, kid: Ints) -> None:
-        """Keep the rows that came below the promise, and close the windows that it completed."""
+    def _without_late(self, batch: pa.RecordBatch, kid: Ints) -> tuple[pa.RecordBatch, Ints]:
+        """Keep the rows that came below the promise; what is left counts.
+
+        Windows that the promise completed close first, whether it is worth it or not. In a session no
+        late row counts: it could join two sessions of which one was given.
+        """
         if self._promised.highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
-            return
-        if self._late.keep(batch, kid, self._promised):
-            # From here on they count: not in windows that are complete, whether they were given or not.
-            self._ready += self._closed_now()
+            return batch, kid
+        late = self._late.keep(batch, kid, self._promised)
+        if late is None:
+            return batch, kid
+        self._make_ready()
+        if not any(isinstance(w.spec, Session) for w in self.plan.windows):
+            return batch, kid
+        return batch.filter(pa.array(~late)), kid[~late] if len(kid) else kid
 
     def late(self) -> pa.Table:
         return self._late.table()
@@ -214,30 +225,33 @@ class WindowOperator(Operator):
 
         Unless it is `prompt`, it may wait until enough has come to be worth sorting.
         """
-        if self._promised.floor == FOREVER:
+        if self._promised.common == FOREVER:
             return
         final = below == FOREVER
         if final and self._waiting and self._order is not None:
             for batch in in_order(self._waiting, self._order):
                 self._push(batch)
             self._waiting = []
-        self._promised = self._promised.raised(below if final else self._known_below(below))
+        self._promised = self._promised.raised(Limits(below if final else self._known_below(below)))
         yield from self._advance(final, prompt)
 
     def advance_keys(
-        self, port: int, keys: list[pa.Array], below: int, *, prompt: bool = False
+        self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        if not self.plan.group_keys:
-            raise UserError("advance", expected="a query with keys", got="promises by key")
+        columns = [self._key_columns.get(name) for name in self.plan.group_keys]
         known = self._known_below(below)
-        if known != BEGINNING and not isinstance(self.plan.windows[0].spec, Rows):
-            ids = self.keys.encode(keys)
-            self._promised = self._promised.raised_for(ids, known, self.keys.count)
+        usable = columns and all(name in keys for name in columns)
+        if not usable or known == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+            return
+        arrays = [keys[name] for name in columns if name is not None]
+        for array, (name, kind) in zip(arrays, self.keys.schema):
+            if array.type != to_arrow(kind):
+                raise UserError("advance", expected=f"keys {name!r} of {kind!r}", got=str(array.type))
+        self._promised = self._promised.raised_for(self.keys.encode(arrays), known)
         yield from self._advance(False, prompt)
 
     def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
-        ready, self._ready = self._ready, []
-        yield from ready
+        yield from self._take_ready()
         progress = self._progress(final)
         if len(self.lanes) == 1:  # as they come: a result need not fit in memory
             yield from self.lanes[0].advance(progress, prompt=prompt)
@@ -248,24 +262,42 @@ class WindowOperator(Operator):
             yield from self._last(progress)
         else:
             self._run([partial(self._close, lane, progress, prompt) for lane in self.lanes])
-            while self._running and (prompt or len(self._running) > self._tuning.backlog):
+            yield from self._take_ready()
+            while prompt and self._running:
                 yield from self._finished()
         if final:
-            self._given = Promise(FOREVER)
+            self._given = Limits(FOREVER)
         elif self._forgets and self.keys.count > self._forget_above:
             self._forget_keys()
 
+    def _take_ready(self) -> list[pa.RecordBatch]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _make_ready(self) -> None:
+        """Close the windows that are complete, whether it is worth it or not; they are given next time."""
+        if self._promised.highest == BEGINNING or self._promised.common == FOREVER:
+            return
+        before, progress = self.promise, self._progress(False)
+        found: list[pa.RecordBatch] = []
+        self._run([partial(self._close, lane, progress, True) for lane in self.lanes], found)
+        self._drain(0)
+        self._hold(found, before)
+
+    def _drain(self, most: int) -> None:
+        """Wait until no more than so many calls of the lanes are under way."""
+        while len(self._running) > most:
+            before = self.promise
+            self._hold(list(self._finished()), before)
+
+    def _hold(self, found: list[pa.RecordBatch], before: Limits) -> None:
+        """Have results ready. What is promised until they are given is what was promised before."""
+        if found:
+            self._held = before
+            self._ready += found
+
     def _close(self, lane: Lane, progress: Progress, prompt: bool) -> _Closed:
         return list(lane.advance(progress, prompt=prompt)), lane.promise
-
-    def _closed_now(self) -> list[pa.RecordBatch]:
-        """The windows that are complete, whether it is worth it to close them or not."""
-        found: list[pa.RecordBatch] = []
-        progress = self._progress(False)
-        self._run([partial(self._close, lane, progress, True) for lane in self.lanes], found)
-        while self._running:
-            found += self._finished()
-        return found
 
     def _last(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         """What the lanes have left, a batch of each at a time: it need not fit in memory."""
@@ -288,6 +320,7 @@ class WindowOperator(Operator):
         """Have each lane do something, in its thread if it has one; without threads `found` gets it."""
         if self._workers:
             self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
+            self._drain(self._tuning.backlog)
             return
         batches, self._given = calls[0]()
         if found is not None:
@@ -296,7 +329,7 @@ class WindowOperator(Operator):
     def _finished(self) -> Iterator[pa.RecordBatch]:
         """What the oldest calls gave."""
         closed = [future.result() for future in self._running.popleft()]
-        self._given = Promise(min(promise.floor for _, promise in closed))
+        self._given = Limits.joined([promise for _, promise in closed], self.keys.count)
         for batches, _ in closed:
             yield from batches
 
@@ -318,13 +351,12 @@ class WindowOperator(Operator):
 
     def _forget_keys(self) -> None:
         """Forget the keys that have no state any more, once they are most of the index."""
-        while self._running:
-            self._ready += self._finished()
+        self._drain(0)
         count, lanes = self.keys.count, len(self.lanes)
         live = [lane.live_keys(count) for lane in self.lanes]
         live[0][:1] = True  # null, where the key is a string: its id is fixed
         if self._promised.by_key is not None:
-            apart = self._promised.of_keys(count) > self._promised.floor
+            apart = self._promised.full(count) > self._promised.common
             for number, own in enumerate(live):
                 own |= apart[number::lanes]
         most = max(int(own.sum()) for own in live)
@@ -338,69 +370,83 @@ class WindowOperator(Operator):
         index.restore(self.keys.decode(ids))
         for lane, some in zip(self.lanes, kept):
             lane.renumber(some, count, index)
-        self._promised = self._promised.renumbered(ids)
+        self._promised, self._given, self._held = (
+            limits.renumbered(ids) for limits in (self._promised, self._given, self._held)
+        )
         self.keys = index
 
     # -- state
 
     def snapshot(self) -> Snapshot:
-        if self._promised.highest > BEGINNING:
-            self._ready += self._closed_now()
-        while self._running:
-            self._ready += self._finished()
+        self._drain(0)
+        self._make_ready()
         if self._forgets:
             self._forget_above = 0
             self._forget_keys()
         found = {
             "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
-            "promised": numbers(floor=[self._promised.floor]),
+            "before_start": numbers(rows=[self.before_start]),
             "ready": pa.Table.from_batches(self._ready, schema=self.plan.schema.to_arrow()),
             "late": self.late(),
+            "promised": limits_table(self._promised),
+            "held": limits_table(self._held),
         }
         if self.plan.group_keys:
-            names = [f"k{i}" for i in range(len(self.plan.group_keys))]
             keys = self.keys.decode(np.arange(self.keys.count))
-            found["keys"] = pa.table(dict(zip(names, keys)))
-        if self._promised.by_key is not None:
-            found["promised_keys"] = numbers(below=self._promised.of_keys(self.keys.count))
+            found["keys"] = pa.Table.from_arrays(keys, schema=self._key_table)
         if self._order is not None:
-            schema = self._late.schema.to_arrow()
-            found["waiting"] = pa.Table.from_batches(self._waiting, schema=schema)
+            found["waiting"] = pa.Table.from_batches(self._waiting, schema=self._late.schema.to_arrow())
         if self._partitions is not None:
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
         found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
-        found["before_start"] = numbers(rows=[self.before_start])
         for at, slides in enumerate(zip(*(lane.slides for lane in self.lanes))):
-            for name in slides[0].remembers:
-                limits = _of_all_lanes([slide.snapshot()[name] for slide in slides])
-                found[f"window{at}.{name}"] = numbers(limits=limits)
+            keys = self.keys.count if len(self.lanes) > 1 else None
+            for name in slides[0].state:
+                limits = Limits.joined([s.state[name] for s in slides], keys)
+                found[f"window{at}.{name}"] = limits_table(limits)
         return found
 
+    @property
+    def _key_table(self) -> pa.Schema:
+        return pa.schema([(f"k{i}", to_arrow(kind)) for i, (_, kind) in enumerate(self.keys.schema)])
+
     def restore(self, state: Snapshot) -> None:
-        about = state["about"].to_pylist()[0] if "about" in state else {}
-        if about != (mine := {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}):
-            raise UserError("restore", expected=f"a snapshot of {mine}", got=str(about))
+        mine = {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}
+        (about,) = tables(state, {"about": pa.schema([("format", pa.int64()), ("plan", pa.string())])})
+        if about.to_pylist() != [mine]:
+            raise UserError("restore", expected=f"a snapshot of {mine}", got=f"{about.to_pylist()!r:.500}")
+        rows = self._late.schema.to_arrow()
+        ready, late = tables(state, {"ready": self.plan.schema.to_arrow(), "late": rows})
+        self._ready = ready.to_batches()
+        self._late.restore(late)
         if self.plan.group_keys:
-            kinds = [to_arrow(kind) for _, kind in self.keys.schema]
-            self.keys.restore([array_of(c, t) for c, t in zip(state["keys"].columns, kinds)])
-            if self.keys.count != len(state["keys"]):
+            (keys,) = tables(state, {"keys": self._key_table})
+            if len(keys):
+                self.keys.restore([pa.concat_arrays(c.chunks) for c in keys.columns])
+            if self.keys.count != max(len(keys), KeyIndex(self.keys.schema).count):
                 raise UserError("restore", expected="each key once", got="one twice")
-        by_key = column(state["promised_keys"], "below") if "promised_keys" in state else None
-        self._promised = Promise(int(column(state["promised"], "floor")[0]), by_key)
-        self._ready = state["ready"].to_batches()
-        self._late.restore(state["late"])
-        self._waiting = state["waiting"].to_batches() if "waiting" in state else []
+        count = self.keys.count
+        self._promised, self._held = (
+            limits_of(state.get(name), count, FOREVER + 1) for name in ("promised", "held")
+        )
+        if self._order is not None:
+            (waiting,) = tables(state, {"waiting": rows})
+            self._waiting = waiting.to_batches()
+        partitions = 0
         if self._partitions is not None:
             own = {n.split(".", 1)[1]: t for n, t in state.items() if n.startswith("partitions.")}
-            self._partitions.restore(own, self.keys.count)
+            self._partitions.restore(own, count)
+            partitions = len(self._partitions.rows)
         windows = [
-            {n: column(state[f"window{at}.{n}"], "limits") for n in slide.remembers}
+            {n: limits_of(state.get(f"window{at}.{n}"), max(count, partitions), 1 << 62) for n in slide.state}
             for at, slide in enumerate(self.lanes[0].slides)
         ]
+        (elements,) = tables(state, {"elements": self.lanes[0].saved_schema})
         for lane in self.lanes:
-            lane.restore(state["elements"], windows, self.keys.count)
-        self.lanes[0].before_start = int(column(state["before_start"], "rows")[0])
-        self._given = Promise(min(lane.promise.floor for lane in self.lanes))
+            lane.restore(elements, windows, count)
+        (before,) = tables(state, {"before_start": pa.schema([("rows", pa.int64())])})
+        self.lanes[0].before_start = int(column(before, "rows")[:1].sum())
+        self._given = Limits.joined([lane.promise for lane in self.lanes], count)
 
     def _divides(self) -> bool:
         """Whether lanes can be on their own: each has all that its windows depend on.
@@ -413,19 +459,14 @@ class WindowOperator(Operator):
         return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
 
 
-_Closed = tuple[list[pa.RecordBatch], Promise]
+_Closed = tuple[list[pa.RecordBatch], Limits]
 """Windows that a lane closed, and its promise for those to come."""
 
 
-def _of_all_lanes(limits: list[Ints]) -> Ints:
-    """What windows know in each lane, by the ids of keys where it is by key."""
-    longest = max(map(len, limits))
-    if len(limits) == 1 or longest == 1:
-        least: Ints = np.min(limits, axis=0)
-        return least
-    # A lane with fewer keys has no more to say: its last place stands for keys to come.
-    padded = [np.pad(own, (0, longest - len(own)), mode="edge") for own in limits]
-    return np.stack(padded, axis=1).ravel()
+def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:
+    """The columns of a stage's base that its outputs are, where these are not computed."""
+    nodes = {name: stage.output(name) for name in names}
+    return {name: node.name for name, node in nodes.items() if isinstance(node, Column)}
 
 
 def _first_of(live: npt.NDArray[np.bool_], count: int) -> Ints:

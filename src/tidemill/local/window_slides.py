@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,8 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.kernels import window_ranges as kernels
 from tidemill.kernels.order import order_by
 from tidemill.kernels.window_ranges import Ranges
+from tidemill.local.limits import Limits
 from tidemill.local.pane_store import Elements
-from tidemill.local.promise import Promise
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
 from tidemill.windows.semantics import bounds, session_runs
@@ -38,7 +38,7 @@ def ends_name(spec: PerEvent) -> str:
 class Progress:
     """How far the stream has come."""
 
-    promise: Promise
+    promise: Limits
     final: bool
     keys: int
     rows: Ints
@@ -47,20 +47,15 @@ class Progress:
     """The partition of each key."""
 
     @property
-    def below(self) -> Ints:
-        """The instant below which rows are complete: one for all keys, or by key."""
+    def below(self) -> Limits:
+        """The instant below which rows are complete, for each key."""
         # No time is as far away as this, and windows around it can still be counted.
-        return np.maximum(self.promise.of_keys(self.count), -_NEVER)
-
-    @property
-    def count(self) -> int:
-        """How many keys arrays by key have room for: two at least, as one number holds for all keys."""
-        return max(2, self.keys)
+        return self.promise.mapped(lambda below: np.clip(below, -_NEVER, _NEVER))
 
     @property
     def floor(self) -> int:
         """The instant below which the rows of all keys are complete."""
-        return max(self.promise.floor, -_NEVER)
+        return self.below.common
 
 
 class Slide(ABC):
@@ -86,38 +81,21 @@ class Slide(ABC):
     def goes_on_to(self, pane: int) -> None:  # noqa: B027  (most windows end with their rows)
         """Know of a pane that one of these windows has, of the part of the stream that others hold."""
 
-    def promise(self) -> Promise:
+    def promise(self) -> Limits:
         """No window to come starts below this."""
-        return Promise()
+        return Limits()
 
     @property
     def keeps_keys(self) -> bool:
         """Whether something is known of every key that ever came, also when its elements are gone."""
         return False
 
-    def snapshot(self) -> dict[str, Ints]:
-        """What it knows besides the elements."""
-        return {name: getattr(self, f"_{name}") for name in self.remembers}
-
-    def restore(self, state: Mapping[str, Ints]) -> None:
-        """What `snapshot` gave."""
-        for name in self.remembers:
-            setattr(self, f"_{name}", state[name])
-
-    _common = np.full(1, -_NEVER, dtype=np.int64)
-    """What is known of keys that have not come yet."""
-
-    remembers: ClassVar[tuple[str, ...]] = ()
-    """The arrays that are its state; those whose names begin with `by_key` have a number for each key
-    id, or one for all."""
+    state: dict[str, Limits]
+    """What it knows besides the elements; limits by key are by the ids of keys."""
 
     def renumber(self, kept: Ints) -> None:
         """Let the keys `kept` be `0, 1, 2, …` from now on; others are forgotten."""
-        for name in (n for n in self.remembers if n.startswith("by_key")):
-            limits = getattr(self, f"_{name}")
-            if len(limits) > 1:
-                everyone = _by_key(limits, int(kept.max(initial=1)) + 1, int(self._common[0]))
-                setattr(self, f"_{name}", np.append(everyone[kept], self._common))
+        self.state = {name: limits.renumbered(kept) for name, limits in self.state.items()}
 
     @property
     def reach(self) -> int | None:
@@ -138,8 +116,6 @@ class Slide(ABC):
 class GridSlide(Slide):
     """Tumbling, hopping, landmark and row windows."""
 
-    remembers = ("by_key_after", "by_key_first", "common", "last")
-
     def __init__(self, spec: GridWindow, plan: WindowAggregate, panes: Panes) -> None:
         self.spec, self._size = spec, panes.size
         self._slide = spec.slide // self._size
@@ -148,43 +124,33 @@ class GridSlide(Slide):
         # Where the start lies within a pane, it is that of all windows, and rows before it never get here.
         self._since = -_NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
-        self._by_key_after = np.full(1, -_NEVER, dtype=np.int64)
-        """The last window that was given: of all keys, or of each."""
-        self._common = np.full(1, -_NEVER, dtype=np.int64)
-        """The last window that was given of all keys, those to come included."""
-        self._by_key_first = np.full(1, _NEVER, dtype=np.int64)
-        """Where windows go on until the end: the first one of each key."""
-        self._last = np.full(1, -_NEVER, dtype=np.int64)
-        """Where windows go on until the end: the last one of the stream so far."""
+        # after: the last window that was given. Where windows go on until the end, also
+        # first: the first window of each key, and last: the last one of the stream so far.
+        self.state = {"after": Limits(-_NEVER), "first": Limits(_NEVER), "last": Limits(-_NEVER)}
         self._partitioned = isinstance(spec, Rows) and bool(plan.partition_of(spec))
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         if self._everyone:
-            self._note_first(elements, progress.count)
-        until = self._until(progress, progress.below)
-        if self._partitioned or len(until) > 1 or len(self._by_key_after) > 1:
-            self._by_key_after = _by_key(self._by_key_after, progress.count, int(self._common[0]))
+            self._note_first(elements, progress.keys)
+        until, after, keys = self._until(progress), self.state["after"], progress.keys
         grid: dict[str, Any] = {
             "length": self._length, "slide": self._slide, "shift": self._shift,
-            "since": self._since, "after": self._by_key_after, "until": until,
+            "since": self._since, "after": after.array(keys), "until": until.array(keys),
         }  # fmt: skip
         if self._everyone:
-            found = kernels.every(elements.kid, elements.pane, first=self._by_key_first, **grid)
+            first = self.state["first"].full(keys)
+            found = kernels.every(elements.kid, elements.pane, first=first, **grid)
         else:
             found = kernels.grid(elements.kid, elements.pane, **grid)
-        self._by_key_after = np.maximum(self._by_key_after, until)
-        if not self._partitioned:
-            floor = np.asarray([progress.floor])
-            self._common = np.maximum(self._common, self._until(progress, floor))
-            if progress.promise.by_key is None:
-                self._by_key_after = _same(self._by_key_after)
+        self.state["after"] = after.raised(until)
         return found
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
-        if self._length is None or self._by_key_after.max(initial=-_NEVER) == -_NEVER:
+        if self._length is None:
             return np.ones(len(elements), dtype=np.bool_)
-        after = _of(self._by_key_after, elements.kid)
-        keep: npt.NDArray[np.bool_] = elements.pane >= self._start_after(after)
+        keep: npt.NDArray[np.bool_] = (
+            elements.pane >= self._start_after(self.state["after"].of(elements.kid))
+        )
         return keep
 
     def _start_after(self, after: Any) -> Any:
@@ -197,39 +163,54 @@ class GridSlide(Slide):
         return None if self._partitioned else self._length
 
     @property
+    def since(self) -> int:
+        """Panes below this are in no window."""
+        return self._since
+
+    @property
     def closed_from(self) -> int | None:
-        if self._length is not None or self._common[0] == -_NEVER:
+        after = self.state["after"].common
+        if self._length is not None or after == -_NEVER:
             return None
-        return int(self._shift + (self._common[0] + 1) * self._slide)
+        return int(self._shift + (after + 1) * self._slide)
 
     @property
     def needed_from(self) -> int | None:
-        if self.reach is None or len(self._by_key_after) > 1 or self._common[0] == -_NEVER:
+        after = self.state["after"]
+        if self.reach is None or after.by_key is not None or after.common == -_NEVER:
             return None
-        return int(self._start_after(self._common[0]))
+        return int(self._start_after(after.common))
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         return bounds(ranges.wid, self.spec)
 
-    def _until(self, progress: Progress, below: Ints) -> Ints:
-        """The last window that is complete, for all keys or for each, now that rows below are."""
+    def _until(self, progress: Progress) -> Limits:
+        """The last window that is complete."""
         if isinstance(self.spec, Rows):
-            done = progress.rows[:1]
-            if self._partitioned:
-                done = np.zeros(progress.count, dtype=np.int64)
-                done[: progress.keys] = progress.rows[progress.partition[: progress.keys]]
-            if not progress.final:
-                return done // self.spec.slide - 1
-            last = done - 1
-            return np.where(done > 0, self._last_window(last // self._size), -1)
-        if not progress.final:
-            complete: Ints = (below - self.spec.origin) // self.spec.slide - 1
-            # Whether windows go on past the last row so far, only a row to come can say.
-            return np.minimum(complete, self._last) if self._everyone else complete
-        return self._last if self._everyone else np.asarray([_NEVER])
+            return self._rows_so_far(progress).mapped(self._last_begun if progress.final else self._last_full)
+        last = self.state["last"].common
+        if progress.final:
+            return Limits(last if self._everyone else _NEVER)
+        # Whether windows go on past the last row so far, only a row to come can say.
+        most = last if self._everyone else _NEVER
+        return progress.below.mapped(
+            lambda below: np.minimum((below - self.spec.origin) // self.spec.slide - 1, most)
+        )
+
+    def _rows_so_far(self, progress: Progress) -> Limits:
+        if not self._partitioned:
+            return Limits(int(progress.rows[0]))
+        return Limits(0, progress.rows[progress.partition[: progress.keys]])
+
+    def _last_full(self, rows: Ints) -> Ints:
+        return rows // self.spec.slide - 1
+
+    def _last_begun(self, rows: Ints) -> Ints:
+        return np.where(rows > 0, self._last_window((rows - 1) // self._size), -1)
 
     def goes_on_to(self, pane: int) -> None:
-        self._last = np.maximum(self._last, self._last_window(np.asarray([pane])))
+        last = int(self._last_window(np.asarray([pane]))[0])
+        self.state["last"] = self.state["last"].raised(Limits(last))
 
     def _last_window(self, pane: Ints) -> Ints:
         """The last window that a pane belongs to; between sampling windows, the one before."""
@@ -237,31 +218,26 @@ class GridSlide(Slide):
         return (pane - self._shift + reach) // self._slide
 
     def _note_first(self, elements: Elements, keys: int) -> None:
-        self._by_key_first = _by_key(self._by_key_first, keys, _NEVER)
+        first = self.state["first"].full(keys)
         offset = elements.pane - self._shift
         wid = offset // self._slide
         inside = elements.pane >= self._since
         if self._length is not None and self._length < self._slide:
             inside &= offset - wid * self._slide >= self._slide - self._length
-        np.minimum.at(self._by_key_first, elements.kid[inside], wid[inside])
+        np.minimum.at(first, elements.kid[inside], wid[inside])
+        self.state["first"] = Limits(_NEVER, first)
         if inside.any():
-            self._last = np.maximum(self._last, self._last_window(elements.pane[inside]).max())
+            last = int(self._last_window(elements.pane[inside]).max())
+            self.state["last"] = self.state["last"].raised(Limits(last))
 
-    def promise(self) -> Promise:
-        if self._length is None or self._partitioned or self._by_key_after.max() == -_NEVER:
-            return Promise()
-        if self._common[0] == _NEVER:
-            return Promise(FOREVER)
+    def promise(self) -> Limits:
+        if self._length is None or self._partitioned:
+            return Limits()
         assert self.spec.length is not None
-
-        def start(after: Any) -> Any:
-            return self.spec.origin + (after + 2) * self.spec.slide - self.spec.length
-
-        floor = BEGINNING if self._common[0] == -_NEVER else int(start(self._common[0]))
-        if len(self._by_key_after) == 1:
-            return Promise(floor)
-        given = self._by_key_after > -_NEVER
-        return Promise(floor, np.where(given, start(np.where(given, self._by_key_after, 0)), BEGINNING))
+        length = self.spec.length
+        return _promised(
+            self.state["after"], lambda after: self.spec.origin + (after + 2) * self.spec.slide - length
+        )
 
     @property
     def keeps_keys(self) -> bool:
@@ -275,14 +251,11 @@ class EventSlide(Slide):
     rows of other keys make windows too, and each key looks itself up in them.
     """
 
-    remembers = ("by_key_emitted", "common", "gone")
-
     def __init__(self, spec: PerEvent, plan: WindowAggregate, layout: Layout) -> None:
         self.spec = spec
-        self._by_key_emitted = np.full(1, -_NEVER, dtype=np.int64)
-        """Windows below this were given: those of all keys, or of each."""
-        self._common = np.full(1, -_NEVER, dtype=np.int64)
-        """Windows below this were given of all keys, those to come included."""
+        # emitted: windows below this were given.
+        # gone: rows that were forgotten, by partition; ranks go on counting from there.
+        self.state = {"emitted": Limits(-_NEVER), "gone": Limits(0)}
         self._own = set(plan.partition_of(spec)) == set(plan.group_keys)
         self._column: str | None = None
         self._ranked = spec.by == "rank" and spec.every > 1
@@ -290,33 +263,27 @@ class EventSlide(Slide):
             name = ROWS if self._ranked else ends_name(spec)
             index = next(r.parts[0] for r in layout.results if r.name == name)
             self._column = layout.parts[index].columns.names[0]
-        self._gone = np.zeros(0, dtype=np.int64)
-        """Rows that were forgotten, by partition: ranks go on counting from there."""
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         partition = elements.kid if self._own else progress.partition[elements.kid]
-        below = progress.below if self._own else np.asarray([progress.floor])
-        if len(below) > 1 or len(self._by_key_emitted) > 1:
-            self._by_key_emitted = _by_key(self._by_key_emitted, progress.count, int(self._common[0]))
+        below = progress.below if self._own else Limits(progress.floor)
+        emitted, keys = self.state["emitted"], progress.keys
         if self._own:
             found = kernels.per_event(
                 elements.kid, elements.pane, length=self.spec.range.ticks,
                 defines=self._defines(partition, elements.pane, elements),
-                after=self._by_key_emitted, below=below,
+                after=emitted.array(keys), below=below.array(keys),
             )  # fmt: skip
         else:
-            found = self._shared(elements, partition, progress.floor)
-        self._by_key_emitted = np.maximum(self._by_key_emitted, below)
-        self._common = np.maximum(self._common, progress.floor)
-        if progress.promise.by_key is None:
-            self._by_key_emitted = _same(self._by_key_emitted)
+            found = self._shared(elements, partition, below.common)
+        self.state["emitted"] = emitted.raised(below)
         return found
 
     def _shared(self, elements: Elements, partition: Ints, below: int) -> Ranges:
         order = order_by(partition, elements.pane)
         group, time = partition[order], elements.pane[order]
         ends = self._defines(group, time, elements, order)
-        ends &= (time >= self._by_key_emitted[0]) & (time < below)
+        ends &= (time >= self.state["emitted"].common) & (time < below)
 
         def windows(p: int) -> tuple[Ints, Ints, Ints]:
             w = np.unique(time[ends & (group == p)])
@@ -336,8 +303,7 @@ class EventSlide(Slide):
             return np.asarray(column, dtype=np.bool_)
         starts = np.flatnonzero(np.r_[True, np.diff(group) != 0][: len(group)])
         through = np.cumsum(column)
-        self._gone = _by_key(self._gone, int(group.max(initial=1)) + 1, 0)
-        gone = self._gone[group[starts]]
+        gone = self.state["gone"].of(group[starts])
         base = gone - np.where(starts > 0, through[starts - 1], 0)
         upto = through + np.repeat(base, np.diff(np.r_[starts, len(group)]))
         result: npt.NDArray[np.bool_] = (
@@ -346,8 +312,8 @@ class EventSlide(Slide):
         return result
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
-        below = _of(self._by_key_emitted, elements.kid)
-        keep: npt.NDArray[np.bool_] = elements.pane > below - self.spec.range.ticks
+        emitted = self.state["emitted"].of(elements.kid)
+        keep: npt.NDArray[np.bool_] = elements.pane > emitted - self.spec.range.ticks
         return keep
 
     def forgotten(
@@ -357,18 +323,17 @@ class EventSlide(Slide):
             return
         assert self._column is not None
         partition = elements.kid if self._own else progress.partition[elements.kid]
-        self._gone = _by_key(self._gone, int(partition.max(initial=1)) + 1, 0)
-        np.add.at(self._gone, partition[gone], elements.records[self._column][gone])
+        before = self.state["gone"]
+        known = 0 if before.by_key is None else len(before.by_key)
+        rows = before.full(max(known, int(partition.max(initial=-1)) + 1))
+        np.add.at(rows, partition[gone], elements.records[self._column][gone])
+        self.state["gone"] = Limits(0, rows)
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         return bounds(ranges.wid, self.spec)
 
-    def promise(self) -> Promise:
-        if self._common[0] == -_NEVER:
-            return Promise()
-        by_key = self._by_key_emitted - self.spec.range.ticks
-        floor = int(self._common[0]) - self.spec.range.ticks
-        return Promise(floor, by_key if len(by_key) > 1 else None)
+    def promise(self) -> Limits:
+        return _promised(self.state["emitted"], lambda emitted: emitted - self.spec.range.ticks)
 
     @property
     def keeps_keys(self) -> bool:
@@ -376,46 +341,40 @@ class EventSlide(Slide):
 
 
 class SessionSlide(Slide):
-    """Runs with small gaps, of the rows of a key or of a partition."""
-
-    remembers = ("by_key_given", "common", "open")
+    """Runs with small gaps, of the rows of a key or of a partition. Late rows do not get here."""
 
     def __init__(self, spec: Session, plan: WindowAggregate) -> None:
         self.spec = spec
         self._own = set(plan.partition_of(spec)) == set(plan.group_keys)
         self._closed = np.empty(0, dtype=np.bool_)
-        self._by_key_given = np.full(1, -_NEVER, dtype=np.int64)
-        """Sessions whose last row is below this were given before, and may still lie there: of all keys,
-        or of each."""
-        self._common = np.full(1, -_NEVER, dtype=np.int64)
-        """The same for keys to come."""
-        self._open = np.full(1, BEGINNING, dtype=np.int64)
-        """Where the first session begins that is not given yet; rows that are late may move it back."""
+        # given: sessions whose last row is below this were given before, and may still lie there.
+        # open: where the first session begins that is not given yet.
+        self.state = {"given": Limits(-_NEVER), "open": Limits(-_NEVER)}
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         gap = self.spec.gap.ticks
-        below = progress.below if self._own else np.asarray([progress.floor])
+        below = progress.below if self._own else Limits(progress.floor)
         if self._own:
-            found = kernels.sessions(elements.kid, elements.pane, gap=gap, below=below)
+            found = kernels.sessions(
+                elements.kid, elements.pane, gap=gap, below=below.array(progress.keys)
+            )
         else:
-            found = self._shared(elements, progress.partition[elements.kid], progress.floor)
+            found = self._shared(elements, progress.partition[elements.kid], below.common)
         marks = np.zeros(len(elements) + 1, dtype=np.int64)
         np.add.at(marks, found.low, 1)
         np.add.at(marks, found.high, -1)
         self._closed = np.cumsum(marks)[:-1] > 0
         last = elements.pane[found.high - 1] if found.end is None else found.end
-        if len(below) > 1 or len(self._by_key_given) > 1:
-            self._by_key_given = _by_key(self._by_key_given, progress.count, int(self._common[0]))
-        fresh = last >= _of(self._by_key_given, found.kid)
-        self._by_key_given = np.maximum(self._by_key_given, below - gap + 1)
-        self._common = np.maximum(self._common, progress.floor - gap + 1)
-        if progress.promise.by_key is None:
-            self._by_key_given = _same(self._by_key_given)
-        self._open[0] = elements.pane[~self._closed].min(initial=progress.floor)
+        given = self.state["given"]
+        fresh = np.asarray(last >= given.of(found.kid))
+        begins = int(elements.pane[~self._closed].min(initial=progress.floor))
+        self.state = {
+            "given": given.raised(below.mapped(lambda limit: limit - gap + 1)), "open": Limits(begins),
+        }  # fmt: skip
         return found if fresh.all() else found[fresh]
 
-    def promise(self) -> Promise:
-        return Promise(int(self._open[0]))
+    def promise(self) -> Limits:
+        return _promised(self.state["open"], lambda begins: begins)
 
     @property
     def keeps_keys(self) -> bool:
@@ -463,25 +422,15 @@ def _looked_up(
     return Ranges(*(np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in found))
 
 
+def _promised(limits: Limits, start: Callable[[Ints], Ints]) -> Limits:
+    """What limits say about the start of windows to come; nothing, or everything, at their ends."""
 
-def _by_key(limits: Ints, keys: int, others: int) -> Ints:
-    """Limits for each of so many keys; those that have none get the one of the `others`."""
-    if 1 < keys <= len(limits):
-        return limits
-    more = np.full(keys, others, dtype=np.int64)
-    if len(limits) > 1:  # one limit holds for all keys, and is that of the others
-        more[: len(limits)] = limits
-    return more
+    def change(limit: Ints) -> Ints:
+        inside = (limit > -_NEVER) & (limit < _NEVER)
+        at_ends = np.where(limit <= -_NEVER, BEGINNING, FOREVER)
+        return np.where(inside, start(np.where(inside, limit, 0)), at_ends)
 
-
-def _same(limits: Ints) -> Ints:
-    """One limit for all keys, where each has the same."""
-    return limits[:1] if len(limits) > 1 and (limits == limits[0]).all() else limits
-
-
-def _of(limits: Ints, kid: Ints) -> Any:
-    """The limit of each key, of one for all or one for each."""
-    return limits[kid] if len(limits) > 1 else limits[0]
+    return limits.mapped(change)
 
 
 def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout) -> Slide:

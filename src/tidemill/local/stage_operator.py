@@ -1,0 +1,40 @@
+"""Filters and projections as an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.local.limits import Limits
+from tidemill.local.operator import Operator, Snapshot
+from tidemill.local.stage_runner import StageRunner
+from tidemill.plan.stages import Stage
+
+
+class StageOperator(Operator):
+    """Filters and projections: no state, nothing waits."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.runner = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
+        self._promised = Limits()
+
+    def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        out = self.runner.run(batch)
+        return (out,) if out.num_rows else ()
+
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+        self._promised = self._promised.raised(Limits(below))
+        return iter(())
+
+    @property
+    def promise(self) -> Limits:
+        return self._promised
+
+    def snapshot(self) -> Snapshot:
+        return {}
+
+    def restore(self, state: Snapshot) -> None:
+        if state:
+            raise UserError("restore", expected="no state of a stage", got=str(sorted(state)))
