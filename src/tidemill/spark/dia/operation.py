@@ -116,7 +116,7 @@ def _check_names(kind: DataType, op: str) -> None:
         )
     for name in kind.names:
         if INSIDE in name or folded(name).startswith((BESIDE, OURS)):
-            what = f"fields without {INSIDE!r} that do not begin with {BESIDE!r} or {OURS!r}"
+            what = f"fields without {INSIDE!r} that do not start with {BESIDE!r} or {OURS!r}"
             raise UserError(op, expected=what, got=repr(name))
     for inner in kind.of:
         _check_names(inner, op)

@@ -116,12 +116,12 @@ def joined_at_best(bytes: float, rows: float, links: Links) -> Estimate:
 
 
 def grouped_at_best(bytes: float, rows: float, links: Links, *, by: Combined = NOT_COMBINED) -> Estimate:
-    """The same for a group, which may have few keys."""
+    """As `joined_at_best`, for a group, which may have few keys."""
     return _estimate(links, bytes, by.shuffling(rows, 0.0, bytes), KEY * rows + COPY.of(rows, bytes))
 
 
 def partials_at_best(bytes: float, partials: float, links: Links) -> Estimate:
-    """The same for a reduction with at most `partials` partials, which are cached before detection."""
+    """As `joined_at_best`, for a reduction of at most `partials` partials, which are cached first."""
     detecting = KEEP.of(partials, bytes) + ENTRY * partials + COPY.of(partials, bytes)
     return _estimate(links, bytes, SHUFFLE.of(partials, bytes), detecting)
 
