@@ -1,4 +1,4 @@
-"""How a wheel would answer, for people."""
+"""Explain how a wheel would answer a range."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Step:
-    """Slots of one ring, and what is done with them."""
+    """A plan step: slots of one ring, and the operation on them."""
 
     ring: str
     start: Any
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True, repr=False)
 class Explained(Explanation):
-    """A plan, what it costs in aggregate operations, and what the others would."""
+    """A plan, its cost in aggregate operations, and the costs of the alternatives."""
 
     plan: str
     operations: int
@@ -69,7 +69,7 @@ class Explained(Explanation):
 
 
 def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any]) -> Explained:
-    """The plan of a range of finest slots; `shown` makes a slot an instant."""
+    """Explain the plan for a range of finest slots; `shown` converts a slot to an instant."""
     allowed, threshold, slot_cost = store.choice
     kind, count, operations, segments = _planned(store, start, end, allowed, threshold, slot_cost)
     steps = tuple(_step(store, segments[j], shown) for j in range(count) if segments[j, 3] != LOOK)
