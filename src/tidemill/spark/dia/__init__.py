@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _LATER = {
     **dict.fromkeys(("DIA", "from_frame", "generate", "read_binary", "read_lines"), "dia"),
     "Record": "elements",
-    "Graph": "graph",
+    "Graph": "picture",
 }
 
 
