@@ -208,7 +208,7 @@ def _float_to_int_fits(a: float) -> bool:
 def _as_int(value: Any) -> np.int64:
     fits = _float_to_int_fits(value) if isinstance(value, float) else -_BITS // 2 <= value < _BITS // 2
     if not fits:
-        raise ValueError("it gave a number outside int64 where an int is declared")
+        raise ValueError("it returned a number outside int64, but an int is declared")
     return np.int64(math.trunc(value))
 
 

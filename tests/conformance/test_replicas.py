@@ -118,7 +118,7 @@ def test_a_wheel_that_goes_on_from_a_save_follows_it_and_a_second_one_does_not(t
     with pytest.raises(UserError, match=r"a state of wheel .* that follows"):
         replicas.merge(other)
     wheel.advance_to(5)  # the first one goes on, too
-    with pytest.raises(UserError, match="two that went on from one save"):
+    with pytest.raises(UserError, match="two continuations of one save"):
         replicas.merge(wheel)
     assert replicas.query(0, 6, 0) == 2
 
@@ -177,7 +177,7 @@ def test_the_only_writer_goes_on_from_its_save(tmp_path: Path) -> None:
         one.advance_to(9)
     assert replicas.merge(wheel) and replicas.query(0, 9, 0) == 3
     for fork in (second, third):
-        with pytest.raises(UserError, match="two that went on from one save"):
+        with pytest.raises(UserError, match="two continuations of one save"):
             replicas.merge(fork)
 
 

@@ -133,7 +133,7 @@ def test_a_source_that_writes_into_the_wheel_is_refused() -> None:
         what()
 
     for what in (lambda: wheel.insert(30, {"v": 1}, "key 1"), lambda: wheel.advance_to(60)):
-        with pytest.raises(UserError, match="not all in yet"):
+        with pytest.raises(UserError, match="not complete yet"):
             wheel.insert(writes(what))
         assert state(wheel) == before
 

@@ -65,7 +65,7 @@ def test_a_directory_in_which_this_user_may_not_write_is_named(
 
     wheel = new_wheel()
     monkeypatch.setattr(owner, call, refused)
-    with pytest.raises(UserError, match=rf"{tmp_path}.*this user may not"):
+    with pytest.raises(UserError, match=rf"{tmp_path}.*check the permissions"):
         wheel.share(tmp_path)
 
 

@@ -216,5 +216,5 @@ def test_an_input_that_breaks_its_promise_is_an_error(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("tidemill.local.run.open_source", lambda *given, **more: Liar())
     query = STREAM.window(tm.tumbling(5)).agg(n=tm.count())
-    with pytest.raises(tm.UserError, match="1 rows before it"):
+    with pytest.raises(tm.UserError, match="1 rows below it"):
         query.run(s=[])

@@ -149,7 +149,7 @@ def test_an_append_writes_only_buckets_with_new_rows(
     assert replicas.merge(tm.open_wheel(path)) and not replicas.merge(tm.open_wheel(path, save=1))
     assert_equal(replicas, whole, rows + new, ("s",))
     tm.spark.append(frame(spark, new), tmp_path / "copy")
-    with pytest.raises(UserError, match="two that went on from one save"):
+    with pytest.raises(UserError, match="two continuations of one save"):
         replicas.merge(tm.open_wheel(tmp_path / "copy"))
     old = in_process(rows, "sum", ("s",), 0, 164)
     assert_equal(tm.open_wheel(path, save=1), old, rows, ("s",))

@@ -401,7 +401,7 @@ CREATED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "coarse before fine": ({"granularities": ["1m", "1s"]}, ["a multiple", "finest first"]),
     "no granularity": ({"granularities": []}, ["1 to 24 granularities"]),
     "one granularity as text": ({"granularities": "1s"}, ["a list of granularities", "'1s'"]),
-    "granularities of both times": ({"granularities": ["1s", 60]}, ["all on the clock, or all on logical"]),
+    "granularities of both times": ({"granularities": ["1s", 60]}, ["all in clock time, or all in logical"]),
     "logical granularities": ({"granularities": [1, 60]}, ["never mix"]),
     "a granularity of nothing": ({"granularities": ["0s"]}, ["above zero"]),
     "too much about a ring": ({"granularities": [("1s", "keep", 3)]}, ["pairs of a granularity"]),
@@ -433,14 +433,14 @@ def test_merging_with_something_else() -> None:
 
 def test_a_directory_with_other_files_is_not_shared(tmp_path: Path) -> None:
     logical().save(tmp_path)
-    refused(lambda: logical().share(tmp_path), "an empty directory", "nothing of it was touched")
+    refused(lambda: logical().share(tmp_path), "an empty directory", "nothing was touched")
     assert tm.open_wheel(tmp_path).landmark() is None
 
 
 def test_nothing_is_saved_where_a_wheel_is_shared(tmp_path: Path) -> None:
     wheel = logical()
     wheel.share(tmp_path)
-    refused(lambda: wheel.save(tmp_path), "a directory of its own")
+    refused(lambda: wheel.save(tmp_path), "a directory that is not shared")
 
 
 def test_a_directory_without_a_wheel(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """The inner loop of window aggregates: filter, find the pane, add the row to its partial.
 
-Where windows reach back over a known number of panes, the panes seen last have a *plane* each: a
-record for every key, side by side, so that rows that come about in order work on little memory. A row
-of a pane whose place is taken by another one *spills* the record there to a list, unless no window
-needs it any more, and starts a new one. In-order data therefore touches one record a row, and
-disorder costs only spills, which are combined later.
+If windows cover a known number of panes, each recent pane has a *plane*: an array with a record for every
+key, so that rows in approximate order touch little memory. If the record for a row's key holds another
+pane, the kernel *spills* that record to a list, unless no window needs it any more, and starts a new one.
+In-order data therefore touches one record per row. Disorder costs only spills, which are combined later.
 
-Otherwise records go to the list at once, in the order of their first rows, and for each key it is
-known which one is its *newest*. Nothing is ever wrong, whatever the order.
+Otherwise all records are in the list, in the order of their first rows, and an array holds the position
+of each key's *newest* record. The result is correct for any order of rows.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from tidemill.expr.nodes import Node
 from tidemill.jit.kernel import any_kernel
 
 CHOSEN = 1024
-"""Rows that are filtered at once."""
+"""The number of rows that are filtered at once."""
 
 
 @dataclass(frozen=True)
 class AccumulateKernel:
     """`run(rows, *columns, kid, shift, *grid, places, needed, spill, count, rank, *kept, filled)`.
 
-    `rows` are the rows to take; `grid` is the start of all windows, and origin and size of the panes;
-    `kid >> shift` is where their key is in `places`: in each of a power of two of planes, or in the
-    list of newest records. Panes below `needed` may be forgotten. `kept` are the buffers of the parts
-    that keep rows (kid, pane, one for each argument); `filled` holds how many rows each has. Returns
+    `rows` are the rows to read. `grid` is the start of all windows, and the origin and size of the panes.
+    `places` has the planes, a power of two, or the positions of the newest records; `kid >> shift` is the
+    index of a key in it. Panes below `needed` may be evicted. `kept` are the buffers of the parts that
+    keep rows (kid, pane, one for each argument); `filled` has the number of rows in each. Returns
     `(count, first_pane, last_pane, before_start, err)`.
     """
 
@@ -59,7 +58,7 @@ def accumulate_kernel(
     unit_pane: bool,
     by_plane: bool,
 ) -> AccumulateKernel:
-    """`args` are the arguments of each part; `fixed` parts go into records, `kept` keep rows."""
+    """Generate a kernel. `args` are the arguments of each part; `fixed` parts have records, `kept` rows."""
     e = Emitter(columns.schema, columns.loads(), indent=1)
     with _rows_that_pass(e, predicates):
         time = e.emit(attribute)
@@ -90,7 +89,7 @@ def accumulate_kernel(
 
 @contextmanager
 def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
-    """The loop over the rows for which all predicates hold."""
+    """Open the loop over the rows for which all predicates are true."""
     if not predicates or any(e.can_fail(p) for p in predicates):
         with e.block("for j in range(rows.size):"):
             e.line("i = rows[j]")
@@ -99,7 +98,7 @@ def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
                 e.line("    continue")
             yield
         return
-    # Rows that pass are noted first, some hundred at a time: that costs no mispredicted branch.
+    # First collect the rows of a block that pass: this loop has no branch to mispredict.
     e.line(f"chosen = np.empty({CHOSEN}, np.uint32)")
     with e.block(f"for b in range(0, rows.size, {CHOSEN}):"):
         e.line("m = 0")
@@ -114,12 +113,12 @@ def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
 
 
 def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane: bool) -> None:
-    """Pane and key of a row; rows that have none are counted and left out."""
+    """Emit the pane and key of a row; rows with an invalid time or before the start are skipped."""
     if time.null is not None:
         e.line(f"if {time.null}:")
         e.line("    err |= NULL_TIME")
         e.line("    continue")
-    # First of all: so far away, differences of times wrap around.
+    # Checked first: beyond this range, differences of times would overflow.
     e.line(f"if outside({time.code}, {-FARTHEST}, {2 * FARTHEST + 1}):")
     e.line("    err |= FAR_TIME")
     e.line("    continue")
@@ -130,11 +129,11 @@ def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane
     e.line(f"t = {time.code} - origin")
     if unit_pane:
         e.line("p = t")
-    else:  # neighbours are of one pane, mostly, and division is slow
+    else:  # division is slow, and consecutive rows are mostly in the same pane
         with e.block("if outside(t, begin, pane):"):
             e.line("p = t // pane")
             e.line("begin = wrap_mul(p, pane)")
-    # Unsigned, because Numba looks whether other indices count from the end.
+    # Unsigned, because Numba checks signed indices for negative values.
     e.line("k = np.uint64(kid[i] >> shift)" if keyed else "k = np.uint64(0)")
 
 
@@ -168,7 +167,7 @@ def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...], by_plane: b
 def with_arguments(
     e: Emitter, nodes: tuple[Node, ...], step: Callable[[list[Value]], None]
 ) -> None:
-    """Emit a step over arguments; rows in which one is null are skipped."""
+    """Emit a step over arguments; rows with a null argument are skipped."""
     args = [e.emit(a) for a in nodes]
     flags = [f"{v.code} < 0" if v.type.kind == "string" else v.null for v in args]
     missing = list(dict.fromkeys(f for f in flags if f is not None))

@@ -1,7 +1,7 @@
-"""Algebras → lines of Numba source: identity, lift, combine, inverse and lower of partials.
+"""Generate Numba source for algebras: identity, lift, combine, inverse and lower of partials.
 
-A partial is a list of sources, one for each field. Recorded algebras are inlined; opaque ones are
-called, once Numba has compiled them (`compilable`).
+A partial is a list of source expressions, one for each field. Recorded algebras are inlined; opaque ones
+are called, if Numba can compile them (`compilable`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NUMPY = {"float64": "f8", "bool": "?"}
 
 
 def numpy_type(kind: DataType) -> str:
-    """How a scalar of this type is stored: strings as codes, instants as ticks."""
+    """Return the NumPy type of a scalar; strings are stored as ids, instants as ticks."""
     return _NUMPY.get(kind.kind, "i8")
 
 
 def record_type(layout: Layout, parts: tuple[int, ...]) -> np.dtype[Any]:
-    """One partial of all the given parts, for one key and pane, in one piece of memory."""
+    """Return the type of a record with the partials of the given parts for one key and pane."""
     fields = [("kid", "i8"), ("pane", "i8")]
     for p in parts:
         fields += [(name, numpy_type(kind)) for name, kind in layout.parts[p].columns]
@@ -56,7 +56,7 @@ class PartCode:
 
     @property
     def carries(self) -> tuple[str, ...]:
-        """The fields that are 0 unless a partial is too large for int64."""
+        """The fields that are 0 unless a partial exceeds int64."""
         found = self.form.carries if isinstance(self.form, Form) else ()
         return tuple(n for j, n in enumerate(self.names) if j in found)
 
@@ -72,16 +72,16 @@ class PartCode:
         return self._call(e, "lift", [a.code for a in args])
 
     def accumulate(self, e: Emitter, state: Partial, args: list[Value]) -> Partial:
-        """The state with one more row in it."""
+        """Emit the state after adding a row."""
         if isinstance(self.form, Form) and self.form.accumulate is not None:
             inputs = self._side("a", state) | {f"x{i}": a.code for i, a in enumerate(args)}
             return self._inline(e, self.form.accumulate, inputs)
         return self.combine(e, state, self.lift(e, args))
 
     def take(self, e: Emitter, fields: Partial, args: list[Value]) -> None:
-        """Have one more row in a state that lies in `fields`.
+        """Emit code that adds a row to the state in `fields`.
 
-        A carry is 0 nearly always. Then its field is not touched, which would take as long as the sum.
+        A carry is nearly always 0. Its field is then not written: that would cost as much as the sum.
         """
         carried = self._carried()
         kinds = [kind for _, kind in self.part.columns]
@@ -105,7 +105,7 @@ class PartCode:
                 e.line(f"{field} = {code}")
 
     def _carried(self) -> dict[int, Node]:
-        """What is added to each carry with a row, where that is all that happens to it."""
+        """Return what a row adds to each carry that is updated by addition only."""
         if not isinstance(self.form, Form) or self.form.accumulate is None:
             return {}
         found = {}
@@ -161,7 +161,7 @@ class PartCode:
 
 
 def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]) -> Value:
-    """The result of an aggregate from the partials of its parts."""
+    """Emit the result of an aggregate from the partials of its parts."""
     own = [layout.parts[p] for p in result.parts]
     if isinstance(result.lower, Node):
         kinds = dict(f for part in own for f in part.columns)
@@ -178,7 +178,7 @@ def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]
 
 @functools.lru_cache(maxsize=256)
 def compilable(part: StatePart) -> str:
-    """Why an algebra cannot be in generated code; empty when it can."""
+    """Return why generated code cannot contain an algebra; empty if it can."""
     algebra, form = part.part.algebra, part.form
     if not isinstance(algebra, Algebra) or form is None:
         return ""
@@ -197,7 +197,7 @@ def compilable(part: StatePart) -> str:
         combined = any_kernel(algebra.combine)(state, lifted)
         for function, value in (("lift", lifted), ("combine", combined)):
             have, want = _types_of(value), _types_of(state)
-            if have != want:  # which machine code would round, without a word
+            if have != want:  # compiled code would convert silently
                 return f"{function} gives {', '.join(have)}, identity {', '.join(want)}"
     except Exception as refused:  # whatever Numba, or the function on a sample, raises
         return str(refused).splitlines()[0] if str(refused) else type(refused).__name__
@@ -209,7 +209,7 @@ def _types_of(state: Any) -> list[str]:
 
 
 def unwritable(nodes: tuple[Node, ...], schema: Schema) -> str:
-    """What in recorded functions generated code has no words for; empty when it has all."""
+    """Return what generated code cannot express in recorded functions; empty if it can express all."""
     for node in (n for root in nodes for n in root.walk()):
         if isinstance(node, Literal) and node.type == STRING and node.value is not None:
             return f"the text {node} in it"
@@ -226,12 +226,12 @@ def unwritable(nodes: tuple[Node, ...], schema: Schema) -> str:
 
 @functools.lru_cache(maxsize=256)
 def lower_compilable(function: Callable[..., Any], identities: tuple[Any, ...]) -> bool:
-    """Whether Numba compiles an opaque `lower` for states like these."""
+    """Return whether Numba can compile an opaque `lower` for states of these types."""
     try:
         any_kernel(function)(*identities)
     except ZeroDivisionError:
         return True
-    except Exception:  # Numba refuses in many ways; the row-by-row path takes over
+    except Exception:  # Numba raises many kinds; the function then runs in Python
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""The columns a kernel reads: their parameters in the generated source, in a fixed order."""
+"""The columns that a kernel reads, and their parameters in the generated source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemill.core.types import BOOL
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns by name and type, with which of them have nulls or rows that failed a cast.
+    """Columns by name and type; `nullable` ones have nulls, `bad` ones have rows that failed.
 
     Parameters are `c<k>` for values, `v<k>` for validity, `b<k>` for bad rows.
     """
@@ -32,7 +32,7 @@ class Columns:
         return found
 
     def loads(self, row: str = "i") -> dict[str, Load]:
-        """How generated code reads each column at a row."""
+        """Return the source that reads each column at a row."""
         return {
             name: Load(
                 f"c{k}[{row}] != 0" if kind == BOOL else f"c{k}[{row}]",

@@ -1,4 +1,4 @@
-"""Put spilled partials in order and combine those of the same key and pane."""
+"""Generate a kernel that combines the sorted spilled partials with the same key and pane."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Expressions → lines of Numba source, one row at a time.
+"""Generate Numba source that evaluates expressions one row at a time.
 
-Values are int64, float64 or bool scalars. A string is an int64 code of a pool, -1 for null, and is
-compared through `rank`. Names of columns and text of literals never appear in the source.
+Values are int64, float64 or bool scalars. A string is an int64 id in a pool, -1 for null, and is
+compared through `rank`. Column names and string literals never appear in the source.
 
-Lines are emitted in order of need: what a branch alone needs is computed inside the branch, so a
-choice that is not taken cannot fail.
+A value that only one branch needs is computed inside that branch, so a branch that is not taken cannot
+fail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidemill.expr.typing import type_of
 
 @dataclass(frozen=True)
 class Value:
-    """A computed value: source of the value, source of its null flag (None: never null)."""
+    """The source of a value and of its null flag (None: never null)."""
 
     code: str
     null: str | None
@@ -34,9 +34,9 @@ class Value:
 
 @dataclass(frozen=True)
 class Load:
-    """Where a column's value is read: source of value and null flag, and of a flag for bad rows.
+    """The source that reads a column: its value, its null flag, and a flag for bad rows.
 
-    A bad row is one whose strict cast failed in Arrow; it is an error only where it is looked at.
+    The column failed for a bad row before the loop; this is an error only if the loop reads that row.
     """
 
     code: str
@@ -68,7 +68,7 @@ class Emitter:
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """A nested block; what is computed inside is not known outside."""
+        """Open a nested block; values computed inside cannot be used outside."""
         self.line(header)
         self._indent += 1
         self._scopes.append({})
@@ -81,14 +81,14 @@ class Emitter:
 
     @contextmanager
     def scope(self, kinds: dict[str, DataType]) -> Iterator[None]:
-        """Other columns for a while: the inputs of an algebra's function instead of a row's."""
+        """Replace the columns temporarily, by the inputs of an algebra's function."""
         schema, scopes = self.schema, self._scopes
         self.schema, self._scopes = Schema(tuple(kinds.items())), [{}]
         yield
         self.schema, self._scopes = schema, scopes
 
     def bind(self, node: Node, value: Value) -> None:
-        """Say what a node's value is, usually a column's."""
+        """Set the value of a node, usually a column."""
         self._scopes[-1][node] = value
 
     def assign(self, code: str, kind: DataType, null: str | None = None) -> Value:
@@ -102,7 +102,7 @@ class Emitter:
         known = self._known(node)
         if known is not None:
             return known
-        # What a node needs in any case comes first, so that long chains are not deep calls.
+        # Emit unconditional arguments first, in a loop, so that long chains need no deep recursion.
         waiting = [node]
         while waiting:
             one = waiting[-1]
@@ -119,7 +119,7 @@ class Emitter:
         return next((s[node] for s in reversed(self._scopes) if node in s), None)
 
     def truth(self, node: Node) -> str:
-        """Source of a condition that holds only where the value is true, not null."""
+        """Return the source of a condition that is true if the value is true and not null."""
         value = self.emit(node)
         return value.code if value.null is None else f"({value.code} and not {value.null})"
 
@@ -149,7 +149,7 @@ class Emitter:
         return self.assign(load.code, kind, null)
 
     def can_fail(self, node: Node) -> bool:
-        """Whether computing a node where it is not wanted could raise."""
+        """Return whether evaluating a node can raise an error."""
         for n in node.walk():
             if isinstance(n, Udf) or (isinstance(n, Cast) and n.strict and n.to == INT64):
                 return True
@@ -161,7 +161,7 @@ class Emitter:
         return False
 
     def nulls(self, *values: Value) -> str | None:
-        """The flag that any of these is null, as one name."""
+        """Return the source of a flag that any of these values is null."""
         flags = list(dict.fromkeys(v.null for v in values if v.null is not None))
         if not flags:
             return None
@@ -170,11 +170,11 @@ class Emitter:
         return self.assign(" or ".join(flags), BOOL).code
 
     def pure(self, code: str, kind: DataType, *args: Value) -> Value:
-        """An operation that cannot fail: computed even where it is null."""
+        """Emit an operation that cannot fail; it is computed even if an argument is null."""
         return self.assign(code, kind, self.nulls(*args))
 
     def guarded(self, kind: DataType, args: list[Value], body: Callable[[str], list[str]]) -> Value:
-        """An operation that may fail: computed only where no argument is null."""
+        """Emit an operation that may fail; it is computed only if no argument is null."""
         null, name = self.nulls(*args), self.fresh()
         lines = body(name)
         if null is None:
@@ -188,7 +188,7 @@ class Emitter:
         return Value(name, null, kind)
 
     def nullable(self, code: str, kind: DataType, bad: str, args: list[Value]) -> Value:
-        """An operation that is null outside its domain (`bad` is true there)."""
+        """Emit an operation that is null outside its domain, where `bad` is true."""
         null = self.nulls(*args)
         flag = self.assign(bad if null is None else f"{null} or {bad}", BOOL).code
         name = self.fresh()
@@ -231,13 +231,13 @@ class Emitter:
 
 
 def returned(call: str, kind: DataType) -> str:
-    """What a user's function gave, as the type that it is declared to give."""
+    """Return source that converts the result of a user's function to its declared type."""
     convert = {"float64": "float", "bool": "bool"}.get(kind.kind, "as_int")
     return f"{convert}({call})"
 
 
 def _always_needed(node: Node) -> tuple[Node, ...]:
-    """The arguments that are computed before a node, whatever they are."""
+    """Return the arguments that are evaluated unconditionally."""
     branches = isinstance(node, Call) and node.function in _BRANCHING
     return node.children()[:1] if branches else node.children()
 
@@ -257,7 +257,7 @@ def literal_value(node: Literal) -> Value:
             return Value("INF" if value > 0 else "-INF", None, FLOAT64)
         return Value(repr(value), None, FLOAT64)
     if node.type == STRING:
-        raise InternalError("text in generated source")
+        raise InternalError("a string literal in generated source")
     if node.type == BOOL:
         return Value(repr(bool(node.value)), None, BOOL)
     code = "INT_MIN" if node.value == -(1 << 63) else repr(int(node.value))
@@ -304,7 +304,7 @@ def _mod(e: Emitter, args: list[Value], kind: DataType) -> Value:
         return e.nullable(f"mod_float({a}, {b})", kind, f"{b} == 0.0", args)
     if _positive_constant(b):
         return e.pure(f"{a} % {b}", kind, *args)
-    # INT_MIN % -1 traps in the processor, and is 0.
+    # The CPU traps on INT_MIN % -1; the result is 0.
     return e.nullable(f"0 if {b} == -1 else {a} % {b}", kind, f"{b} == 0", args)
 
 
@@ -375,7 +375,7 @@ def _compare(operator: str) -> Plain:
             return _compare_strings(e, operator, args)
         if args[0].type != FLOAT64:
             return e.pure(f"{a} {operator} {b}", BOOL, *args)
-        if _number(b):  # beside a plain number the order of NaN costs nothing
+        if _number(b):  # with a constant, ordering NaN needs no extra test
             wants_nan = operator in (">", ">=")
             code = f"not ({a} {negated[operator]} {b})" if wants_nan else f"{a} {operator} {b}"
         elif _number(a):
@@ -425,7 +425,7 @@ def _is_in(e: Emitter, args: list[Value], kind: DataType) -> Value:
 
 
 def _extreme(less: str) -> Plain:
-    """least or greatest, which skip nulls."""
+    """Return an emitter for least or greatest, which skip nulls."""
 
     def emit(e: Emitter, args: list[Value], kind: DataType) -> Value:
         best = args[0]
@@ -461,7 +461,7 @@ def _part(code: str) -> Plain:
 
 def _truncate(e: Emitter, args: list[Value], kind: DataType) -> Value:
     t, every = args[0].code, args[1].code
-    # Below the first multiple that fits, there is nothing to floor to.
+    # Below the lowest multiple of `every` in int64, the result would overflow.
     lowest = -(-(1 << 63) // -int(every)) * int(every)
     return e.guarded(
         kind, args,
@@ -512,7 +512,7 @@ _PLAIN: dict[str, Plain] = {
 }  # fmt: skip
 
 
-# --- functions that look at nulls or branch -------------------------------------------------------
+# --- functions that test for nulls or branch ------------------------------------------------------
 
 
 _CHECKED_ON_INTS = frozenset(
@@ -525,7 +525,7 @@ def _logic(e: Emitter, node: Call) -> Value:
     left = e.emit(node.args[0])
     if not e.can_fail(node.args[1]):
         return _combine_logic(e, is_and, left, e.emit(node.args[1]))
-    # The right side may fail, so it is not looked at where the left side decides.
+    # The right side may fail, so it is not evaluated if the left side decides.
     name, flag = e.fresh(), e.fresh("n")
     decided = f"not {left.code}" if is_and else left.code
     if left.null is not None:
@@ -554,11 +554,11 @@ def _combine_logic(e: Emitter, is_and: bool, a: Value, b: Value) -> Value:
 
 _BRANCHING = frozenset(("and", "or", "if_else", "coalesce"))
 _FEW_CHOICES = 20
-"""More, each in the last branch of the one before, are not nested: source has room for 100 levels."""
+"""Longer chains of if_else are emitted without nesting: Python allows 100 levels of indentation."""
 
 
 def _choices(node: Call) -> tuple[list[tuple[Node, Node]], Node]:
-    """The branches of a choice, with those of choices in its last branch, and the rest."""
+    """Return the conditions and branches of a chain of if_else, and its final else branch."""
     found = []
     rest: Node = node
     while isinstance(rest, Call) and rest.function == "if_else":
@@ -568,7 +568,7 @@ def _choices(node: Call) -> tuple[list[tuple[Node, Node]], Node]:
 
 
 def _many_choices(e: Emitter, branches: list[tuple[Node, Node]], rest: Node, kind: DataType) -> Value:
-    """One after the other, as long as none is taken."""
+    """Emit a chain of if_else without nesting: each condition is tested while no branch was taken."""
     name, flag, open_ = e.fresh(), e.fresh("n"), e.fresh("n")
 
     def take(node: Node) -> None:
@@ -649,4 +649,4 @@ _SPECIAL: dict[str, Callable[[Emitter, Call], Value]] = {
 }  # fmt: skip
 
 COMPILED = frozenset(_PLAIN) | frozenset(_SPECIAL)
-"""The functions that generated code has; the rest work on strings, in Arrow."""
+"""The functions that generated code supports; the others work on strings, in Arrow."""

@@ -1,10 +1,10 @@
-"""Aggregates over ranges of an ordered sequence of partials: the one loop under every window.
+"""Generate the loop that aggregates ranges of sorted partials; every kind of window uses it.
 
-A window kind turns into ranges `[low, high)` of elements, and within a key both ends only move
-forward. How a part follows them is the optimizer's choice:
+Windows are ranges `[low, high)` of elements. Within a key both ends only move forward. The optimizer
+chooses how each part is updated:
 
-- `subtract`: combine what enters, take out what leaves;
-- `two_stacks`: suffix aggregates of the older elements, a running one of the newer;
+- `subtract`: combine the elements that enter, subtract those that leave;
+- `two_stacks`: suffix aggregates of the older elements, a running aggregate of the newer ones;
 - `merge`, `single`: combine the elements of the range.
 """
 
@@ -26,9 +26,8 @@ from tidemill.jit.kernel import any_kernel
 class FoldKernel:
     """`run(n, low, high, base, elements, suffixes, rank, *outputs) -> err`.
 
-    `elements` begin with number `base`. `suffixes` is scratch of their shape, empty where no part keeps
-    stacks. Outputs are
-    `o<j>` and `w<j>` (validity) for each of `results`.
+    `elements` starts with element number `base`. `suffixes` is scratch space of the same shape, or empty
+    if no part uses two stacks. Outputs are `o<j>` and `w<j>` (validity) for each of `results`.
     """
 
     run: Callable[..., int]
@@ -40,7 +39,7 @@ class FoldKernel:
 def fold_kernel(
     layout: Layout, fixed: tuple[int, ...], sliding: tuple[str, ...], results: tuple[int, ...]
 ) -> FoldKernel:
-    """`sliding` names the algorithm of each part of `fixed`."""
+    """Generate a fold kernel. `sliding` names the algorithm of each part of `fixed`."""
     e = Emitter(Schema(()), {})
     parts = {index: PartCode(index, layout.parts[index]) for index in fixed}
     by = {
@@ -90,7 +89,7 @@ def _step(
         variables = _variables(part, prefix)
         after = how(part, variables)
         if any(code in variables and code != v for v, code in zip(variables, after)):
-            # A function that swaps fields must not read what was just written.
+            # If the function swaps fields, assign all of them before any is overwritten.
             after = [e.assign(code, kind).code for code, (_, kind) in zip(after, part.part.columns)]
         for variable, code in zip(variables, after):
             e.line(f"{variable} = {code}")
@@ -106,7 +105,7 @@ def _subtract(
         pairs = zip(_variables(part, "s"), part.identity())
         prologue += [f"{variable} = {code}" for variable, code in pairs]
         states[part.index] = _variables(part, "s")
-    with e.block("if lo >= sb or lo < sa:"):  # nothing in common with the range before
+    with e.block("if lo >= sb or lo < sa:"):  # no overlap with the previous range
         e.line("sa = lo")
         e.line("sb = lo")
         _reset(e, parts, "s")

@@ -1,4 +1,4 @@
-"""Partials of ordered rows: for aggregates whose rows must be combined in order of time."""
+"""Generate a kernel that computes partials from sorted rows, for order-dependent aggregates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Generated source → a module → a compiled kernel, found again by the hash of its source.
+"""Load generated source as a module of compiled kernels, cached by the hash of its source.
 
-Only machine code is kept on disk (`machine_code`). The source is generated each time, so that no file can
-say anything else. The module is in `sys.modules` under its own name before it runs, as Numba needs it to be.
+Only machine code is cached on disk (`jit/disk_cache.py`). The source is generated each time, so that no file
+can differ from it. The module is in `sys.modules` before its code is executed, because Numba looks it up.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _HEADER = "from tidemill.kernels.functions import *\nimport math\nimport numpy a
 
 
 def load(source: str, **names: Any) -> ModuleType:
-    """The module of a generated source; the same source gives the same module.
+    """Load generated source as a module; the same source returns the same module.
 
-    It sees the names of `kernels.functions`, and of the modules of this package that it imports all names of.
+    The source can use the names of `kernels.functions`, and of modules that it imports with `import *`.
 
-    `names` are objects the source refers to (compiled user functions). They have no text to hash,
-    so a module that needs any is not kept on disk.
+    `names` are objects that the source refers to (compiled user functions). They have no source to hash,
+    so a module with `names` is new for each call and not cached on disk.
     """
     return _load_cached(source) if not names else _load_unique(source, names)
 
@@ -37,14 +37,14 @@ def load(source: str, **names: Any) -> ModuleType:
 def _load_cached(source: str) -> ModuleType:
     text = _HEADER + source
     inlined = re.findall(r"^from (\S+) import \*", text, re.MULTILINE)
-    # Generated code inlines what it calls, so a change there makes every kernel stale.
+    # Kernels inline the functions that they call, so a change to one invalidates every kernel.
     known = "\0".join((*(source_hash(file_of(module)) or "" for module in inlined), text))
     found = hashlib.sha256(known.encode()).hexdigest()
     name = f"tidemill_kernel_{found[:24]}"
     module = ModuleType(name)
     module.__dict__[GENERATED] = found
     file = f"{name}.py"
-    # For tracebacks, which otherwise show no source.
+    # Lets tracebacks show the source.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     sys.modules[name] = module
     exec(compile(text, file, "exec"), module.__dict__)
@@ -70,7 +70,7 @@ def _load_unique(source: str, names: dict[str, Any]) -> ModuleType:
 
 
 def _explained(run: Callable[..., Any], functions: dict[str, Any]) -> Callable[..., Any]:
-    """A kernel that calls users' functions, and says so when one of them raises."""
+    """Wrap a kernel so that exceptions of users' functions become a `UserError` that names them."""
     shown = ", ".join(sorted({getattr(f, "__name__", str(f)) for f in functions.values()}))
 
     @functools.wraps(run)

@@ -1,4 +1,4 @@
-"""Filter and project in one loop: rows that pass are written densely, in order."""
+"""Generate a loop that filters and projects; rows that pass are written contiguously, in order."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tidemill.jit.kernel import any_kernel
 class StageKernel:
     """`run(n, *columns, index, *outputs) -> (rows kept, err)`.
 
-    `index` receives the positions of the rows kept (pass an empty array where it is not wanted).
-    Outputs come as `o<j>`, followed by `w<j>` (validity) where `nullable[j]`.
+    `index` receives the positions of the rows kept; without `index` in `stage_kernel`, pass an empty array.
+    Outputs are `o<j>`, followed by `w<j>` (validity) if `nullable[j]`.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -55,7 +55,7 @@ def _branch_free(
     emitter: Emitter, columns: Columns, predicates: tuple[Node, ...], outputs: tuple[Any, ...],
     index: bool,
 ) -> tuple[bool, ...]:  # fmt: skip
-    # Writing every row and moving on only past those that pass costs no mispredicted branch.
+    # Every row is written and the position advances only for rows that pass: no branch to mispredict.
     passed = " and ".join(emitter.truth(p) for p in predicates)
     loads = columns.loads()
     for j, output in enumerate(outputs):

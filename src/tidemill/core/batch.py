@@ -1,4 +1,4 @@
-"""Arrow data as a stream declares it: columns checked, picked and cast to the canonical types."""
+"""Check, select and cast the columns of Arrow data as a stream declares them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _INT32_MAX = (1 << 31) - 1
 
 
 def conform(batch: Any, schema: Schema, reading: Reading = PLAIN, *, step: str) -> pa.RecordBatch:
-    """The columns of `schema`, of its types, from a record batch; extra columns are left out.
+    """Return the columns of `schema`, cast to its types, from a record batch; other columns are dropped.
 
-    `reading` says what ints and naive times mean where instants are wanted.
+    `reading` says how ints and naive times are converted to instants.
 
     >>> b = pa.record_batch({"x": pa.array([1, 2], pa.int8()), "y": [0, 0]})
     >>> conform(b, Schema((("x", INT64),)), step="run").schema
@@ -38,8 +38,8 @@ def conform(batch: Any, schema: Schema, reading: Reading = PLAIN, *, step: str) 
 
 
 def check_schema(found: pa.Schema, schema: Schema, reading: Reading = PLAIN, *, step: str) -> None:
-    """Refuse a source before its first row is read."""
-    # Columns that are not needed may be of any type, also of one that Tidemill does not read.
+    """Raise an error if data of the schema `found` cannot be read; no row is needed."""
+    # Columns that are not needed may have any type, even one that Tidemill cannot read.
     fields = [f if f.name in schema else pa.field(f.name, pa.null()) for f in found]
     nothing = [pa.nulls(0, f.type) for f in fields]
     empty = pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields))
@@ -83,7 +83,7 @@ def _holds_naive(kind: pa.DataType) -> bool:
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    # Arrow cannot take from views, which are what the categories of Polars come as.
+    # Arrow cannot `take` from string views, which Polars uses for categories.
     inside = array.type.value_type
     if pa.types.is_string_view(inside):
         return array.dictionary.cast(pa.string()).take(array.indices)
@@ -93,7 +93,7 @@ def _decoded(array: pa.DictionaryArray) -> pa.Array:
 
 
 def _compact(array: pa.Array) -> pa.Array:
-    # A slice far into a large string column still has offsets that 32 bits cannot hold.
+    # A slice of a large string column keeps its offsets, which may not fit 32 bits.
     kind = array.type
     if len(array) and (pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
         reach = (array.offset + len(array) + 1) * 8
@@ -104,7 +104,7 @@ def _compact(array: pa.Array) -> pa.Array:
 
 
 def to_rows(batches: Iterable[pa.RecordBatch], schema: Schema) -> list[dict[str, Any]]:
-    """Rows of Python values, with timestamps and durations as ticks."""
+    """Convert batches to rows of Python values, with timestamps and durations as ticks."""
     plain = pa.schema([pa.field(n, _ticks(to_arrow(t))) for n, t in schema])
     rows: list[dict[str, Any]] = []
     for batch in batches:
@@ -120,7 +120,7 @@ def _ticks(kind: pa.DataType) -> pa.DataType:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pa.Table:
-    """A table from rows of Python values, ticks for timestamps."""
+    """Convert rows of Python values, with timestamps as ticks, to a table."""
     listed = list(rows)
     arrays = [pa.array([r[n] for r in listed], type=to_arrow(t)) for n, t in schema]
     return pa.Table.from_arrays(arrays, schema=schema.to_arrow())

@@ -1,16 +1,16 @@
-"""The one way to fail: three errors, each of which tells a person what to do."""
+"""The three errors that Tidemill raises. Each message says what to do."""
 
 from __future__ import annotations
 
 
 class TidemillError(Exception):
-    """Base of everything Tidemill raises on purpose."""
+    """The base class of all errors that Tidemill raises."""
 
 
 class UserError(TidemillError):
     """The query or the data is wrong.
 
-    The message names the step, what was expected, what came, and what to do.
+    The message names the step, what was expected, what was given, and what to do.
 
     >>> raise UserError("window", expected="a positive range", got="0s", hint="write tumbling('1s')")
     Traceback (most recent call last):
@@ -32,9 +32,9 @@ class UserError(TidemillError):
 
 
 class UnsupportedError(TidemillError):
-    """This engine cannot run this plan; the message says which one can.
+    """An engine cannot run a plan; the message says which engine can, or what to do.
 
-    What is not an engine is named with its article: `"the rule push_filters"`.
+    Anything other than an engine is named with its article: `"the rule push_filters"`.
     """
 
     def __init__(self, engine: str, what: str, *, instead: str) -> None:
@@ -44,7 +44,7 @@ class UnsupportedError(TidemillError):
 
 
 class InternalError(TidemillError):
-    """A fault of Tidemill itself: please report it, with the plan that is attached."""
+    """A bug in Tidemill. Please report it with the plan in the message."""
 
     def __init__(self, message: str, *, plan: object = None) -> None:
         self.plan = plan

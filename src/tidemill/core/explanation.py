@@ -1,4 +1,4 @@
-"""What `explain` returns, everywhere: text in sections, for a terminal, a notebook and a program."""
+"""The result of every `explain`: text in sections, for a terminal, a notebook or a program."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 
 class Explanation:
-    """What will run and why. A terminal and a notebook show it; a script prints it.
+    """Shows how a query will run, and why. A terminal or a notebook displays it; a script prints it.
 
-    `explanation.sections["local"]` is one part of it, and `text in explanation` says whether it has a text.
+    `explanation.sections["local"]` is one section, and `text in explanation` searches all sections.
 
     >>> shown = Explanation({"logical": "source s", "local": "one loop"})
     >>> shown
@@ -27,7 +27,7 @@ class Explanation:
 
     @property
     def sections(self) -> Mapping[str, str]:
-        """The parts by their titles, in order."""
+        """The sections by title, in order."""
         return self._sections
 
     def __str__(self) -> str:

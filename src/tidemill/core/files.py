@@ -1,8 +1,7 @@
-"""One way to write a file by rename, and one to open a file that someone else may have made.
+"""Write files atomically, and open files safely that another user may have made.
 
-A file that is written here gets its name when all of it is on disk, or never. Only plain files are opened
-here: symlinks, pipes, devices and directories are refused. An error of the system becomes a `UserError` that
-names the path.
+A written file gets its name only when all of it is on disk. Only regular files are opened: symlinks, pipes,
+devices and directories are rejected. Errors of the operating system become a `UserError` that names the path.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Do not follow a symlink, and do not wait for the writer of a pipe."""
 _HIDDEN = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp")
 _HINTS = {
-    errno.ENOSPC: "the disk is full: free some room and do it again",
-    errno.EDQUOT: "the quota is used up: free some room and do it again",
-    errno.EFBIG: "files may not get as large as that here: see ulimit -f",
-    errno.EROFS: "the file system can only be read: name another directory",
-    errno.EACCES: "this user may not do that there: see the permissions of the file and its directory",
+    errno.ENOSPC: "the disk is full: free some space and try again",
+    errno.EDQUOT: "the quota is used up: free some space and try again",
+    errno.EFBIG: "the file is larger than the limit: see ulimit -f",
+    errno.EROFS: "the file system is read-only: name another directory",
+    errno.EACCES: "permission denied: check the permissions of the file and its directory",
 }
 
 
 @contextlib.contextmanager
 def our_errors(step: str, path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn errors of the system into a `UserError` that names the path."""
-    if "\0" in os.fspath(path):  # the one thing that is no path, of which Python says another error
+    """Turn errors of the operating system into a `UserError` that names the path."""
+    if "\0" in os.fspath(path):  # for which Python raises a ValueError
         raise UserError(step, expected="a path", got=f"{os.fspath(path)!r}, which has a NUL in it")
     try:
         yield
@@ -47,23 +46,23 @@ def our_errors(step: str, path: str | os.PathLike[str]) -> Iterator[None]:
         said = f"{type(failed).__name__}: {failed.strerror or failed}"
         shown = os.fspath(path) if where == os.fspath(path) else f"{os.fspath(path)}, at {where}"
         raise UserError(
-            step, expected=f"{shown} to be read and written as usual", got=said,
+            step, expected=f"{shown} to be readable and writable", got=said,
             hint=_HINTS.get(failed.errno or 0, ""),
         ) from failed  # fmt: skip
 
 
 def resolved(path: str | os.PathLike[str], *, step: str) -> Path:
-    """The path with its links followed; a path that no system accepts is refused."""
+    """Return the path with its symlinks resolved; raise a `UserError` if it is not a valid path."""
     try:
         return Path(path).resolve()
-    except (ValueError, TypeError, RuntimeError) as no_path:  # a NUL, or links in a circle
+    except (ValueError, TypeError, RuntimeError) as no_path:  # a NUL, or a loop of symlinks
         raise UserError(step, expected="a path", got=f"{path!r}: {no_path}") from no_path
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, step: str, mode: int = 0o666) -> int:
-    """Open a plain file at exactly this path, and return its descriptor. Anything else is refused.
+    """Open a regular file at exactly this path and return its descriptor; reject anything else.
 
-    `FileNotFoundError` is left to the caller.
+    The caller handles `FileNotFoundError`.
     """
     try:
         descriptor = os.open(path, flags | _CAREFUL, mode)
@@ -85,22 +84,22 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, step: str, mode: int = 0
 
 
 def read_plain(path: Path, *, step: str) -> bytes:
-    """The content of a plain file; see `open_plain`."""
+    """Return the content of a regular file; see `open_plain`."""
     descriptor = open_plain(path, step=step)
     with our_errors(step, path), open(descriptor, "rb") as file:
         return file.read()
 
 
 def is_plain(path: Path) -> bool:
-    """Whether the path itself names a plain file."""
+    """Return whether the path itself, not the target of a symlink, is a regular file."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
-    except (OSError, ValueError):  # a NUL in it
+    except (OSError, ValueError):  # ValueError: a NUL in the path
         return False
 
 
 def have_directory(path: Path, *, step: str) -> None:
-    """Make a directory, unless there is one."""
+    """Create a directory and its parents, unless they exist."""
     try:
         with our_errors(step, path):
             path.mkdir(parents=True, exist_ok=True)
@@ -114,23 +113,23 @@ def have_directory(path: Path, *, step: str) -> None:
 
 
 def require_own_directory(path: Path, *, step: str) -> None:
-    """Refuse a link or a file where a directory is expected. Nothing at the path is accepted."""
+    """Raise an error if there is a link or a file at the path. It may also not exist."""
     with our_errors(step, path), contextlib.suppress(FileNotFoundError):
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise UserError(
                 step, expected=f"a directory at {path}", got="a link or a file",
-                hint="what a store has lies in its own directory",
+                hint="a store keeps its files in its own directory",
             )  # fmt: skip
 
 
 @contextlib.contextmanager
 def appearing(path: Path, *, step: str, durable: bool = True) -> Iterator[BinaryIO]:
-    """Open a file to write. It gets its name when all of it is on disk; if that fails, it is removed.
+    """Open a file for writing. It gets its name when all of it is written; if that fails, it is removed.
 
-    A file that is not `durable` is not synchronised with the disk, and may be lost if the machine stops.
+    A `durable` file is synchronised with the disk first; others may be lost if the machine stops.
 
-    While it is written it is called `.<name>.<random>.tmp`, in the same directory, and is locked. The file of
-    a killed process is not locked: `remove_unfinished` finds it by that.
+    While it is written, it is named `.<name>.<random>.tmp` in the same directory, and is locked. The file of
+    a killed process is not locked, so `remove_unfinished` can find it.
     """
     with our_errors(step, path):
         hidden, file = _hidden(path)
@@ -140,7 +139,7 @@ def appearing(path: Path, *, step: str, durable: bool = True) -> Iterator[Binary
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
-                os.replace(hidden, path)  # still locked: nobody takes it for a leftover
+                os.replace(hidden, path)  # still locked, so `remove_unfinished` does not remove it
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(hidden)
@@ -157,26 +156,26 @@ def _hidden(path: Path) -> tuple[Path, BinaryIO]:
         try:
             if os.stat(hidden).st_ino == os.fstat(file.fileno()).st_ino:
                 return hidden, file
-        except FileNotFoundError:  # taken for a leftover, before it was locked
+        except FileNotFoundError:  # `remove_unfinished` removed it before it was locked
             pass
         file.close()
 
 
 def becomes(name: str) -> str:
-    """The final name of a file: its own, unless it is one that `appearing` still writes."""
+    """Return the final name of a file that `appearing` is writing; other names stay the same."""
     hidden = _HIDDEN.fullmatch(name)
     return hidden[1] if hidden else name
 
 
 def remove_unfinished(path: Path, *, step: str) -> None:
-    """Remove the unfinished files that killed processes left of this one: those that nobody has locked."""
+    """Remove the unfinished files of this path that killed processes left: those without a lock."""
     with our_errors(step, path):
         for left in path.parent.iterdir():
             if left.name == path.name or becomes(left.name) != path.name or not is_plain(left):
                 continue
             try:
                 descriptor = open_plain(left, os.O_RDWR, step=step)
-            except (FileNotFoundError, UserError):  # it has its name by now, or is someone else's
+            except (FileNotFoundError, UserError):  # it was renamed, or belongs to another user
                 continue
             try:
                 if lock(descriptor):
@@ -186,9 +185,9 @@ def remove_unfinished(path: Path, *, step: str) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Try to lock the file or directory of a descriptor until it is closed; False if that fails.
+    """Try to lock the file or directory of a descriptor until it is closed; return whether this worked.
 
-    It fails at once if another process has the lock, or if the system has no locks.
+    It fails at once if another process has the lock, or if the system has no file locks.
     """
     try:
         import fcntl
@@ -202,7 +201,7 @@ def lock(descriptor: int) -> bool:
 
 
 def sync(folder: Path) -> None:
-    """Write the names in a directory to disk."""
+    """Synchronise the entries of a directory with the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,11 +1,12 @@
-"""The one rule for NaN and zero: NaN equals NaN and is greater than every number; -0.0 equals 0.0.
+"""The rule for NaN and zero: NaN equals NaN and is greater than every number; -0.0 equals 0.0.
 
 Values therefore compare, sort and group alike on every engine. A key is shown in its canonical form, 0.0
-or the one NaN; an aggregate that picks a value (`min`, `first`) may show either zero.
+or NaN; an aggregate that picks a value (`min`, `first`) may return either zero.
 
-Each representation has the rule in one place: Python values, NumPy and Arrow arrays here, scalars of compiled
-loops in `kernels.functions` (`less_float`, `equal_float`), integers that sort as floats do in `kernels.order`
-(`float_key`), columns of Spark in `spark.expr.values` (`canonical`); Spark's own comparisons follow it.
+The rule is implemented once for each representation: Python values, NumPy and Arrow arrays here, scalars of
+compiled loops in `kernels.functions` (`less_float`, `equal_float`), integers that sort like floats in
+`kernels.order` (`float_key`), columns of Spark in `spark.expr.values` (`canonical`). Spark's own comparisons
+follow it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def order_key(value: Any) -> Any:
-    """A key that sorts and groups values by the rule; tuples go value by value.
+    """Return a key that sorts and groups values by the rule; tuples are converted value by value.
 
     >>> sorted([math.nan, 1.0, math.inf, -0.0], key=order_key)
     [-0.0, 1.0, inf, nan]
@@ -33,26 +34,26 @@ def order_key(value: Any) -> Any:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Whether two values are equal by the rule."""
+    """Return whether two values are equal by the rule."""
     return bool(a == b or (a != a and b != b))
 
 
 def canonical(value: Any) -> Any:
-    """A value in the form in which keys are shown. Its NaN is `math.nan` itself, which a dict finds again."""
+    """Return the canonical form of a value. NaN becomes the object `math.nan`, which works as a dict key."""
     if not isinstance(value, float):
         return value
     return math.nan if value != value else value + 0.0
 
 
 def canonical_array(data: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Floats whose bits are equal where the values are."""
+    """Return the floats in canonical form: equal values have equal bits."""
     import numpy as np
 
     return np.where(np.isnan(data), np.nan, data + 0.0)
 
 
 def canonical_arrow(data: pa.Array) -> pa.Array:
-    """The same for a column of floats that may have nulls."""
+    """Return a column of floats, which may have nulls, in canonical form."""
     import pyarrow.compute as pc  # slow to import, seldom needed
 
     return pc.if_else(pc.is_nan(data), math.nan, pc.add(data, 0.0))

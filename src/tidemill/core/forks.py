@@ -1,8 +1,8 @@
-"""What a forked process may do with results that its parent began to read.
+"""Make forked processes safe: results that the parent began to read, and locks that it held.
 
-A child has none of its parent's threads, and shares the position of open files with it. A result that the
-parent began to read is therefore refused in the child: reading on would wait for ever or miss rows. Locks
-that a thread of the parent held are free in the child.
+A child process has none of its parent's threads and shares the positions of open files with it. The child
+therefore cannot continue a result that the parent began to read: it would wait forever or miss rows. Locks
+that a thread of the parent held are released in the child.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def in_one_process(items: Iterable[Item], step: str) -> Iterator[Item]:
-    """The same items. A process that was forked meanwhile is refused.
+    """Yield the same items; raise an error if a forked child continues the iteration.
 
     >>> list(in_one_process([1, 2], "run"))
     [1, 2]
@@ -29,13 +29,13 @@ def in_one_process(items: Iterable[Item], step: str) -> Iterator[Item]:
         yield item
         if os.getpid() != begun:
             raise UserError(
-                step, expected="the process that began to read a result to go on with it",
-                got="one that was forked from it", hint="begin the query in the child",
+                step, expected="the process that started to read a result to continue it",
+                got="a process that was forked from it", hint="start the query in the child",
             )  # fmt: skip
 
 
 def renew_locks(owner: Any) -> None:
-    """Have `owner.new_locks()` called in processes that are forked from this one."""
+    """Call `owner.new_locks()` in every child process that is forked from this one."""
     _owners.add(owner)
 
 

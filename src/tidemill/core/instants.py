@@ -1,4 +1,4 @@
-"""Instants in ticks, from one or many values of Python, NumPy, pandas, Arrow, text or ints."""
+"""Convert one or many instants of Python, NumPy, pandas, Arrow, text or ints to ticks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RANGE = "instants within 2**61 ticks of the epoch"
 
 
 def is_instant(value: Any) -> bool:
-    """Whether a value is one instant, not many."""
+    """Return whether a value is one instant, not many."""
     return isinstance(value, (int, str, datetime, np.integer, np.datetime64))
 
 
 def ticks_of(value: Any, domain: Domain, step: str) -> int:
-    """An instant of a time domain in ticks; one that is too far from zero for windows is refused."""
+    """Convert an instant of a time domain to ticks; raise an error if it is too far from zero for windows."""
     ticks = any_ticks(value, domain, step)
     if not -FARTHEST <= ticks <= FARTHEST:
         raise UserError(step, expected=RANGE, got=repr(value))
@@ -30,12 +30,12 @@ def ticks_of(value: Any, domain: Domain, step: str) -> int:
 
 
 def any_ticks(value: Any, domain: Domain, step: str) -> int:
-    """An instant in ticks, however far from zero."""
+    """Convert an instant to ticks, without a limit on its distance from zero."""
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, np.datetime64):
         return int(many_ticks(np.array([value]), domain, step)[0])
-    # pandas' null of instants is a datetime, and its instants may be finer than ours.
+    # NaT of pandas is a datetime, and instants of pandas may have nanoseconds.
     if isinstance(value, datetime) and (value != value or getattr(value, "nanosecond", 0) != 0):
         raise UserError(step, expected="an instant in whole microseconds", got=repr(value))
     own = instant_domain(value)
@@ -45,7 +45,7 @@ def any_ticks(value: Any, domain: Domain, step: str) -> int:
 
 
 def many_ticks(given: Any, domain: Domain, step: str) -> Ints:
-    """Instants in ticks, from a list or an array with one instant in each item."""
+    """Convert a list or a one-dimensional array of instants to ticks."""
     if isinstance(given, (pa.Array, pa.ChunkedArray)):
         given = given.to_numpy() if _is_plain(given) else given.to_pylist()
     if not isinstance(given, (list, tuple)) and not hasattr(given, "__array__"):
@@ -65,7 +65,7 @@ def many_ticks(given: Any, domain: Domain, step: str) -> Ints:
 
 
 def _is_plain(array: Any) -> bool:
-    """Whether NumPy can hold the values: instants with a unit, or ints, and no nulls."""
+    """Return whether NumPy can represent the array: timestamps or ints without nulls."""
     kind = array.type
     return not array.null_count and bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
 
@@ -74,7 +74,7 @@ def _from_datetimes(array: npt.NDArray[Any], domain: Domain, step: str) -> Ints:
     if domain is not Domain.CLOCK:
         raise UserError(step, expected=f"instants of {domain.value}", got=str(array.dtype))
     exact = array.astype("datetime64[us]")
-    bad = np.flatnonzero(exact.astype(array.dtype) != array)  # null, finer than ours, or out of reach
+    bad = np.flatnonzero(exact.astype(array.dtype) != array)  # null, finer than a microsecond, or too far
     if len(bad):
         raise UserError(
             step, expected="instants in whole microseconds", got=f"{array[bad[0]]} at place {bad[0]}"

@@ -1,4 +1,4 @@
-"""Names and types of a stream's columns, in order."""
+"""The names and types of a stream's columns, in order."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _INTERNAL = "\0"
 
 
 def internal(name: str) -> str:
-    """A name for an internal column. `users_name` refuses it for columns of users."""
+    """Return a name for an internal column, which `users_name` rejects for columns of users."""
     return _INTERNAL + name
 
 
 def users_name(name: str, *, step: str) -> str:
-    """Check a name that a user gives to a column."""
+    """Check the name that a user gives to a column, and return it."""
     if name.startswith(_INTERNAL):
-        raise UserError(step, expected="a name of a column that begins with no NUL", got=repr(name))
+        raise UserError(step, expected="a column name that does not start with NUL", got=repr(name))
     return name
 
 
@@ -70,7 +70,7 @@ class Schema:
         return tuple(n for n, _ in self.fields)
 
     def type_of(self, name: str, *, step: str) -> DataType:
-        """The type of a column, or a `UserError` that lists the columns there are."""
+        """Return the type of a column, or raise a `UserError` that lists the columns."""
         for n, t in self.fields:
             if n == name:
                 return t
@@ -98,7 +98,7 @@ def schema(value: Any, *, step: str = "schema") -> Schema:
     elif isinstance(value, Mapping):
         pairs = [(str(n), parse_type(t, step=step, column=str(n))) for n, t in value.items()]
     elif hasattr(value, "jsonValue") and hasattr(value, "fields"):
-        # Spark's StructType, read by its JSON form so that pyspark need not be imported here.
+        # Spark's StructType is read through its JSON form, so that pyspark is not imported here.
         described = json.loads(json.dumps(value.jsonValue()))
         pairs = [(f["name"], _from_spark(f["type"], step, f["name"])) for f in described["fields"]]
     else:
@@ -115,7 +115,7 @@ def schema(value: Any, *, step: str = "schema") -> Schema:
 
 
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
-"""Intervals of Spark that have a fixed length; months and years have none."""
+"""Spark's intervals of fixed length; months and years vary."""
 
 
 def _from_spark(described: Any, step: str, column: str) -> DataType:

@@ -1,7 +1,7 @@
 """Instants and durations: int64 ticks, either microseconds since the epoch or logical time.
 
-A stream runs on the *clock* (ticks are microseconds, UTC) or on *logical* time (ticks are the
-integers of a column). A value of one kind never meets a value of the other: that is a `UserError`.
+A stream runs on *clock* time (ticks are microseconds, UTC) or on *logical* time (ticks are the integers of a
+column). Mixing values of the two is a `UserError`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Union
 from tidemill.core.errors import UserError
 
 FOREVER = (1 << 63) - 1
-"""The end of a lifetime that is still open."""
+"""Above every instant: the end of a lifetime that is still open, and the watermark after the last row."""
 
 BEGINNING = -(1 << 63)
-"""Below every instant: the watermark before any promise was made."""
+"""Below every instant: the initial watermark."""
 
 FARTHEST = 1 << 61
-"""No event may lie farther from zero, so that windows around it can be counted: 73 000 years."""
+"""The maximum distance of an event from zero, so that window arithmetic cannot overflow: 73 000 years."""
 
 _UNITS = {
     "us": 1, "µs": 1, "microsecond": 1, "microseconds": 1,
@@ -38,7 +38,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Domain(Enum):
-    """What the ticks of a stream count."""
+    """The time domain of a stream: what its ticks count."""
 
     CLOCK = "clock time"
     LOGICAL = "logical time"
@@ -69,7 +69,7 @@ def duration(value: DurationLike, *, step: str = "duration") -> Duration:
     """
     if isinstance(value, Duration):
         return value
-    if hasattr(value, "__index__") and not isinstance(value, bool):  # an int of NumPy's, too
+    if hasattr(value, "__index__") and not isinstance(value, bool):  # including ints of NumPy
         value = value.__index__()
     if isinstance(value, bool) or not isinstance(value, (str, int, timedelta)):
         raise UserError(
@@ -125,7 +125,7 @@ def _parse_duration(text: str, step: str) -> int:
 
 
 def format_duration(ticks: int) -> str:
-    """Clock ticks as people write them.
+    """Format clock ticks as a duration.
 
     >>> format_duration(5_400_000_000)
     '1h30m'
@@ -141,7 +141,7 @@ def format_duration(ticks: int) -> str:
 
 
 def instant(value: InstantLike, *, step: str = "instant") -> int:
-    """Read an instant: ISO text or `datetime` (UTC unless it says otherwise), or ticks.
+    """Read an instant: ISO text or `datetime` (UTC unless it has a zone), or ticks.
 
     >>> instant("1970-01-01T00:00:01Z")
     1000000
@@ -167,12 +167,12 @@ def instant(value: InstantLike, *, step: str = "instant") -> int:
 
 
 def instant_domain(value: InstantLike) -> Domain | None:
-    """The domain an instant is written in; a bare int fits both, so it has none."""
+    """Return the time domain of an instant; None for an int, which is valid in both."""
     return None if isinstance(value, int) else Domain.CLOCK
 
 
 def to_datetime(ticks: int) -> datetime:
-    """Clock ticks as a `datetime`.
+    """Convert clock ticks to a `datetime`.
 
     >>> to_datetime(0).isoformat()
     '1970-01-01T00:00:00+00:00'

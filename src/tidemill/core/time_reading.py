@@ -1,7 +1,7 @@
-"""How times are read where the data has no unit or no zone.
+"""Convert ints and naive times to instants, with the unit and the zone that a stream declares.
 
-A number has no unit and a naive time has no zone. A stream declares both: ints are instants only where it
-names their unit, and naive times are UTC unless it names a zone. The rule is the same on every engine.
+A number has no unit and a naive time has no zone. Ints are instants only if the stream declares their unit.
+Naive times are UTC unless the stream declares a zone. The rule is the same on every engine.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tidemill.core.types import TIMESTAMP, to_arrow
 
 UTC = "UTC"
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
-"""Ticks of a unit; nanoseconds are floored to ticks."""
+"""The ticks of each unit; nanoseconds are floored to ticks."""
 NANOS = 1_000
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Units of the int columns that hold instants, and the zone of naive times.
+    """The units of int columns that hold instants, and the zone of naive times.
 
-    A local time that occurs twice in a zone is the earlier one; one that does not occur is refused.
+    A local time that occurs twice in a zone is the earlier one; one that does not occur is an error.
     """
 
     units: tuple[tuple[str, str], ...] = ()
@@ -35,15 +35,15 @@ class Reading:
 
     @property
     def zoned(self) -> bool:
-        """Whether naive times are of another zone than UTC."""
+        """Whether naive times are in a zone other than UTC."""
         return self.tz != UTC
 
     def unit(self, column: str) -> str | None:
-        """The unit of the ints in a column of instants."""
+        """Return the unit of the ints in a column of instants; None if it has none."""
         return dict(self.units).get(column)
 
     def from_ints(self, array: pa.Array, column: str, *, step: str) -> pa.Array:
-        """Ints since the epoch as instants.
+        """Convert ints since the epoch to instants.
 
         >>> Reading((("ts", "s"),)).from_ints(pa.array([1, None]), "ts", step="run").cast("int64").to_pylist()
         [1000000, None]
@@ -62,12 +62,12 @@ class Reading:
         except pa.ArrowInvalid as far:
             raise UserError(
                 step, expected=f"instants within int64 microseconds in column {column!r}",
-                got=f"ints of unit {unit!r} beyond: {far}", hint="check the unit",
+                got=f"ints of unit {unit!r} outside this range: {far}", hint="check the unit",
             ) from far  # fmt: skip
         return ticks.cast(to_arrow(TIMESTAMP))
 
     def from_naive(self, array: pa.Array, column: str, *, step: str) -> pa.Array:
-        """Times or dates without a zone as instants.
+        """Convert times or dates without a zone to instants.
 
         >>> naive = pa.array(["2026-07-01T12:00"]).cast(pa.timestamp("us"))
         >>> str(Reading(tz="Europe/Berlin").from_naive(naive, "ts", step="run")[0])
@@ -82,25 +82,25 @@ class Reading:
             except pa.ArrowInvalid as gap:
                 raise UserError(
                     step, expected=f"times that {self.tz} has in column {column!r}", got=str(gap),
-                    hint=f"{self.tz} skips a time here: it is of another zone, or wrong",
+                    hint=f"{self.tz} skips this time: it is in another zone, or wrong",
                 ) from gap  # fmt: skip
         return naive.cast(to_arrow(TIMESTAMP))
 
 
 def inside(step: str, column: str, got: str) -> UserError:
-    """The error for naive times in lists and structs, which `tz=` does not cover."""
+    """Return the error for naive times in lists and structs, which `tz=` does not cover."""
     return UserError(
         step, expected=f"times with a zone inside {column!r}", got=got,
-        hint="tz= is for columns of times: make them instants before",
+        hint="tz= applies to columns of times only: convert these to instants first",
     )  # fmt: skip
 
 
 PLAIN = Reading()
-"""No unit, so that ints are refused; naive times are UTC."""
+"""The default: ints have no unit and are rejected; naive times are UTC."""
 
 
 def floored(nanos: pa.Array) -> pa.Array:
-    """Nanoseconds as microseconds. Arrow's own division would move instants before 1970 forward."""
+    """Floor nanoseconds to microseconds; Arrow's division would round instants before 1970 up."""
     import pyarrow.compute as pc  # slow to import, seldom needed
 
     micros = pc.divide(nanos, NANOS)
@@ -109,13 +109,13 @@ def floored(nanos: pa.Array) -> pa.Array:
 
 
 def reading(schema: Schema, time: str, unit: Any, tz: Any, *, step: str) -> Reading:
-    """Read `unit=` and `tz=` of a stream. One unit is that of the time column; a dict has one for each."""
+    """Read `unit=` and `tz=` of a stream. One unit is for the time column; a dict maps columns to units."""
     given = {} if unit is None else unit if isinstance(unit, Mapping) else {time: unit}
     for column, name in given.items():
         kind = schema.type_of(column, step=f"{step} unit=")
         if kind != TIMESTAMP:
             raise UserError(
-                step, expected=f"unit= for columns of timestamps, so that {column!r} is one", got=repr(kind)
+                step, expected=f"unit= for a column of timestamps, as {column!r} should be", got=repr(kind)
             )
         if name not in UNITS:
             raise UserError(step, expected=f"unit= to be one of {list(UNITS)}", got=repr(name))
@@ -132,5 +132,5 @@ def reading(schema: Schema, time: str, unit: Any, tz: Any, *, step: str) -> Read
 
 
 def zone_name(name: str) -> str:
-    """The name of a zone, with one name for UTC, which has many."""
+    """Return the name of a zone; all names of UTC become one."""
     return UTC if name in ("Etc/UTC", "Z", "Zulu", "UCT", "Etc/UCT", "GMT", "+00:00") else name

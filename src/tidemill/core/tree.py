@@ -1,7 +1,7 @@
-"""Frozen trees: what expressions and plans have in common.
+"""Frozen trees, the common base of expressions and plans.
 
 A node is a frozen dataclass. Its children are the fields that hold nodes, or tuples of nodes, in
-order of declaration. Rules build new nodes; nothing is ever edited.
+order of declaration. Rules build new nodes and never change existing ones.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ R = TypeVar("R")
 
 
 class Tree:
-    """Base of frozen nodes: children, walk, rebuild.
+    """The base class of frozen nodes: children, traversal, rebuilding.
 
-    Only fields of the node's own family are children: the predicate of a plan node is an
-    expression, not a plan.
+    Only fields of the node's own family are children. The predicate of a plan node is an expression, so it
+    is not a child of the plan node.
     """
 
     __slots__ = ()
@@ -34,9 +34,9 @@ class Tree:
         return tuple(found)
 
     def walk(self: N) -> Iterator[N]:
-        """This node and everything below it, each once, parents before their first child.
+        """Yield this node and every node below it once, each after the first parent that refers to it.
 
-        A node may be in a tree many times: `x = x + x`, again and again, has twice as many paths each time.
+        A node may occur in a tree many times: repeating `x = x + x` doubles the number of paths each time.
         """
         waiting, seen = [self], set()
         while waiting:
@@ -49,9 +49,9 @@ class Tree:
     def fold(
         self: N, combine: Callable[[N, list[R]], R], leaf: Callable[[N], R | None] = lambda node: None
     ) -> R:
-        """Compute a value for each node from those of its children. Where `leaf` gives one, that is it.
+        """Compute a value for each node from the values of its children, unless `leaf` returns its value.
 
-        Trees may be deeper than Python's limit of calls.
+        It does not recurse, because trees may be deeper than Python's recursion limit.
         """
         found: dict[int, Any] = {}
         waiting: list[tuple[N, bool]] = [(self, False)]
@@ -71,18 +71,18 @@ class Tree:
         return found[id(self)]  # type: ignore[no-any-return]
 
     def upward(self: N) -> list[N]:
-        """Every node once, children before their parents."""
+        """Return every node once, children before their parents."""
         found: list[N] = []
         self.fold(lambda node, _: found.append(node))
         return found
 
     def with_children(self: N, children: list[N]) -> N:
-        """The same node over other children; the node itself when they are its own."""
+        """Return the node with other children; the node itself if they are its own."""
         coming = iter(children)
         return self.map_children(lambda _: next(coming))
 
     def map_children(self: N, change: Callable[[N], N]) -> N:
-        """The same node with every child replaced; the node itself when nothing changed."""
+        """Return the node with `change` applied to every child; the node itself if nothing changed."""
         updates: dict[str, Any] = {}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value: Any = getattr(self, field.name)
@@ -96,12 +96,12 @@ class Tree:
         return dataclasses.replace(self, **updates) if updates else self  # type: ignore[type-var]
 
     def transform(self: N, change: Callable[[N], N]) -> N:
-        """Rebuild from the leaves up, passing every node through `change`."""
+        """Rebuild the tree from the leaves up, with `change` applied to every node."""
         return self.fold(lambda node, children: change(node.with_children(children)))
 
 
 def _is_same(new: Any, value: Any) -> bool:
-    # By identity: comparing trees by value at every level takes as long as there are paths through them.
+    # By identity: the time to compare trees by value grows with the number of paths through them.
     if isinstance(value, tuple):
         return len(new) == len(value) and all(a is b for a, b in zip(new, value))
     return new is value

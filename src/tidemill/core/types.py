@@ -1,7 +1,7 @@
-"""The types a value can have, and how they read from and write to Arrow.
+"""The data types, and their conversion from and to Arrow types.
 
-There is one integer (int64), one float (float64), one string. Narrower columns are widened where
-they are read, so that arithmetic has one rule everywhere. A date is read as its midnight, UTC; a
+There is one integer type (int64), one float type (float64) and one string type. Narrower columns are widened
+when they are read, so that arithmetic has one rule everywhere. A date is read as its midnight, UTC; a
 timestamp of any unit is read in microseconds, UTC (finer digits are floored).
 """
 
@@ -16,7 +16,7 @@ from tidemill.core.errors import UserError
 
 @dataclass(frozen=True)
 class DataType:
-    """One type; compared by value.
+    """A data type; compared by value.
 
     >>> list_of(INT64)
     list<int64>
@@ -40,17 +40,17 @@ class DataType:
 
     @property
     def is_ordered(self) -> bool:
-        """Can be compared with `<`."""
+        """Whether values can be compared with `<`."""
         return self.kind in ("bool", "int64", "float64", "string", "timestamp", "duration")
 
     @property
     def is_ticks(self) -> bool:
-        """An int64 underneath that can carry a window."""
+        """Whether values are int64 ticks, which windows can be defined on."""
         return self.kind in ("int64", "timestamp")
 
     @property
     def is_fixed(self) -> bool:
-        """Fits one machine word, so that a compiled kernel can hold it."""
+        """Whether a value fits one machine word, so that compiled kernels can use it."""
         return self.kind in ("bool", "int64", "float64", "timestamp", "duration")
 
 
@@ -113,7 +113,7 @@ def parse_type(value: object, *, step: str = "schema", column: str = "") -> Data
 
 
 def from_arrow(kind: pa.DataType, *, step: str = "schema", column: str = "") -> DataType:
-    """The type a column of this Arrow type is read as."""
+    """Return the type as which a column of this Arrow type is read."""
     t = pa.types
     if t.is_dictionary(kind):
         return from_arrow(kind.value_type, step=step, column=column)
@@ -155,7 +155,7 @@ _ARROW = {
 
 
 def to_arrow(kind: DataType) -> pa.DataType:
-    """The Arrow type this type is written as.
+    """Return the Arrow type of this type.
 
     >>> to_arrow(TIMESTAMP)
     TimestampType(timestamp[us, tz=UTC])

@@ -1,8 +1,9 @@
-"""Arrow data that kernels can read: buffers as long as they must be, offsets and indices inside, text UTF-8.
+"""Check that kernels can read Arrow data: lengths of buffers, ranges of offsets and indices, UTF-8.
 
-Arrow does not look at this by itself. An IPC file or stream holds arrays as they are in memory, damaged or
-not, a table may be such a file, and of Parquet and JSON any bytes become text. So everything is looked at:
-half a nanosecond a string where all are ASCII, five where not, and nothing for numbers.
+Arrow does not check this when it reads data. An IPC file or stream holds arrays as they are in memory,
+damaged or not, a table may be such a file, and in Parquet and JSON any bytes become text. All input is
+therefore checked. This costs half a nanosecond per string if all are ASCII, five otherwise, and nothing for
+numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LARGE_TEXT = (pa.types.is_large_string, pa.types.is_large_binary)
 
 
 def require_sound(batch: pa.RecordBatch, step: str) -> pa.RecordBatch:
-    """Return the batch if its arrays are valid; refuse it otherwise.
+    """Return the batch if its arrays are valid; otherwise raise an error.
 
     >>> require_sound(pa.record_batch({"x": ["a"]}), "run").num_rows
     1
@@ -30,8 +31,8 @@ def require_sound(batch: pa.RecordBatch, step: str) -> pa.RecordBatch:
             _check(array)
         except (pa.ArrowException, ValueError) as broken:
             raise UserError(
-                step, expected=f"column {name!r} to be sound", got=f"a broken Arrow array: {broken}",
-                hint="what wrote it is at fault, or the file is damaged",
+                step, expected=f"column {name!r} to be valid", got=f"a broken Arrow array: {broken}",
+                hint="the program that wrote it has a bug, or the file is damaged",
             ) from broken  # fmt: skip
     return batch
 
@@ -57,13 +58,13 @@ def _check(array: Any) -> None:
 
 
 def _check_text(array: Any, kind: Any) -> None:
-    array.validate()  # it looks at the first and the last offset
+    array.validate()  # checks the first and the last offset only
     if not len(array):
         return
     _, ends, body = array.buffers()
     offsets = np.frombuffer(ends, dtype=kind)[array.offset :][: len(array) + 1]
     if not (offsets[1:] >= offsets[:-1]).all():
-        raise ValueError("offsets that go back")
+        raise ValueError("offsets that decrease")
     text = np.frombuffer(body, dtype=np.uint8)[offsets[0] : offsets[-1]] if body else offsets[:0]
     if len(text) and text.max() > _ASCII:
         array.validate(full=True)

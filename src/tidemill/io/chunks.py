@@ -1,4 +1,4 @@
-"""Chunks of rows, each with a promise about the rows to come: what every source gives."""
+"""Chunks: what every source returns. A chunk is a batch of rows with a watermark."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tidemill.plan.faults import unordered_time
 from tidemill.plan.nodes import Source
 
 BATCH_ROWS = 1 << 17
-"""A chunk of so many rows is still in the cache when the next operator reads it."""
+"""The rows of a chunk, few enough to be in the CPU cache when the next operator reads them."""
 
 
 @dataclass(frozen=True)
 class ChunkSizes:
-    """How many rows a chunk has."""
+    """The number of rows in a chunk."""
 
     most: int = BATCH_ROWS
     most_held: int = 4 * BATCH_ROWS
-    """The most where a table is in memory and nothing waits for promises: less work for each chunk."""
+    """The maximum for a table in memory if no operator needs watermarks: fewer chunks mean less overhead."""
     small: int = BATCH_ROWS // 8
-    """Chunks of fewer rows are joined with their neighbours."""
+    """Smaller chunks are concatenated with their neighbours."""
 
 
 SIZES = ChunkSizes()
@@ -39,10 +39,10 @@ SIZES = ChunkSizes()
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows of a source, in its schema, and what the source promises of the rows that follow.
+    """Rows of a source, in its schema, and the watermark of the source after them.
 
-    No later chunk has a time below `complete_below`; it is `BEGINNING` where the source cannot
-    know, and `FOREVER` where it knows that nothing follows.
+    No later chunk has a time below `complete_below`. It is `BEGINNING` if the source does not know, and
+    `FOREVER` if the source knows that nothing follows.
     """
 
     batch: pa.RecordBatch
@@ -51,7 +51,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class RawChunk:
-    """Rows as a source has them, neither checked nor cast yet; `place` says in errors where they are."""
+    """Rows as a source returns them, neither checked nor cast; errors name their `place`."""
 
     batch: pa.RecordBatch
     place: str = ""
@@ -60,9 +60,9 @@ class RawChunk:
 
 @dataclass(frozen=True)
 class Reader:
-    """An opened source: iterate over it for its chunks. After the last one nothing follows.
+    """An opened source. Iterate over it to get its chunks; the end of the iteration is the end of the stream.
 
-    A reader of an iterator or of a RecordBatchReader can be iterated over once.
+    A reader of an iterator or of a RecordBatchReader can be iterated over only once.
     """
 
     source: Source
@@ -77,7 +77,7 @@ class Reader:
         return _watched(chunks, self.source) if watched else chunks
 
     def describe(self) -> str:
-        """What is read, in a few words.
+        """Describe the source in a few words.
 
         >>> from tidemill.core.schema import schema
         >>> clicks = Source("clicks", schema({"ts": "timestamp"}), "ts")
@@ -89,15 +89,15 @@ class Reader:
 
 
 def step_of(source: Source, place: str = "") -> str:
-    """How errors name a source: `run clicks`, or `run clicks, file b.csv`."""
+    """Return how errors name a source: `run clicks`, or `run clicks, file b.csv`."""
     step = source.step or f"run {source.name}"
     return f"{step}, {place}" if place else step
 
 
 def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
-    """The least time of a batch in ticks, `FOREVER` when it has none.
+    """Return the minimum time of a batch in ticks; `FOREVER` if it has no time.
 
-    Only the minimum is cast to the canonical type: these casts keep the order.
+    Only the minimum is cast to the canonical type, because these casts keep the order.
     """
     import pyarrow.compute as pc
 
@@ -115,7 +115,7 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
 
 
 def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
-    """For each position the least of all values after it; `after` follows the last one.
+    """Return for each position the minimum of all values after it; `after` follows the last one.
 
     >>> promises([3, 1, 4, 5])[:3]
     [1, 4, 5]
@@ -129,18 +129,18 @@ def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
 
 @contextmanager
 def readable(source: Source, place: str) -> Iterator[None]:
-    """Turn whatever fails while a file is read into a `UserError` that names the file."""
+    """Turn any error while a file is read into a `UserError` that names the file."""
     try:
         yield
     except TidemillError:
         raise
-    except Exception as broken:  # of Arrow, the system, or Python: of a damaged file anything may come
+    except Exception as broken:  # a damaged file can cause any error of Arrow, the system or Python
         said = f"{broken}" or type(broken).__name__
         raise UserError(step_of(source, place), f"cannot be read: {said}") from broken
 
 
 def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[RawChunk]:
-    """The batches of a reader. They may come from a file or a socket, and may be damaged."""
+    """Yield the batches of a reader. They may come from a file or a socket, and may be damaged."""
     for number in itertools.count(1):
         step = step_of(source, f"batch {number}")
         try:
@@ -153,7 +153,7 @@ def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[RawChu
 
 
 def _conformed(chunks: Iterable[RawChunk], source: Source, sizes: ChunkSizes) -> Iterator[Chunk]:
-    """Chunks in the schema of the source, cut where they are too long."""
+    """Convert chunks to the schema of the source, and split those that are too long."""
     for raw in chunks:
         rows = raw.batch.num_rows
         if rows == 0:
@@ -169,7 +169,7 @@ def _conformed(chunks: Iterable[RawChunk], source: Source, sizes: ChunkSizes) ->
 
 
 def _joined(chunks: Iterable[Chunk], sizes: ChunkSizes) -> Iterator[Chunk]:
-    """Runs of small chunks as one, so that the work for each chunk is not wasted on few rows."""
+    """Concatenate consecutive small chunks, to reduce the overhead per chunk."""
     waiting: list[Chunk] = []
     rows = 0
     for chunk in chunks:
@@ -191,14 +191,14 @@ def _as_one(chunks: list[Chunk]) -> Iterator[Chunk]:
         return
     table = pa.Table.from_batches([c.batch for c in chunks]).combine_chunks()
     batches = table.to_batches()
-    # Strings past 2 GB do not fit one array; then only the last part may carry the promise.
+    # More than 2 GB of strings make several batches; only the last one may have the watermark.
     for batch in batches[:-1]:
         yield Chunk(batch, BEGINNING)
     yield Chunk(batches[-1], chunks[-1].complete_below)
 
 
 def _watched(chunks: Iterable[Chunk], source: Source) -> Iterator[Chunk]:
-    """Chunks whose rows come in time order, each with the promise that this makes."""
+    """Check that rows are in time order, and raise the watermark of each chunk to its last time."""
     before = BEGINNING
     for chunk in chunks:
         column = chunk.batch.column(source.time)

@@ -1,4 +1,4 @@
-"""Python dicts as columns, in the types that the stream declares."""
+"""Convert Python dicts to columns of the types that the stream declares."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _UNFIT = (
 def read_rows(rows: Iterable[Any], source: Source, sizes: ChunkSizes = SIZES) -> Iterator[RawChunk]:
     """Read one dict for each row. It must have every column that is read; other keys are ignored.
 
-    Instants are datetimes or dates, in UTC or the zone of the stream unless they say otherwise, or
-    ints where the stream has a unit for them. `None` is null.
+    Instants are datetimes or dates, in UTC or the zone of the stream unless they have a zone, or ints if the
+    stream declares their unit. `None` is null.
     """
     iterator, first_row = iter(rows), 1
     while block := list(itertools.islice(iterator, sizes.most)):
@@ -61,11 +61,11 @@ def _values(block: list[Any], name: str, source: Source, first_row: int) -> list
 def column_of(
     values: list[Any], name: str, kind: DataType, source: Source, first_row: int
 ) -> pa.Array:
-    """Python values as a column of a stream. An error names the first value that does not fit and its row."""
+    """Convert Python values to a column. An error names the first value that does not fit, and its row."""
     try:
         return _array(values, name, kind, source.reading)
     except (*_UNFIT, UserError) as unfit:
-        # Together they did not fit; the first that does not fit alone is the one to name.
+        # Convert the values one by one to find the first that does not fit.
         for number, value in enumerate(values, first_row):
             try:
                 _array([value], name, kind, source.reading)
@@ -81,14 +81,14 @@ def column_of(
 
 def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
     found = set(map(type, values))
-    if any(f.__name__ == "NaTType" for f in found):  # pandas has one null for instants
+    if any(f.__name__ == "NaTType" for f in found):  # the null of pandas for instants
         values = [None if type(v).__name__ == "NaTType" else v for v in values]
         found = set(map(type, values))
-    if bool in found and kind != BOOL:  # Arrow would take it for a number among floats
+    if bool in found and kind != BOOL:  # Arrow would convert it to a number among floats
         raise pa.ArrowTypeError("a bool")
     if kind == TIMESTAMP and any(issubclass(f, (int, np.integer)) for f in found):
         return _apart(values, _is_int, name, kind, reading)
-    if kind == TIMESTAMP and np.datetime64 in found:  # Arrow takes them in one unit, and not in all
+    if kind == TIMESTAMP and np.datetime64 in found:  # Arrow needs one unit, and does not support all
         values = [_naive(v) if isinstance(v, np.datetime64) else v for v in values]
         found = set(map(type, values))
     if kind == TIMESTAMP and reading.zoned and not _all_zoned(values):
@@ -99,7 +99,7 @@ def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
         )  # fmt: skip
     if kind in (TIMESTAMP, DURATION):
         if not all(issubclass(f, _TIMES[kind.kind]) for f in found):
-            raise pa.ArrowTypeError("a number, or something else, has no unit")  # Arrow would take a Decimal
+            raise pa.ArrowTypeError("a number, or something else, has no unit")  # Arrow accepts a Decimal
         if date in found:  # Arrow would drop the time of day of datetimes among dates
             values = [_midnight(v) if type(v) is date else v for v in values]
         try:
@@ -120,9 +120,9 @@ _TIMES: dict[str, tuple[type, ...]] = {
 
 
 def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
-    """Lists, with items read as a column is: given their type, Arrow would convert 1.5 to the int 1."""
+    """Convert lists, whose items are read like a column: given their type, Arrow would convert 1.5 to 1."""
     if not all(v is None or isinstance(v, (list, tuple, np.ndarray)) for v in values):
-        raise pa.ArrowTypeError("no list")
+        raise pa.ArrowTypeError("not a list")
     items = _array([item for v in values if v is not None for item in v], name, kind.of[0], reading)
     ends = np.cumsum([0, *(0 if v is None else len(v) for v in values)]).tolist()
     begins = [None if v is None else end for v, end in zip(values, ends)]
@@ -130,9 +130,9 @@ def _lists(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
 
 
 def _structs(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
-    """Dicts in a column. A missing field is null."""
+    """Convert dicts to structs. A missing field is null."""
     if not all(v is None or isinstance(v, Mapping) for v in values):
-        raise pa.ArrowTypeError("no dict")
+        raise pa.ArrowTypeError("not a dict")
     fields = [
         _array([None if v is None else v.get(n) for v in values], name, k, reading)
         for n, k in zip(kind.names, kind.of)
@@ -167,7 +167,7 @@ def _is_naive(value: Any) -> bool:
 
 
 def _naive(value: Any) -> Any:
-    """A naive time as a datetime; NumPy floors what is finer."""
+    """Convert a naive time to a datetime; finer digits of NumPy times are floored."""
     if isinstance(value, np.datetime64):
         return value.astype("datetime64[us]").item()
     return _midnight(value) if type(value) is date else value

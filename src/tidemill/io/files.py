@@ -1,4 +1,4 @@
-"""Paths as sources: a file, a directory or a glob; the ending says what is in a file."""
+"""Open a path as a source: a file, a directory or a glob. The suffix of a file selects its format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEXT = {"CSV", "JSON lines"}
 
 
 def open_path(path: str | os.PathLike[str], source: Source, sizes: ChunkSizes) -> Reader:
-    """The files at a path, all of one kind, in the order of their names."""
+    """Open the files at a path in the order of their names; all must have one format."""
     files = _found(os.fspath(path), source)
     kinds = {_kind(file, source) for file in files}
     if len(kinds) > 1:
@@ -66,7 +66,7 @@ def _found(pattern: str, source: Source) -> list[Path]:
 
 
 def _check_plain(file: Path, source: Source) -> None:
-    """Refuse pipes, sockets and devices: reading a pipe might never end."""
+    """Reject pipes, sockets and devices: reading a pipe might never end."""
     if not stat.S_ISREG(os.stat(file).st_mode):
         raise UserError(
             step_of(source), expected=f"a file at {file}", got="a pipe, a socket or a device",
@@ -75,9 +75,9 @@ def _check_plain(file: Path, source: Source) -> None:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    """The files of a directory and below; those that start with _ or . are not data.
+    """Yield the files in a directory and below, except those whose names start with _ or a dot.
 
-    A directory that cannot be listed is an error: its rows would be missing.
+    A directory that cannot be listed is an error, because its rows would be missing.
     """
     for path, inner, files in os.walk(folder, onerror=_raise):
         inner[:] = sorted(name for name in inner if not name.startswith(("_", ".")))
@@ -115,7 +115,7 @@ def _check_ipc(files: Sequence[Path], source: Source) -> None:
 
 def _read_ipc(path: Path, source: Source) -> Iterator[RawChunk]:
     place = f"file {path}"
-    # Not memory-mapped: the system would kill the process if the file were truncated meanwhile.
+    # Not memory-mapped: if the file were truncated while it is read, the system would kill the process.
     with readable(source, place), pa.OSFile(str(path)) as mapped:
         found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
         fields = [found.get_field_index(name) for name in source.schema.names]
@@ -131,7 +131,7 @@ def _read_ipc(path: Path, source: Source) -> Iterator[RawChunk]:
 def _open_ipc(
     mapped: pa.NativeFile, options: pa.ipc.IpcReadOptions
 ) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
-    """Open the file format of Arrow IPC, or else its stream format."""
+    """Open a file in the Arrow IPC file format or, if that fails, the stream format."""
     mapped.seek(0)
     try:
         return pa.ipc.open_file(mapped, options=options)

@@ -1,8 +1,8 @@
-"""Parquet files and datasets, row group by row group, with promises from their statistics.
+"""Read Parquet files and datasets by row group, with watermarks from their statistics.
 
-After the last batch of a row group no later row is below the least time of the row groups that
-follow; before that, the row group's own least time counts too. A row group without statistics of
-the time column could hold any time, so nothing is promised until it is read.
+After the last batch of a row group, the watermark is the minimum time of the row groups that follow. Before
+that, it includes the minimum of the row group itself. A row group without statistics of the time column may
+have any time, so there is no watermark until it is read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tidemill.core.time_reading import NANOS, PLAIN, UNITS, Reading
 from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, promises, readable, step_of
 from tidemill.plan.nodes import Source
 
-# Column chunks are read through a buffer of this size. Without it each is loaded whole, and a file
-# of one large row group would take its size in memory.
+# Column chunks are read through a buffer of this size. Otherwise each chunk is loaded whole, so a file
+# with one large row group would need its size in memory.
 _BUFFER = 1 << 20
 _TICKS_PER = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 _DAY = 86_400_000_000
@@ -32,7 +32,7 @@ _DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class _RowGroup:
-    """One row group to read: its file, its number there, its rows and its least time."""
+    """A row group to read: its file, its number in the file, its row count and its minimum time."""
 
     file: int
     number: int
@@ -48,13 +48,13 @@ class _File:
 
 
 def open_parquet(paths: Sequence[Path], source: Source, about: str, sizes: ChunkSizes) -> Reader:
-    """Parquet files, one after another. Their schemas are checked now, all of them."""
+    """Open Parquet files, to be read one after another. All schemas are checked now."""
     files = [_File(f"file {p}", lambda p=p: str(p)) for p in paths]  # type: ignore[misc]
     return _reader(files, source, about, sizes)
 
 
 def open_dataset(dataset: Any, source: Source, sizes: ChunkSizes) -> Reader:
-    """A pyarrow Dataset, in the order of its fragments."""
+    """Open a pyarrow Dataset, to be read in the order of its fragments."""
     check_schema(dataset.schema, source.schema, source.reading, step=step_of(source))
     files = _plain_parquet(dataset, source)
     if files is not None:
@@ -63,7 +63,7 @@ def open_dataset(dataset: Any, source: Source, sizes: ChunkSizes) -> Reader:
 
 
 def least_times(metadata: Any, time: str, reading: Reading = PLAIN) -> list[int]:
-    """For each row group the least time in ticks by its statistics, `BEGINNING` if unknown."""
+    """Return the minimum time of each row group in ticks, from its statistics; `BEGINNING` if unknown."""
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     if time not in paths:
         return [BEGINNING] * metadata.num_row_groups
@@ -83,18 +83,18 @@ def _naive(logical: dict[str, Any]) -> bool:
 
 
 def _in_zone(low: int, time: str, reading: Reading) -> int:
-    """A naive time in its zone. Rows of a zone are ordered as their naive times are."""
+    """Convert a naive time from its zone; the order of naive times is the order of rows."""
     if not reading.zoned or low == BEGINNING:
         return low
     try:
         found = reading.from_naive(pa.array([low], pa.timestamp("us")), time, step="statistics")
-    except UserError:  # the row that has this time will say so
+    except UserError:  # reading the row with this time raises the error
         return BEGINNING
     return int(found.cast(pa.int64())[0].as_py())
 
 
 def _ticks(statistics: Any, logical: dict[str, Any], unit: str | None) -> int:
-    # `min` would lose what datetime cannot hold; `min_raw` is wrong for unsigned integers only.
+    # `min` fails for times that datetime cannot represent; `min_raw` is wrong for unsigned integers only.
     if logical["Type"] == "Timestamp":
         times, per = _TICKS_PER[logical["timeUnit"]]
         return int(statistics.min_raw * times // per)
@@ -120,8 +120,8 @@ def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:
         check_schema(opened.schema_arrow, source.schema, source.reading, step=step)
         metadata = opened.metadata
         if source.time in opened.schema_arrow.names:
-            # Asked for the metadata of a column that is damaged, Arrow ends the process; reading that column
-            # is an error. With `pre_buffer` the first row makes it look at all row groups: a millisecond.
+            # Arrow aborts the process when it reads the metadata of a damaged column, but reading the column
+            # raises an error. With `pre_buffer`, reading one row checks all row groups, in a millisecond.
             next(opened.iter_batches(1, columns=[source.time], use_threads=False), None)
         lows = least_times(metadata, source.time, source.reading)
     for number in range(len(lows)) if file.groups is None else file.groups:
@@ -153,12 +153,12 @@ def _read(
 
 
 def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:
-    """The files of a dataset that holds nothing but Parquet files, with the columns as they are."""
+    """Return the files of a dataset if all are Parquet files with unchanged columns, otherwise None."""
     import pyarrow.dataset as ds
 
     try:
         fragments = list(dataset.get_fragments())
-    except ValueError:  # it has a filter or a projection of its own
+    except ValueError:  # the dataset has its own filter or projection
         return None
     needed = [dataset.schema.field(name) for name in source.schema.names]
     for fragment in fragments:
@@ -175,7 +175,7 @@ def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:
 
 
 def _scan(dataset: Any, source: Source, most: int) -> Iterator[RawChunk]:
-    """By Arrow's own scanner, which holds a row group in memory however little is read ahead."""
+    """Read with Arrow's scanner, which holds a row group in memory even without readahead."""
     import pyarrow.dataset as ds
 
     scanner = dataset.scanner(

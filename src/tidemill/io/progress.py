@@ -1,4 +1,4 @@
-"""A progress bar over the chunks of a source."""
+"""A progress bar for the chunks of a source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidemill.io.sources import Chunk
 
 
 def shown(chunks: Iterable[Chunk], name: str, total: int | None) -> Iterator[Chunk]:
-    """The same chunks, with a bar on the terminal that counts their rows."""
+    """Yield the same chunks, and show a progress bar of their rows on the terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     bar = Progress(

@@ -1,4 +1,4 @@
-"""Results as files. A file appears complete, by rename, or not at all."""
+"""Write results to files atomically: a file gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP = "write"
 def write_parquet(
     path: str | os.PathLike[str], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write batches to a Parquet file; returns the number of rows."""
+    """Write batches to a Parquet file, and return the number of rows."""
     import pyarrow.parquet as pq
 
     def writer(file: BinaryIO) -> Any:
@@ -33,16 +33,16 @@ def write_parquet(
 def write_ipc(
     path: str | os.PathLike[str], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write batches to an Arrow IPC file; returns the number of rows."""
+    """Write batches to an Arrow IPC file, and return the number of rows."""
     return _write(path, lambda file: pa.ipc.new_file(file, schema), schema, batches)
 
 
 def write_csv(
     path: str | os.PathLike[str], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write batches to a CSV file with a header; returns the number of rows.
+    """Write batches to a CSV file with a header, and return the number of rows.
 
-    Null is an empty field, an empty string a quoted one; durations are whole microseconds.
+    Null is an empty field, and an empty string is a quoted empty field. Durations are whole microseconds.
     """
     import pyarrow.csv as csv
 
@@ -79,7 +79,7 @@ def _write(
 
 
 class _FromQuery(Exception):
-    """An error of the system from reading the input, not from writing the file."""
+    """Marks an OSError that came from reading the input, not from writing the file."""
 
 
 def _apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,7 @@ def _apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Batches joined into row groups of a useful size."""
+    """Concatenate batches to tables of the size of a row group."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -105,7 +105,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 @contextmanager
 def _appear(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """As `core.files.appearing`; first removes the unfinished files that killed processes left."""
+    """Open a file with `core.files.appearing`, after removing the unfinished files of killed processes."""
     target = Path(path)
     with our_errors(_STEP, target):
         _check(target)
@@ -115,7 +115,7 @@ def _appear(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _check(target: Path) -> None:
-    """Refuse a target that a rename would replace by a plain file: a link, a directory, a device."""
+    """Reject a target that a rename must not replace: a link, a directory, a device."""
     if target.is_symlink():
         raise UserError(
             _STEP, expected="the path of a file", got=f"the link {target}",
@@ -131,5 +131,5 @@ def _check(target: Path) -> None:
     if target.exists() and not is_plain(target):
         raise UserError(
             _STEP, expected="the path of a file", got=f"{target}, a device, a pipe or a socket",
-            hint="write a file, and read that",
+            hint="write to a regular file instead",
         )  # fmt: skip

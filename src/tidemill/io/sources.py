@@ -39,11 +39,11 @@ __all__ = ["BATCH_ROWS", "Chunk", "Reader", "open_source"]
 def open_source(
     value: Any, source: Source, *, promises: bool = True, sizes: ChunkSizes = SIZES
 ) -> Reader:
-    """Open an input to read the columns that `source` needs. What can be checked before reading is checked.
+    """Open an input to read the columns that `source` needs. The schema is checked now where possible.
 
-    Data in memory, and Parquet files by their statistics, promise how far their rows are complete; other
-    inputs know that only at their end. Pass `promises=False` where no operator waits for promises: then times
-    are not looked at. Errors count batches and rows from 1.
+    Data in memory and Parquet files with statistics provide watermarks; other inputs are complete only at
+    their end. Pass `promises=False` if no operator needs watermarks: times are then not read in advance.
+    Errors count batches and rows from 1.
 
     >>> from tidemill.core.schema import schema
     >>> clicks = Source("clicks", schema({"t": "int64", "user": "string"}), "t", ("t",))
@@ -79,13 +79,13 @@ def open_source(
 
 
 def _is(value: Any, module: str, name: str) -> bool:
-    """Whether a value is of a class of an optional module, which need not be imported."""
+    """Return whether a value is an instance of a class of an optional module, without importing it."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(value, getattr(loaded, name))
 
 
 def _table(value: Any, source: Source, place: str = "") -> pa.Table | None:
-    """Data in memory as a table; None for anything else."""
+    """Convert data in memory to a table; return None for anything else."""
     if isinstance(value, pa.Table):
         return value
     if isinstance(value, pa.RecordBatch):
@@ -100,7 +100,7 @@ def _table(value: Any, source: Source, place: str = "") -> pa.Table | None:
 
 
 def _require(names: Iterable[Any], source: Source, place: str = "") -> None:
-    """Refuse a frame that lacks a column, before anything of it is converted."""
+    """Raise an error if a frame lacks a column, before it is converted."""
     fields = [pa.field(str(name), pa.null()) for name in names]
     check_schema(pa.schema(fields), source.schema, source.reading, step=step_of(source, place))
 
@@ -114,7 +114,7 @@ def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
                 pa.array(frame[name], from_pandas=True)
             )
             if kind == INT64 and pa.types.is_floating(column.type):
-                # Pandas has made floats of integers where some are missing.
+                # Pandas converts integers to floats if some are missing.
                 column = column.cast(pa.int64())
         except (pa.ArrowInvalid, pa.ArrowTypeError) as unfit:
             raise UserError(
@@ -126,7 +126,7 @@ def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
 
 
 def _python_column(values: Any, name: str, kind: DataType, source: Source) -> pa.Array:
-    """A column of Python objects, read as dicts are: Arrow would infer the type from the first value."""
+    """Convert a column of Python objects by the rules for dicts: Arrow would infer the type itself."""
     if kind == STRING:
         return pa.array(values, from_pandas=True)
     listed = [None if v is None or (np.ndim(v) == 0 and v != v) else v for v in values]
@@ -136,13 +136,13 @@ def _python_column(values: Any, name: str, kind: DataType, source: Source) -> pa
 def _from_polars(frame: Any, source: Source, place: str = "") -> pa.Table:
     _require(frame.columns, source, place)
     needed = frame.select(_by_name(source))
-    # Polars would first copy a frame of several chunks into one chunk.
+    # Converted in slices, because Polars would copy a frame of several chunks into one chunk.
     parts = [needed.clear(), *needed.iter_slices(BATCH_ROWS)]
     return pa.concat_tables([pa.table(part) for part in parts])
 
 
 def _by_name(source: Source) -> Any:
-    """The columns by exact name; Polars would read some names as patterns."""
+    """Select the columns by exact name; Polars would interpret some names as patterns."""
     import polars.selectors as selectors
 
     return selectors.by_name(*source.schema.names)
@@ -152,7 +152,7 @@ def _held(
     tables: Sequence[tuple[pa.Table, str]], source: Source, about: str, sizes: ChunkSizes,
     *, promised: bool = True,
 ) -> Reader:  # fmt: skip
-    """Tables in memory: their least times are looked up first, so that promises are exact."""
+    """Open tables in memory. If `promised`, minimum times are computed first, for exact watermarks."""
     for table, place in tables:
         check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
 
@@ -179,7 +179,7 @@ def _raw_chunks(
 
 
 def _lazy(frame: Any, source: Source, sizes: ChunkSizes) -> Reader:
-    """A Polars LazyFrame, computed in batches where this version of Polars can."""
+    """Open a Polars LazyFrame, computed in batches if this version of Polars supports it."""
     _require(frame.collect_schema().names(), source)
     needed = frame.select(_by_name(source))
     if not hasattr(needed, "collect_batches"):
@@ -212,7 +212,7 @@ def _iterable(items: Iterable[Any], source: Source, sizes: ChunkSizes) -> Reader
 
 
 def _mixed(items: Iterator[Any], source: Source, sizes: ChunkSizes) -> Iterator[RawChunk]:
-    """Batches or dicts; the first item decides."""
+    """Read batches or dicts, depending on the first item."""
     for first in items:
         items = itertools.chain([first], items)
         if isinstance(first, Mapping):

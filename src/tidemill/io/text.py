@@ -1,8 +1,8 @@
-"""CSV and JSON lines, read in blocks, in the types that the stream declares.
+"""Read CSV and JSON lines in blocks, in the types that the stream declares.
 
-Instants are ISO text, or ints where the stream declares their unit. Text without a zone is in the zone of the
-stream, UTC by default. Durations are whole microseconds. In CSV, an empty field without quotes is null in any
-column, and nothing else is. In JSON lines, a missing field is null.
+Instants are ISO text, or ints if the stream declares their unit. Text without a zone is in the zone of the
+stream, UTC by default. Durations are whole microseconds. In CSV, only an empty field without quotes is null,
+in any column. In JSON lines, a missing field is null.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidemill.io.chunks import RawChunk, readable, step_of
 from tidemill.plan.nodes import Source
 
 _BLOCK = 4 << 20
-# A date alone has no zone, though it ends as an offset might.
+# A date alone has no zone, although its end looks like an offset.
 _ZONED = r":[0-9.]*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$|T[0-9]{2}(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _FINER = r"(\.[0-9]{6})[0-9]+"
 
 
 def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
-    """A CSV file with a header. One thread reads it, so that errors can name the row."""
+    """Read a CSV file with a header, on one thread so that errors can name the row."""
     import pyarrow.csv as csv
 
     place = f"file {path}"
@@ -52,7 +52,7 @@ def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
 
 
 def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
-    """A file with one JSON object on each line."""
+    """Read a file with one JSON object on each line."""
     import pyarrow.json as pj
 
     place = f"file {path}"
@@ -71,7 +71,7 @@ def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
 
 
 def _written(source: Source) -> dict[str, pa.DataType]:
-    """The types of the columns in the file."""
+    """Return the types of the columns in the file."""
     kinds = {TIMESTAMP: pa.string(), DURATION: pa.int64()}
     return {
         name: pa.int64() if source.reading.unit(name) else kinds.get(kind, to_arrow(kind))
@@ -117,17 +117,17 @@ def _column(
         raise UserError(
             step, expected=f"column {name!r} of ISO instants such as 2026-01-01T00:05:00Z",
             got=f"{text[at].as_py()!r} in row {first_row + at}",
-            hint="where it holds numbers, declare their unit= or the column as int64",
+            hint="if it holds numbers, declare their unit= or the column as int64",
         ) from unread  # fmt: skip
 
 
 def _first_unread(text: pa.Array) -> int:
-    """The position of the first text that is not an instant, by bisection."""
+    """Return the position of the first text that is not an instant, found by bisection."""
     start, end = 0, len(text)
     while end - start > 1:
         middle = (start + end) // 2
         try:
-            instants(text.slice(start, middle - start))  # of any zone: what cannot be read is the same
+            instants(text.slice(start, middle - start))  # the zone does not affect what can be parsed
             start = middle
         except pa.ArrowInvalid:
             end = middle
@@ -144,7 +144,7 @@ def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 def instants(
     text: pa.Array, reading: Reading = PLAIN, column: str = "", *, step: str = "instants"
 ) -> pa.Array:
-    """ISO text as instants; without a zone it is that of `reading`. Digits past microseconds are floored.
+    """Parse ISO text; text without a zone is in the zone of `reading`. Finer digits are floored.
 
     >>> instants(pa.array(["1970-01-01T01:00:00+01:00", "1970-01-01"])).cast("int64").to_pylist()
     [0, 0]

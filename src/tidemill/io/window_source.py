@@ -1,4 +1,4 @@
-"""Inputs that give the results of windows in place of rows. A wheel is one."""
+"""The interface of inputs that provide results of windows instead of rows, such as a wheel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tidemill.plan.wheel_facts import WheelFacts
 
 
 class WindowSource(ABC):
-    """An input without rows, which the rule `use_wheel` puts in place of the windows over them."""
+    """An input without rows; the rule `use_wheel` reads windows from it instead of computing them."""
 
     @abstractmethod
     def facts(self) -> WheelFacts:
-        """What the optimizer must know to decide whether a query can be answered."""
+        """Return the properties that decide whether this input can answer a query."""
 
     @abstractmethod
     def read_windows(self, node: WheelWindows) -> Iterator[Chunk]:
-        """The windows that a plan asks for, as rows with promises, in order of time."""
+        """Yield the windows of a node as chunks with watermarks, in order of time."""

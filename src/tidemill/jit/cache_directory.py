@@ -1,10 +1,10 @@
-"""Where compiled kernels are kept, and whether that place can be trusted: what lies there is run.
+"""The directory of compiled kernels, and the check that nobody else can write to it: its files are executed.
 
-The directory is the user's alone (0700); of one that `TIDEMILL_CACHE` names, what is made in it is. On
-the way nobody else may be able to put another in its place: each directory belongs to the user or to root,
-and nobody else can write it, unless it is sticky as /tmp is. Links are followed, as long as the same is true
-of where they lie and lead to. A place that is not so is not used, with a warning; a directory that is
-removed at exit takes its place.
+Only the user has access to the directory (0700); in a directory named by `TIDEMILL_CACHE`, this holds for the
+subdirectory made there. Nobody else may be able to replace a directory on the path: each one must belong to
+the user or to root and be writable by nobody else, unless it is sticky like /tmp. Symlinks are followed if
+the same holds for their location and their target. If the check fails, a warning is given, and a temporary
+directory is used and removed at exit.
 """
 
 from __future__ import annotations
@@ -27,47 +27,47 @@ _MOST_LINKS = 40
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _found: Path | None = None
 _made: dict[Path, tuple[int, int]] = {}
-"""Directories that go at exit: the process that made them, and the lock that says it lives."""
+"""Temporary directories, each with the process that made it and the descriptor of its lock."""
 
 
 def cache_directory() -> Path:
-    """Where kernels lie: `machine` in `TIDEMILL_CACHE`, or in `tidemill/kernels` of the user's cache."""
+    """Return the directory of kernels: `machine` in `TIDEMILL_CACHE` or in the user's cache directory."""
     global _found
-    if _found is None or not os.path.isdir(_found):  # a parent's is gone when the parent is
+    if _found is None or not os.path.isdir(_found):  # a parent process removes its own at exit
         _found = _kept() or _temporary()
     return _found
 
 
 def _kept() -> Path | None:
-    """The directory that lasts, made if need be; None where it cannot be written, or trusted."""
+    """Return the permanent directory, created if needed; None if it cannot be written or trusted."""
     given = os.environ.get("TIDEMILL_CACHE")
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without a home
+    except RuntimeError:  # the user has no home directory
         home = Path("/nonexistent")
     root = Path(given or home / "tidemill" / "kernels").absolute()
     path = root / "machine"
     try:
-        for directory in (root, path):  # nothing is made in one that is not trusted
+        for directory in (root, path):  # nothing is created in an untrusted directory
             _make(directory)
             if why := distrust(directory):
                 warnings.warn(
-                    f"compiled kernels are not kept in {directory}: {why}; chmod it, or set TIDEMILL_CACHE "
+                    f"compiled kernels are not cached in {directory}: {why}; chmod it, or set TIDEMILL_CACHE "
                     "to a directory that only you can write",
                     RuntimeWarning, stacklevel=2,
                 )  # fmt: skip
                 return None
-        # Of a directory that is named, the rest may be for others.
+        # Others may use the rest of a directory that `TIDEMILL_CACHE` names.
         for directory in (path,) if given else (root.parent, root, path):
             _have_alone(directory)
         with tempfile.TemporaryFile(dir=path):
             return path
-    except OSError:  # a read-only home, as on some clusters: compile again in each process
+    except OSError:  # e.g. a read-only home on a cluster: compile again in each process
         return None
 
 
 def _make(path: Path) -> None:
-    """Make a directory and those above it, all of them for this user alone."""
+    """Create a directory and its parents, accessible to this user only."""
     if not path.is_dir():
         _make(path.parent)
         with contextlib.suppress(FileExistsError):
@@ -75,7 +75,7 @@ def _make(path: Path) -> None:
 
 
 def _have_alone(path: Path) -> None:
-    """Take from others what they may do in a directory of ours, if it is none that they could write."""
+    """Remove the permissions of others from a directory of this user that they could not write."""
     if not hasattr(os, "getuid"):
         return
     found = os.stat(path)
@@ -84,7 +84,7 @@ def _have_alone(path: Path) -> None:
 
 
 def distrust(path: Path) -> str:
-    """Why someone else could change what lies in a directory; nothing if nobody can.
+    """Return why another user could change the files in a directory; empty if nobody can.
 
     >>> distrust(Path("/"))
     ''
@@ -117,7 +117,7 @@ def distrust(path: Path) -> str:
 def _distrust_one(path: Path, *, last: bool) -> str:
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
-        return f"{path} is no directory"
+        return f"{path} is not a directory"
     if found.st_uid not in (0, os.getuid()):
         return f"{path} is someone else's"
     sticky = found.st_mode & stat.S_ISVTX and not last
@@ -127,7 +127,7 @@ def _distrust_one(path: Path, *, last: bool) -> str:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Whether anybody but the owner may write; a group that only the owner is in is nobody else."""
+    """Return whether anyone but the owner may write; the owner's private group does not count."""
     if not found.st_mode & _OTHERS:
         return False
     if found.st_mode & stat.S_IWOTH:
@@ -142,17 +142,17 @@ def _others_write(found: os.stat_result) -> bool:
     return group.gr_name != owner or not set(group.gr_mem) <= {owner}
 
 
-# --- directories that go at exit --------------------------------------------------------------------
+# --- temporary directories --------------------------------------------------------------------------
 
 
 def _temporary() -> Path:
-    """A directory of this process. Those of others that have ended are removed on the way."""
+    """Create a temporary directory for this process, and remove those of processes that have ended."""
     try:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         held = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as nowhere:
         raise UserError(
-            "compile", expected="a directory for compiled kernels, also in the directory for temporary files",
+            "compile", expected="a writable directory for compiled kernels or for temporary files",
             got=str(nowhere), hint="set TIDEMILL_CACHE to a directory that only you can write",
         ) from nowhere  # fmt: skip
     lock(held)
@@ -165,21 +165,21 @@ def _temporary() -> Path:
 
 
 def _remove_own() -> None:
-    """Remove what this process made; a child that was forked from it has made none of it."""
+    """Remove the directories of this process. A forked child does not remove those of its parent."""
     for path, (maker, _) in _made.items():
         if maker == os.getpid():
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_left_over(path: Path) -> bool:
-    """Whether this is a directory of ours of which the maker, and those it forked, have ended."""
+    """Return whether this is a directory of ours whose process, and its forked children, have ended."""
     try:
         found = os.lstat(path)
         mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
         if not stat.S_ISDIR(found.st_mode) or not mine:
             return False
         held = open_plain(path / _LOCK, os.O_RDWR, step="compile")
-    except (OSError, UserError):  # it has no lock yet, or is gone
+    except (OSError, UserError):  # it has no lock yet, or was removed
         return False
     try:
         return lock(held)

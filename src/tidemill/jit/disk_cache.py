@@ -1,13 +1,13 @@
-"""Numba's cache of machine code, made safe: for several processes at once, and against torn files.
+"""Numba's cache of machine code, made safe for concurrent processes and against incomplete files.
 
-Numba names a data file by what its index knows, and writes the index first. Two processes that
-compile one function for different types at the same time can so end up with each other's code, and
-one that reads between the two writes with that of an older version. Spark's workers do just that.
-Here data comes before its index, and both are written under a lock.
+Numba chooses the name of a data file from its index, and writes the index first. Two processes that compile
+one function for different types at the same time can then load each other's code. A process that reads
+between the two writes can load the code of an older version. Both happen with Spark's workers. This cache
+writes the data before the index, and both under a lock.
 
-Both are pickles, so they are only read in the directory that `place` has looked at, from files of this
-user, and only if they are as they were written: each begins with the hash of the rest. Any other is
-thrown away, and made again.
+The files are pickles. They are therefore read only from a directory that `cache_directory` has checked, only
+if they belong to this user, and only if they are unchanged: each starts with the hash of the rest. Any other
+file is deleted, and the kernel is compiled again.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from tidemill.jit.cache_directory import cache_directory
 
 try:
     import fcntl
-except ImportError:  # not a Unix: there is no Spark with several workers here either
+except ImportError:  # not Unix: Spark does not run several workers there either
     fcntl = None  # type: ignore[assignment]
 
 GENERATED = "__tidemill_hash__"
-"""In a module that was generated, and is in no file: the hash of its source."""
+"""The attribute of a generated module, which has no file, that holds the hash of its source."""
 _IMPORTED = re.compile(r"^from (tidemill\.\S+) import", re.MULTILINE)
 _NOT_COMPILED = ("tidemill.jit.disk_cache", "tidemill.jit.cache_directory", "tidemill.core.errors")
 _OF_ANOTHER_VERSION = pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError
-"""What reading a pickle raises, if it was written by another version of what is in it."""
+"""The errors of reading a pickle that another version of its classes wrote."""
 _DIGEST = hashlib.sha256().digest_size
 
 
 class _Files(IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
-        # Where nothing can be written any more, it is compiled again next time.
+        # If writing fails, the kernel is compiled again next time.
         with contextlib.suppress(OSError, UserError), self._locked(exclusively=True):
             index = self._load_index()
             taken = set(index.values())
@@ -97,7 +97,7 @@ class _Files(IndexDataCacheFile):
 
 
 def _read(path: str) -> Any:
-    """What was written to a file; None if that is not what it holds, and the file is removed then."""
+    """Return what was written to a file. If the file is damaged, remove it and return None."""
     careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         with open(os.open(path, os.O_RDONLY | careful), "rb") as file:
@@ -106,7 +106,7 @@ def _read(path: str) -> Any:
             content = file.read() if mine and stat.S_ISREG(found.st_mode) else b""
     except FileNotFoundError:
         return None
-    except OSError:  # a link, a directory …
+    except OSError:  # e.g. a symlink or a directory
         content = b""
     digest, body = content[:_DIGEST], content[_DIGEST:]
     if hashlib.sha256(body).digest() == digest:
@@ -118,20 +118,20 @@ def _read(path: str) -> Any:
 
 
 class _Place:
-    """Numba's word for this is a locator."""
+    """The location of the cache files of a function; Numba calls this a locator."""
 
     def __init__(self, function: Callable[..., Any], text: str) -> None:
         self._line = function.__code__.co_firstlineno
         self._text = text
         self._py_file = inspect.getfile(function)
-        """Numba names it where something cannot be kept."""
+        """Numba's messages about code that cannot be cached name this file."""
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _Place | None:
         text = function.__globals__.get(GENERATED) or source_hash(file)
         if text is None:
             return None
-        # What one version of Numba has pickled, another cannot read.
+        # One version of Numba cannot read the pickles of another.
         return cls(function, hashlib.sha256(f"{text} {numba.__version__}".encode()).hexdigest())
 
     def ensure_cache_path(self) -> None:
@@ -163,9 +163,9 @@ class _SafeCache(FunctionCache):
 
 @functools.cache
 def source_hash(file: str) -> str | None:
-    """The hash of a source and of all that it imports from this package: compiled code has both in it.
+    """Return the hash of a source file and of all modules of this package that it imports.
 
-    None where there is no such file.
+    Compiled code contains both. Returns None if there is no such file.
     """
     texts: dict[str, str] = {}
     _gather(file, texts)
@@ -187,14 +187,14 @@ def _gather(file: str, texts: dict[str, str]) -> None:
 
 
 def file_of(module: str) -> str:
-    """The file of a module of this package, which need not be imported."""
+    """Return the file of a module of this package, without importing it."""
     return str(Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py"))
 
 
 def keep_on_disk(compiled: Any) -> Any:
     """Give a compiled function this cache, in place of Numba's `cache=True`.
 
-    Where nothing can be written, as on some clusters, it is compiled again in each process.
+    If no directory can be written, as on some clusters, the function is compiled again in each process.
     """
     try:
         compiled._cache = _SafeCache(compiled.py_func)

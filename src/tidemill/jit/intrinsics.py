@@ -1,4 +1,4 @@
-"""Scalar operations that Python cannot spell: what Numba or LLVM must be told directly."""
+"""Scalar operations that Python cannot express, implemented with Numba or LLVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemill.jit.kernel import kernel
 
 @kernel
 def leading_zeros(x: int) -> Any:
-    """How many bits of a uint64 are zero above the highest one."""
+    """Return the number of leading zero bits of a uint64."""
     return np.int64(_leading_zeros(np.uint64(x)))  # type: ignore[call-arg]  # Numba's own, without a stub
 
 
@@ -25,9 +25,9 @@ def float_to_int_fits(a: float) -> bool:
 
 
 def as_int(value: Any) -> int:
-    """What a user's compiled function gave where an int is wanted; it raises where there is none.
+    """Convert the result of a user's compiled function to an int, or raise if it is not in int64.
 
-    Machine code would make the lowest int of NaN, and of whatever is too large.
+    Machine code would convert NaN and numbers that are too large to the lowest int.
     """
     return int(value)
 
@@ -45,18 +45,18 @@ def _int_of_int(value: Any) -> Any:
 
 def _int_of_float(value: Any) -> Any:
     if not float_to_int_fits(value):
-        raise ValueError("it gave NaN or a number outside int64 where an int is declared")
+        raise ValueError("it returned NaN or a number outside int64, but an int is declared")
     return np.int64(value)
 
 
 def _int_of_word(value: Any) -> Any:
     if value > np.uint64((1 << 63) - 1):
-        raise ValueError("it gave a number outside int64 where an int is declared")
+        raise ValueError("it returned a number outside int64, but an int is declared")
     return np.int64(value)
 
 
 def _word(typing: Any, address: Any) -> Any:
-    """The word at an address, in whichever file or array that is."""
+    """Read the 64-bit word at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
@@ -65,7 +65,7 @@ def _word(typing: Any, address: Any) -> Any:
 
 
 def _float_of(typing: Any, bits: Any) -> Any:
-    """The float that has these bits."""
+    """Return the float with these bits."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
@@ -74,9 +74,10 @@ def _float_of(typing: Any, bits: Any) -> Any:
 
 
 def _in_order(typing: Any, address: Any) -> Any:
-    """The int at an address, read after all that was read before it and before all that is read later.
+    """Read the int at an address, ordered after all earlier reads and before all later reads.
 
-    Others may write it meanwhile. A plain read could be moved, or taken for one with a read before it.
+    Another thread or process may write it at the same time. The compiler could reorder a plain read, or
+    merge it with an earlier one.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How a loop is declared: compiled by Numba, without the GIL, its machine code cached on disk."""
+"""The decorators of kernels, which Numba compiles and which release the GIL."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tidemill.jit.disk_cache import keep_on_disk
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function once for each signature, cached on disk; it releases the GIL.
+    """Compile a function once for each signature and cache it on disk; it releases the GIL.
 
-    LLVM folds small ones into the loops that call them.
+    LLVM inlines small functions into the loops that call them.
     """
     compiled: Callable[..., Any] = keep_on_disk(numba.njit(nogil=True, error_model="numpy")(function))
     return compiled
 
 
 def any_kernel(function: Any) -> Any:
-    """Compile a user's function, or raise what Numba raised; it is not cached on disk.
+    """Compile a user's function without caching it on disk; Numba's errors are not caught.
 
-    Dividing by zero raises, as it does in Python.
+    Division by zero raises an exception, as in Python.
     """
     return numba.njit(nogil=True, error_model="python")(function)

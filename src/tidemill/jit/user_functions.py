@@ -1,4 +1,4 @@
-"""Which opaque Python functions Numba can compile, and for what types."""
+"""Find out whether Numba can compile a user's Python function for given types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBA = {
 
 @functools.lru_cache(maxsize=512)
 def refusal(function: Callable[..., Any], args: tuple[DataType, ...], returns: DataType) -> str:
-    """Why a function runs row by row; empty when it compiles.
+    """Return why a function runs row by row in Python; empty if Numba can compile it.
 
     >>> from tidemill.core.types import INT64, STRING
     >>> refusal(abs, (STRING,), STRING)
@@ -32,7 +32,7 @@ def refusal(function: Callable[..., Any], args: tuple[DataType, ...], returns: D
         compiled = any_kernel(function)
         compiled.compile(tuple(_NUMBA[a.kind] for a in args))
         result = compiled.nopython_signatures[0].return_type
-    except Exception as refused:  # Numba raises many kinds; whichever, the function still runs
+    except Exception as refused:  # Numba raises many kinds; the function then runs in Python
         return str(refused).strip().splitlines()[0]
     if not isinstance(result, (numba.types.Integer, numba.types.Float, numba.types.Boolean)):
         return f"it returns {result}, not one scalar"

@@ -1,4 +1,4 @@
-"""Arrow arrays ↔ NumPy arrays that kernels can read, without copying where that is possible."""
+"""Convert between Arrow arrays and NumPy arrays for kernels, without a copy if possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
 def values(array: pa.Array) -> npt.NDArray[Any]:
-    """The values of a fixed-width array; anything at all where it is null."""
+    """Return the values of a fixed-width array; the values of nulls are undefined."""
     n, kind = len(array), array.type
     buffer = array.buffers()[1]
     if pa.types.is_boolean(kind):
@@ -27,7 +27,7 @@ def values(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def validity(array: pa.Array) -> npt.NDArray[np.uint8] | None:
-    """1 where the array has a value, 0 where it is null; `None` where nothing is null."""
+    """Return 1 for each value and 0 for each null, or None if the array has no nulls."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -45,10 +45,10 @@ def _bits(buffer: pa.Buffer | None, offset: int, n: int) -> npt.NDArray[np.uint8
 
 
 def from_zero(array: pa.Array) -> pa.Array:
-    """The same strings in an array whose text begins at its first byte; the text is not copied.
+    """Return the same strings with offsets that start at 0; the text is not copied.
 
-    A column cast from `large_string`, or that another library cut out of a longer one, keeps the
-    text before it. Some functions of Arrow then give offsets into memory that is not theirs.
+    A column that was cast from `large_string`, or sliced by another library, may have offsets that do not
+    start at 0. Some Arrow functions then return offsets outside their buffer.
     """
     if not pa.types.is_string(array.type) or len(array) == 0:
         return array
@@ -69,7 +69,7 @@ def from_zero(array: pa.Array) -> pa.Array:
 def build(
     data: npt.NDArray[Any], valid: npt.NDArray[Any] | None, kind: pa.DataType
 ) -> pa.Array:
-    """An Arrow array of a fixed-width type over NumPy memory."""
+    """Return an Arrow array of a fixed-width type over NumPy memory."""
     n = len(data)
     bitmap, nulls = None, 0
     if valid is not None:
@@ -84,7 +84,7 @@ def build(
 
 
 def enlarged(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
-    """A longer array that begins with the used part of this one."""
+    """Return an array of length `size` that starts with the first `used` elements of this one."""
     bigger = np.empty(size, dtype=array.dtype)
     bigger[:used] = array[:used]
     return bigger

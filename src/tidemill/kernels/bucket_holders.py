@@ -1,7 +1,7 @@
-"""Who holds a bucket, and where its rows shall go (paper 002, Algorithms 5 and 6).
+"""Choose the slot to which the rows of each bucket are shuffled (paper 002, Algorithms 5 and 6).
 
-A *slot* is a place where rows can be; several are on one host. *Sources* are the sets of buckets that came
-in; each is of one slot and one side of a join. Entries are pairs of a bucket and a source, in order.
+A *slot* holds rows; a host has several slots. A *source* is a set of buckets received from one slot and one
+side of a join. Entries are pairs of a bucket and a source, sorted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 STAYS = -1
-"""In place of a slot: the rows are where they belong."""
+"""In place of a slot: the rows are not moved."""
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
 def spread(bucket: int, slots: int) -> Any:
-    """The slot of a bucket that may go anywhere: as good as random, and the same everywhere."""
+    """Return a pseudo-random slot for a bucket; every process computes the same one."""
     x = np.uint64(bucket) * _MIX
     x ^= x >> np.uint64(29)
     return bucket_of(x * _MIX, slots)
@@ -48,7 +48,7 @@ def _located(
             total += weights[end]
             sides |= 1 << side_of[sources[end]]
             end += 1
-        # The host that has most of it, and there the slot that has.
+        # Choose the host with the most rows of the bucket, then the slot with the most rows there.
         host = host_of[slot_of[sources[i]]]
         for j in range(i + 1, end):
             other = host_of[slot_of[sources[j]]]
@@ -70,7 +70,7 @@ def _located(
             for j in range(i, end):
                 out[j] = STAYS
         else:
-            # What is heavier than the bound by itself is in one slot wherever it goes: it stays.
+            # A bucket that exceeds the bound by itself would exceed it in any slot, so it stays.
             if loads[best] + total > most and total <= most:
                 best = spread(buckets[i], loads.size)
             loads[best] += total
@@ -81,7 +81,7 @@ def _located(
 
 
 class Located(NamedTuple):
-    """Where the rows of each entry go, and what each slot gets."""
+    """The target slot of each entry, and the load of each slot."""
 
     slots: Ints
     loads: Floats
@@ -91,11 +91,11 @@ def located(
     buckets: Ints, sources: Ints, weights: Floats, slot_of: Ints, side_of: Ints, host_of: Ints, *,
     partners: bool, slack: float,
 ) -> Located:  # fmt: skip
-    """For each entry, the slot that its bucket goes to, or `STAYS`.
+    """Return for each entry the slot that its bucket is shuffled to, or `STAYS`.
 
-    That is the slot which holds most of it on the host which holds most of it; ties go to who has less to
-    do. A slot keeps at most `slack` times its fair share; what goes beyond is spread over all. With
-    `partners`, buckets that one side has alone stay where they are, however many slots have them.
+    The target is the slot with the most rows of the bucket, on the host with the most; ties go to the lower
+    load. Buckets that would load a slot beyond `slack` times its fair share are spread over all slots. With
+    `partners`, buckets that only one side of the join has are not moved.
 
     >>> located(np.array([4, 7, 7]), np.array([0, 0, 1]), np.ones(3), np.array([0, 1]), np.zeros(2, int),
     ...         np.array([0, 1]), partners=False, slack=9.0).slots

@@ -1,8 +1,8 @@
-"""Where listed buckets go, as a compact map of arrays instead of a hash map.
+"""A compact map from buckets to targets, in arrays instead of a hash table.
 
-A *cell* has the buckets with the same high bits. Buckets are as good as random, so a cell has few of them,
-about `IN_A_CELL`: who looks for one goes to its cell and through the low bits there. Nothing is stored
-beside those and the targets but where each cell begins.
+A *cell* has the buckets with the same high bits. Buckets are pseudo-random, so a cell has few of them, about
+`IN_A_CELL`. A lookup scans the low bits in one cell. The map stores only the low bits, the targets and the
+start of each cell.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IN_A_CELL = 16
 
 
 def cell_bits(listed: int, bits: int) -> int:
-    """How many high bits, of the `bits` of a bucket, name the cells of so many buckets.
+    """Return how many of the high bits of a bucket number select its cell, for `listed` buckets.
 
     >>> cell_bits(0, 20), cell_bits(100, 20), cell_bits(1 << 20, 20)
     (1, 3, 17)
@@ -28,20 +28,20 @@ def cell_bits(listed: int, bits: int) -> int:
 
 @dataclass(frozen=True)
 class Cells:
-    """The listed buckets of one source and where they go.
+    """The buckets of one source and their targets.
 
     >>> Cells.of(np.array([1, 5, 7]), np.array([3, 0, 2]), bits=3, high=1)
     Cells(starts=array([0, 1, 3], dtype=int32), lows=array([1, 1, 3]), targets=array([3, 0, 2], dtype=int32))
     """
 
     starts: npt.NDArray[np.int32]
-    """Where each cell begins, and where the last one ends."""
+    """The start of each cell, and the end of the last one."""
     lows: Ints
     targets: npt.NDArray[np.int32]
 
     @staticmethod
     def of(buckets: Ints, targets: Ints, *, bits: int, high: int) -> Cells:
-        """The map of buckets of so many bits, which are in order; `high` bits name a cell."""
+        """Build the map from sorted buckets of `bits` bits, of which `high` select the cell."""
         shift = bits - high
         starts = np.searchsorted(buckets >> shift, np.arange((1 << high) + 1))
         return Cells(

@@ -1,6 +1,6 @@
-"""What generated kernels call: scalar operations that do not fit one line of Numba.
+"""Scalar functions that generated kernels call.
 
-Generated code reports errors by setting bits in `err`; the host turns them into a `UserError`.
+Generated code reports errors by setting bits in `err`; the caller turns them into a `UserError`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tidemill.jit.kernel import any_kernel, kernel  # noqa: F401
 
 OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE, FAR_TIME = 1, 2, 4, 8, 16
 """Bits of `err`: an int result left int64; a value did not fit a strict cast; the windowing
-attribute was null; an aggregate's function gave null for a field of its partial; the windowing
-attribute was so far from zero that windows around it cannot be counted."""
+attribute was null; an aggregate's function returned null for a field of its partial; the windowing
+attribute was so far from zero that window arithmetic would overflow."""
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 EXACT_FLOAT = float(1 << 52)
 NAN, INF = math.nan, math.inf
 
 
-# Signed arithmetic that overflows is undefined to LLVM, which then removes the very test for it.
-# Unsigned arithmetic wraps, and is the same instruction.
+# Signed overflow is undefined behaviour in LLVM, which then removes the test for it. Unsigned arithmetic
+# wraps, and compiles to the same instruction.
 
 
 @kernel
@@ -44,21 +44,21 @@ def wrap_mul(a: int, b: int) -> Any:
 
 @kernel
 def carry(a: int, b: int) -> Any:
-    """How often 2**64 is in `a + b - wrap_add(a, b)`: 1, 0 or -1."""
+    """Return `(a + b - wrap_add(a, b)) / 2**64`: 1, 0 or -1."""
     low = wrap_add(a, b)
     return (np.int64(low < 0) * 2 - 1) * np.int64(((a ^ low) & (b ^ low)) < 0)
 
 
 @kernel
 def borrow(a: int, b: int) -> Any:
-    """How often 2**64 is in `a - b - wrap_sub(a, b)`."""
+    """Return `(a - b - wrap_sub(a, b)) / 2**64`: 1, 0 or -1."""
     low = wrap_sub(a, b)
     return (np.int64(low < 0) * 2 - 1) * np.int64(((a ^ b) & (a ^ low)) < 0)
 
 
 @kernel
 def magnitude(a: int, b: int) -> Any:
-    """The magnitude of a product, turned negative; 0 beyond -2**63."""
+    """Return `-abs(a * b)`, or 0 if it is below -2**63."""
     size_a = wrap_sub(0, a) if a < 0 else a
     size_b = wrap_sub(0, b) if b < 0 else b
     near = abs(float(a) * float(b))
@@ -69,13 +69,13 @@ def magnitude(a: int, b: int) -> Any:
 
 @kernel
 def outside(a: int, begin: int, length: int) -> bool:
-    """Whether `a` is not in `[begin, begin + length)`, wherever on the circle of int64 that is."""
+    """Return whether `a` is outside `[begin, begin + length)`, modulo 2**64."""
     return bool(np.uint64(a) - np.uint64(begin) >= np.uint64(length))
 
 
 @kernel
 def mul_overflows(a: int, b: int) -> bool:
-    # The double product is off by at most a few units in 2**53: only near the limit look closer.
+    # The relative error of the float product is about 2**-53, so an exact test is needed only near the limit.
     near = float(a) * float(b)
     if -9.2e18 < near < 9.2e18:
         return False
@@ -137,19 +137,19 @@ def pow_float(a: float, b: float) -> float:
 
 @kernel
 def less_float(a: float, b: float) -> bool:
-    """Whether `a` is below `b`, by the rule of `core.floats`."""
+    """Return whether `a` is less than `b`, by the rule of `core.floats`."""
     return a < b or (b != b and a == a)
 
 
 @kernel
 def equal_float(a: float, b: float) -> bool:
-    """Whether both are equal, by the rule of `core.floats`."""
+    """Return whether `a` equals `b`, by the rule of `core.floats`."""
     return a == b or (a != a and b != b)
 
 
 @kernel
 def civil(days: int) -> tuple[int, int, int]:
-    """Year, month, day of a day number since the epoch (Hinnant's algorithm)."""
+    """Return year, month and day of a number of days since the epoch (Hinnant's algorithm)."""
     z = days + 719468
     era = z // 146097
     doe = z - era * 146097

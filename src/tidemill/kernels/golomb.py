@@ -1,7 +1,7 @@
-"""Sorted numbers in few bits: Golomb codes of the distances between them (paper 002, section 4.2.1).
+"""Golomb codes of the differences between sorted numbers (paper 002, section 4.2.1).
 
-A distance `n` is `n // m` in unary (ones, then a zero) and `n % m` in truncated binary. Bits fill words
-from the highest one, so a stream reads as the paper writes it.
+A difference `n` is written as `n // m` in unary (ones, then a zero) and `n % m` in truncated binary. Bits
+fill words from the highest bit, in the order in which the paper writes them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 _RUN = 32
-"""Ones that are written at once, where there are many: what is left fits a word with its remainder."""
+"""Long runs of ones are written in pieces of this length; the rest and the remainder then fit a word."""
 _LONGEST = 30
-"""Bits of a remainder, at the most. Distances beyond 2**30 get more ones instead."""
+"""Maximum number of bits of a remainder. Larger differences have more ones instead."""
 
 
 def parameter(mean: float) -> int:
-    """The parameter that is best for distances of a geometric distribution: a power of two, to divide fast.
+    """Return the best parameter for geometrically distributed differences, rounded to a power of two.
 
     >>> parameter(8.0), parameter(1.2)
     (4, 1)
@@ -34,9 +34,9 @@ def parameter(mean: float) -> int:
 
 
 def encode(values: Ints, m: int, before: int = 0, least: int = 0) -> tuple[Words, int]:
-    """Values that do not fall, as words and the number of bits in them.
+    """Encode non-decreasing values; return the words and the number of bits in them.
 
-    The first distance is from `before`; no distance is below `least`, which is not written.
+    The first difference is to `before`. `least` is a lower bound of all differences and is subtracted.
 
     >>> words, bits = encode(np.array([6, 10, 17, 18]), 5)
     >>> f"{int(words[0]):064b}"[:bits]
@@ -45,7 +45,7 @@ def encode(values: Ints, m: int, before: int = 0, least: int = 0) -> tuple[Words
     if not len(values):
         return np.zeros(0, dtype=np.uint64), 0
     if not 0 < m < 1 << (_LONGEST + 1):
-        raise ValueError(f"no parameter of a Golomb code: {m}")
+        raise ValueError(f"invalid parameter of a Golomb code: {m}")
     longest = len(values) * (m.bit_length() + 2) + (int(values[-1]) - before) // m
     words = np.zeros(longest // 64 + 2, dtype=np.uint64)
     bits = _encode(values, m, before, least, words)
@@ -53,13 +53,13 @@ def encode(values: Ints, m: int, before: int = 0, least: int = 0) -> tuple[Words
 
 
 def decode(words: Words, count: int, m: int, before: int = 0, least: int = 0) -> Ints:
-    """So many values, as they went into `encode`.
+    """Decode `count` values that `encode` wrote with the same parameters.
 
     >>> decode(encode(np.array([6, 10, 17, 18]), 5)[0], 4, 5).tolist()
     [6, 10, 17, 18]
     """
     out = np.empty(count, dtype=np.int64)
-    padded = np.zeros(len(words) + 2, dtype=np.uint64)  # it looks a word ahead
+    padded = np.zeros(len(words) + 2, dtype=np.uint64)  # the loop reads one word ahead
     padded[: len(words)] = words
     if _decode(padded, m, before, least, out) > 64 * len(words):
         raise ValueError(f"{len(words)} words of a Golomb code end before {count} values")
@@ -71,7 +71,7 @@ def _encode(values: Ints, m: int, before: int, least: int, words: Words) -> int:
     k = 0
     while 1 << (k + 1) <= m:
         k += 1
-    short = (1 << (k + 1)) - m  # remainders below have k bits, others one more
+    short = (1 << (k + 1)) - m  # remainders below this have k bits, others k + 1
     power = m & (m - 1) == 0
     one = np.uint64(1)
     at = 0
@@ -114,7 +114,7 @@ def _encode(values: Ints, m: int, before: int, least: int, words: Words) -> int:
 
 @kernel
 def _decode(words: Words, m: int, before: int, least: int, out: Ints) -> Any:
-    """Returns the position after the last bit that was read; it stops where the words end."""
+    """Return the position after the last bit read; stop at the end of the words."""
     k = 0
     while 1 << (k + 1) <= m:
         k += 1

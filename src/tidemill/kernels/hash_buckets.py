@@ -1,7 +1,7 @@
-"""Hashes of keys as *buckets*, numbers in `[0, size)`: what a distributed Bloom filter is made of.
+"""Map hashes of keys to *buckets*, numbers in `[0, size)`, for a distributed Bloom filter.
 
-A hash is 64 bits; its bucket is the high half of `hash × size`, so that the order of hashes is the order
-of buckets, whatever the size: hashes are sorted once, before anybody knows how many there are.
+A hash has 64 bits. Its bucket is the high half of `hash × size`, so buckets are sorted like hashes for any
+size. Hashes are therefore sorted once, before the number of buckets is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Hashes = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.uint8]
 
 MANY = 255
-"""Counts have 8 bits; those beyond are this."""
+"""The maximum of an 8-bit count; it stands for this or more."""
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -26,7 +26,7 @@ _HALF = np.uint64(32)
 
 @kernel
 def bucket_of(hash: int, size: int) -> Any:
-    """The high 64 bits of a product of 128."""
+    """Return the bucket of a hash: the high 64 bits of the 128-bit product."""
     h, s = np.uint64(hash), np.uint64(size)
     low, high = h & _LOW, h >> _HALF
     low_s, high_s = s & _LOW, s >> _HALF
@@ -49,7 +49,7 @@ def _counted(hashes: Hashes, rows: Ints, out: Hashes, counts: Counts) -> int:
 
 
 def counted(hashes: Hashes, rows: Ints) -> tuple[Hashes, Counts]:
-    """Hashes once each, in order, and how many rows they have; 255 is 255 or more.
+    """Return the distinct hashes, sorted, and the number of rows of each; 255 means 255 or more.
 
     >>> counted(np.array([7, 3, 7], dtype=np.uint64), np.array([1, 300, 1]))
     (array([3, 7], dtype=uint64), array([255,   2], dtype=uint8))
@@ -75,13 +75,13 @@ def _in_buckets(hashes: Hashes, counts: Counts, size: int, out: Ints, sums: Coun
 
 
 def in_buckets(hashes: Hashes, counts: Counts, size: int) -> tuple[Ints, Counts]:
-    """The buckets of sorted hashes, once each, with the counts of all that fall into one.
+    """Return the distinct buckets of sorted hashes, and the sum of the counts in each.
 
     >>> in_buckets(np.array([0, 1 << 62, 1 << 63], dtype=np.uint64), np.array([1, 2, 250], np.uint8), 2)
     (array([0, 1]), array([  3, 250], dtype=uint8))
     """
     if not 0 < size < 1 << 62:
-        raise ValueError(f"no number of buckets: {size}")
+        raise ValueError(f"invalid number of buckets: {size}")
     out, sums = np.empty(len(hashes), dtype=np.int64), np.empty(len(hashes), dtype=np.uint8)
     found = _in_buckets(hashes, counts, size, out, sums)
     return out[:found], sums[:found]

@@ -1,8 +1,8 @@
-"""Holistic aggregates over ranges of rows, compiled: the fast form of `aggregates.holistic`.
+"""Compiled holistic aggregates over ranges of rows; `aggregates.holistic` defines them.
 
-Rows are argument columns ordered by key and pane; a window is a range `[low, high)` of them.
-Strings come as ranks, so that numbers are all there is to compare. Each function gives a column:
-values and validity, or list offsets and item columns.
+Rows are argument columns sorted by key and pane. A window is a range `[low, high)` of rows. Strings are
+passed as ranks, so that only numbers are compared. Each function returns a column: values and validity, or
+list offsets and item columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Column = npt.NDArray[Any]
 
 @kernel
 def _select(s: Column, n: int, k: int) -> None:
-    """Bring the k-th smallest of the first n numbers to place k, none greater before it."""
+    """Partition the first n numbers in place so that position k holds the k-th smallest."""
     low = 0
     high = n - 1
     while low < high:
@@ -67,7 +67,7 @@ def _quantile(low: Ints, high: Ints, x: Column, q: float, scratch: Column, out: 
         at = q * (n - 1)
         base = np.int64(np.floor(at))
         if base >= numbers or (at != base and base + 1 >= numbers):
-            out[i] = np.nan  # NaN is the greatest of all
+            out[i] = np.nan  # NaN sorts after every number
             continue
         _select(scratch, numbers, base)
         a = scratch[base]
@@ -211,7 +211,7 @@ def _int_totals_by(
     low: Ints, high: Ints, key: Column, x: Ints, offsets: Ints, keys: Column, lows: Ints, highs: Ints,
     counts: Ints,
 ) -> int:  # fmt: skip
-    """The sum of ints in each category as `low + high * 2**64`, so that it is exact, and the rows."""
+    """Compute the exact sum of each category as `low + high * 2**64`, and its number of rows."""
     m = 0
     for i in range(low.size):
         part = key[low[i] : high[i]]
@@ -250,7 +250,7 @@ def _top_keys(
             found[groups] = ordered[j]
             counts[groups] = 1
             groups += 1
-        # Ascending by count, stable over ascending keys: read backwards, ties give the greater key.
+        # A stable sort by count over ascending keys; read backwards, so that ties give the greater key.
         order = np.argsort(counts[:groups], kind="mergesort")
         for j in range(min(n, groups)):
             at = order[groups - 1 - j]
@@ -262,7 +262,7 @@ def _top_keys(
 
 
 class Lowered:
-    """A result column: `data` with `valid`, or lists with `offsets` and one or two item columns."""
+    """A result column: `data` and `valid`, or lists with `offsets` and one or two item columns."""
 
     def __init__(
         self, data: list[Column], valid: npt.NDArray[np.bool_] | None = None,
@@ -272,7 +272,7 @@ class Lowered:
 
 
 def lower(name: str, params: tuple[Any, ...], low: Ints, high: Ints, args: list[Column]) -> Lowered:
-    """One holistic aggregate over every window."""
+    """Compute one holistic aggregate for every window."""
     return _LOWER[name](low, high, args, *params)
 
 
@@ -326,7 +326,7 @@ def _grouped(how: int, dtype: Any) -> Callable[..., Lowered]:
 
 
 def _totals(how: int) -> Callable[..., Lowered]:
-    """Sums and means in each category. Of ints only a sum itself can overflow, in no order of rows."""
+    """Sums and means by category. Int sums overflow only if the final sum does, for any order of rows."""
     of_floats = _grouped(how, np.float64)
 
     def apply(low: Ints, high: Ints, args: list[Column]) -> Lowered:

@@ -1,7 +1,7 @@
-"""How many different hashes there are, over many places that each saw some of them.
+"""Estimate the number of distinct hashes in several sets (HyperLogLog).
 
-DataSketches takes values one by one from Python; sets of millions of hashes that are there already are
-counted here, in one pass. The estimator is Ertl's (2017), which has no tables and no ranges to switch.
+DataSketches takes values one by one from Python, which is slow for millions of hashes; these functions take
+an array. The estimator is Ertl's (2017), which needs no tables and no switch between ranges.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidemill.jit.kernel import kernel
 Registers = npt.NDArray[np.uint8]
 
 BITS = 12
-"""Of 2**12 registers the standard error is 1.04 / 64, or 1.6 %."""
+"""With 2**12 registers the standard error is 1.04 / 64, or 1.6 %."""
 _RANKS = 64 - BITS
 
 
 def registers(hashes: npt.NDArray[np.uint64]) -> Registers:
-    """What a place says of its hashes; two places together are the greater of each register."""
+    """Return the registers of a set of hashes; the union of two sets has the maximum of each register."""
     out = np.zeros(1 << BITS, dtype=np.uint8)
     _fill(hashes, out)
     return out
@@ -39,7 +39,7 @@ def _fill(hashes: npt.NDArray[np.uint64], out: Registers) -> None:
 
 
 def estimate(found: Registers) -> float:
-    """How many different hashes there were.
+    """Estimate the number of distinct hashes.
 
     >>> hashes = np.random.default_rng(0).integers(0, 1 << 64, 100_000, dtype=np.uint64)
     >>> abs(estimate(registers(hashes)) / 100_000 - 1) < 0.05

@@ -1,7 +1,7 @@
-"""Values → dense ids, in order of first appearance: the hash tables under keys and string pools.
+"""Hash tables that map values to dense ids in order of first appearance, for keys and string pools.
 
-State is arrays; the loops are compiled. A loop stops when its table is full, the host grows the
-table, and the loop goes on where it stopped.
+State is arrays; the loops are compiled. A loop returns when its table is full; the caller grows the table
+and calls the loop again from where it stopped.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 _EMPTY = -1
 MISSING = -2
-"""In place of an id: a value that has none, and shall get none."""
+"""In place of an id: a value that is not in the index and was not added."""
 DIRECT_SPAN = 1 << 20
-"""Values that span no more than this are looked up directly: the table stays in the cache."""
+"""Values within a span of this size are looked up in a direct table, which fits the CPU cache."""
 
 
 @kernel
@@ -107,10 +107,9 @@ def _rehash(keys: Ints, count: int, skip: int, slots: Any, bits: int) -> None:
 
 
 class IntIndex:
-    """int64 values, and null, as ids `0, 1, 2, …`.
+    """Maps int64 values and null to ids `0, 1, 2, …`.
 
-    Values that lie close together are looked up in a table of all of them; once they do not, in a
-    hash table.
+    Values in a small span are looked up in a table indexed by value, others in a hash table.
 
     >>> index = IntIndex()
     >>> index.encode(np.array([7, 9, 7]))
@@ -129,7 +128,7 @@ class IntIndex:
     def encode(
         self, values: npt.NDArray[Any], valid: npt.NDArray[np.uint8] | None = None, *, add: bool = True
     ) -> Ints:
-        """The id of each value. Where nothing is to be added, a value that never came is negative."""
+        """Return the id of each value. Without `add`, a value that is not in the index is negative."""
         n = len(values)
         out = np.empty(n, dtype=np.int64)
         mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
@@ -153,7 +152,7 @@ class IntIndex:
 
     @property
     def keys(self) -> Ints:
-        """The value of each id; meaningless at `null_id`."""
+        """The value of each id; undefined at `null_id`."""
         return self._keys[: self.count]
 
     def _reserve_null(self) -> None:
@@ -164,7 +163,7 @@ class IntIndex:
         self.count += 1
 
     def _grow(self, coming: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> None:
-        """Make room for more values, of which some are at hand."""
+        """Make room for more values; `coming` are the next ones."""
         if self.count >= len(self._keys):
             self._keys = enlarged(self._keys, max(512, 4 * self.count), self.count)
         if self._direct is not None and not self._widen(coming[valid != 0] if len(valid) else coming):
@@ -180,7 +179,7 @@ class IntIndex:
         _rehash(self._keys, self.count, self.null_id, self._slots, self._bits)
 
     def _widen(self, coming: npt.NDArray[Any]) -> bool:
-        """Let the table span what comes too, with room on both sides; not if that is too wide."""
+        """Widen the direct table to include the next values; return False if the span is too wide."""
         assert self._direct is not None
         low, high = int(coming.min()), int(coming.max())
         if len(self._direct):
@@ -254,7 +253,7 @@ def _encode_strings(
 
 
 class StringIndex:
-    """Strings as ids `0, 1, 2, …`, straight from Arrow's buffers; null is -1.
+    """Maps strings of Arrow arrays to ids `0, 1, 2, …`; null is -1.
 
     >>> index = StringIndex()
     >>> index.encode(pa.array(["b", None, "a", "b"]))
@@ -274,7 +273,7 @@ class StringIndex:
         self._ranked = np.empty(0, dtype=np.int64)
 
     def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
-        """The id of each string. Where nothing is to be added, one that never came is `MISSING`."""
+        """Return the id of each string. Without `add`, a string that is not in the index is `MISSING`."""
         n = len(array)
         out = np.empty(n, dtype=np.int64)
         _, offsets_buffer, data_buffer = array.buffers()
@@ -296,24 +295,24 @@ class StringIndex:
         return out
 
     def values(self) -> pa.Array:
-        """All strings, by id."""
+        """Return all strings in the order of their ids."""
         return self._views().cast(pa.string())
 
     def decode(self, ids: npt.NDArray[Any]) -> pa.Array:
-        """Strings by id; negative ids are null.
+        """Return strings by id; negative ids are null.
 
-        Another thread may add strings meanwhile.
+        Another thread may add strings at the same time.
         """
         taken = pa.array(ids, mask=ids < 0) if (ids < 0).any() else pa.array(ids)
         return self._views().take(taken).cast(pa.string())
 
     def _views(self) -> pa.LargeStringArray:
-        """All strings without a copy. What is there stays where it is; growing makes new arrays."""
+        """Return all strings without a copy. Stored strings are never moved; growing allocates new arrays."""
         count, ends, arena = self.count, self._ends, self._arena
         return pa.LargeStringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(arena))
 
     def keep(self, used: npt.NDArray[np.bool_]) -> Ints:
-        """Forget the strings that are not `used`. The new id of each old one, -1 for what is gone.
+        """Remove the strings that are not `used`; return the new id of each old id, -1 if removed.
 
         >>> index = StringIndex()
         >>> ids = index.encode(pa.array(["a", "b", "c"]))
@@ -331,7 +330,7 @@ class StringIndex:
 
     @property
     def rank(self) -> Ints:
-        """The position of each id in the order of its string, so that ids can be compared."""
+        """The rank of each id in the sort order of the strings, to compare strings by id."""
         if len(self._ranked) != self.count:
             import pyarrow.compute as pc
 

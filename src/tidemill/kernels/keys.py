@@ -1,4 +1,4 @@
-"""Keys of a group as dense ids: any number of columns, of any type that can be compared."""
+"""Map group keys to dense ids, for any number of columns of comparable types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class KeyIndex:
-    """Rows of key columns → ids `0, 1, 2, …`, and back.
+    """Maps rows of key columns to ids `0, 1, 2, …`, and back.
 
     >>> from tidemill.core.types import INT64, STRING
     >>> keys = KeyIndex(Schema((("a", INT64), ("b", STRING))))
@@ -38,24 +38,24 @@ class KeyIndex:
 
     @property
     def count(self) -> int:
-        """How many keys were seen; without key columns there is one."""
+        """The number of keys; 1 if there are no key columns."""
         if not self._columns:
             return 1
         return self._pairs[-1].count if self._pairs else self._columns[0].count
 
     def copy(self) -> KeyIndex:
-        """Another index with the same keys, by the same ids."""
+        """Return an independent index with the same keys and ids."""
         return copy.deepcopy(self)
 
     def encode(self, arrays: list[pa.Array]) -> Ints:
         ids: Ints = self._columns[0].encode(arrays[0])
         for column, pairs, array in zip(self._columns[1:], self._pairs, arrays[1:]):
-            # Two ids make one: both stay far below 2**31.
+            # Two ids are packed into one int64: both are far below 2**31.
             ids = pairs.encode((ids << 32) | column.encode(array))
         return ids
 
     def restore(self, arrays: list[pa.Array]) -> None:
-        """Know keys that `decode` gave for ids that follow those there are, by these ids.
+        """Add keys that `decode` returned for consecutive ids, so that they get the same ids here.
 
         >>> from tidemill.core.types import INT64
         >>> one, other = (KeyIndex(Schema((("a", INT64),))) for _ in range(2))
@@ -65,7 +65,7 @@ class KeyIndex:
         >>> other.find([pa.array([7, 8, None])])
         array([0, 2, 1])
         """
-        # Of rows that come together null is numbered first.
+        # `encode` gives null the first id of a batch, so null gets a batch of its own.
         null = pc.index(arrays[0].is_null(), True).as_py()
         cuts = (0, len(arrays[0])) if null < 0 else (0, null, null + 1, len(arrays[0]))
         for start, end in itertools.pairwise(cuts):
@@ -73,7 +73,7 @@ class KeyIndex:
                 self.encode([a.slice(start, end - start) for a in arrays])
 
     def find(self, arrays: list[pa.Array]) -> Ints:
-        """As `encode`, but keys that never came are not added: they are negative."""
+        """Return ids like `encode`, but do not add new keys: their ids are negative."""
         ids: Ints = self._columns[0].encode(arrays[0], add=False)
         for column, pairs, array in zip(self._columns[1:], self._pairs, arrays[1:]):
             code = column.encode(array, add=False)
@@ -96,7 +96,7 @@ def _column(kind: DataType) -> Any:
 
 
 class _Fixed:
-    """Numbers, bools and instants by their bits, of floats in their canonical form."""
+    """A column of numbers, bools or instants, compared by bits; floats in their canonical form."""
 
     def __init__(self, kind: DataType) -> None:
         self._kind, self._index = kind, IntIndex()

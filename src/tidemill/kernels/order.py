@@ -1,4 +1,4 @@
-"""Stable orders of integers by radix: how partials and rows are brought together by key."""
+"""Stable radix sort of integers, used to sort partials and rows by key and pane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemill.jit.kernel import kernel
 Ints = npt.NDArray[np.int64]
 _DIGIT = 11
 _MOST_BITS = 24
-"""Bits of a digit, at the most: a pass over 2**24 buckets counts in 128 MB."""
+"""Maximum number of bits of a digit: the counters of 2**24 buckets take 128 MB."""
 
 
 @kernel
@@ -36,7 +36,7 @@ def _min_max(x: Ints) -> tuple[int, int]:
 
 @kernel
 def _joined(a: Ints, low_a: int, b: Ints, low_b: int, span: int) -> Ints:
-    """One number for two, in the same order; `span` is more than any `b - low_b`."""
+    """Pack each pair into one number that sorts like the pair; `span` is greater than any `b - low_b`."""
     out = np.empty(a.size, dtype=np.int64)
     for i in range(a.size):
         out[i] = (a[i] - low_a) * span + (b[i] - low_b)
@@ -45,7 +45,7 @@ def _joined(a: Ints, low_a: int, b: Ints, low_b: int, span: int) -> Ints:
 
 @kernel
 def _pass(keys: Ints, low: int, shift: int, buckets: int, source: Ints, target: Ints) -> None:
-    """Counting sort of `source` by one digit of `keys[source]`; there are as many `buckets` as digits."""
+    """Counting sort of `source` by one digit of `keys[source]`; a digit has `buckets` possible values."""
     counts = np.zeros(buckets + 1, dtype=np.int64)
     mask = np.uint64(buckets - 1)
     base = np.uint64(low)
@@ -62,14 +62,14 @@ def _pass(keys: Ints, low: int, shift: int, buckets: int, source: Ints, target: 
 
 
 def refine(order: Ints, keys: npt.NDArray[np.int64]) -> Ints:
-    """A stable reordering of `order` by `keys[order]`."""
+    """Sort `order` by `keys[order]`, stably."""
     if len(order) < 2 or (_is_sorted(keys) and _is_sorted(order)):
         return order
     low, high = _min_max(keys)
     bits = int(int(high) - int(low)).bit_length()
     if bits > 44:  # too many passes: a comparison sort is faster
         return order[np.argsort(keys[order], kind="stable")]
-    # Where keys are about as many as there are rows, one pass; otherwise digits that fit in a cache.
+    # One pass if the range of keys is about the number of rows; otherwise digits that fit the CPU cache.
     dense = bits <= min(_MOST_BITS, len(order).bit_length() + 1)
     passes = 1 if dense else max(1, -(-bits // _DIGIT))
     digit = -(-bits // passes) if bits else 1
@@ -81,7 +81,7 @@ def refine(order: Ints, keys: npt.NDArray[np.int64]) -> Ints:
 
 
 def order_by(*keys: npt.NDArray[np.int64]) -> Ints:
-    """The stable order by the first key, then the second, and so on.
+    """Return the stable sort order by the first key, then the second, and so on.
 
     >>> order_by(np.array([1, 0, 1]), np.array([5, 9, 4]))
     array([1, 2, 0])
@@ -93,7 +93,7 @@ def order_by(*keys: npt.NDArray[np.int64]) -> Ints:
 
 
 def _fewer(keys: list[Ints]) -> list[Ints]:
-    """Keys that order as these do, the first ones in one number as long as they fit in."""
+    """Pack the first keys into one number as long as they fit; the order stays the same."""
     while len(keys) > 1 and len(keys[0]):
         (low, high), (low_next, high_next) = (map(int, _min_max(k)) for k in keys[:2])
         span = high_next - low_next + 1
@@ -104,6 +104,6 @@ def _fewer(keys: list[Ints]) -> list[Ints]:
 
 
 def float_key(column: npt.NDArray[np.float64]) -> Ints:
-    """Integers that sort as floats do, by the rule of `core.floats`."""
+    """Return integers that sort like the floats, by the rule of `core.floats`."""
     bits = canonical_array(column).view(np.int64)
     return np.where(bits < 0, bits ^ np.int64((1 << 63) - 1), bits)

@@ -1,4 +1,4 @@
-"""Planes of records, one for each of the panes seen last: rows picked for them, records read out."""
+"""Read records from planes, which hold one recent pane each, and select the rows of a lane."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _unroll(planes: Words, width: int, keys: int, first: int, last: int, out: Wo
     for k in range(keys):
         at = k * width
         for p in range(first, last + 1):
-            # Always written and sometimes overwritten: no branch to guess wrong.
+            # Always write, and advance only for a match: there is no branch to mispredict.
             for j in range(width):
                 out[m + j] = planes[p & mask, at + j]
             m += width * (planes[p & mask, at + 1] == p)
@@ -29,12 +29,11 @@ def _unroll(planes: Words, width: int, keys: int, first: int, last: int, out: Wo
 def unroll(
     planes: npt.NDArray[Any], keys: int, first: int, last: int, out: npt.NDArray[Any]
 ) -> int:
-    """Write the records of panes `first..last` to `out` by key and pane; how many there are.
+    """Write the records of panes `first..last` to `out` by key and pane, and return their number.
 
-    A pane's plane is its number modulo the number of planes, a power of two, and there are no more
-    panes than planes. Records start with key and pane and consist of whole words, so that one
-    compiled loop serves all of them. `out` needs room for one record more than there are: the loop
-    writes what it then finds to be of another pane.
+    The plane of a pane is its number modulo the number of planes, a power of two. There must be no more
+    panes than planes. Records start with key and pane and consist of whole words, so that one compiled loop
+    serves all record types. `out` needs room for one record more, because the loop writes before it tests.
     """
     width = planes.dtype.itemsize // 8
     return int(_unroll(planes.view(np.int64), width, keys, first, last, out.view(np.int64))) // width
@@ -50,7 +49,7 @@ def _pick(kid: Words, mask: int, number: int, out: Any) -> int:
 
 
 def pick(kid: Words, lanes: int, number: int, out: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The rows of one lane, by the low bits of their key, in `out`; the lanes are a power of two.
+    """Write the row numbers of one lane to `out` and return them; `lanes` is a power of two.
 
     >>> pick(np.array([0, 1, 5, 2]), 2, 1, np.empty(4, dtype=np.uint32))
     array([1, 2], dtype=uint32)

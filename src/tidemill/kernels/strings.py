@@ -1,9 +1,8 @@
-"""Strings and lists, straight on Arrow buffers: the functions that no compiled loop can hold.
+"""Functions on strings and lists, computed by Arrow instead of a compiled loop.
 
-`call` computes a function of `expr.functions.FUNCTIONS` on columns, and equals its `define` on every
-row. Columns come as arrays of the canonical Arrow types, constants as Python values (ticks for
-timestamps); at least one argument is an array. `call` and `cast` are the only ways in, so that no
-function of Arrow's sees text that does not begin where its buffer does.
+`call` computes a function of `expr.functions.FUNCTIONS` on columns; the result equals its `define` on every
+row. Columns are arrays of the canonical Arrow types, constants are Python values (ticks for timestamps).
+At least one argument is an array. Use only `call` and `cast`: they pass every array through `from_zero`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _rows(args: tuple[Any, ...]) -> int:
 
 
 def _type(args: tuple[Any, ...]) -> pa.DataType:
-    """The type that the values of several arguments share."""
+    """Return the common type of several arguments."""
     arrays = [a.type for a in args if isinstance(a, pa.Array) and not pa.types.is_null(a.type)]
     if arrays:
         return arrays[0]
@@ -37,7 +36,7 @@ def _type(args: tuple[Any, ...]) -> pa.DataType:
 
 
 def _typed(args: tuple[Any, ...]) -> list[Any]:
-    """Constants as scalars of the type of the arrays beside them."""
+    """Convert constants to scalars, and arrays, of the common type."""
     kind = _type(args)
     return [
         (a if a.type == kind else a.cast(kind)) if isinstance(a, pa.Array) else pa.scalar(a, kind)
@@ -64,7 +63,7 @@ def _case(ascii_only: Callable[[pa.Array], pa.Array], full: Callable[[str], str]
         result = ascii_only(a)
         if pc.all(plain, min_count=0).as_py():
             return result
-        # Arrow maps one code point to one; 'ß' and a final sigma need Python's full mapping.
+        # Arrow maps each code point to one; 'ß' and a final sigma need Python's full mapping.
         other = pc.fill_null(pc.invert(plain), False)
         distinct = a.filter(other).dictionary_encode()
         mapped = pa.array([full(s) for s in distinct.dictionary.to_pylist()], pa.string())
@@ -89,7 +88,7 @@ def _find(a: pa.Array, part: str) -> pa.Array:
     found = pc.find_substring(a, part)
     if len(a) == 0 or a.null_count == len(a) or pc.all(pc.string_is_ascii(a)).as_py():
         return found.cast(pa.int64())
-    # Arrow answers in bytes: count the bytes before it that start a code point.
+    # Arrow returns a byte position: count the bytes before it that start a code point.
     offsets = np.frombuffer(a.buffers()[1], np.int32, len(a), a.offset * 4).astype(np.int64)
     data = np.frombuffer(a.buffers()[2], np.uint8)
     before = np.zeros(len(data) + 1, np.int64)
@@ -133,7 +132,7 @@ def _comparison(name: str, kernel: Callable[..., Any]) -> Any:
     def apply(*args: Any) -> pa.Array:
         a, b = _typed(args)
         rows = _rows(args)
-        if pa.types.is_nested(a.type):  # Arrow compares no lists
+        if pa.types.is_nested(a.type):  # Arrow cannot compare lists
             pairs = zip(_full(a, rows).to_pylist(), _full(b, rows).to_pylist())
             told = [None if x is None or y is None else define(x, y) for x, y in pairs]
             return pa.array(told, pa.bool_())
@@ -167,7 +166,7 @@ def _if_else(condition: Any, then: Any, otherwise: Any) -> pa.Array:
         return _full(values[0 if condition is True else 1], _rows((then, otherwise)))
     if pa.types.is_null(condition.type):
         return _full(values[1], len(condition))
-    # A null condition takes the second branch; Arrow's own rule is null.
+    # A null condition takes the second branch; Arrow would return null.
     return _full(pc.if_else(pc.fill_null(condition, False), *values), len(condition))
 
 
@@ -199,11 +198,11 @@ _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
 }  # fmt: skip
 
 ARROW_FUNCTIONS = frozenset(_FUNCTIONS)
-"""The functions that `call` has."""
+"""The functions that `call` supports."""
 
 
 def call(name: str, *args: Any) -> pa.Array:
-    """A function of columns and constants.
+    """Apply a function to columns and constants.
 
     >>> call("upper", pa.array(["a", None])).to_pylist()
     ['A', None]
@@ -215,7 +214,7 @@ def call(name: str, *args: Any) -> pa.Array:
 
 
 def cast(array: pa.Array, source: DataType, target: DataType, strict: bool) -> pa.Array:
-    """A column as another type, for the casts from and to strings; rules as in `expr.casts`.
+    """Cast a column from or to strings, by the rules of `expr.casts`.
 
     >>> cast(pa.array(["42", "x"]), STRING, INT64, strict=False).to_pylist()
     [42, None]
@@ -230,7 +229,7 @@ def cast(array: pa.Array, source: DataType, target: DataType, strict: bool) -> p
     result = _PARSERS[target](array)
     if strict and result.null_count > array.null_count:
         wrong = pc.and_(array.is_valid(), result.is_null())
-        # Raises what the definition raises, about the first value that does not fit.
+        # Raise the error of the definition for the first value that does not fit.
         cast_value(array.filter(wrong)[0].as_py(), source, target, strict=True)
     return result
 
@@ -241,8 +240,8 @@ def _only(array: pa.Array, fits: pa.Array) -> pa.Array:
 
 def _parse_int(array: pa.Array) -> pa.Array:
     text = _only(array, pc.match_substring_regex(array, INT_TEXT))
-    text = pc.utf8_ltrim(pc.utf8_trim(text, " "), "+")  # Arrow reads no plus sign
-    if pc.any(pc.greater(pc.binary_length(text), 18)).as_py():  # as many digits may leave int64
+    text = pc.utf8_ltrim(pc.utf8_trim(text, " "), "+")  # Arrow rejects a plus sign
+    if pc.any(pc.greater(pc.binary_length(text), 18)).as_py():  # may not fit int64
         return _one_by_one(text, INT64)
     return text.cast(pa.int64())
 
@@ -251,17 +250,17 @@ def _parse_float(array: pa.Array) -> pa.Array:
     text = _only(array, pc.match_substring_regex(array, FLOAT_TEXT))
     try:
         return pc.utf8_trim(text, " ").cast(pa.float64())
-    except pa.ArrowInvalid:  # e.g. a release of Arrow that refuses what overflows to infinity
+    except pa.ArrowInvalid:  # e.g. a release of Arrow that rejects overflow to infinity
         return _one_by_one(text, FLOAT64)
 
 
 def _parse_timestamp(array: pa.Array) -> pa.Array:
     fits = pc.match_substring_regex(array, TIMESTAMP_TEXT)
-    fits = pc.and_(fits, pc.invert(pc.starts_with(array, "0000")))  # Python counts from year 1
+    fits = pc.and_(fits, pc.invert(pc.starts_with(array, "0000")))  # Python's first year is 1
     text = pc.utf8_rtrim(_only(array, fits), "Z")
     try:
         return text.cast(pa.timestamp("us")).cast(to_arrow(TIMESTAMP))
-    except pa.ArrowInvalid:  # 30 February: the grammar lets it through
+    except pa.ArrowInvalid:  # e.g. 30 February, which the pattern accepts
         return _one_by_one(text, TIMESTAMP)
 
 

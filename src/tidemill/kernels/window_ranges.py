@@ -1,7 +1,7 @@
-"""Windows as ranges over elements ordered by key and pane: one kernel for each way to slide.
+"""Find windows as ranges of elements sorted by key and pane, with one kernel for each kind of window.
 
-Each gives, for every window with something in it: the key, the window id, and the range
-`[low, high)` of its elements. Within a key both ends only move forward, which is what `fold` needs.
+For every window with elements, a kernel returns the key, the window id and the range `[low, high)` of its
+elements. Within a key both ends only move forward, as `codegen/fold.py` requires.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ranges:
-    """Windows found: key, id, first element, end of elements."""
+    """Windows: key, window id, first element, end of elements."""
 
     kid: Ints
     wid: Ints
     low: Ints
     high: Ints
     end: Ints | None = None
-    """Where windows end, when neither the id nor the elements say so."""
+    """The end of each window, if it follows neither from the id nor from the elements."""
 
     def __len__(self) -> int:
         return len(self.kid)
@@ -38,7 +38,7 @@ class Ranges:
 
 
 def _filled(run: Callable[..., int], most: int, *args: Any) -> Ranges:
-    """What a kernel finds, given room for the most it can find."""
+    """Run a kernel with room for at most `most` windows, and return the windows that it finds."""
     out = [np.empty(most, dtype=np.int64) for _ in range(4)]
     n = run(*args, *out)
     return Ranges(*(column[:n] for column in out))
@@ -46,7 +46,7 @@ def _filled(run: Callable[..., int], most: int, *args: Any) -> Ranges:
 
 @kernel
 def _most(kid: Ints, each: int, after: Ints, until: Ints) -> int:
-    """No key has more windows than there are, nor more than its elements have."""
+    """Return an upper bound on the number of windows, from the limits and the elements of each key."""
     total = 0
     a = 0
     for i in range(1, kid.size + 1):
@@ -94,7 +94,7 @@ def _grid(
                     w += 1
                 elif hi == b:
                     break
-                else:  # nothing here: on to the first window that can hold the next element
+                else:  # an empty window: skip to the first window that can contain the next element
                     w = max(w + 1, (pane[hi] - shift) // slide)
         a = b
     return m
@@ -104,9 +104,9 @@ def grid(
     kid: Ints, pane: Ints, *, length: int, slide: int, shift: int, since: int, after: Ints,
     until: Ints,
 ) -> Ranges:  # fmt: skip
-    """Tumbling and hopping windows: ids above `after`, up to `until`. All lengths in panes.
+    """Find tumbling and hopping windows with ids above `after`, up to `until`. All lengths are in panes.
 
-    The limits are by key, or one for all. Panes below `since` are in no window.
+    The limits are by key, or one for all keys. Panes below `since` are in no window.
     """
     most = _most(kid, max(1, -(-length // slide)), after, until)
     return _filled(_grid, most, kid, pane, length, slide, shift, since, after, until)
@@ -152,7 +152,7 @@ def every(
     kid: Ints, pane: Ints, *, length: int | None, slide: int, shift: int, since: int,
     after: Ints, until: Ints, first: Ints,
 ) -> Ranges:  # fmt: skip
-    """Every window of every key from its `first` on, empty or not: landmark and filled windows."""
+    """Find every window of every key from its `first` on, also empty ones: landmark and filled windows."""
     long = -1 if length is None else length
     most = int(np.maximum(until - np.maximum(after + 1, first) + 1, 0).sum())
     return _filled(
@@ -190,9 +190,9 @@ def _per_event(
 def per_event(
     kid: Ints, time: Ints, *, length: int, defines: npt.NDArray[np.bool_], after: Ints, below: Ints
 ) -> Ranges:
-    """A window ends at each element that `defines` one and whose time is in `[after, below)`.
+    """Find the windows that end at elements where `defines` is true and the time is in `[after, below)`.
 
-    The limits are by key, or one for all.
+    The limits are by key, or one for all keys.
     """
     return _filled(_per_event, len(kid), kid, time, length, defines, after, below)
 
@@ -209,7 +209,7 @@ def _sessions(
         b = a + 1
         while b < n and kid[b] == kid[a] and time[b] - time[b - 1] < gap:
             b += 1
-        # Nothing that comes can still join it.
+        # The session is complete: no row at or above the watermark can extend it.
         if time[b - 1] < below[kid[a] if below.size > 1 else 0] - gap + 1:
             okid[m] = kid[a]
             owid[m] = time[a]
@@ -221,9 +221,9 @@ def _sessions(
 
 
 def sessions(kid: Ints, time: Ints, *, gap: int, below: Ints) -> Ranges:
-    """Runs with gaps below `gap` that can grow no more, now that time is complete below `below`.
+    """Find the sessions with gaps below `gap` that are complete at the watermark `below`.
 
-    That is by key, or one instant for all.
+    The watermark is by key, or one for all keys.
     """
     return _filled(_sessions, len(kid), kid, time, gap, below)
 
@@ -237,7 +237,7 @@ def _number(partition: Ints, counters: Ints, out: Ints) -> None:
 
 
 def number_rows(partition: Ints, counters: Ints) -> Ints:
-    """The position of each row in its partition, going on from `counters`, which move on."""
+    """Return the position of each row in its partition, starting at `counters`, and advance them."""
     out = np.empty(len(partition), dtype=np.int64)
     _number(partition, counters, out)
     return out

@@ -1,4 +1,4 @@
-"""What the local engine will do, said before it runs: loops, what is compiled, what is not."""
+"""`explain` for the local engine: the loops that will run, and which code is compiled."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SLIDING = {
 
 
 def describe(plan: Plan) -> str:
-    """The steps of a plan in this process."""
+    """Describe how the local engine runs a plan, step by step."""
     return describe_plan(plan, _windows, _stage)
 
 
 def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None]:
-    """The plan for these inputs; where one is a wheel, also what comes from it, or why nothing can."""
+    """Return the plan for these inputs, and for a wheel what is read from it or why it cannot be used."""
     check_inputs(plan, inputs, step="explain")
     wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
     if not wheels:
@@ -50,7 +50,7 @@ def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None
 
 
 def from_wheel(node: WheelWindows, facts: WheelFacts) -> str:
-    """What comes from a wheel."""
+    """Describe what a plan reads from a wheel."""
     held = dict(facts.held.aggregates)
     lines = [f"windows {'; '.join(map(str, node.windows))} from slots of the wheel, no rows are read:"]
     for name, own in node.aggregates:
@@ -79,7 +79,7 @@ def _stage(stage: Stage) -> list[str]:
 
 
 def _how(node: Node, stage: Stage) -> str:
-    """Where a node runs, unless it is all generated code."""
+    """Return a note on how an expression runs: compiled, in Arrow, or row by row in Python."""
     schema = stage.base.schema
     slow = row_by_row(node, schema)
     if slow:

@@ -1,7 +1,7 @@
-"""Expressions over a batch, divided between Arrow and generated code.
+"""Evaluate expressions over a batch, partly in Arrow and partly in generated code.
 
-Numbers, bools and instants are computed in generated loops. What touches a string or a list, or is
-a Python function that Numba refuses, is computed as a whole column first; the loop then reads it
+Generated loops compute numbers, bools and instants. Expressions on strings or lists, and Python
+functions that Numba cannot compile, are computed first as whole columns; the loop reads those columns
 like any other.
 """
 
@@ -40,14 +40,14 @@ from tidemill.kernels.strings import call, cast
 from tidemill.local.kernel_errors import raise_for
 
 LEVELS = 64
-"""Levels of a deep expression that are compiled as one loop: Numba recurses over blocks in Python."""
+"""Maximum depth of an expression compiled as one loop: Numba recurses over its blocks in Python."""
 
 
 class Expressions:
     """Several expressions over one schema, ready for a kernel.
 
-    `nodes` are the expressions a kernel compiles; columns named `$0, $1, …` in them are computed by
-    Arrow before, and strings are ids of `pool`.
+    `nodes` are the expressions that a kernel compiles. Their columns are named `$0, $1, …` and are
+    computed before the kernel runs. Strings are ids in `pool`.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Expressions:
 
     @property
     def plain(self) -> tuple[str, ...] | None:
-        """The columns of the batch that a kernel reads, if it reads nothing else."""
+        """The columns that a kernel reads if all are columns of the batch, otherwise None."""
         names = tuple(node.name for node in self._columns if isinstance(node, Column))
         return names if len(names) == len(self._columns) else None
 
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
-        """The columns the nodes read, as a kernel's parameters.
+        """Return the columns that the nodes read, as parameters of a kernel.
 
-        The error is what went wrong in a row, should a loop look at that row.
+        The error is to be raised only if the loop reads a row for which a column failed.
         """
         failure: UserError | None = None
         nullable: set[str] = set()
@@ -96,7 +96,7 @@ class Expressions:
     def _computed(
         self, node: Node, batch: pa.RecordBatch
     ) -> tuple[pa.Array, Any, UserError | None]:
-        """A column, and which of its rows failed, if any: only the loop knows who looks at them."""
+        """Return a column and the rows in which it failed; the loop raises only if it reads one of them."""
         try:
             return _eagerly(node, batch, self._source, self._levels), None, None
         except UserError as failure:
@@ -117,7 +117,7 @@ class Expressions:
         return root.fold(lambda node, children: node.with_children(children), apart)
 
     def _apart(self, node: Node, alone: bool) -> Node | None:
-        """What stands for a node that is no part of the loop, or is computed before it."""
+        """Return the literal or column that replaces a node in the loop; None if the loop computes it."""
         kind = type_of(node, self._source)
         if isinstance(node, Literal) and kind.is_fixed:
             return node
@@ -129,7 +129,7 @@ class Expressions:
 
 
 def compiles(node: Node, schema: Schema) -> bool:
-    """Whether this node, apart from its arguments, is computed in generated code."""
+    """Return whether generated code can compute this node, whatever computes its arguments."""
     types = [type_of(c, schema) for c in node.children()]
     if isinstance(node, Udf):
         return not refusal(node.function, tuple(types), node.returns)
@@ -139,7 +139,7 @@ def compiles(node: Node, schema: Schema) -> bool:
 
 
 def row_by_row(node: Node, schema: Schema) -> list[str]:
-    """What in an expression runs as plain Python, and why: for `explain`."""
+    """List the functions of an expression that run as plain Python, each with the reason."""
     return [
         f"{udf_name(n.function)}: {why}"
         for n in node.walk()
@@ -149,18 +149,18 @@ def row_by_row(node: Node, schema: Schema) -> list[str]:
 
 
 def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema, *, levels: int = LEVELS) -> pa.Array:
-    """One expression over a batch, as an Arrow array."""
+    """Evaluate one expression over a batch and return an Arrow array."""
     try:
         return _eagerly(node, batch, schema, levels)
     except UserError:
-        # Whole columns compute branches that no row takes. Row by row it fails only if it must.
+        # Whole columns also compute branches that no row takes, so the error may not be real.
         found = [define(node, row, schema) for row in _rows(node, batch, schema)]
         return pa.array(found, type=to_arrow(type_of(node, schema)))
 
 
 def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema, levels: int) -> pa.Array:
     def whole(node: Node) -> Any:
-        """A column that needs no other, or the constant that it is full of."""
+        """Return a node's value if it does not depend on other columns computed here, else None."""
         if isinstance(node, Literal):
             return node
         if isinstance(node, Column):
@@ -190,7 +190,7 @@ def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema, levels: int) -> 
 
 
 def _rows(node: Node, batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
-    """The rows of a batch as far as an expression reads them."""
+    """Return the rows of a batch, with only the columns that an expression reads."""
     names = tuple(n for n in schema.names if n in columns_of(node))
     if not names:
         return [{} for _ in range(batch.num_rows)]
@@ -215,7 +215,7 @@ def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, expressions: Ex
 
 
 def allocate(kind: DataType, n: int) -> np.ndarray[Any, Any]:
-    """Room for a fixed-width output column of a kernel."""
+    """Allocate a fixed-width output column of a kernel."""
     return np.empty(n, dtype={"float64": np.float64, "bool": np.uint8}.get(kind.kind, np.int64))
 
 
@@ -229,7 +229,7 @@ def _called(node: Udf, args: list[pa.Array], rows: int) -> pa.Array:
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """Python values as expressions know them: instants and durations are ticks."""
+    """Convert an array to Python values; instants and durations become ticks."""
     if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
         array = array.cast(pa.int64())
     return array.to_pylist()  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""A plan as a graph of operators: batches in at sources, batches out at the end.
+"""A plan as a graph of operators, from its sources to its result.
 
-Runs of filters and projections are fused into the operator above them, unless several operators read the
-result: then they are a step of their own, and computed once.
+Filters and projections are fused into the operator that reads them. If several operators read the same
+result, it becomes a step of its own and is computed once.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from tidemill.plan.stages import stage_of
 
 
 def require_supported(plan: Plan) -> None:
-    """Refuse a plan with a node that this engine has no operator for."""
+    """Raise an error if the local engine has no operator for a node of the plan."""
     known = Source, Filter, Project, Union, WindowAggregate, WheelWindows
     require_known(plan, known, "local", "local/graph.py, or run it on the reference engine")
 
 
 @dataclass
 class Step:
-    """A source or an operator of a graph, and the steps that read what it gives."""
+    """A source or an operator of a graph, and the steps that read its output."""
 
     name: str
     readers: list[tuple[OperatorStep, int]] = field(default_factory=list)
-    """Each with the port at which it reads; the last step has none."""
+    """Each with the port at which it reads; the last step has no readers."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class OperatorStep(Step):
 
 
 class Graph:
-    """The operators of a plan, connected. In an optimised plan equal sub-plans are one object, and one step.
+    """The connected operators of a plan. Equal sub-plans of an optimised plan become one step.
 
     >>> import tidemill as tm
     >>> s = tm.stream("s", time="t", schema={"t": "int64"})
@@ -75,7 +75,7 @@ class Graph:
         self.sources = leaves_of(plan)
         """The leaves of the plan, by the name of the stream."""
         self.steps: list[OperatorStep] = []
-        """Each step comes after those that it reads."""
+        """In topological order: each step comes after the steps that it reads."""
         self._lanes, self._tuning = 1 << (threads.bit_length() - 1), tuning
         self._shared = used_often(plan)
         self._made: dict[int, Step] = {}
@@ -85,7 +85,7 @@ class Graph:
     # -- building
 
     def _step(self, plan: Plan, *, alone: bool) -> Step:
-        """The step that gives what a plan gives; `alone` says that nothing with state reads it."""
+        """Return the step that computes a plan; `alone` says that no stateful operator reads it."""
         if id(plan) not in self._made:
             if isinstance(plan, (Source, WheelWindows)):
                 name = next(name for name, leaf in self.sources.items() if leaf is plan)
@@ -101,12 +101,12 @@ class Graph:
         return self._made[id(plan)]
 
     def _operator(self, plan: Plan, alone: bool) -> tuple[Operator, tuple[Plan, ...]]:
-        """The operator of a plan, and the plans that it reads."""
+        """Return the operator of a plan and the plans that it reads."""
         if isinstance(plan, Union):
             return UnionOperator(plan), plan.inputs
         if isinstance(plan, WindowAggregate):
             stage = stage_of(plan.input, self._shared)
-            # One that feeds another must tell it how far time has come, which lanes apart do not know.
+            # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
             lanes = self._lanes if alone else 1
             return WindowOperator(plan, lanes, tuning=self._tuning, stage=stage), (stage.base,)
         stage = stage_of(plan, self._shared - {id(plan)})
@@ -116,13 +116,13 @@ class Graph:
 
     @property
     def stateless(self) -> StageRunner | None:
-        """The one stage that is all there is to do, where that is so."""
+        """The stage of a graph that has no other operator, otherwise None."""
         if len(self.steps) == 1 and isinstance(operator := self.steps[0].operator, StageOperator):
             return operator.runner
         return None
 
     def push(self, stream: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What comes out when a batch of a stream goes in. Read it to its end."""
+        """Push a batch of a stream and return the results. Exhaust the iterator."""
         return self._passed_on(self._from[stream], batch)
 
     def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
@@ -169,24 +169,24 @@ class Graph:
 
     @property
     def before_start(self) -> int:
-        """Rows that belong to no window, because they lie before the start of all."""
+        """The number of rows in no window because they lie before the start of all windows."""
         operators = [s.operator for s in self.steps]
         return sum(o.before_start for o in operators if isinstance(o, WindowOperator))
 
     def late(self) -> dict[str, pa.Table]:
-        """The rows that came late so far, by the step that they were late for."""
+        """Return the late rows so far, by the name of the step for which they were late."""
         found = {step.name: step.operator.late() for step in self.steps}
         return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
 
     def snapshot(self) -> Snapshot:
-        """The state of all operators. The graph can go on afterwards."""
+        """Return the state of all operators. The graph can continue afterwards."""
         found = {"plan": pa.table({"plan": [format_plan(self.plan, with_choices)]})}
         for step in self.steps:
             found |= {f"{step.name}/{n}": t for n, t in step.operator.snapshot().items()}
         return found
 
     def restore(self, state: Snapshot) -> None:
-        """Go on from a snapshot of the same plan; the graph is fresh."""
+        """Load a snapshot of the same plan into a graph that has read no data."""
         mine, theirs = format_plan(self.plan, with_choices), state.get("plan")
         if theirs is None or theirs.column_names != ["plan"] or theirs["plan"].to_pylist() != [mine]:
             raise UserError(

@@ -1,8 +1,8 @@
-"""Rows as kernels take them: the columns an aggregate reads, the ids of keys, a kernel for each layout.
+"""Prepare batches for the kernels of an aggregate: columns, ids of keys, and the kernel for their layout.
 
 Window aggregates and wheels begin with the same steps: apply filters and expressions, look up keys, and
-run the kernel that was compiled for the layout of the columns. An `Intake` does them. It holds no rows and
-no keys, so copies of an aggregate share it.
+run the kernel that was compiled for the layout of the columns. An `Intake` performs these steps. It holds
+no rows and no keys, so copies of an aggregate can share it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_KEYS = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class LoopNodes:
-    """What the loop of a kernel computes, over the columns it reads."""
+    """The expressions that the loop of a kernel computes, over the columns it reads."""
 
     predicates: tuple[Node, ...]
     attribute: Node | None
@@ -40,10 +40,10 @@ class LoopNodes:
 
 
 class Intake(Generic[Kernel]):
-    """Makes the parameters and the kernel for each batch of rows that goes into an aggregate.
+    """Provides the parameters and the kernel for each batch of an aggregate's input.
 
-    `schema` is that of the batches. `outputs` are the columns that aggregates, keys and the windowing
-    attribute refer to, as expressions over it; a column that is not among them is one of the batch.
+    `schema` is the schema of the batches. `outputs` maps columns that aggregates, keys and the windowing
+    attribute refer to onto expressions over the batch; any other column is a column of the batch.
     `make(columns, nodes, *variant)` compiles a kernel; it is called once for each layout and variant.
 
     >>> from tidemill.aggregates.basic import sum
@@ -87,11 +87,11 @@ class Intake(Generic[Kernel]):
         self._kernels: dict[Any, Kernel] = {}
 
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
-        """The layout of the columns that a kernel reads, the columns, and why a row failed, if one did."""
+        """Return the layout of a kernel's columns, the columns, and the error of a failed row, if any."""
         return self.expressions.prepare(batch)
 
     def key_ids(self, batch: pa.RecordBatch, keys: KeyIndex) -> Ints:
-        """The ids of the keys of a batch; keys that are new get one. Empty where there are no keys."""
+        """Return the key id of each row and assign ids to new keys; empty if the query has no keys."""
         if not self._keys:
             return _NO_KEYS
         return keys.encode([
@@ -100,7 +100,7 @@ class Intake(Generic[Kernel]):
         ])  # fmt: skip
 
     def kernel(self, columns: Columns, *variant: Any) -> Kernel:
-        """The kernel for a layout of columns."""
+        """Return the kernel for a layout of columns, compiling it on first use."""
         key = (columns, *variant) if variant else columns
         kernel = self._kernels.get(key)
         if kernel is None:

@@ -1,4 +1,4 @@
-"""What went wrong in a kernel, said to a person."""
+"""Turn the error bits of a kernel into a `UserError`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ _MESSAGES = {
         "use cast(..., strict=False) to get null instead",
     ),
     NULL_STATE: (
-        "a function of the aggregate gave null for its partial",
+        "a function of the aggregate returned null for its partial",
         "division by zero is null; guard it with tm.when(...)",
     ),
 }  # fmt: skip
 
 
 def raise_for(err: int, step: str, cause: UserError | None = None) -> None:
-    """Raise the `UserError` that the bits of a kernel stand for, if any.
+    """Raise the `UserError` for the error bits of a kernel, if any is set.
 
-    `cause` is what failed in a column that was computed before; the loop has now met that row.
+    `cause` is the error of a column that was computed before the loop; it is raised if the loop read the
+    row that failed.
     """
     if err & BAD_CAST and cause is not None:
         raise cause

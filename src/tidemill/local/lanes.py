@@ -1,8 +1,8 @@
-"""One lane of a window aggregate: partials of some of the keys, and the windows over them.
+"""One lane of a window aggregate: the partials of some of the keys, and the windows over them.
 
-Partials pile up by key and pane (`pane_store`), windows become ranges over them (`slides`), ranges become
-results (`results`). Memory holds the partials that some open window still needs. Lanes share no key
-and no state, so each can have a thread of its own.
+Partials are stored by key and pane (`pane_store`), windows become ranges of them (`window_slides`), and
+ranges become results (`results`). A lane keeps only the partials that an open window needs. Lanes share
+no key and no state, so each can run on its own thread.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Share:
-    """Which keys a lane has: those whose id leaves `number` when divided by `lanes`.
+    """The keys of a lane: those with `id % lanes == number`.
 
-    The lanes are a power of two; in its own state a lane counts its keys `0, 1, 2, …`.
+    `lanes` is a power of two. In its own state a lane numbers its keys `0, 1, 2, …`.
     """
 
     number: int = 0
@@ -53,16 +53,16 @@ class Share:
         return self.lanes.bit_length() - 1
 
     def keys(self, count: int) -> int:
-        """How many of the first keys are in this share."""
+        """Return how many of the first `count` key ids belong to this lane."""
         return (count - self.number + self.lanes - 1) >> self.shift
 
     def ids(self, own: Ints) -> Ints:
-        """The ids of keys that the lane counts itself."""
+        """Return the ids of keys, given their numbers in this lane."""
         return own if self.lanes == 1 else (own << self.shift) | self.number
 
 
 class Lane:
-    """The state of a window aggregate for a share of its keys."""
+    """The state of a window aggregate for some of its keys."""
 
     def __init__(
         self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: StatePlan,
@@ -80,15 +80,15 @@ class Lane:
         self._numbers = np.empty(0, dtype=np.uint32)
         self._retained = 0
         self.before_start = 0
-        """Rows that belong to no window, because they lie before the start of all."""
+        """The number of rows in no window because they lie before the start of all windows."""
 
     def add(
         self, kernel: Callable[[bool], AccumulateKernel], n: int, keys: int, args: list[Any],
         kid: Ints, failure: UserError | None, wanted: npt.NDArray[np.bool_] | None = None,
     ) -> None:  # fmt: skip
-        """Accumulate the rows of a batch that are of this share; there are `keys` keys in all.
+        """Accumulate the rows of a batch whose keys belong to this lane; all lanes have `keys` keys.
 
-        Where some rows are in no window, only those `wanted` are looked at.
+        `wanted` is a mask of the rows to accumulate, or None for all rows.
         """
         rows = self._rows(n, kid)
         if wanted is not None:
@@ -107,7 +107,7 @@ class Lane:
         return pick(kid, self._share.lanes, self._share.number, self._numbers)
 
     def advance(self, progress: Progress, *, prompt: bool) -> Iterator[pa.RecordBatch]:
-        """The windows that close; unless it is `prompt`, it may wait until enough has come."""
+        """Return the windows that close; without `prompt`, they may be returned by a later call."""
         progress = self._own(progress)
         if progress.final:
             yield from self._close(progress)
@@ -120,13 +120,13 @@ class Lane:
             self.settle()
 
     def settle(self) -> None:
-        """Combine the partials that wait, if they are many: memory then follows keys and panes."""
+        """Combine the waiting partials if they are many, so that memory is bounded by keys times panes."""
         if self.store.spilled - self._retained > max(self._tuning.many_partials, self._retained):
             self.store.elements()
             self._retained = self.store.spilled
 
     def goes_on_to(self, window: int, pane: int) -> None:
-        """Know of a pane that a window has in the part of the stream that others hold."""
+        """Record that another part of the stream has rows up to a pane of this window."""
         self.slides[window].goes_on_to(pane)
 
     def _own(self, progress: Progress) -> Progress:
@@ -144,28 +144,28 @@ class Lane:
 
     @property
     def keeps_keys(self) -> bool:
-        """Whether keys without partials must be known."""
+        """Whether keys must stay in the index after their partials are gone."""
         return any(s.keeps_keys for s in self.slides)
 
     def live_keys(self, keys: int) -> npt.NDArray[np.bool_]:
-        """Which of all keys have partials here, by the number that the lane gives them."""
+        """Return a mask of the keys that have partials, indexed by the lane's own key numbers."""
         return self.store.live_keys(self._share.keys(keys))
 
     def renumber(self, kept: Ints, keys: int, index: KeyIndex) -> None:
-        """Let the keys `kept`, by own numbers, be `0, 1, 2, …` in another index; others are forgotten."""
+        """Renumber the keys `kept` (the lane's own numbers) to `0, 1, 2, …` and drop the other keys."""
         self._keys = index
         self.store.renumber(kept, self._share.keys(keys))
         for slide in self.slides:
             slide.renumber(kept)
 
     def share_keys(self, index: KeyIndex) -> None:
-        """Have the ids of keys from an index that others add to."""
+        """Use a key index that other operators add keys to."""
         self._keys = index
 
     # -- state
 
     def snapshot(self) -> pa.Table:
-        """The partials of this lane, by ids of keys."""
+        """Return the partials of this lane by key id and pane."""
         elements = self.store.elements()
         columns: dict[str, pa.Array] = {
             "kid": pa.array(self._share.ids(elements.kid)), "pane": pa.array(elements.pane),
@@ -218,7 +218,7 @@ class Lane:
         self._retained = self.store.spilled
 
     def _forget(self, elements: Elements, progress: Progress) -> None:
-        """Let go of what no window to come can need."""
+        """Evict the partials that no future window needs."""
         bounds = [s.needed_from for s in self.slides]
         known = [b for b in bounds if b is not None]
         if len(known) == len(bounds) and self.store.forget(min(known)):

@@ -1,4 +1,4 @@
-"""Rows that came below the promise: counted and kept, and never lost."""
+"""Late rows: rows whose time is below the watermark. They are kept, so that none is lost."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidemill.local.stage_runner import StageRunner
 
 
 class LateRows:
-    """The late rows of one port, as they came; those that its filters drop are not late."""
+    """The late rows of one port, unchanged. Rows that the port's filters drop do not count as late."""
 
     def __init__(self, schema: Schema, attribute: Node, predicates: tuple[Node, ...]) -> None:
         self._schema, self._attribute = schema, attribute
         unchanged = tuple((n, Column(n)) for n in schema.names)
         self._filters = StageRunner(predicates, unchanged, schema) if predicates else None
         self.schema = schema.select(tuple(n for n in schema.names if n != ROW))
-        """What the rows look like: the number that a row got is not its own."""
+        """The schema of the late rows, without the row number that the engine adds."""
         self._rows: list[pa.RecordBatch] = []
 
     def keep(
@@ -48,7 +48,7 @@ class LateRows:
         return late
 
     def table(self) -> pa.Table:
-        """All of them."""
+        """Return all late rows so far."""
         return pa.Table.from_batches(self._rows, schema=self.schema.to_arrow())
 
     def restore(self, table: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""Partials that are Python objects: sketches, and algebras that Numba refuses."""
+"""Partials that are Python objects: sketches, and algebras that Numba cannot compile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidemill.core.errors import UserError
 
 
 def update_object(part: StatePart, state: Any, columns: list[Any]) -> Any:
-    """An object with more rows in it; `None` is the identity."""
+    """Return a state with more rows added; a state of None is the identity."""
     algebra = part.part.algebra
     if isinstance(algebra, Sketch):
         return sketches.update(algebra, sketches.new(algebra) if state is None else state, columns[0])

@@ -1,7 +1,7 @@
-"""The operator: the one thing that the local engine is made of.
+"""The interface of an operator of the local engine.
 
-A specification (a frozen plan node), a state in arrays, and the calls below. Live queries, `run`, threads
-and Spark tasks all drive graphs of operators (`graph`).
+An operator has a specification (a frozen plan node), a state in arrays, and the methods below. Live
+queries, `run`, threads and Spark tasks all drive graphs of operators (`graph`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from tidemill.core.time import BEGINNING
 from tidemill.local.limits import Limits
 
 Snapshot = dict[str, pa.Table]
-"""The state of an operator, as named tables; see `local.snapshot` for one piece of bytes."""
+"""The state of an operator as named tables; `local.snapshot` converts it to bytes."""
 
 
 class Operator(ABC):
-    """Batches in at ports, batches out as time moves on.
+    """Takes batches at its ports and returns batches of results as watermarks advance.
 
-    Time moves by promises: `advance(port, below)` says that no later batch of the port has a row below
-    an instant. Rows that come below it all the same are *late*: they are counted and kept (`late`).
+    `advance(port, below)` promises that no later batch of the port has a row below an instant. A row that
+    breaks this promise is *late*: it is kept (`late`).
     """
 
     ports = 1
 
     @abstractmethod
     def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        """Take rows in. What it can give without any promise is returned at once."""
+        """Take a batch of rows, and return the results that need no watermark."""
 
     @abstractmethod
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
-        """What is complete now that no row below an instant can come to a port.
+        """Set the watermark of a port and return the results that are now complete.
 
-        `FOREVER` ends the port. Nothing happens before the iterator is read, to its end. Unless it is
-        `prompt`, it may give results later, with another call.
+        `FOREVER` ends the port. Exhaust the iterator: the work happens while it is read. Without `prompt`,
+        a later call may return the results.
         """
 
     def advance_keys(
@@ -58,23 +58,23 @@ class Operator(ABC):
         """
 
     def late(self) -> pa.Table | None:
-        """The rows that came late so far, as they came; None where no row can be late."""
+        """Return the late rows so far, unchanged; None if no row can be late for this operator."""
         return None
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """The whole state, as Arrow tables. The operator can go on afterwards."""
+        """Return the whole state as Arrow tables. The operator can continue afterwards."""
 
     @abstractmethod
     def restore(self, state: Snapshot) -> None:
-        """Go on from a snapshot; the operator is fresh, and of the same specification."""
+        """Load a snapshot of an operator with the same specification; this one must have read no data."""
 
     def close(self) -> None:  # noqa: B027  (most operators hold nothing but memory)
-        """Stop threads. What they have not begun is left undone."""
+        """Stop threads. Work that has not started is dropped."""
 
 
 class Watermarks:
-    """What the ports of an operator were promised, and what that says about all of them together.
+    """The watermark of each port of an operator; their minimum is the watermark of the operator.
 
     >>> marks = Watermarks(2)
     >>> marks.raise_to(0, 7), marks.raise_to(1, 5)
@@ -97,5 +97,5 @@ class Watermarks:
 
     @property
     def ports(self) -> list[int]:
-        """The promise for each port."""
+        """The watermark of each port."""
         return list(self._below)

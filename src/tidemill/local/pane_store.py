@@ -1,7 +1,7 @@
-"""Partials by key and pane, as they pile up: records, spills, and the rows some parts must keep.
+"""The store of partials by key and pane: records, the spill, and the rows that some parts keep.
 
-`add` is called for every batch and `elements` whenever windows may close: it brings everything into
-order by key and pane, combines what belongs together, and keeps it as the new starting point.
+`add` is called for every batch. `elements` is called when windows may close: it sorts the partials by key
+and pane, combines those with the same key and pane, and stores the result in place of its inputs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_PANE = -(1 << 63)
 
 @dataclass
 class KeptRows:
-    """Rows of one part: key, pane, arguments."""
+    """The rows that one part keeps: key, pane, arguments."""
 
     kid: Ints
     pane: Ints
@@ -59,7 +59,7 @@ class KeptRows:
 
 @dataclass
 class Elements:
-    """Everything known, in order by key and pane, each pair once, until windows close again."""
+    """All partials, sorted by key and pane, one element for each pair; valid until the store changes."""
 
     records: npt.NDArray[Any]
     rows: dict[int, tuple[Ints, list[npt.NDArray[Any]]]] = field(default_factory=dict)
@@ -81,8 +81,8 @@ class Elements:
 class PaneStore:
     """The mutable state of a window aggregate.
 
-    `reach` is how many panes back from the current one a window may need, where that is known:
-    planes are made to hold them, so that in-order data never has to be sorted.
+    `reach` is the number of panes that a window covers, or None if it is not known. If it is known,
+    recent panes are held in planes, so that in-order data never has to be sorted.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class PaneStore:
         self._by_plane = reach is not None
         self._planes = np.zeros((1, 0), dtype=self._dtype)
         self._newest = np.zeros(0, dtype=np.int64)
-        """Where planes are not used: the place of each key's newest record in the spill."""
+        """Without planes: the position in the spill of each key's newest record."""
         self._unrolled = np.zeros(0, dtype=self._dtype)
         self._spill = np.zeros(0, dtype=self._dtype)
         self._count = 0
@@ -112,23 +112,22 @@ class PaneStore:
 
     @property
     def rank(self) -> Ints:
-        """The order of strings, where partials hold any."""
+        """The rank of each string of the pool, by id."""
         return self.pool.rank
 
     @property
     def spilled(self) -> int:
-        """How many partials and rows wait to be brought into order."""
+        """The number of spilled partials and kept rows."""
         return self._count + int(self._filled.sum())
 
     def add(
         self, kernel: Callable[[bool], AccumulateKernel], rows: npt.NDArray[np.uint32], keys: int,
         args: list[Any], kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
     ) -> int:  # fmt: skip
-        """Run an accumulate kernel over rows of a batch; the number of them before the start of all windows.
+        """Accumulate rows of a batch, and return how many lie before the start of all windows.
 
-        `kernel` gives the one for planes, or for lists of newest records.
-        The store counts keys without the low `shift` bits of `kid`. `failure` is what to raise where
-        a row met a column that failed there.
+        `kernel(by_plane)` returns the kernel for planes, or the one for newest records. The store numbers
+        keys by `kid >> shift`. `failure` is raised if the kernel reads a row for which a column failed.
         """
         self.fit(keys)
         self._room(len(rows))
@@ -148,29 +147,29 @@ class PaneStore:
         return int(before)
 
     def room_for(self, n: int) -> npt.NDArray[Any]:
-        """Records to write partials into that were made elsewhere; `add_partials` then adds them.
+        """Return `n` uninitialised records for partials from elsewhere; `add_partials` then adds them.
 
-        They hold whatever was there: write every field, and nothing else may be added in between.
+        Write every field, and add nothing else to the store in between.
         """
         self._room(n)
         return self._spill[self._count : self._count + n]
 
     def add_partials(self, n: int) -> None:
-        """Add the first partials of the last `room_for`."""
+        """Add the first `n` records of the last `room_for`."""
         panes = self._spill["pane"][self._count : self._count + n]
         if n:
             self._reached(int(panes.min()), int(panes.max()))
         self._count += n
 
     def _reached(self, first: int, last: int) -> None:
-        """Take note of the panes there are; windows far from everything else could not be counted."""
+        """Record the first and the last pane; raise an error if one is outside the supported range."""
         origin, size = self._panes.origin, self._panes.size
         if first * size + origin < -FARTHEST - size or last * size + origin > FARTHEST:
             raise far_time(self.plan)
         self._first, self._last = min(self._first, first), max(self._last, last)
 
     def add_rows(self, index: int, kid: Ints, pane: Ints, args: list[npt.NDArray[Any]]) -> None:
-        """Rows of a part that keeps them, gathered elsewhere."""
+        """Add rows from elsewhere to a part that keeps rows."""
         position = self.parts.kept.index(index)
         rows, count = self._kept[position], int(self._filled[position])
         rows.room(count, len(kid))
@@ -179,13 +178,13 @@ class PaneStore:
         self._filled[position] = count + len(kid)
 
     def add_objects(self, index: int, kid: Ints, pane: Ints, states: list[Any]) -> None:
-        """Partials that are Python objects, made elsewhere."""
+        """Add partials from elsewhere that are Python objects."""
         part, held = self.layout.parts[index], self._objects[index]
         for at, state in zip(zip(kid.tolist(), pane.tolist()), states):
             held[at] = combine_objects(part, held.get(at), state)
 
     def elements(self) -> Elements:
-        """Everything in order by key and pane, combined; it stays, for the windows to come."""
+        """Return all partials, combined and sorted by key and pane. They also stay in the store."""
         if self._by_plane and self._count == 0 and self._in_one_turn:
             elements = Elements(self._from_planes())
         else:
@@ -196,26 +195,26 @@ class PaneStore:
 
     @property
     def crowded(self) -> bool:
-        """Whether planes are so full that closing windows now saves spilling."""
+        """Whether so many planes are in use that closing windows now avoids spilling."""
         reach = self._reach or 0
         room = len(self._planes) - reach
         return self._by_plane and self._last - self._oldest - reach > room // 2
 
     @property
     def _oldest(self) -> int:
-        """The oldest pane that is there and needed."""
+        """The oldest pane that has been seen and is still needed."""
         return max(self._needed, self._first)
 
     @property
     def _in_one_turn(self) -> bool:
-        """Whether all panes that matter have a plane of their own."""
+        """Whether each pane that is still needed has a plane of its own."""
         return self._last - self._oldest < len(self._planes)
 
     def _from_planes(self) -> npt.NDArray[Any]:
         most = self._keys * max(0, self._last - self._oldest + 1)
         if most == 0:
             return self._unrolled[:0]
-        if most >= len(self._unrolled):  # kept: fresh memory costs more than what is done in it
+        if most >= len(self._unrolled):  # reused: touching fresh memory costs more than the loop
             self._unrolled = np.empty(most + 1, dtype=self._dtype)
         found = unroll(self._planes, self._keys, self._oldest, self._last, self._unrolled)
         return self._unrolled[:found]
@@ -232,16 +231,16 @@ class PaneStore:
         return out[:distinct]
 
     def forget(self, needed: int) -> bool:
-        """Forget all panes below one. Whether that is all there is to do: `retain` otherwise."""
+        """Evict all panes below one. If this returns False, call `retain` as well."""
         self._needed = max(self._needed, needed)
         return self._count == 0 and not self.parts.kept
 
     def retain(self, elements: Elements, keep: npt.NDArray[np.bool_]) -> None:
-        """Forget the elements that no window to come can need."""
+        """Keep the elements of a mask and evict the others."""
         records = elements.records[keep]
         if self._count or not self._by_plane:
             self._put_back(records)
-        else:  # they lie in the planes, where what is gone must not be found again
+        else:  # the records lie in the planes: mark evicted ones as free
             self._planes["pane"][self._place(elements.records[~keep])] = NO_PANE
         for position, index in enumerate(self.parts.kept):
             if index in self._objects:
@@ -256,7 +255,7 @@ class PaneStore:
             self._filled[position] = len(rows.kid)
 
     def trim(self) -> None:
-        """Forget the strings of partials and rows that are gone, once they are most of the pool."""
+        """Remove unused strings from the pool, once it has doubled since the last time."""
         if self.pool.count <= self._trim_above:
             return
         columns = list(self._string_columns())
@@ -269,12 +268,12 @@ class PaneStore:
         self._trim_above = max(self._few_strings, 2 * self.pool.count)
 
     def _string_columns(self) -> Iterator[Ints]:
-        """Every array of ids of strings that is kept from batch to batch."""
+        """Yield every array of string ids that is part of the state."""
         states = [self.layout.parts[i].columns for i in self.parts.records]
         fields = [name for columns in states for name, kind in columns if kind.kind == "string"]
         for records in (self._planes, self._spill[: self._count]):
             for name in fields:
-                # What no record has put there is not an id.
+                # A free record holds no valid id.
                 records[name][records["pane"] == NO_PANE] = -1
                 yield records[name]
         for position, index in enumerate(self.parts.kept):
@@ -284,7 +283,7 @@ class PaneStore:
                     yield args[:count]
 
     def collapse(self, pane: int) -> None:
-        """Count everything below a pane as in the one before it: no window will tell them apart."""
+        """Merge all panes below `pane` into the pane before it; no future window separates them."""
         spilled = self._spill["pane"][: self._count]
         np.maximum(spilled, pane - 1, out=spilled)
         for rows, count in zip(self._kept, self._filled):
@@ -298,7 +297,7 @@ class PaneStore:
             self._objects[index] = merged
 
     def live_keys(self, keys: int) -> npt.NDArray[np.bool_]:
-        """Which of so many keys have anything here."""
+        """Return a mask of the keys that have state."""
         live = np.zeros(keys, dtype=np.bool_)
         if self._by_plane:
             held = min(keys, self._planes.shape[1])
@@ -311,7 +310,7 @@ class PaneStore:
         return live
 
     def renumber(self, kept: Ints, keys: int) -> None:
-        """Let the keys `kept` be `0, 1, 2, …` from now on; of the others of `keys` nothing is here."""
+        """Renumber the keys `kept` to `0, 1, 2, …`. The other keys, of `keys` in all, must have no state."""
         number = np.full(keys, -1, dtype=np.int64)
         number[kept] = np.arange(len(kept))
         if self._by_plane:
@@ -342,7 +341,7 @@ class PaneStore:
             rows.room(int(count), n)
 
     def _flush(self) -> None:
-        """Have every record that is still needed in the spill, and open none of them again."""
+        """Move the records that are still needed to the spill; later rows start new records."""
         if self._by_plane:
             needed = self._planes[self._planes["pane"] >= self._needed]
             self.room_for(len(needed))[...] = needed
@@ -351,7 +350,7 @@ class PaneStore:
         self._newest.fill(-1)
 
     def _put_back(self, records: npt.NDArray[Any]) -> None:
-        """Keep records that were spilled: in the planes, which are empty now, if they fit there."""
+        """Store spilled records again, in the (now empty) planes if they fit, otherwise in the spill."""
         if self._by_plane and self._in_one_turn:
             self._planes[self._place(records)] = records
             self._count = 0
@@ -360,11 +359,11 @@ class PaneStore:
             self._spill[: self._count] = records
 
     def _place(self, records: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-        """Where records belong in the planes."""
+        """Return the indices of records in the planes."""
         return records["pane"] & (len(self._planes) - 1), records["kid"]
 
     def fit(self, keys: int) -> None:
-        """Make room for more keys, with as many planes as memory allows."""
+        """Make room for `keys` keys, with as many planes as memory allows."""
         held = self._planes.shape[1] if self._by_plane else len(self._newest)
         if keys > held:
             room = max(keys, 2 * held, 16)
@@ -386,9 +385,9 @@ class PaneStore:
         self._keys = keys
 
     def _planes_for(self, keys: int) -> int:
-        """How many planes to have, none if they would take too much memory."""
+        """Return how many planes to use; 0 if they would take too much memory."""
         assert self._reach is not None
-        # More than twice the reach gains little.
+        # More planes than twice the reach gain little.
         for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
             planes = 1 << room.bit_length()
             if planes * keys * self._dtype.itemsize <= self._plane_bytes:
@@ -403,7 +402,7 @@ class PaneStore:
         ties = [_order_key(a, t, self.rank) for a, t in zip(args, part.types)]
         by = ties if index in self.parts.ordered else []
         order = order_by(kid, pane, *by)
-        if self._needed > NO_PANE + 1:  # between sampling windows rows come that none needs
+        if self._needed > NO_PANE + 1:  # rows between sampling windows are in no window
             order = order[pane[order] >= self._needed]
         rows.take(order)
         self._filled[position] = len(order)
@@ -451,7 +450,7 @@ def _empty_rows(part: StatePart) -> KeptRows:
 
 
 def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:
-    """Integers in the order of a column's values."""
+    """Return integers that sort like the values of a column."""
     if kind.kind == "string":
         ranks: Ints = rank[column]
         return ranks
@@ -461,7 +460,7 @@ def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:
 
 
 def _offsets(elements: Elements, kid: Ints, pane: Ints) -> Ints:
-    """Where the rows of each element start: both sides are in the same order."""
+    """Return the offsets of the rows of each element; elements and rows have the same order."""
     starts = np.flatnonzero(np.r_[True, (np.diff(kid) != 0) | (np.diff(pane) != 0)][: len(kid)])
     sizes = np.zeros(len(elements), dtype=np.int64)
     at = _positions(elements, kid[starts], pane[starts])
@@ -471,7 +470,7 @@ def _offsets(elements: Elements, kid: Ints, pane: Ints) -> Ints:
 
 
 def _positions(elements: Elements, kid: Ints, pane: Ints) -> Ints:
-    """The element of each pair, by merging two ordered lists of pairs."""
+    """Return the position of the element of each pair of key and pane, by merging sorted pairs."""
     everything = np.concatenate((elements.kid, kid)), np.concatenate((elements.pane, pane))
     order = order_by(*everything)
     is_element = order < len(elements)

@@ -1,4 +1,4 @@
-"""Partials in and out of a window operator: the keys `k0…`, `pane`, and the columns of the states."""
+"""Partials of a window operator as batches with the columns `k0…` (keys), `pane`, and the states."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def key_name(position: int) -> str:
 
 
 def partial_schema(plan: WindowAggregate) -> Schema:
-    """The columns of partials of a plan."""
+    """Return the schema of the partials of a plan."""
     keys = [(key_name(i), plan.input.schema[k]) for i, k in enumerate(plan.group_keys)]
     states = [f for p in plan.layout.parts for f in state_fields(p)]
     return Schema((*keys, (PANE, INT64), *states))
 
 
 def partial_batches(operator: WindowOperator) -> Iterator[pa.RecordBatch]:
-    """Everything an operator has gathered, one row for each key and pane."""
+    """Return the partials of an operator, one row for each key and pane."""
     store = operator.store
     elements = store.elements()
     schema = partial_schema(operator.plan)
@@ -46,7 +46,7 @@ def partial_batches(operator: WindowOperator) -> Iterator[pa.RecordBatch]:
 
 
 def add_partial_batch(operator: WindowOperator, batch: pa.RecordBatch) -> None:
-    """Partials made elsewhere, into an operator."""
+    """Add a batch of partials from another operator."""
     plan = operator.plan
     kid = np.zeros(batch.num_rows, dtype=np.int64)
     if plan.group_keys:

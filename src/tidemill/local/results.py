@@ -1,4 +1,4 @@
-"""From ranges of elements to columns of results."""
+"""Compute the result columns of windows, given as ranges of elements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidemill.local.state_plan import StatePlan
 
 
 class Results:
-    """Lowers every aggregate of a query over ranges of elements."""
+    """Computes every aggregate of a query over ranges of elements."""
 
     def __init__(self, layout: Layout, parts: StatePlan, sliding: tuple[str, ...]) -> None:
         self._layout, self._parts = layout, parts
@@ -37,7 +37,7 @@ class Results:
         )
 
     def columns(self, elements: Elements, ranges: Ranges, pool: StringIndex) -> list[pa.Array]:
-        """One array for each result, a row for each range."""
+        """Return an array for each result, with a row for each range."""
         found: dict[int, pa.Array] = {}
         self._fold(elements, ranges, pool, found)
         for j, result in enumerate(self._layout.results):
@@ -120,5 +120,5 @@ class Results:
 def _items(data: Any, kind: DataType, pool: StringIndex) -> pa.Array:
     if kind.kind != "string":
         return build(data, None, to_arrow(kind))
-    by_rank = np.argsort(pool.rank)  # results come as ranks, see `PaneStore`
+    by_rank = np.argsort(pool.rank)  # strings in `Elements.rows` are ranks
     return pool.decode(by_rank[data])

@@ -1,4 +1,4 @@
-"""Rows by partition: which one a row and a key belong to, and the row's position in it."""
+"""Number the rows of each partition, and record the partition of each key."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ ROW = internal("row")
 
 
 class RowNumbers:
-    """Counts rows by the columns that split a stream before its windows are cut."""
+    """Counts rows by the partition columns of a stream."""
 
     def __init__(self, schema: Schema) -> None:
         self._index = KeyIndex(schema)
         self._batch = np.zeros(0, dtype=np.int64)
         self.rows = np.zeros(1, dtype=np.int64)
-        """Rows so far, by partition."""
+        """The number of rows so far, by partition."""
         self.of_key = np.zeros(0, dtype=np.int64)
         """The partition of each key."""
 
     def number(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with a column for the position of each row in its partition."""
+        """Return the batch with an additional column `ROW`, the position of each row in its partition."""
         names = self._index.schema.names
         self._batch = np.zeros(batch.num_rows, dtype=np.int64)
         if names:
@@ -44,14 +44,14 @@ class RowNumbers:
         return batch.append_column(pa.field(ROW, pa.int64()), numbers)
 
     def note(self, kid: Ints, keys: int) -> None:
-        """Remember the partition of the keys of the batch that was numbered last."""
+        """Record the partition of each key id of the batch that was numbered last."""
         self.of_key = _grown(self.of_key, keys)
         if len(kid):
             self.of_key[kid] = self._batch
 
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """The partitions, the rows of each, and the partition of each key."""
+        """Return the partitions, the row count of each, and the partition of each key."""
         names = [f"k{i}" for i in range(len(self._index.schema.names))]
         keys = self._index.decode(np.arange(self._index.count)) if names else []
         return {

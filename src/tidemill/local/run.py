@@ -1,4 +1,4 @@
-"""The local engine: chunks of sources pushed through a graph of operators."""
+"""The local engine: read chunks of sources and push them through a graph of operators."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
 def run_graph(
     graph: Graph, inputs: Mapping[str, Iterable[Chunk]], threads: int = 1
 ) -> Iterator[pa.RecordBatch]:
-    """What comes out of all chunks of the inputs, by the names of the graph's sources.
+    """Run a graph over all chunks of its inputs, which are given by the names of its sources.
 
-    The next chunk is read of the input that has promised least: it holds the others back. Where there is
-    nothing but one stage, chunks are computed on several threads.
+    The next chunk is read from the input with the lowest watermark, because it holds the others back. A
+    graph of one stateless stage runs on several threads.
     """
     if (stage := graph.stateless) is not None:
         [only] = inputs.values()
@@ -43,9 +43,9 @@ def run_graph(
                 del chunks[name]
                 yield from graph.advance(name, FOREVER)
                 continue
-            if chunk.complete_below < FOREVER:  # the end of the input is told once, when it comes
+            if chunk.complete_below < FOREVER:  # the end of the input is signalled once, above
                 below[name] = max(below[name], chunk.complete_below)
-            chunks[name] = chunks.pop(name)  # those that promise alike take turns
+            chunks[name] = chunks.pop(name)  # inputs with equal watermarks take turns
             yield from graph.push(name, chunk.batch)
             yield from graph.advance(name, below[name])
     finally:
@@ -56,10 +56,10 @@ def run(
     plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False,
     counts: dict[str, int] | None = None, tuning: Tuning = DEFAULT,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """The result of a plan, batch by batch, as windows close.
+    """Run a plan and return its result batch by batch, as windows close.
 
-    In the end, `counts` has the rows that are in no window by the definition of the windows. A process
-    that is forked meanwhile cannot go on with it.
+    After the last batch, `counts["before_start"]` is the number of rows before the start of all windows.
+    A forked child process cannot continue the iteration.
     """
     yield from in_one_process(_run(plan, inputs, progress, counts, tuning), "run")
 

@@ -1,7 +1,7 @@
-"""Snapshots of operators as one piece of bytes, and back, with checks.
+"""Convert snapshots of operators to bytes and back, with checks.
 
-The bytes are an Arrow stream of two columns: the name of each table, and the table itself as an Arrow
-stream. Nothing in it is executed, and nothing in it is believed before it is checked.
+The bytes are an Arrow stream with two columns: the name of each table, and the table itself as an Arrow
+stream. Reading a snapshot executes nothing, and checks all data before it is used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _STEP = "restore"
 
 
 def to_bytes(state: Snapshot) -> pa.Buffer:
-    """A snapshot as bytes, for a file or another process."""
+    """Serialize a snapshot, for a file or another process."""
     tables = [_stream(table).to_pybytes() for table in state.values()]
     columns = [pa.array(list(state), pa.string()), pa.array(tables, pa.large_binary())]
     return _stream(pa.Table.from_arrays(columns, schema=_SCHEMA))
 
 
 def from_bytes(data: pa.Buffer | bytes) -> Snapshot:
-    """A snapshot from bytes that `to_bytes` made; anything else is a `UserError`."""
+    """Deserialize a snapshot that `to_bytes` wrote; raise a `UserError` for other bytes."""
     outer = _table(data)
     if outer.schema != _SCHEMA:
         raise UserError(_STEP, expected="a snapshot", got=f"an Arrow stream of {outer.schema.names}")
@@ -36,7 +36,7 @@ def from_bytes(data: pa.Buffer | bytes) -> Snapshot:
 
 
 def nbytes(state: Snapshot) -> int:
-    """The bytes of all tables."""
+    """Return the size of all tables in bytes."""
     return sum(table.nbytes for table in state.values())
 
 
@@ -73,12 +73,12 @@ def tables(state: Snapshot, schemas: Mapping[str, pa.Schema]) -> list[pa.Table]:
 
 
 def numbers(**columns: npt.NDArray[np.int64] | list[int]) -> pa.Table:
-    """Columns of ints as a table."""
+    """Return a table with int64 columns."""
     return pa.table({name: pa.array(np.asarray(c, dtype=np.int64)) for name, c in columns.items()})
 
 
 def column(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    """A column that `numbers` made."""
+    """Return a column that `numbers` wrote, as a NumPy array."""
     found = table.column(name)
     if found.type != pa.int64() or found.null_count:
         raise UserError(_STEP, expected=f"ints in {name!r}", got=str(found.type))
@@ -105,8 +105,8 @@ def limits_of(table: pa.Table | None, keys: int, farthest: int) -> Limits:
 
 
 def ids(table: pa.Table, name: str, below: int) -> npt.NDArray[np.int64]:
-    """A column of ids, each below a bound: arrays are indexed by them."""
+    """Return a column of ids, after checking that each is in `[0, below)`: they are used as indices."""
     found = column(table, name)
     if len(found) and (found.min() < 0 or found.max() >= below):
-        raise UserError(_STEP, expected=f"{name!r} from 0 to {below - 1}", got="others")
+        raise UserError(_STEP, expected=f"{name!r} from 0 to {below - 1}", got="another number")
     return found

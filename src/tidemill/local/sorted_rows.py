@@ -1,4 +1,4 @@
-"""Rows in the order of a column, ties broken by the other columns, so that arrival never matters."""
+"""Sort rows by a column. The other columns break ties, so that the arrival order never matters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemill.kernels.order import float_key
 
 
 def in_order(batches: list[pa.RecordBatch], by: str) -> Iterator[pa.RecordBatch]:
-    """All rows, sorted by a column and then by the others; nulls first, NaN last.
+    """Sort all rows by a column and then by the other columns; nulls first, NaN last.
 
     >>> b = pa.record_batch({"x": [2, 1, 2], "y": [1, 1, 0]})
     >>> [r.to_pydict() for r in in_order([b], "x")]

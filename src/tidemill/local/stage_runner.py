@@ -1,4 +1,4 @@
-"""Filters and projections over batches: one generated loop for what is fixed in width."""
+"""Run filters and projections over batches, in one generated loop for columns of fixed width."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StageRunner:
     ) -> None:
         self._predicates, self._outputs, self._source = predicates, outputs, schema
         self.schema = Schema(tuple((n, type_of(e, schema)) for n, e in outputs))
-        # A column that is only passed on needs no loop unless rows are dropped on the way.
+        # A column that is passed on unchanged needs the loop only if rows are dropped.
         self._looped = [
             j for j, (n, e) in enumerate(outputs)
             if self.schema[n].is_fixed and (predicates or not isinstance(e, Column))
@@ -38,10 +38,10 @@ class StageRunner:
         self._arrow = self.schema.to_arrow()
         unchanged = tuple((n, Column(n)) for n in schema.names)
         self.trivial = not predicates and outputs == unchanged
-        """Whether batches pass as they are."""
+        """Whether batches pass unchanged."""
         python = [row_by_row(n, schema) for n in (*predicates, *(e for _, e in outputs))]
         self.threadsafe = not any(python)
-        """Whether several batches may be run at once: a user's Python function is not asked to."""
+        """Whether several threads may call `run`; a user's Python function may not be thread-safe."""
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows
@@ -73,7 +73,7 @@ class StageRunner:
         kinds = [self.schema.fields[j][1] for j in self._looped]
         outputs, pairs = [], []
         for kind, nullable in zip(kinds, kernel.nullable):
-            # One spare place: the branch-free loop writes the row that does not pass.
+            # One spare element: the branch-free loop also writes rows that do not pass.
             data = allocate(kind, n + 1)
             valid = np.empty(n + 1, dtype=np.uint8) if nullable else None
             pairs.append((data, valid))

@@ -1,7 +1,7 @@
-"""Partials as Arrow columns, and back: how engines hand work to each other, and how state is saved.
+"""Convert partials to Arrow columns and back, for snapshots and for exchange between engines.
 
 Each part of a layout has one or more columns (`state_fields`). A multiset is a list of structs `x0…`, a
-sketch is its binary form. Strings are strings.
+sketch is its binary form. Strings are stored as strings, not as ids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def state_fields(part: StatePart) -> list[tuple[str, DataType]]:
-    """Names and types of the columns of one part."""
+    """Return names and types of the columns of one part."""
     first = part.columns.names[0]
     if isinstance(part.part.algebra, Multiset):
         return [(first, _rows_type(part))]
@@ -36,7 +36,7 @@ def state_fields(part: StatePart) -> list[tuple[str, DataType]]:
 
 
 def saved_fields(store: PaneStore, index: int) -> list[tuple[str, DataType]]:
-    """The same where the rows of a part are saved that it folds again each time."""
+    """Return the columns of one part in a snapshot, where an ordered part saves its rows."""
     part = store.layout.parts[index]
     if index in store.parts.ordered:
         return [(part.columns.names[0], _rows_type(part))]
@@ -53,7 +53,7 @@ def _rows_type(part: StatePart) -> DataType:
 def state_columns(
     store: PaneStore, index: int, elements: Elements, *, saved: bool = False
 ) -> list[pa.Array]:
-    """The states of one part, a row for each element; `saved` is for `saved_fields`."""
+    """Return the states of one part, a row for each element, as `saved_fields` if `saved`."""
     part, pool = store.layout.parts[index], store.pool
     if index in store.parts.multisets or (saved and index in store.parts.ordered):
         offsets, args = elements.rows[index]
@@ -70,7 +70,7 @@ def state_columns(
 
 
 def objects_out(part: StatePart, states: list[Any]) -> list[pa.Array]:
-    """States that are Python objects; None is the identity."""
+    """Convert states that are Python objects to columns; None is the identity."""
     if isinstance(part.part.algebra, Sketch):
         sketch = part.part.algebra
         return [pa.array([None if s is None else sketches.serialize(sketch, s) for s in states], pa.binary())]
@@ -86,7 +86,7 @@ def objects_out(part: StatePart, states: list[Any]) -> list[pa.Array]:
 
 def _exactly(field: list[Any], kind: DataType) -> pa.Array:
     if kind == INT64 and float in map(type, field):
-        raise TypeError("floats in place of ints")  # of which Arrow would drop a part
+        raise TypeError("floats in place of ints")  # Arrow would truncate them
     return pa.array(field, to_arrow(kind))
 
 
@@ -102,7 +102,7 @@ def _scalar(data: npt.NDArray[Any], kind: DataType, pool: StringIndex) -> pa.Arr
 def add_states(
     store: PaneStore, kid: Ints, pane: Ints, batch: pa.RecordBatch | pa.Table, *, saved: bool = False
 ) -> None:
-    """Partials by key and pane from their columns, into a store."""
+    """Add partials to a store, given their key ids, panes and columns."""
     records = store.room_for(len(kid))
     records["kid"], records["pane"] = kid, pane
     for index, part in enumerate(store.layout.parts):
@@ -144,7 +144,7 @@ def _add_rows(
 
 
 def objects_in(part: StatePart, columns: list[pa.Array]) -> list[Any]:
-    """What `objects_out` was given."""
+    """Convert columns that `objects_out` returned back to Python objects."""
     if isinstance(part.part.algebra, Sketch):
         sketch = part.part.algebra
         return [None if b is None else sketches.deserialize(sketch, b) for b in columns[0].to_pylist()]

@@ -1,4 +1,4 @@
-"""How each part of the state is kept: decided once for a query."""
+"""Decide how each part of a query's state is stored."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tidemill.expr.nodes import Node
 
 @dataclass(frozen=True)
 class StatePlan:
-    """Which parts are kept how: the same decision for every batch of a query."""
+    """How each part of the state is stored; fixed for the whole query."""
 
     records: tuple[int, ...]
-    """Compiled partials, combined as they come."""
+    """Compiled partials, updated row by row in any order."""
     ordered: tuple[int, ...]
-    """Compiled partials of rows that must be combined in order: rows are kept."""
+    """Compiled partials of rows that must be combined in order, so the rows are kept."""
     multisets: tuple[int, ...]
     objects: tuple[int, ...]
-    """Sketches, and algebras that Numba refuses: Python objects, row by row."""
+    """Sketches, and algebras that Numba cannot compile: Python objects."""
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ def plan_states(layout: Layout) -> StatePlan:
 
 
 def refusal(layout: Layout, index: int) -> str:
-    """Why a part of fixed size runs row by row all the same; empty when it is compiled."""
+    """Return why a part of fixed size cannot be compiled; empty if it can."""
     why = compilable(layout.parts[index])
     if why:
         return why

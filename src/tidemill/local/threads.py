@@ -1,4 +1,4 @@
-"""How many threads there are, and work done on several of them with results in order."""
+"""The number of threads, and an ordered parallel map."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Out = TypeVar("Out")
 
 
 def threads() -> int:
-    """As many as this process may use processors, or as `TIDEMILL_THREADS` says."""
+    """Return `TIDEMILL_THREADS` if it is set, otherwise the number of CPUs this process may use."""
     asked = os.environ.get("TIDEMILL_THREADS")
     if asked:
         if not asked.isdecimal() or int(asked) == 0:
-            raise UserError("run", expected="TIDEMILL_THREADS to be a number from 1 on", got=asked)
+            raise UserError("run", expected="TIDEMILL_THREADS to be a positive integer", got=asked)
         return int(asked)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -27,7 +27,9 @@ def threads() -> int:
 
 
 def on_threads(call: Callable[[In], Out], items: Iterable[In], workers: int) -> Iterator[Out]:
-    """The result of `call` for each item, on several threads, no more than a few items ahead.
+    """Call a function for each item on several threads, and return the results in order.
+
+    Items are read only a few ahead of the results.
 
     >>> list(on_threads(abs, [-1, 2, -3], workers=2))
     [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Sizes that decide when the engine works, never what it answers."""
+"""Thresholds that affect when the engine does work, never its results."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ class Tuning:
     """Thresholds of the local engine. The defaults suit files and large batches."""
 
     few_rows: int = 1 << 17
-    """An input that is known to have fewer rows is not worth a second thread."""
+    """Inputs that are known to have fewer rows run on one thread."""
     few_partials: int = 1 << 18
-    """Below this many waiting partials, closing windows can wait: sorting little is not worth it."""
+    """Complete windows may stay open while fewer partials wait: sorting few partials is inefficient."""
     many_partials: int = 1 << 22
-    """From this many on, partials are combined even if no window closes, so that memory follows keys
-    and panes."""
+    """If more partials wait, they are combined although no window closes, so that memory is bounded by
+    keys times panes."""
     output_rows: int = 1 << 17
-    """Rows of a result batch: few enough to stay in the processor's cache."""
+    """Rows of a result batch, few enough to stay in the CPU cache."""
     plane_bytes: int = 1 << 28
-    """Memory for the planes of all lanes. With more keys than fit, every record is spilled and sorted."""
+    """Memory limit for the planes of all lanes. With more keys, every record is spilled and sorted."""
     few_strings: int = 1 << 16
-    """So many strings may stay in a pool whether anything refers to them or not."""
+    """A pool with at most this many strings is not searched for unused ones."""
     few_keys: int = 1 << 16
-    """So many keys may stay in the index whether they have state or not."""
+    """With at most this many keys, only a snapshot removes keys without state from the index."""
     backlog: int = 4
-    """Calls that may wait for a lane's thread before the caller waits too."""
+    """Maximum number of calls queued for the lanes before the caller waits."""
 
 
 DEFAULT = Tuning()

@@ -1,4 +1,4 @@
-"""Union: the rows of several ports as one stream."""
+"""The operator of a union, which merges the rows of several ports into one stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemill.plan.nodes import Union
 
 
 class UnionOperator(Operator):
-    """Nothing waits; what is promised is what all ports promise."""
+    """Passes batches on unchanged; its watermark is the minimum over its ports."""
 
     def __init__(self, plan: Union) -> None:
         self.ports = len(plan.inputs)

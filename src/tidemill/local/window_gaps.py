@@ -1,4 +1,4 @@
-"""Rows between windows that sample: they are in none, so nothing is computed for them."""
+"""Skip rows in the gaps between windows that are shorter than their slide."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidemill.windows.spec import GridWindow
 
 
 def has_gaps(plan: WindowAggregate) -> bool:
-    """Whether some instants are in no window, wherever the stream begins.
+    """Return whether some instants are in no window, wherever the stream begins.
 
-    Windows that are filled up count all rows, because they go on until the last one.
+    Filled windows need all rows, because they continue until the last row.
     """
     return all(
         isinstance(s, GridWindow) and s.length is not None and s.length < s.slide and not s.until_end
@@ -24,7 +24,7 @@ def has_gaps(plan: WindowAggregate) -> bool:
 
 
 def in_windows(plan: WindowAggregate, attribute: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are in a window, or are to be refused or counted: null, too far, before the start."""
+    """Return a mask of the rows to read: in a window, before the start, or with an invalid attribute."""
     t = values(attribute)
     kept = (t < -FARTHEST) | (t > FARTHEST)
     valid = validity(attribute)

@@ -1,7 +1,7 @@
-"""Window aggregates over batches: push rows, advance time, get the windows that closed.
+"""The operator of a window aggregate: push rows, advance the watermark, get the closed windows.
 
-What rows need before they count is done here, once for all: filters, keys, numbers of rows. Then the
-lanes take over (`lanes`), on one thread each where there are several.
+The operator applies filters, looks up keys and numbers rows, once for all lanes. The lanes (`lanes`) then
+aggregate, each on its own thread if there are several.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 FORMAT = 1
-"""Of snapshots; another one cannot be restored."""
+"""The format version of snapshots; `restore` rejects any other."""
 
 
 class WindowOperator(Operator):
-    """One window aggregate: its state lies in lanes, each with some of the keys.
+    """One window aggregate. Its state is divided by key into lanes.
 
-    With several lanes, `advance` gives what their threads have ready, and the end gives the rest.
-    A row below the promise is late. It is counted and kept (`late`), and counts in the windows that the
-    promise has not completed: windows that are complete never change.
+    With several lanes, `advance` returns the results that their threads have finished; the end of the
+    input returns the rest. A row below the watermark is late. Late rows are kept (`late`), and they are
+    aggregated in windows that are still open. A complete window never changes.
     """
 
     def __init__(
         self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
         tuning: Tuning = DEFAULT, stage: Stage | None = None,
     ) -> None:  # fmt: skip
-        """`stage` is what is fused of the filters and projections below; by default, all of them."""
+        """`stage` has the filters and projections to fuse; by default, all that are directly below."""
         self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
@@ -106,7 +106,7 @@ class WindowOperator(Operator):
         self._given = self._held = Limits()
         """What it promises about results to come, now and before those that are ready."""
         self._ready: list[pa.RecordBatch] = []
-        """Windows that closed, and were not given yet."""
+        """Results of closed windows that were not returned yet."""
         self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
         self._forget_above = tuning.few_keys
 
@@ -116,13 +116,13 @@ class WindowOperator(Operator):
 
     @property
     def store(self) -> PaneStore:
-        """The partials, where there is one lane."""
+        """The partials of an operator with one lane."""
         (lane,) = self.lanes
         return lane.store
 
     @property
     def before_start(self) -> int:
-        """Rows that belong to no window, because they lie before the start of all."""
+        """The number of rows in no window because they lie before the start of all windows."""
         return sum(lane.before_start for lane in self.lanes)
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class WindowOperator(Operator):
         )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
-        """The layout of the query's aggregates, and of what its windows must know besides."""
+        """Return the layout of the query's aggregates and of those that its windows need internally."""
         extra = []
         for spec in specs:
             if isinstance(spec, PerEvent) and spec.every > 1:
@@ -208,12 +208,12 @@ class WindowOperator(Operator):
         return layout((*self.plan.aggregates, *extra), schema, self.plan.never_null)
 
     def goes_on_to(self, window: int, pane: int) -> None:
-        """Know of a pane that a window has in what others hold: if it fills up, it goes on until there."""
+        """Record that another part of the stream has rows up to a pane; filled windows continue to it."""
         for lane in self.lanes:
             lane.goes_on_to(window, pane)
 
     def share_keys(self, index: KeyIndex) -> None:
-        """Have the ids of keys from an index that others add to; none is forgotten then."""
+        """Use a key index that other operators add keys to; no key is evicted from it."""
         self.keys, self._forgets = index, False
         for lane in self.lanes:
             lane.share_keys(index)
@@ -221,9 +221,9 @@ class WindowOperator(Operator):
     # -- windows out
 
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
-        """The windows that close now that no row below `below` can come.
+        """Set the watermark and return the windows that close.
 
-        Unless it is `prompt`, it may wait until enough has come to be worth sorting.
+        Without `prompt`, windows may be returned later, once enough partials wait to be sorted.
         """
         if self._promised.common == FOREVER:
             return
@@ -253,7 +253,7 @@ class WindowOperator(Operator):
     def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
         yield from self._take_ready()
         progress = self._progress(final)
-        if len(self.lanes) == 1:  # as they come: a result need not fit in memory
+        if len(self.lanes) == 1:  # yield batch by batch: the result may not fit in memory
             yield from self.lanes[0].advance(progress, prompt=prompt)
             self._given = self.lanes[0].promise
         elif final:
@@ -300,7 +300,7 @@ class WindowOperator(Operator):
         return list(lane.advance(progress, prompt=prompt)), lane.promise
 
     def _last(self, progress: Progress) -> Iterator[pa.RecordBatch]:
-        """What the lanes have left, a batch of each at a time: it need not fit in memory."""
+        """Yield the remaining results, one batch of each lane at a time: they may not fit in memory."""
         results = [lane.advance(progress, prompt=True) for lane in self.lanes]
         coming = deque((w, r, w.submit(next, r, None)) for w, r in zip(self._workers, results))
         while coming:
@@ -310,14 +310,14 @@ class WindowOperator(Operator):
                 yield batch
 
     def settle(self) -> None:
-        """Combine the partials that wait, if they are many; no window closes."""
+        """Combine the waiting partials if they are many, without closing windows."""
         for lane in self.lanes:
             lane.settle()
 
     def _run(
         self, calls: list[Callable[[], _Closed]], found: list[pa.RecordBatch] | None = None
     ) -> None:
-        """Have each lane do something, in its thread if it has one; without threads `found` gets it."""
+        """Run a call for each lane, on its thread if it has one; otherwise `found` gets the results."""
         if self._workers:
             self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
             self._drain(self._tuning.backlog)
@@ -327,18 +327,18 @@ class WindowOperator(Operator):
             found += batches
 
     def _finished(self) -> Iterator[pa.RecordBatch]:
-        """What the oldest calls gave."""
+        """Wait for the oldest calls and yield their results."""
         closed = [future.result() for future in self._running.popleft()]
         self._given = Limits.joined([promise for _, promise in closed], self.keys.count)
         for batches, _ in closed:
             yield from batches
 
     def _known_below(self, below: int) -> int:
-        """What a promise about the stream's time says about the windowing attribute."""
+        """Convert a watermark of the stream's time to one of the windowing attribute."""
         if self._order is not None:
-            return BEGINNING  # rows wait until the end
+            return BEGINNING  # rows are buffered until the end, to be sorted
         if isinstance(self.plan.windows[0].spec, Rows):
-            return FOREVER - 1  # rows are complete as they come
+            return FOREVER - 1  # row numbers are always complete
         return below if self.plan.attribute == self.plan.input.time else BEGINNING
 
     def _progress(self, final: bool) -> Progress:
@@ -347,14 +347,14 @@ class WindowOperator(Operator):
         partition = none if self._partitions is None else self._partitions.of_key
         return Progress(self._promised, final, self.keys.count, rows, partition)
 
-    # -- keys that are gone
+    # -- eviction of keys
 
     def _forget_keys(self) -> None:
         """Forget the keys that have no state any more, once they are most of the index."""
         self._drain(0)
         count, lanes = self.keys.count, len(self.lanes)
         live = [lane.live_keys(count) for lane in self.lanes]
-        live[0][:1] = True  # null, where the key is a string: its id is fixed
+        live[0][:1] = True  # a null string key always has id 0
         if self._promised.by_key is not None:
             apart = self._promised.full(count) > self._promised.common
             for number, own in enumerate(live):
@@ -363,7 +363,7 @@ class WindowOperator(Operator):
         self._forget_above = max(self._tuning.few_keys, 2 * lanes * most)
         if lanes * most > count // 2:
             return
-        # Ids alternate between the lanes: a lane with fewer keys keeps some that are gone.
+        # Ids alternate between the lanes, so a lane with fewer live keys keeps some dead ones.
         kept = [_first_of(own, most) for own in live]
         ids = np.stack([own * lanes + number for number, own in enumerate(kept)], axis=1).ravel()
         index = KeyIndex(self.keys.schema)
@@ -400,9 +400,9 @@ class WindowOperator(Operator):
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
         found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
         for at, slides in enumerate(zip(*(lane.slides for lane in self.lanes))):
-            keys = self.keys.count if len(self.lanes) > 1 else None
+            most = self.keys.count if len(self.lanes) > 1 else None
             for name in slides[0].state:
-                limits = Limits.joined([s.state[name] for s in slides], keys)
+                limits = Limits.joined([s.state[name] for s in slides], most)
                 found[f"window{at}.{name}"] = limits_table(limits)
         return found
 
@@ -449,10 +449,10 @@ class WindowOperator(Operator):
         self._given = Limits.joined([lane.promise for lane in self.lanes], count)
 
     def _divides(self) -> bool:
-        """Whether lanes can be on their own: each has all that its windows depend on.
+        """Return whether keys can be divided among lanes that run independently.
 
-        Strings in partials have one pool, whose order changes as it grows; Python objects have the
-        interpreter's lock.
+        They cannot if windows depend on rows of other keys. Strings in partials share one pool, whose
+        ranks change as it grows, and Python objects need the interpreter's lock.
         """
         alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
         strings = any(t.kind == "string" for p in self.layout.parts for t in p.types)
@@ -470,22 +470,22 @@ def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _first_of(live: npt.NDArray[np.bool_], count: int) -> Ints:
-    """The keys that live, and as many others as are missing to `count`, in order."""
+    """Return `count` keys in order: all live keys, filled up with dead ones."""
     order = np.argsort(~live, kind="stable")[:count]
     return np.sort(order)
 
 
 def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
-    """Whether filters run in the loop that accumulates.
+    """Return whether filters run in the loop that accumulates.
 
-    Otherwise rows that pass are written first: rows are numbered, and costly keys looked up, only
-    once they have passed.
+    Otherwise the rows that pass are materialized first, so that only they are numbered and only their
+    costly keys are looked up.
     """
     if _splits(plan):
         return False
     stage, keys = stage or stage_of(plan.input), plan.group_keys
     if has_gaps(plan) and not isinstance(stage.output(plan.attribute), Column):
-        return False  # looked at before the loop, where it may fail on rows that do not pass
+        return False  # computed before the loop, where it may fail on rows that do not pass
     # A key that is computed may fail on rows that do not pass.
     cheap = len(keys) == 0 or (
         len(keys) == 1
@@ -496,7 +496,7 @@ def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
 
 
 def _splits(plan: WindowAggregate) -> bool:
-    """Whether rows must be known by partition: they are counted there, or make windows there."""
+    """Return whether rows must be tracked by partition, to count them or to define windows."""
     specs = [w.spec for w in plan.windows]
     if any(s.counts_arrivals for s in specs):
         return True

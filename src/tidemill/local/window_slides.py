@@ -1,4 +1,4 @@
-"""How each kind of window finds its ranges of elements, and what it still needs afterwards."""
+"""For each kind of window: which windows close, their ranges of elements, and what can be evicted."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 Ints = npt.NDArray[np.int64]
 _NEVER = (1 << 62) - 1
 ROWS = internal("rows")
-"""The aggregate that counts rows, for windows that are cut by rank."""
+"""The internal aggregate that counts rows, for windows defined by rank."""
 
 
 def ends_name(spec: PerEvent) -> str:
-    """The aggregate that tells at which elements windows end."""
+    """Return the name of the internal aggregate that marks the elements at which windows end."""
     return internal(f"ends{spec.every}")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the stream has come."""
+    """How far the stream has been read: its watermark, keys and rows."""
 
     promise: Limits
     final: bool
     keys: int
     rows: Ints
-    """Rows so far, by partition."""
+    """The number of rows so far, by partition."""
     partition: Ints
     """The partition of each key."""
 
@@ -59,27 +59,27 @@ class Progress:
 
 
 class Slide(ABC):
-    """One kind of window at work: its ranges so far, and what it can say about those to come."""
+    """The state of one window specification: which windows were returned, and what future ones need."""
 
     @abstractmethod
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
-        """The windows that close now. Each is given once."""
+        """Return the windows that close now; each window is returned once."""
 
     @abstractmethod
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
-        """Which elements a window to come may need."""
+        """Return a mask of the elements that a future window may need."""
 
     @abstractmethod
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
-        """`window_start` and `window_end` of windows found."""
+        """Return `window_start` and `window_end` of windows."""
 
     def forgotten(  # noqa: B027  (most windows have nothing to note)
         self, elements: Elements, gone: npt.NDArray[np.bool_], progress: Progress
     ) -> None:
-        """Take note of the elements that no window of the query needs any more."""
+        """Record that the elements `gone` are evicted."""
 
     def goes_on_to(self, pane: int) -> None:  # noqa: B027  (most windows end with their rows)
-        """Know of a pane that one of these windows has, of the part of the stream that others hold."""
+        """Record that another part of the stream has rows up to a pane."""
 
     def promise(self) -> Limits:
         """No window to come starts below this."""
@@ -87,7 +87,7 @@ class Slide(ABC):
 
     @property
     def keeps_keys(self) -> bool:
-        """Whether something is known of every key that ever came, also when its elements are gone."""
+        """Whether there is state for every key ever seen, even after its elements are evicted."""
         return False
 
     state: dict[str, Limits]
@@ -99,17 +99,17 @@ class Slide(ABC):
 
     @property
     def reach(self) -> int | None:
-        """How many panes a window needs, where all keys move on together."""
+        """The number of panes in a window, or None if keys do not advance together."""
         return None
 
     @property
     def needed_from(self) -> int | None:
-        """The pane below which nothing is needed, where it is the same for all keys."""
+        """The first pane that is still needed, or None if it is not the same for all keys."""
         return None
 
     @property
     def closed_from(self) -> int | None:
-        """For landmark windows: the first pane that is not yet in every window to come."""
+        """For landmark windows, the first pane after the last closed window; else None."""
         return None
 
 
@@ -121,7 +121,7 @@ class GridSlide(Slide):
         self._slide = spec.slide // self._size
         self._length = None if spec.length is None else spec.length // self._size
         self._shift = (spec.origin - panes.origin) // self._size
-        # Where the start lies within a pane, it is that of all windows, and rows before it never get here.
+        # A start within a pane is the start of all windows: rows before it were dropped earlier.
         self._since = -_NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
         # after: the last window that was given. Where windows go on until the end, also
@@ -154,7 +154,7 @@ class GridSlide(Slide):
         return keep
 
     def _start_after(self, after: Any) -> Any:
-        """The first pane of the window after this one."""
+        """Return the first pane of the window after window `after`."""
         assert self._length is not None
         return self._shift + (after + 2) * self._slide - self._length
 
@@ -213,7 +213,7 @@ class GridSlide(Slide):
         self.state["last"] = self.state["last"].raised(Limits(last))
 
     def _last_window(self, pane: Ints) -> Ints:
-        """The last window that a pane belongs to; between sampling windows, the one before."""
+        """Return the last window that contains a pane; for a pane in a gap, the window before it."""
         reach = 0 if self._length is None else self._length - self._slide
         return (pane - self._shift + reach) // self._slide
 
@@ -245,10 +245,10 @@ class GridSlide(Slide):
 
 
 class EventSlide(Slide):
-    """A window at each event, or each n-th; the events are those of a partition.
+    """A window at each event, or each n-th event, of a partition.
 
-    Where the partition is the key itself, windows are found in one compiled pass. Otherwise the
-    rows of other keys make windows too, and each key looks itself up in them.
+    If the partition is the key itself, one compiled pass finds the windows. Otherwise rows of other keys
+    define windows too, and the elements of each key are looked up in them.
     """
 
     def __init__(self, spec: PerEvent, plan: WindowAggregate, layout: Layout) -> None:
@@ -294,7 +294,7 @@ class EventSlide(Slide):
     def _defines(
         self, group: Ints, time: Ints, elements: Elements, order: Ints | None = None
     ) -> npt.NDArray[np.bool_]:
-        """Which elements end a window. Elements of one group and time decide together."""
+        """Return a mask of the elements that end a window."""
         if self._column is None:
             return np.ones(len(elements), dtype=np.bool_)
         column = elements.records[self._column]
@@ -401,9 +401,9 @@ class SessionSlide(Slide):
 def _looked_up(
     elements: Elements, partition: Ints, windows: Callable[[int], tuple[Ints, Ints, Ints]]
 ) -> Ranges:
-    """The windows of each partition, as ranges of each of its keys; empty ones are left out.
+    """Return the windows of each partition as ranges of each of its keys, without empty ranges.
 
-    `windows` gives ids, first and last time of the windows of a partition.
+    `windows` returns the ids, first times and last times of the windows of a partition.
     """
     found: list[list[Ints]] = [[], [], [], [], []]
     known: dict[int, tuple[Ints, Ints, Ints]] = {}
@@ -434,7 +434,7 @@ def _promised(limits: Limits, start: Callable[[Ints], Ints]) -> Limits:
 
 
 def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout) -> Slide:
-    """The slide of a window specification."""
+    """Create the slide of a window specification."""
     if isinstance(spec, GridWindow):
         return GridSlide(spec, plan, panes)
     if isinstance(spec, PerEvent):

@@ -1,4 +1,4 @@
-"""The physical choices of a node, derived from the node alone: equal nodes have equal choices."""
+"""Derive the physical choices of a node from the node alone: equal nodes have equal choices."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tidemill.plan.physical import WindowChoices
 
 
 def choices_of(node: WindowAggregate) -> WindowChoices:
-    """How to compute a window aggregate. Engines ask once and hand the answer on."""
+    """Choose how to compute a window aggregate. Call this once and pass the result on."""
     panes = share_panes(node)
     return WindowChoices(panes, choose_sliding(node, panes))
 
 
 def with_choices(node: Plan) -> str:
-    """A node as `explain` shows it in the optimised plan: what it computes, then the choices."""
+    """Format a node and its choices, as `explain` shows them in the optimised plan."""
     return f"{node} {choices_of(node)}" if isinstance(node, WindowAggregate) else str(node)

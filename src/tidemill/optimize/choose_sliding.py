@@ -1,10 +1,10 @@
-"""Choose, by traits alone, how each part of the state moves from one window to the next.
+"""Choose the algorithm that moves each part of the state from one window to the next, by its traits.
 
-- `single`: windows do not overlap, nothing moves;
-- `subtract`: take out what leaves (exact inverse);
-- `two_stacks`: combine only, amortised one combine a step;
-- `merge`: combine the few panes of a window again, cheaper than stacks when there are few;
-- `recompute`: look at all rows of the window (holistic), or combine objects (sketches).
+- `single`: windows do not overlap, and each pane is used once;
+- `subtract`: subtract the panes that leave (exact inverse);
+- `two_stacks`: combine only, one combine per step amortised;
+- `merge`: combine all panes of each window, which is cheaper than two stacks if they are few;
+- `recompute`: read all rows of the window (holistic), or combine objects (sketches).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidemill.plan.physical import Panes
 from tidemill.windows.spec import GridWindow, Session
 
 FEW = 8
-"""Up to this many panes a window, merging them again beats keeping stacks."""
+"""Up to this many panes per window, `merge` is faster than `two_stacks`."""
 
 
 def choose_sliding(node: WindowAggregate, panes: Panes) -> tuple[str, ...]:
@@ -35,12 +35,12 @@ def _choose(state: StatePart, panes: int | None) -> str:
 
 
 def _panes_per_window(node: WindowAggregate, panes: Panes) -> int | None:
-    """The most panes any window has; `None` when the data decides."""
+    """Return the maximum number of panes in a window; None if it depends on the data."""
     most = 1
     for window in node.windows:
         spec = window.spec
         if isinstance(spec, Session):
-            continue  # sessions are disjoint: each pane is combined once
+            continue  # sessions do not overlap: each pane is combined once
         if not isinstance(spec, GridWindow) or spec.length is None:
             return None
         most = max(most, spec.length // panes.size)

@@ -1,4 +1,4 @@
-"""Compute what is constant once, and drop conditions that decide nothing."""
+"""Evaluate constant expressions at plan time, and drop conditions that are always true."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _fold(node: Node) -> Node:
     try:
         return Literal(evaluate(node, {}, _NOTHING), kind)
     except UserError:
-        return node  # an overflow must fail when a row meets it, and only then
+        return node  # an overflow must fail only if a row evaluates it
 
 
 def _fold_logic(node: Call) -> Node:
@@ -52,5 +52,5 @@ def _fold_logic(node: Call) -> Node:
         return right
     if right == neutral:
         return left
-    # The right side may still fail, so only an absorbing left side ends the matter.
+    # Dropping the left side could drop an error, so only an absorbing left side is folded.
     return absorbing if left == absorbing else node

@@ -1,4 +1,4 @@
-"""Two filters in a row are one: `&` does not look at its right side where the left is false."""
+"""Merge consecutive filters with `&`, which does not evaluate its right side if the left is false."""
 
 from __future__ import annotations
 

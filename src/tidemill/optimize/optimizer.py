@@ -1,7 +1,7 @@
-"""The optimizer: a visible tuple of rules, each a function in its own file, and a loop.
+"""The optimizer applies a tuple of rules in order; each rule is a function in its own file.
 
-Every rule must keep the schema, the time column and the types; that is checked after each. How an engine
-computes the nodes that come out is beside the plan: `choices.py`.
+Every rule must keep the schema, the types and the time column; this is checked after each rule. How an
+engine computes the nodes is not part of the plan: see `choices.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def optimize(plan: Plan, rules: tuple[Rule, ...] = RULES) -> Plan:
-    """The plan after every rule, in order."""
+    """Apply every rule to a plan, in order."""
     for rule in rules:
         after = rule(plan)
         _check(plan, after, rule.__name__)
@@ -40,7 +40,7 @@ def optimize(plan: Plan, rules: tuple[Rule, ...] = RULES) -> Plan:
 
 
 def with_wheels(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
-    """An optimised plan for inputs of which some are wheels: the rule that depends on the inputs."""
+    """Rewrite an optimised plan for inputs of which some are wheels."""
     after = share_subplans(use_wheel(plan, wheels))
     _check(plan, after, use_wheel.__name__)
     return after

@@ -1,4 +1,4 @@
-"""Read and carry only the columns that something above asks for."""
+"""Read and compute only the columns that the nodes above need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemill.windows.spec import PerEvent, Rows
 @rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def prune_columns(plan: Plan) -> Plan:
     needed: dict[int, frozenset[str]] = {id(plan): frozenset(plan.schema.names)}
-    for node in reversed(plan.upward()):  # all that use a node have asked before it asks
+    for node in reversed(plan.upward()):  # every user of a node comes before the node
         names = needed[id(node)] = needed[id(node)] | {node.time}
         for child in node.children():
             needed[id(child)] = needed.get(id(child), frozenset()) | _asked_of_inputs(node, names)
@@ -21,7 +21,7 @@ def prune_columns(plan: Plan) -> Plan:
 
 
 def _asked_of_inputs(node: Plan, names: frozenset[str]) -> frozenset[str]:
-    """The columns that a node reads to give the columns `names`."""
+    """Return the columns that a node reads to compute the columns `names`."""
     if isinstance(node, Filter):
         return names | columns_of(node.predicate)
     if isinstance(node, Project):
@@ -31,7 +31,7 @@ def _asked_of_inputs(node: Plan, names: frozenset[str]) -> frozenset[str]:
 
 def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
     if isinstance(node, Union):
-        # Another user may ask more of an input than this one does.
+        # Another node may need more columns of a shared input.
         kept = tuple((n, Column(n)) for n in node.schema.names if n in names)
         same = tuple(n for n, _ in kept)
         return Union(tuple(c if c.schema.names == same else Project(c, kept) for c in children))
@@ -50,6 +50,6 @@ def _read_by(plan: WindowAggregate) -> frozenset[str]:
             found.update(*(columns_of(a) for a in part.args))
     for window in plan.windows:
         if isinstance(window.spec, (Rows, PerEvent)) and window.spec.order_by is not None:
-            # Ties in the order are broken by every other column, so all of them matter.
+            # Every other column breaks ties in the order, so all of them are needed.
             found.update(plan.input.schema.names)
     return frozenset(found)

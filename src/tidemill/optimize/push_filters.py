@@ -1,4 +1,4 @@
-"""Filter early: below projections and unions, and below an aggregate when only keys are asked about."""
+"""Push filters below projections and unions, and below an aggregate if they only read its keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemill.windows.spec import Sliding, Window
 
 @rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def push_filters(plan: Plan) -> Plan:
-    # Below a node that others use too, the filter would make a second one of it.
+    # A filter pushed below a shared node would create a second copy of that node.
     often = set(used_often(plan))
 
     def push(node: Plan, children: list[Plan]) -> Plan:
@@ -34,7 +34,7 @@ def _pushed(node: Filter, often: Set[int]) -> Plan:
     if isinstance(below, Project):
         over = substitute(predicate, dict(below.outputs))
         if any(isinstance(n, Udf) for n in over.walk()):
-            return node  # it would run twice
+            return node  # a Python function would run twice for each row
         return replace(below, input=_pushed(Filter(below.input, over), often))
     if isinstance(below, WindowAggregate) and _only_keys(node, below):
         return replace(below, input=_pushed(Filter(below.input, predicate), often))
@@ -44,7 +44,7 @@ def _pushed(node: Filter, often: Set[int]) -> Plan:
 
 
 def _only_keys(filter: Filter, below: WindowAggregate) -> bool:
-    """Whether rows of other keys have no say in the windows that this filter keeps."""
+    """Return whether a filter only reads keys, and its windows do not depend on rows of other keys."""
     asked = columns_of(filter.predicate)
     return all(
         asked <= set(below.group_keys) and _independent(asked, w.spec, below) for w in below.windows
@@ -52,7 +52,7 @@ def _only_keys(filter: Filter, below: WindowAggregate) -> bool:
 
 
 def _independent(asked: frozenset[str], spec: Window, below: WindowAggregate) -> bool:
-    # Filled and landmark windows go on until the last row of the whole stream.
+    # Filled and landmark windows continue until the last row of the whole stream.
     if spec.until_end:
         return False
     return isinstance(spec, Sliding) or (bool(asked) and asked <= set(below.partition_of(spec)))

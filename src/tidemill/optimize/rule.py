@@ -1,4 +1,4 @@
-"""What makes a function a rule: it names the plan nodes it has thought of, and refuses all others."""
+"""The decorator of optimizer rules: a rule lists the plan nodes that it supports and rejects all others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rule = Callable[Concatenate[Plan, P], Plan]
 
 
 def rule(*known: type[Plan]) -> Callable[[Rule[P]], Rule[P]]:
-    """A rule for plans of these nodes. A new node must be added to each rule: none passes unseen."""
+    """Declare a rule for plans of these nodes. A new kind of node must be added to each rule."""
 
     def checked(change: Rule[P]) -> Rule[P]:
         where = f"optimize/{change.__module__.rsplit('.', 1)[-1]}.py and to its @rule(...)"

@@ -1,8 +1,8 @@
 """Give all windows of a query one grid of panes, so that each row is aggregated once.
 
-The pane is the gcd of every range and slide, and of the distances between origins and between starts:
-only a start that all windows share may lie within a pane, since no row before it is aggregated. Windows that
-follow the data (per_event, session) and aggregates that need time order have panes of one tick.
+The size of a pane is the gcd of every range and slide, and of the distances between origins and starts. Only
+a start that all windows share may lie within a pane, because no row before it is aggregated. Windows that
+depend on the data (per_event, session) and aggregates that need time order have panes of one tick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Equal sub-plans become one object: rules keep them one, and engines compute them once."""
+"""Make equal sub-plans one object. Later rules keep them shared, and engines compute them once."""
 
 from __future__ import annotations
 

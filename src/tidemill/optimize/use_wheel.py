@@ -1,8 +1,8 @@
-"""Answer windows from a wheel where the input is one: a wheel holds no rows to fall back on.
+"""Read windows from a wheel if the input is a wheel. A wheel has no rows to fall back on.
 
-The windows of a query can be had from a wheel if their bounds lie between slots, if keys and aggregates
-are those of the wheel, and if nothing below them asks about single rows. Conditions on keys move above the
-windows; conditions on time, at bounds of slots, say which slots count.
+A wheel can answer the windows of a query if their bounds are bounds of slots, if the wheel has the keys and
+the aggregates, and if no step below the windows needs single rows. Conditions on keys move above the windows;
+conditions on time, at bounds of slots, select the slots.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.wheel_facts import WheelFacts
 from tidemill.windows.spec import GridWindow, Rows, Window
 
-INSTEAD = "make a wheel that fits, or give the rows: a wheel holds none to fall back on"
+INSTEAD = "make a wheel that fits, or run the query on the rows: a wheel has none"
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 @rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def use_wheel(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
-    """The plan with windows of wheels in place of windows over rows; `wheels` are inputs, by name."""
+    """Replace windows over rows by windows of wheels; `wheels` are the inputs that are wheels, by name."""
 
     def answered(node: Plan) -> Plan:
         if isinstance(node, WindowAggregate):
@@ -51,11 +51,11 @@ def _no_windows(source: Source, plan: Plan) -> UserError:
             return UserError(
                 _step(source), expected=f"windows over {source.name} alone",
                 got=f"a union below the windows: {windows}",
-                hint="have windows over each input, and the union above them: a wheel holds no rows",
+                hint="apply windows to each input, and the union above them: a wheel holds no rows",
             )  # fmt: skip
     return UserError(
         _step(source), expected="a query with windows: a wheel holds no rows", got=str(plan),
-        hint="give the rows; `left_out` of a query needs them, too",
+        hint="run the query on the rows; `left_out` of a query needs them, too",
     )
 
 
@@ -84,7 +84,7 @@ def _from_wheel(node: WindowAggregate, source: Source, wheel: WheelFacts) -> Pla
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked, and of whom. Every method finds one thing, or says why the wheel cannot give it."""
+    """A query and the wheel to answer it. A method raises an error if the wheel cannot answer its part."""
 
     node: WindowAggregate
     stage: Stage
@@ -96,7 +96,7 @@ class _Asked:
         return UserError(_step(self.source), expected=expected, got=got, hint=INSTEAD)
 
     def check_time(self) -> None:
-        """Windows are over the time of the wheel, whose columns are of the same types."""
+        """Check that windows are over the time of the wheel, and that its columns have the same types."""
         time, over = Column(self.held.input.time), self.stage.output(self.node.attribute)
         if over != time:
             raise self._refused(f"windows over {time}", f"windows over {over}")
@@ -106,7 +106,7 @@ class _Asked:
                 raise self._refused(f"a column {name!r} of {own[name]!r}", repr(kind))
 
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """Each key of the result, and the key of the wheel that it is."""
+        """Return each key of the result with the matching key of the wheel."""
         nodes = [(k, self.stage.output(k)) for k in self.node.group_keys]
         found = tuple((k, n.name) for k, n in nodes if isinstance(n, Column))
         theirs = self.held.group_keys
@@ -128,7 +128,7 @@ class _Asked:
             raise self._refused(f"windows on the grid of {grid}", f"window {spec}")
 
     def aggregates(self) -> tuple[tuple[str, str | Aggregate], ...]:
-        """Each result: the name of the wheel's own that it is, or an aggregate made of the same partials."""
+        """Return each result with the name of the wheel's aggregate, or an aggregate of its partials."""
         over = tuple((n, a.over(self.stage.rewrite)) for n, a in self.node.aggregates)
         plain = fold_constants(replace(self.node, input=self.source, aggregates=over))
         assert isinstance(plain, WindowAggregate)
@@ -150,7 +150,7 @@ class _Asked:
         return tuple(found)
 
     def conditions(self) -> tuple[list[Node], int | None, int | None]:
-        """Conditions on keys, and the first and the end of the ticks that count."""
+        """Return the conditions on keys, and the range `[since, until)` of ticks to read."""
         of_keys, since, until = [], None, None
         for predicate in self.stage.predicates:
             for part in _conjuncts(predicate):
@@ -169,12 +169,12 @@ class _Asked:
         return of_keys, since, until
 
     def _of_keys(self, part: Node) -> bool:
-        # Landmark windows go on until the last row of the stream: rows of other keys have a say.
+        # Landmark windows continue until the last row of the stream, so they depend on other keys.
         alone = not any(w.spec.until_end for w in self.node.windows)
         return alone and columns_of(part) <= set(self.held.group_keys)
 
     def _ticks(self, part: Node) -> tuple[int | None, int | None]:
-        """A comparison of the time with a bound of slots, as a first tick or an end."""
+        """Return the first tick or the end that a comparison of time with a bound of slots sets, if any."""
         if not (isinstance(part, Call) and part.function in _MIRRORED):
             return None, None
         (left, right), how = part.args, part.function

@@ -1,4 +1,4 @@
-"""Building plans from what users wrote: names checked, types resolved, errors that name the step."""
+"""Build plan nodes from a user's query: check names, resolve types, and report errors by step."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def where(plan: Plan, predicate: Any) -> Filter:
 
 
 def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: bool) -> Project:
-    """`keep` adds to the columns there are; without it only the time column stays."""
+    """Compute columns. With `keep`, all existing columns stay; otherwise only the time column does."""
     outputs: dict[str, Node] = {n: Column(n) for n in plan.schema.names} if keep else {}
     if not keep:
         outputs[plan.time] = Column(plan.time)
@@ -88,15 +88,15 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
 
 
 def union(plans: Sequence[Plan]) -> Union:
-    """The rows of all plans; columns are in the order that the first one has them."""
+    """Return the union of the rows of all plans, with the column order of the first plan."""
     first = plans[0]
     if len(plans) < 2:
         raise UserError("union", expected="at least one other stream", got="none")
     for other in plans[1:]:
         if other.domain is not first.domain:
             raise UserError(
-                "union", expected=f"streams in {first.domain.value} time, as the first one is",
-                got=f"one in {other.domain.value} time", hint="logical and clock time never mix",
+                "union", expected=f"streams in {first.domain.value}, like the first one",
+                got=f"one in {other.domain.value}", hint="logical and clock time never mix",
             )  # fmt: skip
         if other.time != first.time:
             raise UserError(
@@ -110,7 +110,7 @@ def union(plans: Sequence[Plan]) -> Union:
             )  # fmt: skip
     names = first.schema.names
     both = Union(tuple(p if p.schema.names == names else _ordered(p, names) for p in plans))
-    sources(both)  # one name must stand for one stream
+    sources(both)  # checks that each name stands for one stream
     return both
 
 
@@ -119,7 +119,7 @@ def _ordered(plan: Plan, names: Sequence[str]) -> Project:
 
 
 def left_out(plan: Plan) -> Filter:
-    """The rows that the last windows of a plan leave out, because they lie before their start."""
+    """Return the rows that the last windows of a plan leave out because they lie before their start."""
     windows = stage_of(plan).base
     if not isinstance(windows, WindowAggregate):
         raise UserError("left_out", expected="a query with windows", got=str(windows))
@@ -131,12 +131,12 @@ def left_out(plan: Plan) -> Filter:
 
 
 def _flat(names: Sequence[Any]) -> list[Any]:
-    """Names one by one, also where some are given as a list."""
+    """Flatten names of which some are given in lists."""
     return [n for item in names for n in (item if isinstance(item, (list, tuple)) else [item])]
 
 
 def grouped(plan: Plan, names: Sequence[Any], named: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
-    """Keys as column names; computed keys become columns first."""
+    """Return the names of the key columns, after adding computed keys to the plan as columns."""
     keys: list[str] = []
     for item in _flat(names):
         node = Column(item) if isinstance(item, str) else traced(item, step="group_by")
@@ -191,9 +191,11 @@ def _check_window(plan: Plan, spec: Window) -> None:
     step = f"window {spec}"
     schema = plan.schema
     numbered = spec.counts_arrivals and not getattr(spec, "order_by", None)
-    if numbered and isinstance(stage_of(plan).base, Union):
+    base = stage_of(plan).base
+    if numbered and not isinstance(base, Source):
+        what = "a union" if isinstance(base, Union) else "windows"
         raise UserError(
-            step, expected="order_by= over a union, whose rows have no order of arrival", got="none",
+            step, expected=f"order_by= over {what}, whose rows have no order of arrival", got="none",
             hint="name a column to number rows by: order_by='seq'",
         )  # fmt: skip
     for name in (*(spec.partition or ()), *((o,) if (o := getattr(spec, "order_by", None)) else ())):
@@ -237,7 +239,7 @@ def _check_together(windows: tuple[NamedWindow, ...]) -> None:
 
 
 def bind(plan: Plan, name: str, aggregate: Any) -> Aggregate:
-    """An aggregate over the columns of a plan, with its arguments resolved and checked."""
+    """Bind an aggregate to the columns of a plan: resolve and check its arguments."""
     step = f"agg {name}"
     if not isinstance(aggregate, Aggregate):
         got = f"{aggregate!r} ({type(aggregate).__name__})"

@@ -1,4 +1,4 @@
-"""What every engine says of the same fault."""
+"""Errors that every engine raises with the same message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemill.plan.nodes import Plan, Source, WindowAggregate, sources
 
 
 def check_inputs(plan: Plan, inputs: Mapping[str, Any], *, step: str = "run") -> None:
-    """Each stream of the query needs its input, and nothing else."""
+    """Raise an error unless there is exactly one input for each stream of the query."""
     names = [source.name for source in sources(plan)]
     if set(inputs) != set(names):
         shown = ", ".join(map(repr, names))
@@ -21,7 +21,7 @@ def check_inputs(plan: Plan, inputs: Mapping[str, Any], *, step: str = "run") ->
 
 
 def null_time(plan: WindowAggregate) -> UserError:
-    """The windowing attribute is null in some row."""
+    """Return the error for a null in the windowing attribute."""
     name = plan.attribute
     return UserError(
         f"window {plan.windows[0].spec}", expected=f"no null in the windowing column {name!r}",
@@ -30,23 +30,23 @@ def null_time(plan: WindowAggregate) -> UserError:
 
 
 def far_time(plan: WindowAggregate) -> UserError:
-    """The windowing attribute is so far from zero that windows around it cannot be counted."""
+    """Return the error for a time so far from zero that window arithmetic would overflow."""
     return UserError(
         f"window {plan.windows[0].spec}",
-        expected=f"times in {plan.attribute!r} within 2**61 ticks of zero", got="one beyond",
+        expected=f"times in {plan.attribute!r} within 2**61 ticks of zero", got="a time outside",
     )  # fmt: skip
 
 
 def broken_promise(names: list[str], rows: int) -> UserError:
-    """Rows of an input lie before what the input itself said of the rows to come."""
+    """Return the error for rows below the watermark that their own input promised."""
     return UserError(
-        f"run {', '.join(names)}", expected="no row before what the input promised of the rows to come",
-        got=f"{rows} rows before it", hint="statistics in a Parquet file may be wrong: write it again",
+        f"run {', '.join(names)}", expected="no row below the watermark of its own input",
+        got=f"{rows} rows below it", hint="statistics in a Parquet file may be wrong: write it again",
     )  # fmt: skip
 
 
 def unordered_time(source: Source, before: int, after: int) -> UserError:
-    """A stream that was declared as ordered is not."""
+    """Return the error for an unsorted stream that was declared as ordered."""
     return UserError(
         f"run {source.name}", expected=f"rows in order of {source.time!r}, as ordered=True says",
         got=f"{after} after {before} (ticks)", hint="sort the input, or declare the stream without it",

@@ -1,4 +1,4 @@
-"""A plan as text."""
+"""Format a plan as text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tidemill.plan.sharing import share, used_often
 
 
 def format_plan(plan: Plan, show: Callable[[Plan], str] = str) -> str:
-    """The plan as an indented tree, last step first; `show` writes one node.
+    """Format a plan as an indented tree, last step first; `show` formats one node.
 
-    A sub-plan that is used again is written once, with a number.
+    A sub-plan that is used several times is written once, with a number.
     """
     plan = share(plan)
     often, numbers, lines = used_often(plan), dict[int, int](), list[str]()

@@ -1,7 +1,7 @@
-"""Logical plans: a few frozen nodes, each of which knows its schema and its time column.
+"""The nodes of logical plans. Nodes are frozen; each has a schema and a time column.
 
 A node has any number of inputs: its fields that hold plans, or tuples of plans (`core/tree.py`). A rule or an
-engine names the nodes that it knows, and refuses a plan with any other (`require_known`).
+engine lists the nodes that it supports, and rejects a plan with any other (`require_known`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WINDOW_START, WINDOW_END, WINDOW = "window_start", "window_end", "window"
 
 
 class Plan(Tree):
-    """Base of plan nodes; compared by value."""
+    """The base class of plan nodes; compared by value."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Plan(Tree):
 
     @property
     def time(self) -> str:
-        """The column that holds the start of each row's lifetime."""
+        """The column with the time of each row, the start of its lifetime."""
         raise NotImplementedError
 
     @property
@@ -50,18 +50,18 @@ Plan.family = Plan
 
 @dataclass(frozen=True)
 class Source(Plan):
-    """A named stream; `columns` is what the optimizer found to be needed of it."""
+    """A named stream; `columns` are the columns that the query needs, set by the optimizer."""
 
     name: str
     declared: Schema
     time_column: str
     columns: tuple[str, ...] | None = None
     ordered: bool = False
-    """Whether no row has an earlier time than the one before it."""
+    """Whether rows are sorted by time."""
     step: str = ""
-    """What errors in its rows are errors of, where that is not `run` and its name."""
+    """The step that errors in its rows name; by default `run` and the name of the stream."""
     reading: Reading = PLAIN
-    """What ints and naive times of its rows mean where instants are declared."""
+    """How ints and naive times are converted to the declared instants."""
 
     @property
     def schema(self) -> Schema:
@@ -79,7 +79,7 @@ class Source(Plan):
 
 @dataclass(frozen=True)
 class Filter(Plan):
-    """Rows for which a predicate is true; false and null go."""
+    """The rows for which a predicate is true; rows for which it is false or null are dropped."""
 
     input: Plan
     predicate: Node
@@ -98,7 +98,7 @@ class Filter(Plan):
 
 @dataclass(frozen=True)
 class Project(Plan):
-    """Each row as other columns. The time column always travels along."""
+    """Computed columns of each row. The time column is always among them."""
 
     input: Plan
     outputs: tuple[tuple[str, Node], ...]
@@ -141,7 +141,7 @@ class Union(Plan):
 
 @dataclass(frozen=True)
 class NamedWindow:
-    """A window of a query, with its label where the query has several."""
+    """A window of a query, with a label if the query has several."""
 
     label: str | None
     spec: Window
@@ -165,23 +165,23 @@ class WindowAggregate(Plan):
 
     @functools.cached_property
     def group_keys(self) -> tuple[str, ...]:
-        """The keys of the result: what partitions the windows, then what was grouped by."""
+        """The keys of the result: the partition columns of the windows, then the group keys."""
         found = list(self.keys)
         for window in self.windows:
             found = [p for p in window.spec.partition or () if p not in found] + found
         return tuple(found)
 
     def partition_of(self, spec: Window) -> tuple[str, ...]:
-        """The columns that split the stream before this window cuts it."""
+        """Return the columns that partition the stream for this window."""
         if spec.partition is not None:
             return spec.partition
         return self.keys if isinstance(spec, (Rows, PerEvent, Session)) else ()
 
     @property
     def partition(self) -> tuple[str, ...]:
-        """The columns that split the stream before its windows cut it.
+        """The columns that partition the stream for its windows.
 
-        Windows on a grid of time do not ask: where there are others too, it is theirs.
+        Windows on a grid of time do not depend on it: if there are others too, it is the partition of those.
         """
         specs = [w.spec for w in self.windows]
         asking = [s for s in specs if not isinstance(s, GridWindow) or isinstance(s, Rows)]
@@ -211,18 +211,18 @@ class WindowAggregate(Plan):
 
     @property
     def attribute(self) -> str:
-        """The windowing attribute; for row windows it is not read."""
+        """The windowing attribute; row windows do not read it."""
         return self.windows[0].spec.on or self.input.time
 
     @property
     def never_null(self) -> frozenset[str]:
-        """Columns that have a value in every row of a window: others are refused, or in none."""
+        """The columns that are never null in a row of a window, because a null there is an error."""
         by_number = isinstance(self.windows[0].spec, Rows)
         return frozenset() if by_number else frozenset({self.attribute})
 
     @property
     def start(self) -> int | None:
-        """Rows before this are in no window, because every window has a start; `None` where some has none."""
+        """The earliest start of all windows, before which rows are in no window; None if one has no start."""
         starts = [w.spec.start if isinstance(w.spec, GridWindow) else None for w in self.windows]
         given = [s for s in starts if s is not None]
         return min(given) if len(given) == len(starts) else None
@@ -237,21 +237,21 @@ class WindowAggregate(Plan):
 
 @dataclass(frozen=True)
 class WheelWindows(Plan):
-    """The windows of an aggregate, answered by a wheel in place of rows (rule `use_wheel`).
+    """The windows of an aggregate, read from a wheel instead of rows (rule `use_wheel`).
 
-    Keys and aggregates are pairs: the name in the result, and in the wheel. In place of the name of one of
-    the wheel's aggregates there may be another one, which is made of the same partials.
+    Keys and aggregates are pairs of the name in the result and the name in the wheel. An aggregate that the
+    wheel does not have, but that can be computed from its partials, has the aggregate instead of a name.
     """
 
     stream: str
-    """The input that is a wheel."""
+    """The name of the input, which is a wheel."""
     result: Schema
     windows: tuple[NamedWindow, ...]
     keys: tuple[tuple[str, str], ...]
     aggregates: tuple[tuple[str, str | Aggregate], ...]
     since: int | None = None
     until: int | None = None
-    """Only rows at or above the one and below the other count; both at bounds of slots, in ticks."""
+    """Only rows in `[since, until)` count. Both are in ticks, at bounds of slots."""
 
     @property
     def schema(self) -> Schema:
@@ -271,7 +271,7 @@ class WheelWindows(Plan):
 
 
 def leaves_of(plan: Plan) -> dict[str, Source | WheelWindows]:
-    """Where the rows of a plan come from: streams by their names, windows of wheels by a number besides."""
+    """Return the inputs of a plan: streams by name, windows of wheels by name and a number."""
     found: dict[str, Source | WheelWindows] = {}
     for node in plan.walk():
         if isinstance(node, Source):
@@ -284,16 +284,16 @@ def leaves_of(plan: Plan) -> dict[str, Source | WheelWindows]:
 def _asked(
     aggregates: Iterable[tuple[str, Any]], keys: Sequence[str], windows: Iterable[NamedWindow]
 ) -> str:
-    """Aggregates by keys over windows, for people."""
+    """Format aggregates, keys and windows."""
     by = f" by {', '.join(keys)}" if keys else ""
     what = ", ".join(f"{name}={value}" for name, value in aggregates)
     return f"{what}{by} over {'; '.join(map(str, windows))}"
 
 
 def sources(plan: Plan) -> tuple[Source, ...]:
-    """The streams that a plan reads, each once, in the order it names them.
+    """Return the streams that a plan reads, each once, in the order of the plan.
 
-    One name stands for one stream: two declarations that differ are an error.
+    Raises an error if one name has two declarations that differ.
     """
     found: dict[str, Source] = {}
     for node in plan.walk():
@@ -309,7 +309,7 @@ def sources(plan: Plan) -> tuple[Source, ...]:
 
 
 def require_known(plan: Plan, known: tuple[type[Plan], ...], who: str, where: str) -> None:
-    """Refuse a plan with a node that `who` has no case for; `where` is the file that lacks it."""
+    """Raise an error if `who` does not support a node of the plan; `where` is the file to extend."""
     for node in plan.walk():
         if not isinstance(node, known):
             raise unknown_node(node, who, where)

@@ -1,7 +1,7 @@
-"""Physical choices: how an engine computes a node, kept beside the plan and never in it.
+"""Physical choices: how an engine computes a node. They are not part of the plan.
 
 A choice is a frozen value that a pure function of `optimize` derives from a node (`optimize/choices.py`).
-It changes how fast an answer comes, never the answer.
+It affects the speed of a query, never its result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Panes:
-    """The shared grid that all windows of a node are made of (`optimize/share_panes.py`)."""
+    """The grid of panes that all windows of a node share (`optimize/share_panes.py`)."""
 
     origin: int
     size: int
@@ -23,7 +23,7 @@ class WindowChoices:
 
     panes: Panes
     sliding: tuple[str, ...]
-    """For each part of the state, how it moves from one window to the next (`optimize/choose_sliding.py`)."""
+    """The algorithm that moves each part of the state to the next window (`optimize/choose_sliding.py`)."""
 
     def __str__(self) -> str:
         return f"panes={self.panes.size} sliding=[{', '.join(dict.fromkeys(self.sliding))}]"

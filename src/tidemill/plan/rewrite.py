@@ -1,4 +1,4 @@
-"""Changing the expressions inside plan nodes, in one place for all rules."""
+"""Rewrite the expressions inside plan nodes, for all rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemill.plan.nodes import (
 
 
 def map_expressions(plan: Plan, change: Callable[[Node], Node]) -> Plan:
-    """The same node with every expression in it passed through `change`; inputs untouched."""
+    """Return the node with `change` applied to each of its expressions; its inputs stay the same."""
     if isinstance(plan, Filter):
         return replace(plan, predicate=change(plan.predicate))
     if isinstance(plan, Project):

@@ -1,4 +1,4 @@
-"""Sub-plans that are used several times: equal ones are one object, so that engines compute them once."""
+"""Make equal sub-plans one object, so that engines compute them once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemill.plan.nodes import Plan, WindowAggregate
 
 
 def share(plan: Plan) -> Plan:
-    """The same plan in which equal sub-plans are the same object.
+    """Return the same plan with equal sub-plans as one object.
 
     >>> from tidemill.plan.build import source, union
     >>> s, again = (source("s", "t", {"t": "int64"}) for _ in range(2))
@@ -28,22 +28,22 @@ def share(plan: Plan) -> Plan:
 
 
 def _says(node: Plan) -> list[Any]:
-    """What makes a node equal to another of its class."""
+    """Return the values by which nodes of a class are equal."""
     if isinstance(node, WindowAggregate):
-        # Two aggregates of one meaning have functions of their own: the layout knows what they compute.
+        # Equal aggregates may have different function objects: the layout compares what they compute.
         results = [(r.name, node.layout.essence(r)) for r in node.layout.results]
         return [node.input, node.keys, node.windows, *results]
     return [getattr(node, f.name) for f in dataclasses.fields(node)]  # type: ignore[arg-type]
 
 
 def _by_identity(value: Any) -> Any:
-    """Inputs by identity: equal ones are one object by now, and by value a key is as long as the plan."""
+    """Replace inputs by their `id`: equal inputs are already one object, and comparing values is slow."""
     if isinstance(value, Plan):
         return id(value)
     return tuple(map(_by_identity, value)) if isinstance(value, tuple) else value
 
 
 def used_often(plan: Plan) -> frozenset[int]:
-    """The `id` of each node that is an input more than once, in a plan after `share`."""
+    """Return the `id` of each node that is an input more than once, in a plan after `share`."""
     uses = Counter(id(child) for node in plan.walk() for child in node.children())
     return frozenset(node for node, count in uses.items() if count > 1)

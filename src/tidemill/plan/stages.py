@@ -1,4 +1,4 @@
-"""Stateless steps seen as one: what lies between a base (source, aggregate, union) and its consumer."""
+"""Stages: the filters and projections between a base (source, aggregate, union) and its consumer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tidemill.plan.nodes import (
 
 @dataclass(frozen=True)
 class Stage:
-    """A run of filters and projections, as expressions over the columns of `base`.
+    """A sequence of filters and projections, as expressions over the columns of `base`.
 
-    Predicates apply in order; a later one, and every output, is evaluated only on rows that passed
-    the earlier ones.
+    Predicates apply in order. Each predicate is evaluated only on rows that passed those before it, and
+    outputs only on rows that passed all.
     """
 
     base: Plan
@@ -34,12 +34,12 @@ class Stage:
         return dict(self.outputs)[name]
 
     def rewrite(self, node: Node) -> Node:
-        """An expression over the stage's outputs, as one over the columns of its base."""
+        """Rewrite an expression over the stage's outputs as one over the columns of its base."""
         return substitute(node, dict(self.outputs))
 
 
 def stage_of(plan: Plan, stop: Set[int] = frozenset()) -> Stage:
-    """Peel filters and projections off a plan, down to a node whose `id` is in `stop`.
+    """Return the filters and projections at the top of a plan, down to a node whose `id` is in `stop`.
 
     >>> from tidemill.plan.build import source, where
     >>> from tidemill.expr.fluent import col

@@ -1,4 +1,4 @@
-"""A plan as steps, first to last: the skeleton that every engine's `explain` fills in."""
+"""Describe a plan as steps, first to last; `explain` of every engine uses this."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Lines = list[str]
 def describe(
     plan: Plan, windows: Callable[[WindowAggregate], Lines], stage: Callable[[Stage], Lines]
 ) -> str:
-    """Each window aggregate and each stage in the words of an engine, in the order they run.
+    """Describe the steps in the order in which they run; an engine passes functions for its nodes.
 
-    A sub-plan that is used again is described once.
+    A sub-plan that is used several times is described once.
     """
     plan = share(plan)
     shared, seen = used_often(plan), set[int]()

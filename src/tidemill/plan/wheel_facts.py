@@ -1,4 +1,4 @@
-"""What a plan must know of a wheel to be answered by it."""
+"""The properties of a wheel that decide whether it can answer a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemill.windows.spec import GridWindow
 
 @dataclass(frozen=True)
 class HeldRing:
-    """Slots of one length, in ticks; those before `since` were dropped."""
+    """A ring of slots of one length, in ticks; slots before `since` were evicted."""
 
     ticks: int
     shown: str
@@ -19,10 +19,10 @@ class HeldRing:
 
 @dataclass(frozen=True)
 class WheelFacts:
-    """A wheel without what is in it.
+    """The properties of a wheel, without its contents.
 
-    `held` is what its finest slots hold, as a plan: columns, time, keys, aggregates. Rows below the
-    watermark are in the rings, which go from fine to coarse.
+    `held` describes the finest slots as a plan: columns, time, keys, aggregates. Rows below the watermark
+    are in the rings, which are sorted from fine to coarse.
     """
 
     held: WindowAggregate
@@ -31,7 +31,7 @@ class WheelFacts:
 
     @property
     def grain(self) -> int:
-        """Ticks of the finest slots."""
+        """The length of the finest slots in ticks."""
         spec = self.held.windows[0].spec
         assert isinstance(spec, GridWindow)
         return spec.slide

@@ -1,4 +1,4 @@
-"""Aggregates over a list of rows, straight from the algebra."""
+"""Aggregates over a list of rows, computed by the definition of the algebra."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def aggregate(layout: Layout, rows: list[tuple[int, Row]], schema: Schema) -> Row:
-    """The result columns over some rows, each with its place in the order: lift, combine, lower."""
+    """Compute the result columns over rows, given with their positions: lift, combine, lower."""
     states = [_state(part, rows, schema) for part in layout.parts]
     return {r.name: lower(r, layout, states) for r in layout.results}
 
@@ -27,7 +27,7 @@ def _state(part: StatePart, rows: list[tuple[int, Row]], schema: Schema) -> Any:
         args = tuple(evaluate(a, row, schema) for a in part.part.args)
         if None not in args:
             tuples.append((place, args))
-    # Ties are ordered by value, so that order-sensitive aggregates have one answer.
+    # Values break ties, so that order-dependent aggregates have one result.
     tuples.sort(key=lambda t: (t[0], order_key(t[1])))
     inputs = [args for _, args in tuples]
     algebra = part.part.algebra

@@ -1,4 +1,4 @@
-"""One-pass evaluation of slide-by-tuple windows, straight from the paper (003, 6.1, Figures 4–6)."""
+"""One-pass evaluation of slide-by-tuple windows, as the paper defines it (003, 6.1, Figures 4–6)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Bin(Generic[P]):
 
     wid: int
     value: P
-    tuples: int = 0  # with this very time; 0 in a bin that is an end only
-    rank: int = 0  # of the last of them in time order: the tuples so far at or below wid
-    due: bool = False  # the window slides to one of them by its row-num
+    tuples: int = 0  # tuples with exactly this time; 0 in a bin that is only an end
+    rank: int = 0  # rank of the last of them in time order: the number of tuples at or below wid
+    due: bool = False  # whether the row-num of one of them ends a window
 
 
 class Bins(Generic[X, P]):
-    """Partials of the windows `(w - range, w]` that tuples end, though no tuple is kept.
+    """Partials of the windows `(w - range, w]` that end at tuples. The tuples themselves are not kept.
 
-    A tuple at `s` opens two bins: *S* at `s`, the first window it is in, and *E* at `s + range`, the
-    first it is in no more. A new bin is split off the one before it, then the tuple is combined into
-    each bin in `[s, s + range)`; so tuples may come in any order, and `combine` must be commutative.
-    Bins of one `wid` hold the same partial and are one bin, whether S, E or both.
+    A tuple at `s` opens two bins: *S* at `s`, the first window that contains it, and *E* at `s + range`, the
+    first later window that does not. A new bin is split off the one before it. Then the tuple is combined
+    into each bin in `[s, s + range)`. Tuples may arrive in any order, and `combine` must be commutative. Bins
+    with the same `wid` have the same partial and are one bin, whether S, E or both.
 
     As in `per_event`, a window ends at each tuple, at every n-th by arrival (*row-num*), or at every
     n-th `by="rank"` of its time (6.1.3).
@@ -62,7 +62,7 @@ class Bins(Generic[X, P]):
         self.bins = [Bin(BEGINNING, identity())]  # the paper's init, at minus infinity
 
     def insert(self, t: int, x: X) -> None:
-        """Take a tuple, in any order but not below a punctuation."""
+        """Add a tuple. Tuples may arrive in any order, but not below a punctuation."""
         if t < self.watermark:
             raise UserError("bins", expected=f"no tuple below {self.watermark}", got=f"one at {t}")
         self.row_num += 1
@@ -76,14 +76,14 @@ class Bins(Generic[X, P]):
             bin.rank += 1
 
     def punctuate(self, t: int) -> list[tuple[int, P]]:
-        """Ids and partials of the windows that end below `t`: no later tuple will be there.
+        """Return ids and partials of the windows that end below `t`; no later tuple may be below `t`.
 
         The paper's *future values are greater than s* is `punctuate(s + 1)`.
         """
         below = self._place(t)
         done = [bin for bin in self.bins[:below] if bin.wid >= self.watermark]
         self.watermark = max(self.watermark, t)
-        # The last one below stays: the next new bin may be split off it.
+        # Keep the last bin below t: the next new bin may be split off it.
         del self.bins[: max(below - 1, 0)]
         return [(bin.wid, bin.value) for bin in done if self._ends_window(bin)]
 
@@ -93,7 +93,7 @@ class Bins(Generic[X, P]):
         return bin.due
 
     def _split(self, wid: int) -> int:
-        """Where the bin of `wid` is, after splitting it off the one before it if there was none."""
+        """Return the position of the bin of `wid`; if there is none, split it off the bin before it."""
         place = self._place(wid)
         if place == len(self.bins) or self.bins[place].wid != wid:
             before = self.bins[place - 1]

@@ -1,4 +1,4 @@
-"""The reference engine: plans row by row. Slow, short, and the definition of truth."""
+"""The reference engine evaluates plans row by row. It is slow and short, and defines the correct result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Row = dict[str, Any]
 
 
 def run(plan: Plan, inputs: Mapping[str, list[Row]]) -> list[Row]:
-    """The rows of a plan. Inputs are rows in order of arrival; instants are ticks."""
+    """Compute the rows of a plan. Inputs are rows in order of arrival; instants are ticks."""
     known = (Source, Filter, Project, Union, WindowAggregate)
     require_known(plan, known, "reference", "reference/run.py, or run it on the local engine")
     return plan.fold(lambda node, below: list(_rows(node, below, inputs)))
 
 
 def _rows(plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]) -> Iterator[Row]:
-    """The rows of a node, given those of its inputs."""
+    """Yield the rows of a node, given the rows of its inputs."""
     if isinstance(plan, Source):
         yield from _in_order(plan, inputs[plan.name]) if plan.ordered else inputs[plan.name]
     elif isinstance(plan, Filter):

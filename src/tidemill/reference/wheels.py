@@ -1,4 +1,4 @@
-"""What a wheel answers, from the rows themselves."""
+"""The definition of a wheel: its answers, computed from rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidemill.reference.aggregates import Row, aggregate
 
 @dataclass
 class RowWheel:
-    """Rows as they come, and a watermark on the grid of the finest slots, in ticks."""
+    """A wheel that keeps all rows; its watermark is on the grid of the finest slots, in ticks."""
 
     plan: WindowAggregate
     grain: int
@@ -21,7 +21,7 @@ class RowWheel:
     late: list[Row] = field(default_factory=list)
 
     def insert(self, row: Row) -> None:
-        """A row below the watermark is late."""
+        """Add a row; a row below the watermark is late."""
         time = row[self.plan.input.time]
         (self.late if time < self.watermark else self.rows).append(row)
 
@@ -32,9 +32,9 @@ class RowWheel:
         self, start: int, end: int, key: tuple[Any, ...] = (), *, total: bool = False,
         layout: Layout | None = None,
     ) -> Row:  # fmt: skip
-        """The results over `[start, end)`, as far as the watermark: of one key, or the total of all.
+        """Compute the results over `[start, end)` below the watermark, for one key or as the total of all.
 
-        `layout` has other results than the wheel's own.
+        `layout` replaces the results of the wheel by others.
         """
         source, end = self.plan.input, min(end, self.watermark)
         own = [

@@ -1,4 +1,4 @@
-"""Window aggregates from the definition: for each window its extent, for each group its rows."""
+"""Window aggregates by definition: aggregate the rows of each group in the extent of each window."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
 
 
 def _resolved(plan: WindowAggregate, spec: Window) -> Window:
-    """The specification with its defaults filled in from the query."""
+    """Return the specification with its defaults filled in from the query."""
     if isinstance(spec, Rows):
         return replace(spec, partition_by=plan.partition_of(spec))
     if isinstance(spec, (PerEvent, Session)):

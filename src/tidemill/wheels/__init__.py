@@ -1,1 +1,1 @@
-"""The index of aggregates by time (paper 001): rings of closed slots, the plan of a query over them."""
+"""The wheel: an index of aggregates by time (paper 001), with rings of closed slots and query plans."""

@@ -1,4 +1,4 @@
-"""Windows of a wheel, as tables of those that close."""
+"""The windows of a wheel: `advance_to` returns those that close as tables."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class ClosingWindows:
     ) -> None:  # fmt: skip
         self._plan, self._store, self._domain, self._keys = plan, store, domain, keys
         self.look_at = look_at
-        """Raises the error that the bits of a kernel stand for."""
+        """Raises the error that a kernel's error bits stand for."""
         self.specs: dict[str, Window] = {}
         self._grain = store.rings[0].ticks
         self._results = plan.layout.results
         self._shown = [r for r in self._results if not r.name.startswith(HIDDEN)]
         self._windows: dict[str, SlidingWindows | SessionWindows] = {}
         self._alone: SlidingWindows | None = None
-        """The window, if it is the only one and nothing else is in the way of being quick."""
+        """The window, if it is the only one and `_take_alone` can handle it."""
         self._bound = to_arrow(plan.bound_type)
         self._schemas: dict[bool, pa.Schema] = {}
         self._none: dict[bool, pa.Table] = {}
@@ -52,7 +52,7 @@ class ClosingWindows:
     def copy(
         self, store: RingStore, keys: KeyIndex, look_at: Callable[[int, str], None]
     ) -> ClosingWindows:
-        """The same windows over a store with the same slots."""
+        """Copy the windows, for a store with the same slots."""
         other = ClosingWindows(self._plan, store, self._domain, keys, look_at)
         other.restore(self.specs, self.snapshot())
         return other
@@ -60,11 +60,11 @@ class ClosingWindows:
     # -- state
 
     def snapshot(self) -> dict[str, WindowState]:
-        """The windows that are open, by label."""
+        """The open windows, by label."""
         return {label: window.snapshot() for label, window in self._windows.items()}
 
     def restore(self, specs: Mapping[str, Window], states: Mapping[str, WindowState]) -> None:
-        """Go on with windows as they were, over a store that is as far as it was."""
+        """Continue with windows from a snapshot, over a store with the same watermark."""
         for label, spec in specs.items():
             state = states[label]
             self.add(spec, label, state.numbers[0] if state.numbers else None)
@@ -75,8 +75,9 @@ class ClosingWindows:
         return self._windows[label].shapes()
 
     def merge(self, all: Sequence[tuple[ClosingWindows, npt.NDArray[np.int64]]]) -> int:
-        """Have the same windows as others, over what all of them have seen: each with the numbers of its keys
-        here. All stores are equally far. Bits of what failed."""
+        """Take over the windows of `all`, each with the numbers of its keys here. Returns error bits.
+
+        All stores have the same watermark."""
         err = 0
         for label, spec in all[0][0].specs.items():
             begins = [s.numbers[0] for w, _ in all if (s := w.snapshot()[label]).numbers]
@@ -86,13 +87,13 @@ class ClosingWindows:
         return err
 
     def add(self, spec: Window, label: str, begin: int | None = None) -> None:
-        """One more window, from the next slot to close on, or from a slot that has closed."""
+        """Add a window that starts with the next slot to close, or with `begin`, a closed slot."""
         plain = isinstance(spec, Session) and spec.partition is None
         plain = plain or (isinstance(spec, Sliding) and not spec.fill_empty)
         if not plain or spec.on is not None:
             raise UnsupportedError("wheel", f"window {spec}", instead="use the query engine")
         if label in self._windows:
-            raise UserError("wheel window", expected="a name of its own for each window", got=repr(label))
+            raise UserError("wheel window", expected="a unique name for each window", got=repr(label))
         self._alone = None
         if isinstance(spec, Session):
             self._windows[label], self.specs[label] = self._sessions(spec), spec
@@ -114,7 +115,7 @@ class ClosingWindows:
             self._alone = sliding
 
     def take(self, start: int, until: int) -> Iterator[pa.Table]:
-        """Slots `[start, until)` have closed: the windows that did."""
+        """Yield the windows that close with slots `[start, until)`."""
         if self._alone is not None:
             yield from self._take_alone(self._alone, start, until)
             return
@@ -122,7 +123,7 @@ class ClosingWindows:
             yield from self._shown_windows(label, window.take(start, until, self._kinds))
 
     def none(self) -> pa.Table:
-        """A table without rows, which takes longer to make than slots to close."""
+        """An empty table, cached: making one takes longer than closing slots."""
         several = len(self._windows) > 1
         if several not in self._none:
             self._none[several] = self._schema().empty_table()
@@ -133,7 +134,7 @@ class ClosingWindows:
         if FIRST_TIME not in names:
             raise UserError(
                 "wheel window", expected="sessions when the wheel is made", got=str(spec),
-                hint="tm.Wheel(..., windows=[tm.session('30m')]): they need more in each slot",
+                hint="tm.Wheel(..., windows=[tm.session('30m')]): sessions need more in each slot",
             )  # fmt: skip
         if spec.gap.domain is not self._domain or spec.gap.ticks < self._grain:
             raise UserError(
@@ -158,8 +159,7 @@ class ClosingWindows:
         yield pa.Table.from_arrays(arrays, schema=self._schema())
 
     def _take_alone(self, window: SlidingWindows, start: int, until: int) -> Iterator[pa.Table]:
-        """As `take`, for the only window of a wheel without keys: a stretch of a table over all
-        the room there is, which is made once."""
+        """As `take`, for the only window of a wheel without keys: slices of one table over its buffers."""
         begin, missing, err = window.add(start, until, self._kinds)
         rows = window.rows
         if err or missing:

@@ -1,4 +1,4 @@
-"""How a wheel would answer, for people."""
+"""Explain how a wheel would answer a range."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ NAMES = {
 }  # fmt: skip
 
 
-
 @dataclass(frozen=True)
 class Step:
-    """Slots of one ring, and what is done with them."""
+    """A plan step: slots of one ring, and the operation on them."""
 
     ring: str
     start: Any
@@ -73,7 +72,7 @@ class Cost:
 
 @dataclass(frozen=True, repr=False)
 class Explained(Explanation):
-    """A plan, its aggregate operations, its cost, and the costs of the other plans that were possible."""
+    """A plan, its aggregate operations, its cost, and the costs of the alternatives that were tried."""
 
     plan: str
     operations: int
@@ -103,7 +102,7 @@ class ExplainedReplicas(Explained):
 
 
 def explain(store: RingStore, start: int, end: int, shown: Callable[[int], Any]) -> Explained:
-    """The plan of a range of finest slots; `shown` makes a slot an instant."""
+    """Explain the plan for a range of finest slots; `shown` converts a slot to an instant."""
     allowed, threshold, slot_cost = store.choice
     kind, count, operations, segments = _planned(store, start, end, allowed, threshold, slot_cost)
     steps = tuple(_step(store, segments[j], shown) for j in range(count) if segments[j, 3] != LOOK)

@@ -1,7 +1,7 @@
-"""Which wheel a wheel is, and how far: by it, no row is merged twice.
+"""The identity of a wheel's states, so that no row is merged twice.
 
-A wheel has one writer, so its states follow each other. A state is known by the wheel's `name`, by the
-`line` of those that went on from saves, and by its version. Two that went on from one save are two lines.
+A wheel has one writer, so its states are ordered. A state is identified by the wheel's `name`, its `line`
+of saves that were opened and continued, and its version. Two continuations of one save are two lines.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import uuid
 from dataclasses import dataclass, field
 
 Version = tuple[int, int, int]
-"""Rows that came, the first open slot, wheels that were merged. None of them ever gets less."""
+"""Rows received, the first open slot, wheels merged. None of them ever decreases."""
 _BRANCH = re.compile(r"(\d+)\.(-?\d+)\.(\d+)~[0-9a-f]+")
 
 
 @dataclass
 class Lineage:
-    """The name of a wheel, its line, and what was merged into it."""
+    """The name of a wheel, its line, and the wheels that were merged into it."""
 
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     line: str = ""
-    """A branch `/<version of the save>~<number>` for each save that it went on from."""
+    """A branch `/<version of the save>~<number>` for each save that was opened and continued."""
     merged: dict[str, str] = field(default_factory=dict)
     """The ids of the wheels that were merged into it, by name."""
     opened: Version | None = None
-    """Its version when it was opened, as long as it has not gone on."""
+    """Its version when it was opened, as long as it has not changed."""
 
     def id(self, version: Version) -> str:
-        """What this state is known by."""
-        self.go_on(version)
+        """The id of this state."""
+        self.start_branch(version)
         return f"{self.name}{self.line}@{_shown(version)}"
 
-    def go_on(self, version: Version) -> None:
-        """Begin a branch, if this is a later version than that of the save it was opened from."""
+    def start_branch(self, version: Version) -> None:
+        """Start a branch if this is the first change after opening a save."""
         if self.opened is not None and self.opened != version:
             self.line += f"/{_shown(self.opened)}~{uuid.uuid4().hex[:8]}"
             self.opened = None
@@ -43,7 +43,7 @@ class Lineage:
 
 
 def is_older(one: str, other: str) -> bool | None:
-    """Whether a state of a wheel comes before another, or is it; None if neither comes before the other.
+    """Whether one state precedes or equals another; None if they are not ordered.
 
     >>> is_older("w@3.10.0", "w@5.12.0"), is_older("w@5.12.0", "w@3.10.0")
     (True, False)

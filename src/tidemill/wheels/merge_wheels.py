@@ -1,4 +1,4 @@
-"""One wheel into another: the rows of both, none of them twice."""
+"""Merge two wheels, without counting a row twice."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ STEP = "wheel merge"
 
 
 def merged(state: WheelState, other: WheelState) -> WheelState | None:
-    """A wheel with the rows of two; None if all rows of the other are in the first already.
+    """Return a wheel with the rows of both; None if all rows of `other` are in `state` already.
 
-    Both stay as they are, whatever fails.
+    Both inputs stay unchanged, also on errors.
     """
     if state.windows.specs != other.windows.specs:
         raise UserError(
@@ -35,7 +35,7 @@ def merged(state: WheelState, other: WheelState) -> WheelState | None:
         at = [one.instant(one.store.now * one.grain) for one in (state, other)]
         raise UserError(
             STEP, expected="wheels with windows at the same watermark", got=f"{at[0]} and {at[1]}",
-            hint="advance the one that is behind, which returns the windows that close in it",
+            hint="advance the one that is behind, which returns its windows that close",
         )  # fmt: skip
     ours, incoming = state.copy(), other.copy()
     now = max(ours.store.now, incoming.store.now)
@@ -67,7 +67,7 @@ def merged(state: WheelState, other: WheelState) -> WheelState | None:
 
 
 def require_same_kind(spec: WheelSpec, other: WheelSpec, step: str) -> None:
-    """Refuse wheels of which the slots do not hold the same."""
+    """Raise if the slots of two wheels differ in what they hold."""
     alike = kind_of(spec.plan) == kind_of(other.plan) and spec.rings == other.rings
     if not alike or spec.prefix != other.prefix or spec.open_slots != other.open_slots:
         mine, theirs = _described(spec), _described(other)
@@ -97,7 +97,7 @@ def _windows_of(state: WheelState) -> str:
 
 
 def _is_new(state: WheelState, theirs: dict[str, str]) -> bool:
-    """Whether no row of another wheel is in this one; False if all are. An error if some are."""
+    """True if no row of another wheel is in this one; False if all are. An error if some are."""
     ours = {state.lineage.name: state.id, **state.lineage.merged}
     if all(ours.get(name) == at for name, at in theirs.items()):
         return False
@@ -105,6 +105,6 @@ def _is_new(state: WheelState, theirs: dict[str, str]) -> bool:
         raise UserError(
             STEP, expected="a wheel of which nothing was merged before",
             got=f"one with rows of {', '.join(clash)}, which was: they would count twice",
-            hint="merge each wheel once, when it is complete; read wheels that go on with tm.Replicas",
+            hint="merge each wheel once, when it is complete; tm.Replicas reads wheels that still take rows",
         )  # fmt: skip
     return True

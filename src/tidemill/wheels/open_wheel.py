@@ -1,4 +1,4 @@
-"""`tm.open_wheel`: what a directory holds, as a wheel, a reader of one, or a store in buckets."""
+"""`tm.open_wheel`: open a directory as a wheel, a reader of a shared wheel, or a bucketed store."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def open_wheel(
     path: str | os.PathLike[str], *, aggregates: Mapping[str, Aggregate] | None = None,
     save: int | None = None, verify: bool = True,
 ) -> Wheel | WheelReader | WheelStore:  # fmt: skip
-    """A wheel from a directory: saved there, built there by Spark, or shared by another process.
+    """Open a wheel that was saved in a directory, built there by Spark, or shared by another process.
 
-    Of a saved one, cells stay in the file, mapped to memory, until something changes; `verify` reads all
-    files once, to compare checksums. Without it, a damaged file may give a wrong answer, and nothing worse;
-    checksums are compared before such a wheel is saved again or merged. A shared one can only be asked; it
-    always answers as of now. One that Spark built can only be asked, too; `wheel()` of it goes on. A user's
-    own `aggregates` are given again: files hold no code.
+    The cells of a saved wheel stay in the file, memory-mapped, until something changes. `verify` reads all
+    files once and compares their checksums. Without it, a damaged file may give a wrong answer, and nothing
+    worse; checksums are compared before such a wheel is saved again or merged. A shared wheel is read-only
+    and always answers from its current state. A wheel that Spark built is read-only, too; its `wheel()`
+    returns one that takes rows. User-defined `aggregates` must be given again: files hold no code.
     """
     where = Path(path)
     with our_errors("open wheel", where):

@@ -1,4 +1,4 @@
-"""Partials by key and slot into a wheel: how Spark fills a wheel with what it has aggregated."""
+"""Insert partial aggregates by key and slot into a wheel: Spark fills wheels this way."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tidemill.wheels.spec import power_of_two
 from tidemill.wheels.state import WheelState
 
 OPEN_CELLS = 1 << 20
-"""Cells of open slots while partials come in, about."""
+"""The approximate number of cells in open slots while partials are inserted."""
 
 
 class PartialsIn:
-    """Partials for a wheel, in any order, as rows of `local.partials`; panes are slots."""
+    """Partials for a wheel, in any order, as rows of `local.partial_batches`; panes are slots."""
 
     def __init__(self, wheel: WheelState) -> None:
         self._wheel, self._store = wheel, wheel.store
@@ -32,7 +32,7 @@ class PartialsIn:
         self._records: list[npt.NDArray[Any]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take partials; nothing is done with them yet."""
+        """Buffer partials until `close`."""
         wheel, store = self._wheel, self._store
         kid = np.zeros(batch.num_rows, dtype=np.int64)
         if wheel.keyed:
@@ -40,7 +40,7 @@ class PartialsIn:
             keys = [batch.column(key_name(i)).cast(kind) for i, kind in enumerate(kinds)]
             kid = wheel.keys.encode(keys)
         records = np.empty(batch.num_rows, dtype=store.slots.open_type)
-        records["rows"] = 1  # that there were any is all that is asked of it
+        records["rows"] = 1  # only whether it is zero matters
         for part in wheel.plan.layout.parts:
             for name, _ in state_fields(part):
                 records[name] = values(batch.column(name))
@@ -49,7 +49,7 @@ class PartialsIn:
         self._records.append(records)
 
     def close(self, until: int) -> None:
-        """Add all of them to the slots from the watermark on, and close the slots below one."""
+        """Add all buffered partials to slots at or above the watermark, and close the slots below `until`."""
         wheel, store = self._wheel, self._store
         if wheel.keyed:
             store.know(wheel.keys.count)
@@ -73,7 +73,7 @@ class PartialsIn:
         assert len(slot) == 0 or (slot[0] >= store.now and slot[-1] < until)
         at = 0
         while at < len(slot):
-            # Slots without rows up to the next that has some are closed at once.
+            # Empty slots before the next slot with rows are closed in one step.
             begin = max(store.now, int(slot[at]) - len(store.ahead) + 1)
             raise_for(store.close(begin), "wheel")
             end = begin + len(store.ahead)

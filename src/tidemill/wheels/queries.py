@@ -1,4 +1,4 @@
-"""What can be asked of a wheel: ranges, one or many, of one key, of several, or of all together."""
+"""The queries of a wheel: one range or many, for one key, several keys, or all keys together."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from tidemill.wheels.spec import HIDDEN, named_aggregates, plan_of
 from tidemill.wheels.view import ALL, Ints, Outputs, WheelView
 
 MOST_ROWS = 50_000_000
-"""Rows of one series."""
+"""The most rows that one series may have."""
 Asked = Aggregate | Mapping[str, Aggregate] | None
 """Aggregates to answer in place of the wheel's own."""
 
 
 class WheelQueries(WindowSource):
-    """A wheel to read from."""
+    """The read-only methods of a wheel."""
 
     def __init__(self, view: WheelView) -> None:
         self._view = view
         self._names = [r.name for r in view.shown]
         plain = all(r.type.kind in ("int64", "float64", "bool") for r in view.shown)
         self._as_is = plain and not view.spec.objects
-        """Whether values of results are shown as they are."""
+        """Whether results need no conversion to Python values."""
         self._one_number = self._as_is and len(view.shown) == 1
 
     @property
     def watermark(self) -> Any:
-        """Everything below is complete and can be asked for; rows below it are late."""
+        """Everything below the watermark is complete and can be queried; rows below it are late."""
         view = self._view
         view.catch_up()
         return view.instant(view.store.now * view.grain)
@@ -61,15 +61,15 @@ class WheelQueries(WindowSource):
         keys, gives a table with a row for each; with `total`, one answer over all of these keys. Lists or
         arrays of starts and ends give a column, or a table, with a row for each range.
 
-        `aggregates`, as in `tm.Wheel`, are answered in place of the wheel's own, if they can be made of the
-        partials that it holds: a mean of a sum and a count of the same values, for example.
+        `aggregates`, as in `tm.Wheel`, replace the wheel's own. They must be computable from the partials
+        that it holds: a mean from a sum and a count of the same values, for example.
 
-        Bounds lie on the grid of the finest granularity. What is at or above the watermark is not
-        known yet: a range counts as far as the watermark. A range whose slots were dropped is an error.
+        Bounds lie on the grid of the finest granularity. A range ends at the watermark at the latest,
+        because later slots are still open. A range whose slots were evicted is an error.
         """
         view = self._view
         if type(start) is int and type(end) is int and aggregates is None and not total:
-            # What is asked most often, without more calls.
+            # A fast path for the most frequent query.
             number = 0 if key is ALL and not view.keyed else view.number_seen(key)
             if number is not None:
                 return self._one(start, end, number)
@@ -89,11 +89,11 @@ class WheelQueries(WindowSource):
         return self._only(outputs, asked)
 
     def _one(self, start: int, end: int, number: int) -> Any:
-        """The answer for one range of ticks and one key, as people read it."""
+        """The answer for one range of ticks and one key, as Python values."""
         view = self._view
         try:
             found = view.store.answer(start, end, number)
-        except OverflowError:  # no machine int
+        except OverflowError:  # the int does not fit 64 bits
             found = (OFF_GRID,)
         if found[0]:
             a, b = self._bounds(start, end)
@@ -112,17 +112,17 @@ class WheelQueries(WindowSource):
         return values[0] if len(values) == 1 else dict(zip(self._names, values))
 
     def landmark(self, key: Any = ALL, *, total: bool = False, aggregates: Asked = None) -> Any:
-        """Everything from the beginning to the watermark, whatever the rings still hold."""
+        """The aggregate from the beginning to the watermark, including slots that were evicted."""
         view = self._view
         view.catch_up()
-        # As far as the watermark, wherever that is by the time this is answered.
+        # The range ends at the watermark as of the time it is answered.
         far = FARTHEST // view.grain * view.grain
         return self.query(view.beginning, far, key, total=total, aggregates=aggregates)
 
     def latest(
         self, length: DurationLike, key: Any = ALL, *, total: bool = False, aggregates: Asked = None
     ) -> Any:
-        """The last stretch of time before the watermark."""
+        """The aggregate of the last `length` of time before the watermark."""
         ticks, view = self._length(length, "latest"), self._view
         while True:
             view.catch_up()
@@ -131,16 +131,16 @@ class WheelQueries(WindowSource):
                 start = max(view.beginning, now - ticks)
                 return self.query(start, now, key, total=total, aggregates=aggregates)
             except UserError:
-                if view.store.now * view.grain == now:  # nothing was dropped meanwhile
+                if view.store.now * view.grain == now:  # no slot was evicted meanwhile
                     raise
 
     def group_by(
         self, start: InstantLike, end: InstantLike, every: DurationLike, key: Any = ALL, *,
         total: bool = False, aggregates: Asked = None,
     ) -> pa.Table:  # fmt: skip
-        """A series: the aggregates of `[start, end)` cut into stretches, a row for each stretch and key.
+        """A series: `[start, end)` cut into intervals of length `every`, a row for each interval and key.
 
-        With `total`, a row for each stretch, over all of these keys.
+        With `total`, a row for each interval, over all of these keys.
         """
         view = self._view
         view.catch_up()
@@ -165,7 +165,7 @@ class WheelQueries(WindowSource):
         return pa.table({**named, **{n: table[n] for n in table.column_names}})
 
     def explain(self, start: InstantLike, end: InstantLike) -> Explained:
-        """How a range would be answered: plan, operations, and what else there was to choose from."""
+        """Show how a range would be answered: the plan, its operations, and the alternatives."""
         view = self._view
         view.catch_up()
         a, b = self._bounds(start, end)
@@ -173,7 +173,7 @@ class WheelQueries(WindowSource):
         return explain(store, a, b, lambda slot: view.instant(slot * view.grain))
 
     def stats(self) -> dict[str, Any]:
-        """Keys, the watermark, slots and bytes by ring, and bytes by what they are for."""
+        """Keys, the watermark, slots and bytes by ring, and bytes by purpose."""
         self._view.catch_up()
         store = self._view.store
         rings = {
@@ -194,17 +194,17 @@ class WheelQueries(WindowSource):
     # -- as an input of a query
 
     def read_windows(self, node: WheelWindows) -> Iterator[Chunk]:
-        """The windows that a plan asks for; see `wheels.source`."""
+        """The windows that a plan asks for; see `wheels.query_windows`."""
         return read_windows(node, self._view)
 
     def facts(self) -> WheelFacts:
-        """What a plan must know of this wheel."""
+        """The facts about this wheel that planning needs."""
         return self._view.facts()
 
     # -- helpers
 
     def _layout_of(self, aggregates: Any) -> Layout:
-        """The parts that slots hold, with the results that a user asks for."""
+        """The layout of the slots, with the results that a user asks for."""
         spec, own = self._view.spec, self._view.plan
         given = named_aggregates(aggregates, "query")
         keys = own.group_keys
@@ -212,7 +212,7 @@ class WheelQueries(WindowSource):
         return self._view.layout_for(plan.aggregates, "query")
 
     def _numbers(self, key: Any, total: bool) -> Ints:
-        """The keys that are asked for, by number; of a total, each once."""
+        """The numbers of the requested keys; without duplicates for a total."""
         view = self._view
         if key is ALL and not view.keyed:
             return np.zeros(1, dtype=np.int64)
@@ -221,7 +221,7 @@ class WheelQueries(WindowSource):
         return np.unique(numbers) if total else numbers
 
     def _only(self, outputs: Outputs, asked: Layout | None) -> Any:
-        """The only row of an answer: a plain value, or a dict of several."""
+        """The single row of an answer: a plain value, or a dict of several values."""
         results = self._view.shown if asked is None else asked.results
         found = {
             r.name: self._view.plain(outputs[2 * j + 1].tolist()[0], r.type) if outputs[2 * j][0] else None
@@ -234,7 +234,7 @@ class WheelQueries(WindowSource):
         return pa.table({**columns, **{n: table[n] for n in table.column_names}})
 
     def _key_columns(self, keys: Any, numbers: Ints, which: Ints) -> dict[str, pa.Array]:
-        """The keys of rows, as they were given; `which` of them each row is of."""
+        """Key columns with the keys as given; `which` has the position of each row's key."""
         view, names = self._view, self._view.plan.group_keys
         if keys is ALL:
             return view.key_columns(numbers[which])
@@ -247,7 +247,7 @@ class WheelQueries(WindowSource):
         }
 
     def _bounds(self, start: InstantLike, end: InstantLike) -> tuple[int, int]:
-        """A range in finest slots."""
+        """A range as slots of the finest ring."""
         view = self._view
         a = start if type(start) is int else ticks_of(start, view.domain, "query")
         b = end if type(end) is int else ticks_of(end, view.domain, "query")
@@ -267,7 +267,7 @@ class WheelQueries(WindowSource):
         return first, last
 
     def answers(self, starts: Any, ends: Any, keys: list[pa.Array]) -> pa.Table:
-        """A row for each range and key, which is given by column."""
+        """A row for each range and key; `keys` are columns."""
         a, b = self._ranges(starts, ends)
         view = self._view
         numbers = view.numbers_of(keys) if view.keyed else np.zeros(len(a), dtype=np.int64)
@@ -296,7 +296,7 @@ class WheelQueries(WindowSource):
         elif key is ALL and view.keyed:
             raise UserError(
                 "query", expected="a key, or a list with a key for each range", got="none",
-                hint="ask for all keys one range at a time, use group_by, or total=True",
+                hint="query all keys one range at a time, use group_by, or total=True",
             )  # fmt: skip
         else:
             numbers = np.full(len(a), 0 if key is ALL else view.number(key))
@@ -328,7 +328,7 @@ class WheelQueries(WindowSource):
 
 
 def _as_listed(key: Any) -> Any:
-    """Keys in a set, or in chunks, as a list or an array; a key as it is."""
+    """Turn a set or a chunked array of keys into a list or an array; return anything else unchanged."""
     if isinstance(key, (set, frozenset)):
         return list(key)
     return key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key

@@ -1,4 +1,4 @@
-"""The windows of a query, from a wheel: a range of slots for each window and key."""
+"""Answer the windows of a query from a wheel: one range of slots for each window and key."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidemill.windows.semantics import bounds, wid_range
 from tidemill.windows.spec import GridWindow
 
 CELLS = 1 << 16
-"""Windows times keys that are held at once."""
+"""Windows times keys in one batch of results."""
 SOON = 1 << 12
-"""Those that are asked for at once: whoever reads while slots close reads again, which should not be much."""
+"""Windows times keys in one call: a reader repeats a call during which slots close, so calls are short."""
 
 
 def read_windows(node: WheelWindows, wheel: WheelView) -> Iterator[Chunk]:
-    """The windows that a plan asks of a wheel, as a source of rows, in order of time.
+    """Yield the windows that a plan asks of a wheel, as a source of rows in time order.
 
-    They are those of the rows below the watermark, as it is when this begins.
+    They cover the rows below the watermark at the time of the call.
     """
     answers = _Answers(node, wheel)
     for window in node.windows:
@@ -33,7 +33,7 @@ def read_windows(node: WheelWindows, wheel: WheelView) -> Iterator[Chunk]:
 
 
 class _Answers:
-    """A wheel as it is now, as far as a query looks at it."""
+    """The part of a wheel's current state that a query reads."""
 
     def __init__(self, node: WheelWindows, wheel: WheelView) -> None:
         self._node, self._wheel, self._grain = node, wheel, wheel.grain
@@ -61,7 +61,7 @@ class _Answers:
             start, end = bounds(np.array(ids[at : at + self._at_once]), spec)
             batch = self._batch(window.label, start, end)
             if batch.num_rows:
-                # Windows of another length begin anew.
+                # The next window of the query starts from the beginning again.
                 below = BEGINNING if len(self._node.windows) > 1 else int(start[-1])
                 yield Chunk(batch, below)
 
@@ -75,7 +75,7 @@ class _Answers:
         return ids if spec.length is not None else self._until_last_row(ids, spec)
 
     def _until_last_row(self, ids: range, spec: GridWindow) -> range:
-        """Landmark windows end with the one in whose last stretch the last row of all is."""
+        """The last landmark window is the one whose last slide contains the last row."""
         for stop in range(len(ids), 0, -self._at_once):
             some = ids[max(0, stop - self._at_once) : stop]
             _, end = bounds(np.array(some), spec)
@@ -88,7 +88,7 @@ class _Answers:
     def _cells(self, start: Ints, end: Ints) -> tuple[Bools, Outputs]:
         """Whether there are rows, and validity and values of each result: window by window, all keys."""
         keys, wheel = len(self._kid), self._wheel
-        # What is asked for ends where time was at first: meanwhile it may have gone on.
+        # Ranges end at the watermark that was read first: it may have moved since.
         low = np.repeat(np.clip(start, self._first, self._end) // self._grain, keys)
         high = np.repeat(np.clip(end, self._first, self._end) // self._grain, keys)
         kid = np.tile(self._kid, len(start))
@@ -100,7 +100,7 @@ class _Answers:
         return rows, [np.concatenate(o) for o in zip(*found)]
 
     def _batch(self, label: str | None, start: Ints, end: Ints) -> pa.RecordBatch:
-        """The windows that have rows."""
+        """A batch of the windows that have rows."""
         rows, outputs = self._cells(start, end)
         at = np.flatnonzero(rows)
         which = at // len(self._kid)

@@ -1,8 +1,8 @@
-"""`tm.Replicas`: wheels that go on, read as one (a state-based CRDT of wheels; paper 001, section 6).
+"""`tm.Replicas`: read wheels that still take rows as one (a state-based CRDT; paper 001, section 6).
 
-Every wheel has one writer, so its states follow each other. The newest state of each wheel is kept, apart
-from the others, and replaced when a newer one comes. So merging is commutative, associative and idempotent,
-and no row counts twice or is lost: what one wheel still takes comes with its next state.
+Every wheel has one writer, so its states are ordered. The newest state of each wheel is kept separately and
+replaced by newer ones. So merging is commutative, associative and idempotent, and no row counts twice or is
+lost: later rows of a wheel arrive with its next state.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ STEP = "replicas merge"
 
 
 class Replicas(WheelQueries):
-    """Wheels of the same kind that go on elsewhere, to be read as one.
+    """Read wheels of the same kind, which are written elsewhere, as one.
 
-    The watermark is the earliest of all wheels: below it, every wheel is complete. `merge` brings a newer
-    state of a wheel; this copy of it is not changed by what its writer does then.
+    The watermark is the earliest of all wheels: below it, every wheel is complete. `merge` copies a newer
+    state of a wheel; later changes by its writer do not affect the copy.
 
     >>> from tidemill.aggregates.basic import count
     >>> from tidemill.wheels.wheel import Wheel
@@ -52,7 +52,7 @@ class Replicas(WheelQueries):
     _view: WheelView
 
     def __init__(self, wheels: Iterable[Wheel | WheelStore]) -> None:
-        """Read wheels as one; there must be at least one, to say of what kind they are."""
+        """Read wheels as one; at least one is needed, because it defines the kind."""
         listed = list(wheels) if isinstance(wheels, Iterable) else [wheels]
         self._states: dict[str, WheelState] = {}
         for wheel in listed:
@@ -62,10 +62,10 @@ class Replicas(WheelQueries):
         super().__init__(_view_of(self._states))
 
     def merge(self, other: Union[Wheel, WheelStore, Replicas]) -> bool:
-        """Bring the newest state of a wheel, or of all wheels of other replicas. False if nothing is new.
+        """Take over the newest state of a wheel, or of all wheels of other replicas. False if nothing is new.
 
-        A wheel whose rows are in another one already is refused, and so are two that went on from one save:
-        rows would count twice.
+        A wheel whose rows are already inside another one is an error, and so are two continuations of one
+        save: rows would count twice.
         """
         states = self._with(other)
         if states == self._states:
@@ -75,9 +75,9 @@ class Replicas(WheelQueries):
         return True
 
     def wheel(self) -> Wheel:
-        """All of them as one wheel in memory, which can go on; its watermark is the latest of all.
+        """Merge all replicas into one wheel in memory that takes rows; its watermark is the latest of all.
 
-        It is a wheel of its own, into which these were merged.
+        It is a new wheel, into which the replicas were merged.
         """
         whole, *others = (s.copy() for s in self._states.values())
         first = {whole.lineage.name: whole.id}
@@ -93,12 +93,12 @@ class Replicas(WheelQueries):
         return explain_replicas(stores, a, b, lambda slot: view.instant(slot * view.grain))
 
     def stats(self) -> dict[str, Any]:
-        """Slots and bytes by ring, and how far each wheel is, by its name."""
+        """Slots and bytes by ring, and the watermark of each wheel by name."""
         each = {n: s.instant(s.store.now * s.grain) for n, s in self._states.items()}
         return {**super().stats(), "replicas": each}
 
     def _with(self, other: Any) -> dict[str, WheelState]:
-        """The states there are, and those of other wheels where they are newer."""
+        """The states held, replaced or extended by those of `other` that are newer."""
         if isinstance(other, Replicas):
             coming = list(other._states.values())
         elif isinstance(other, (Wheel, WheelStore)):
@@ -119,7 +119,7 @@ class Replicas(WheelQueries):
                 if older is None:
                     raise UserError(
                         STEP, expected=f"a state of wheel {name} that follows {held.id}", got=state.id,
-                        hint="two that went on from one save are two wheels: rows of the save are in both",
+                        hint="two continuations of one save are two wheels: rows of the save are in both",
                     )  # fmt: skip
                 if not older or held.id == state.id:
                     continue
@@ -128,14 +128,14 @@ class Replicas(WheelQueries):
         if twice := {n for n in inside if n in states or inside.count(n) > 1}:
             raise UserError(
                 STEP, expected="wheels with rows of their own",
-                got=f"wheels {', '.join(sorted(twice))} by themselves and merged into another",
+                got=f"wheels {', '.join(sorted(twice))} both alone and merged into another",
                 hint="give only one of the two: rows would count twice",
             )  # fmt: skip
         return states
 
 
 def _kept(wheel: Wheel | WheelStore) -> WheelState:
-    """A state that stays as it is while the wheel goes on."""
+    """A snapshot of the wheel, checked for errors and checksums."""
     state = wheel.snapshot()
     state.require_sound(STEP)
     state.require_verified()
@@ -143,7 +143,7 @@ def _kept(wheel: Wheel | WheelStore) -> WheelState:
 
 
 def _view_of(states: dict[str, WheelState]) -> WheelView:
-    """All wheels as one store, in which keys have numbers of their own."""
+    """All wheels as one store that numbers keys anew."""
     each = list(states.values())
     stores = [s.store for s in each]
     view = WheelView(each[0].spec, stores[0])

@@ -1,4 +1,4 @@
-"""The rings of a wheel: their granularities, and how many slots each keeps."""
+"""The rings of a wheel: the granularity and the number of slots of each."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEFAULT: tuple[RingLike, ...] = ("1s", "1m", "1h", "1d", "1w", ("52w", 10))
 MOST_RINGS = 24
 """A wheel has at most this many rings."""
 MOST_SLOTS = 1 << 32
-"""A number of slots to keep; a ring of seconds has as many in a century."""
+"""The most slots to keep as a number; a ring of seconds fills them in 136 years."""
 LAST_SLOTS = 10
-"""Slots of the coarsest ring, where nothing else is said."""
+"""The default number of slots of the coarsest ring."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Slots of one length. `slots` is how many are kept; None keeps all."""
+    """Slots of one length. `slots` is how many the ring keeps; None keeps all."""
 
     ticks: int
     slots: int | None
@@ -42,7 +42,7 @@ def rings_of(
     """Read granularities, finest first: durations, or pairs of a duration and a retention.
 
     A retention is "drop" (as many slots as make one of the next ring), "keep" (all), or a number of
-    slots; the argument is for rings that have none of their own.
+    slots; the argument is the default for rings without one.
 
     >>> rings, _ = rings_of(["1s", ("1m", "keep"), ("1h", 48)])
     >>> [(r.shown, r.retention) for r in rings]
@@ -60,7 +60,7 @@ def rings_of(
     domains = {d.domain for d in lengths}
     if len(domains) > 1:
         raise UserError(
-            step, expected="granularities all on the clock, or all on logical time",
+            step, expected="granularities all in clock time, or all in logical time",
             got=", ".join(map(str, lengths)),
         )  # fmt: skip
     ticks = [d.ticks for d in lengths]

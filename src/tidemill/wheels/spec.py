@@ -1,4 +1,4 @@
-"""The specification of a wheel: aggregates, columns, keys, rings and options, checked."""
+"""The validated specification of a wheel: aggregates, columns, keys, rings and options."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tidemill.windows.spec import Session, Window, tumbling
 
 MOST_AHEAD = 1 << 20
 BLOCK_SLOTS, KEYED_BLOCK = 256, 16
-"""Slots that are compressed together, without keys and with."""
+"""Slots in one compressed block, without keys and with keys."""
 HIDDEN = "\0"
 """The prefix of names of aggregates that a wheel adds for itself. They come last."""
 FIRST_TIME, LAST_TIME = f"{HIDDEN}first", f"{HIDDEN}last"
-"""Aggregates that sessions need: the first and the last instant in a slot."""
+"""Aggregates that sessions need: the first and last instants in a slot."""
 
 
 @dataclass(frozen=True)
 class WheelSpec:
-    """What a wheel holds, and how: everything but its rows."""
+    """The configuration of a wheel, without its rows."""
 
     plan: WindowAggregate
     """Tumbling windows of the finest slots over the rows: columns, time, keys and aggregates."""
@@ -53,17 +53,17 @@ class WheelSpec:
 
     @property
     def grain(self) -> int:
-        """Ticks to a finest slot."""
+        """Ticks in a slot of the finest ring."""
         return self.rings[0].ticks
 
     @property
     def open_slots(self) -> int:
-        """Slots that are open at a time: kernels need a power of two."""
+        """How many slots are open at a time: kernels need a power of two."""
         return power_of_two(self.write_ahead)
 
     @cached_property
     def objects(self) -> str:
-        """An aggregate whose partials are Python objects; empty if all are numbers."""
+        """The first aggregate whose partials are Python objects; empty if all are numbers."""
         return not_numbers(self.plan)
 
     @cached_property
@@ -73,7 +73,7 @@ class WheelSpec:
 
 
 def read_windows_given(windows: Any) -> dict[str, Window]:
-    """The windows of a wheel by name; one without a name is called as it is written."""
+    """The windows of a wheel by name; the default name is the window's text."""
     listed: Any = [windows] if isinstance(windows, Window) else windows
     if not isinstance(listed, (Mapping, Sequence)) or isinstance(listed, str):
         raise UserError("wheel", expected="windows, as a list or a dict of them", got=repr(windows))
@@ -85,7 +85,7 @@ def read_spec(
     retention: Retention | None, write_ahead: Any, prefix: Any, one_ring_below: Any, compress: Any,
     windows: Mapping[str, Window],
 ) -> WheelSpec:  # fmt: skip
-    """The specification that a user gives; see `tm.Wheel`."""
+    """Check the arguments of `tm.Wheel` and return its specification."""
     step = "wheel"
     rings, domain = rings_of(granularities, retention, step=step)
     given = named_aggregates(aggregates, step)
@@ -105,7 +105,7 @@ def read_spec(
     if prefix and compress:
         raise UserError(
             step, expected="prefix=True or compress=True", got="both",
-            hint="running sums are read as they are; compressed slots are fast with combined rings",
+            hint="running sums are read uncompressed; compressed slots are fast with combined rings",
         )  # fmt: skip
     if prefix and not SlotLayout(plan.layout).subtracts:
         raise UserError(
@@ -130,7 +130,7 @@ def plan_of(
     given: Mapping[str, Aggregate], schema: Any, time: str, keys: tuple[str, ...],
     rings: Sequence[Ring], domain: Domain,
 ) -> WindowAggregate:  # fmt: skip
-    """Tumbling windows of the finest slots: what a wheel holds, as a plan."""
+    """The plan of a wheel's contents: tumbling windows of the finest granularity."""
     source = replace(plans.source("events", time, schema), step="insert")
     grain = rings[0].ticks if domain is Domain.LOGICAL else f"{rings[0].ticks}us"
     node, group = plans.grouped(source, keys, {})
@@ -142,14 +142,14 @@ def plan_of(
 
 
 def in_ticks(source: Source) -> Source:
-    """The source with times as ticks: the time of a single row was read as an instant before."""
+    """The source with times as ticks: the instant of a single row has been converted already."""
     if source.domain is Domain.LOGICAL:
         return source
     return replace(source, reading=Reading(((source.time, "us"),)))
 
 
 def kind_of(plan: WindowAggregate) -> Any:
-    """What a wheel holds, by value: equal for wheels that can be merged."""
+    """A value that describes a wheel's contents; wheels can be merged only if theirs are equal."""
     layout = plan.layout
     results = [(r.name, layout.essence(r)) for r in layout.results]
     parts = [p.part for p in layout.parts]
@@ -157,14 +157,14 @@ def kind_of(plan: WindowAggregate) -> Any:
 
 
 def block_slots(compress: bool | int, *, keyed: bool) -> int:
-    """Slots to a compressed block. Many keys fill one with few slots."""
+    """Slots in a compressed block. With many keys, few slots fill a block."""
     if isinstance(compress, bool):
         return (KEYED_BLOCK if keyed else BLOCK_SLOTS) if compress else 0
     return whole("compress, True or slots to a block,", compress, 0, MOST_AHEAD)
 
 
 def named_aggregates(given: Any, step: str) -> dict[str, Aggregate]:
-    """Aggregates by name; a single one is called `value`."""
+    """Aggregates by name; a single aggregate is named `value`."""
     named = {"value": given} if isinstance(given, Aggregate) else given
     if not isinstance(named, Mapping) or not all(isinstance(n, str) for n in named):
         raise UserError(step, expected="an aggregate, or a dict of names to aggregates", got=repr(given))
@@ -176,7 +176,7 @@ def named_aggregates(given: Any, step: str) -> dict[str, Aggregate]:
 
 
 def named_keys(given: Any, step: str) -> tuple[str, ...]:
-    """The columns that are keys."""
+    """The names of the key columns."""
     names = (given,) if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise UserError(step, expected="keys: the name of a column, or a list of names", got=repr(given))
@@ -184,7 +184,7 @@ def named_keys(given: Any, step: str) -> tuple[str, ...]:
 
 
 def whole(name: str, value: Any, least: int, most: int) -> int:
-    """A whole number from `least` to `most`; anything else is a `UserError`."""
+    """Require an integer from `least` to `most`; raises `UserError` otherwise."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not least <= value <= most:
         raise UserError("wheel", expected=f"{name} from {least} to {most}", got=repr(value))
@@ -192,7 +192,7 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether Arrow stores a value exactly; of others it may drop a part, such as of a fraction."""
+    """Whether Arrow stores a value exactly; it may truncate others, such as fractions."""
     if kind in ("int64", "timestamp"):
         return value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63)
     if kind == "string":
@@ -214,9 +214,9 @@ def _check_supported(plan: WindowAggregate) -> None:
 
 
 def not_numbers(plan: WindowAggregate) -> str:
-    """The first aggregate whose partials are not a fixed number of numbers; empty if there is none.
+    """The first aggregate whose partials are not a fixed number of numbers; else empty.
 
-    Partials of numbers are kept in arrays and combined by compiled code, others as Python objects.
+    Partials of numbers are kept in arrays and combined by compiled code; others are Python objects.
     """
     layout = plan.layout
     records = plan_states(layout).records

@@ -1,4 +1,4 @@
-"""The state of a wheel that is written to: slots, keys, rows that wait, rows that were late, and windows."""
+"""The state of a wheel that takes rows: slots, keys, early rows, late rows, and windows."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tidemill.wheels.spec import WheelSpec
 from tidemill.wheels.view import WheelView
 
 LATE_ROWS = 100_000
-"""Late rows that are kept to be read; all are counted."""
+"""The most late rows that are kept; all are counted."""
 LONG_STEP = 1 << 20
-"""Cells of the finest ring that one step of time may add before memory is checked."""
-INSERTING = UserError("insert", "rows are going in, and are not all in yet")
-"""Why a wheel takes nothing else meanwhile. It stays so if taking them out again is interrupted, too."""
+"""If a step of the watermark adds more cells than this to the finest ring, memory is checked first."""
+INSERTING = UserError("insert", "another insert is not complete yet")
+"""The state of a wheel during an insert. It stays if the rollback is interrupted, too."""
 
 
 class WheelState(WheelView):
-    """A wheel that takes rows. Its methods count in slots of the finest ring."""
+    """The state of a wheel that takes rows. Times in its methods are slots of the finest ring."""
 
     store: RingStore
 
@@ -51,10 +51,10 @@ class WheelState(WheelView):
         self.left_out = {"late": 0, "null time": 0, "time out of range": 0}
         self.inserted = 0
         self.failed: UserError | None = None
-        """What failed while slots closed, so that some may be half closed; or that rows are going in."""
+        """The error during which slots closed only in part; or `INSERTING` during an insert."""
         self.lineage = Lineage()
         self.unverified: list[Callable[[], None]] = []
-        """Compare the files that it was opened from with their checksums, which was not done yet."""
+        """Checksum comparisons still to do for the files that the wheel was opened from."""
         self.windows = self.no_windows()
         self.arrow = self.schema.to_arrow()
         self.before_close: Callable[[], None] | None = None
@@ -62,28 +62,27 @@ class WheelState(WheelView):
         if not self.keyed:
             store.know(1)
 
-    # -- what there is
 
     @property
     def version(self) -> Version:
-        """How far this wheel is; see `Lineage`."""
+        """The version of this state; see `Lineage`."""
         return self.inserted + len(self.early), self.store.now, len(self.lineage.merged)
 
     @property
     def id(self) -> str:
-        """What this state is known by to wheels that it is merged into."""
+        """The id of this state, by which wheels that it is merged into recognize it."""
         return self.lineage.id(self.version)
 
     def is_empty(self) -> bool:
-        """Whether the wheel may begin at another time: it has no rows and no windows, and no readers."""
+        """Whether the wheel may start at another time: it has no rows, no windows and no readers."""
         return not (self.inserted or self.windows or self.lineage.merged or self.before_close)
 
     def no_windows(self) -> ClosingWindows:
         return ClosingWindows(self.plan, self.store, self.domain, self.keys, self.look_at)
 
     def copy(self) -> WheelState:
-        """Another wheel with the same rows, which nobody else reads."""
-        self.lineage.go_on(self.version)  # else each copy would begin a branch of its own
+        """Return an independent copy, without readers in other processes."""
+        self.lineage.start_branch(self.version)  # else each copy would start a branch of its own
         other = copy.copy(self)
         other.store, other.keys, other.seen = self.store.copy(), self.keys.copy(), {}
         other.early, other.inserter = self.early.copy(), self.inserter.copy()
@@ -95,15 +94,15 @@ class WheelState(WheelView):
         return other
 
     def become(self, other: WheelState) -> None:
-        """Have all that another state has, at once: Ctrl-C comes before it, or after."""
-        other.lock = self.lock  # somebody may hold it
+        """Replace this state by another in one step, which Ctrl-C cannot interrupt halfway."""
+        other.lock = self.lock  # another thread may hold it
         other.windows.look_at = self.look_at
         self.__dict__.update(other.__dict__)
 
-    # -- what failed
+    # -- errors
 
     def look_at(self, err: int, step: str, cause: UserError | None = None) -> None:
-        """Raise the error that the bits of a kernel stand for; after that, the wheel only answers."""
+        """Raise the error that a kernel's error bits stand for; afterwards the wheel is read-only."""
         try:
             raise_for(err, step, cause)
         except UserError as failed:
@@ -112,7 +111,7 @@ class WheelState(WheelView):
 
     @contextlib.contextmanager
     def _stopping(self, step: str) -> Iterator[None]:
-        """What fails here may be half done, also by Ctrl-C: after that, the wheel only answers."""
+        """Make the wheel read-only if the body fails, also by Ctrl-C: its work may be half done."""
         try:
             yield
         except BaseException as failed:
@@ -124,15 +123,15 @@ class WheelState(WheelView):
             raise self.failed from failed  # a user's function
 
     def require_sound(self, step: str) -> None:
-        """Refuse a wheel in which something failed."""
+        """Raise if an earlier step failed and left the wheel read-only."""
         if self.failed is not None:
             raise UserError(
                 step, expected="a wheel in which nothing failed", got=f"one stopped by: {self.failed}",
-                hint="closed slots can still be asked for; go on from the last save, without that row",
+                hint="closed slots can still be queried; continue from the last save, without that row",
             ) from self.failed  # fmt: skip
 
     def require_verified(self) -> None:
-        """Compare files it was opened from with their checksums, before others are made from them."""
+        """Compare the files that the wheel was opened from with their checksums, before a save or merge."""
         for verify in self.unverified:
             verify()
         self.unverified = []
@@ -147,8 +146,9 @@ class WheelState(WheelView):
             self.insert_all((require_sound(batch, "insert"),))
 
     def _insert_few(self, batch: pa.RecordBatch) -> bool:
-        """Insert rows whose columns are read where they are: a third of the time, for a hundred rows.
-        Whether that could be done."""
+        """Insert rows straight from Arrow buffers: a third of the time, for a hundred rows.
+
+        Returns whether that was possible."""
         run_at, read = self.inserter.by_address
         n, found = batch.num_rows, []
         if n > FEW_ROWS or n == 0:
@@ -188,11 +188,11 @@ class WheelState(WheelView):
         return True
 
     def insert_all(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Insert all batches, or nothing."""
+        """Insert all batches, or none of them."""
         self.require_sound("insert")
         before, slots = _BeforeRows(self), self.store.undo()
         try:
-            self.failed = INSERTING  # nobody else may write, and the source of these rows neither
+            self.failed = INSERTING  # nothing may write meanwhile, not even the source of these rows
             for batch in batches:
                 self._insert(batch, slots)
             self.failed = None
@@ -204,7 +204,7 @@ class WheelState(WheelView):
             raise
 
     def _insert(self, batch: pa.RecordBatch, undo: Any = None) -> None:
-        """Insert rows, so that `undo` can take them out again."""
+        """Insert rows, and log them so that `undo` can roll them back."""
         batch = self._with_times(batch)
         if batch.num_rows == 0:
             return
@@ -213,7 +213,7 @@ class WheelState(WheelView):
         self._keep_others(batch, others, early, late)
 
     def _with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Without the rows that have no time; they are counted."""
+        """Drop and count the rows without a time."""
         time = batch.column(self.time)
         if time.null_count:
             self.left_out["null time"] += time.null_count
@@ -221,7 +221,7 @@ class WheelState(WheelView):
         return batch
 
     def _keep_others(self, batch: pa.RecordBatch, others: Any, early: int, late: int) -> None:
-        """Rows that were not inserted: positions of early ones are at the front, of late ones at the back."""
+        """Keep rows that were not inserted: early positions are first in `others`, late ones last."""
         if late:
             rows = self._within_reach(batch.take(pa.array(others[len(others) - late :][::-1])))
             self.left_out["late"] += rows.num_rows
@@ -230,14 +230,14 @@ class WheelState(WheelView):
             self.early.add(self._within_reach(batch.take(pa.array(others[:early]))))
 
     def keep_late(self, rows: pa.RecordBatch) -> None:
-        """Keep late rows to be read, as many as there is room for."""
+        """Keep late rows for `Wheel.late`, up to `LATE_ROWS` in all."""
         room = LATE_ROWS - self.late_kept
         if room > 0:
             self.late.append(rows.slice(0, room))
             self.late_kept += min(room, rows.num_rows)
 
     def _within_reach(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Without those whose time is too far away to count with; they are counted."""
+        """Drop and count the rows whose time is out of range."""
         ticks = values(rows.column(self.time))
         far = (ticks > FARTHEST) | (ticks < -FARTHEST)
         if far.any():
@@ -248,7 +248,7 @@ class WheelState(WheelView):
     # -- time
 
     def advance(self, until: int) -> pa.Table | None:
-        """Close the slots below one; the windows that closed, if the wheel has windows."""
+        """Close the slots below `until`; returns the windows that closed, if the wheel has windows."""
         if self.failed is not None:
             self.require_sound("advance_to")
         store = self.store
@@ -267,14 +267,14 @@ class WheelState(WheelView):
         return closed[0] if len(closed) == 1 else pa.concat_tables(closed)
 
     def _advance(self, before: int, until: int) -> list[pa.Table]:
-        """Close slots as far as possible at once; the windows that closed."""
+        """Close as many slots as one step can; returns the windows that closed."""
         store, first = self.store, self.early.first_slot
         target = min(until, max(first, before + 1))
-        if self.windows:  # they read the slots that have just closed, before others take their place
+        if self.windows:  # they must read closed slots before these are overwritten or compressed
             target = min(target, before + min(store.capacity, store.compress or store.capacity))
         if self.before_close is not None:
             self.before_close()
-        store.make_room(target)  # where there is none, nothing has happened yet
+        store.make_room(target)  # if allocation fails, nothing has changed yet
         with self._stopping("advance_to"):
             err = store.close(target)
         if err:
@@ -285,13 +285,13 @@ class WheelState(WheelView):
         return closed
 
     def require_memory(self, until: int) -> None:
-        """Refuse a watermark, by mistake in years to come, up to which "keep" would hold every slot."""
+        """Raise for a watermark, mistakenly years ahead, up to which "keep" would need too much memory."""
         store = self.store
         need = 0
         for r, ring in enumerate(store.rings):
             if ring.slots is None:
                 slots = max(0, until // int(store.ring(r)[UNIT]) - int(store.ring(r)[BASE]))
-                # Compressed ones take half of it at the most, most often; and they take time.
+                # Compressed slots usually need half of this or less.
                 need += slots * store.room * store.cell_bytes // (2 if store.compresses(r) else 1)
         if need > MOST_BYTES:
             raise UserError(
@@ -301,7 +301,7 @@ class WheelState(WheelView):
             )  # fmt: skip
 
     def bring_in(self) -> None:
-        """Insert the rows that were too far ahead and are so no more."""
+        """Insert the early rows whose slots are open now."""
         reach = (self.store.now + len(self.store.ahead)) * self.grain
         if (rows := self.early.below(reach)) is not None:
             with self._stopping("advance_to"):
@@ -309,7 +309,7 @@ class WheelState(WheelView):
 
 
 class _BeforeRows:
-    """Counts, late rows, rows ahead and keys of a wheel before rows go in. Slots have their own undo."""
+    """The counts, late rows, early rows and keys of a wheel before an insert. Slots have their own undo."""
 
     def __init__(self, state: WheelState) -> None:
         self._state = state
@@ -319,25 +319,25 @@ class _BeforeRows:
         self._keys = state.keys.count
 
     def roll_back(self, cause: BaseException) -> None:
-        """Have them as they were, whatever it was that failed."""
+        """Restore them after any failure."""
         state = self._state
         state.inserted, state.left_out = self._inserted, self._left_out
         del state.late[self._late[0] :]
         state.late_kept = self._late[1]
         state.early.cut_back(*self._early)
-        # What comes from outside, as Ctrl-C does, may have come while keys were added.
+        # Ctrl-C and the like may have interrupted the insertion of keys.
         if state.keyed and (state.keys.count != self._keys or not isinstance(cause, UserError)):
             keys = KeyIndex(state.keys.schema)
             if self._keys:
                 keys.restore(state.keys.decode(np.arange(self._keys)))
             state.store.forget(self._keys)
-            with state.lock:  # windows and others have the same object
+            with state.lock:  # in place: windows and others share the object
                 state.keys.__dict__.update(keys.__dict__)
                 state.seen.clear()
 
 
 def empty_state(spec: WheelSpec, first: int, compress: int = 0) -> WheelState:
-    """A wheel without rows that begins with a slot, and compresses blocks of so many slots."""
+    """An empty wheel that starts at slot `first` and compresses blocks of `compress` slots."""
     if spec.objects:
         held: RingStore = ObjectStore(
             spec.plan.layout, spec.rings, first, spec.open_slots, threshold=spec.one_ring_below

@@ -1,4 +1,4 @@
-"""The reading side of a wheel: a specification, a store of slots, and the numbers of keys."""
+"""The read side of a wheel: a specification, a store of slots, and an index of keys."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from tidemill.wheels.spec import HIDDEN, WheelSpec
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Outputs = list[npt.NDArray[Any]]
-"""Validity and values of each result, one after the other."""
+"""For each result, an array of validity and an array of values, in turn."""
 ALL = object()
 """In place of a key: every key."""
 MOST_NUMBERS = 1 << 16
-"""Keys whose numbers are remembered."""
+"""The most key numbers that are cached."""
 FIRST_DATE, LAST_DATE = instant("0001-01-01"), instant("9999-12-31")
 """The range of Python's datetimes, in ticks."""
 
 
 class WheelView:
-    """What answers are made from. Slots are counted from the epoch, keys from 0."""
+    """The state that queries read. Slots are numbered from the epoch, keys from 0."""
 
     def __init__(self, spec: WheelSpec, store: RingStore | Buckets) -> None:
         self.spec = spec
@@ -51,20 +51,20 @@ class WheelView:
         self.keyed = bool(spec.plan.group_keys)
         self.keys = KeyIndex(Schema(tuple((k, self.schema[k]) for k in spec.plan.group_keys)))
         self.seen: dict[Any, int] = {}
-        """Numbers of keys that were asked for: looking one up takes longer than an answer."""
+        """A cache of key numbers: looking one up takes longer than an answer."""
         self.results, self.shown = spec.plan.layout.results, spec.shown
         self.new_locks()
         renew_locks(self)
 
     def new_locks(self) -> None:
-        """Have locks that nobody holds: after a fork, the thread that held one is not there."""
+        """Replace the locks: after a fork, the thread that held one does not exist."""
         self.lock = threading.Lock()
-        """Of the keys: looking one up while others are added could find another one."""
+        """Guards the keys: a lookup while keys are added could find the wrong one."""
         if isinstance(self.store, ObjectStore):
             self.store.new_locks()
 
     def catch_up(self) -> None:
-        """Read what the writer has done since, where that is another process."""
+        """Read the latest changes of the writer, if that is another process."""
 
     # -- time
 
@@ -74,7 +74,7 @@ class WheelView:
         return int(self.store.first) * self.grain
 
     def instant(self, ticks: int) -> Any:
-        """A datetime on the clock; ticks in logical time and outside of what datetimes can say."""
+        """A datetime for clock time; ticks for logical time and outside the range of datetimes."""
         readable = self.domain is Domain.CLOCK and FIRST_DATE <= ticks <= LAST_DATE
         return to_datetime(ticks) if readable else ticks
 
@@ -82,12 +82,12 @@ class WheelView:
         """The first open slot, and the numbers of the keys that had rows before it."""
         self.catch_up()
         now = self.store.now
-        self.catch_up()  # keys are known before their slots close: now at least those below
+        self.catch_up()  # keys are published before their slots close: now all keys below `now` are known
         numbers = self.numbers(ALL)
         return now, numbers[numbers < self.keys.count]
 
     def facts(self) -> WheelFacts:
-        """What the optimizer must know of this wheel."""
+        """The facts about this wheel that the optimizer needs."""
         self.catch_up()
         store, plan = self.store, self.plan
         shown = tuple((n, a) for n, a in plan.aggregates if not n.startswith(HIDDEN))
@@ -106,7 +106,7 @@ class WheelView:
         return UserError(
             "query", expected=f"a range that the rings still hold: {', '.join(held)}",
             got=f"[{self.instant(a * self.grain)}, {self.instant(b * self.grain)})",
-            hint="ask on a coarser grid, or make the wheel with more retention",
+            hint="query on a coarser grid, or make the wheel with more retention",
         )  # fmt: skip
 
     # -- keys
@@ -119,7 +119,7 @@ class WheelView:
         return known - 1 if text and known and not self.store.had_rows(0) else known
 
     def number(self, key: Any) -> int:
-        """The number of a key, -1 if it never came."""
+        """The number of a key, or -1 if it never occurred."""
         given = tuple(key) if isinstance(key, tuple) else (key,)
         number = int(self._find([[g] for g in given])[0])
         if number >= 0 and (type(key) is int or type(key) is str):
@@ -129,11 +129,11 @@ class WheelView:
         return number
 
     def number_seen(self, key: Any) -> int | None:
-        """The number of a plain key that was asked for before; None if it must be looked up."""
+        """The cached number of an int or str key; None if it must be looked up."""
         return self.seen.get(key) if type(key) is int or type(key) is str else None
 
     def numbers(self, keys: Any) -> Ints:
-        """The numbers of many keys, or of `ALL` that had rows."""
+        """The numbers of several keys; for `ALL`, of every key that had rows."""
         if keys is ALL:
             found: Ints = self.store.present
             return found
@@ -143,7 +143,7 @@ class WheelView:
         return self._find([listed])
 
     def numbers_of(self, columns: list[pa.Array]) -> Ints:
-        """The numbers of keys that are given by column."""
+        """The numbers of keys, given as columns."""
         with self.lock:
             return self.keys.find(columns)
 
@@ -164,14 +164,14 @@ class WheelView:
         return self.numbers_of(arrays)
 
     def key_columns(self, numbers: Ints) -> dict[str, pa.Array]:
-        """Keys by column, from their numbers."""
+        """Key columns for key numbers."""
         with self.lock:
             return dict(zip(self.plan.group_keys, self.keys.decode(numbers)))
 
     # -- answers
 
     def layout_for(self, aggregates: Iterable[tuple[str, Aggregate]], step: str) -> Layout:
-        """The parts that slots hold, with other results. A result that needs another part is an error."""
+        """The layout of the slots with other results. A result that needs a part they lack is an error."""
         plan, results = self.plan, []
         asked = replace(plan, aggregates=tuple(aggregates)).layout
         for result in asked.results:
@@ -200,8 +200,8 @@ class WheelView:
     ) -> Outputs:  # fmt: skip
         """The results of a range of slots for each key, or of one range for all keys.
 
-        With `total`, of each range over all these keys together. `asked` has other results than the wheel's
-        own. `rows`, if given, gets whether there was any row.
+        With `total`, the results of each range over all these keys together. `asked` replaces the wheel's
+        own results. `rows`, if given, receives whether there was any row.
         """
         outputs: Outputs
         if asked is None and not total:
@@ -224,9 +224,9 @@ class WheelView:
         return outputs
 
     def column(self, values: Any, valid: Any, kind: DataType) -> pa.Array:
-        """A column of outputs."""
+        """Build an Arrow column from values and validity."""
         if self.spec.objects:
-            return pa.array(values.tolist(), to_arrow(kind))  # what is not valid is None
+            return pa.array(values.tolist(), to_arrow(kind))  # invalid values are None
         return build(values, valid, to_arrow(kind))
 
     def table(self, outputs: Outputs, asked: Layout | None = None) -> pa.Table:

@@ -1,4 +1,4 @@
-"""`tm.Wheel`: rows in, time goes on, answers for any range out (paper 001)."""
+"""`tm.Wheel`: insert rows, advance the watermark, query any range (paper 001)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tidemill.windows.spec import Window, hopping
 
 
 class Wheel(WheelQueries):
-    """Aggregates of a stream by time: any range of the past, in microseconds.
+    """An index of a stream's aggregates by time, which answers any past range in microseconds.
 
     Rows go into open slots at and above the watermark. `advance_to` closes slots: they become part of
-    the rings, never change again, and can be asked for.
+    the rings, never change again, and can be queried.
 
     >>> from tidemill.aggregates.basic import sum
     >>> from tidemill.expr.fluent import col
@@ -75,13 +75,13 @@ class Wheel(WheelQueries):
 
         `granularities` go from fine to coarse, each a multiple of the one before: durations, or pairs
         of a duration and a retention. A retention is "drop" (as many slots as make one of the next
-        ring), "keep" (all) or a number of slots; `retention` is for rings without one.
-        `write_ahead` slots are open at a time; rows further ahead wait. With `prefix`, every ring also
-        keeps running sums, for aggregates of ints that can be subtracted. Ranges of at most
+        ring), "keep" (all) or a number of slots; `retention` is the default for rings without one.
+        `write_ahead` slots are open at a time; rows further ahead are buffered. With `prefix`, every ring
+        also keeps running sums, for aggregates of ints that can be subtracted. Ranges of at most
         `one_ring_below` slots of one ring are read from it alone, even if another plan has fewer
-        operations. With `compress`, the older slots of rings that keep many take few bits each, in
-        blocks of 256 slots, or 16 where there are keys, or as many as it says. `windows` are as those
-        of `window`; sessions must be given here.
+        operations. With `compress`, the older slots of rings that keep many are bit-packed, in blocks
+        of 256 slots (16 with keys), or of the given number of slots. `windows` are as in `window`;
+        sessions must be given here.
         """
         named = read_windows_given(windows)
         spec = read_spec(
@@ -97,13 +97,13 @@ class Wheel(WheelQueries):
 
     @classmethod
     def of_state(cls, state: WheelState) -> Wheel:
-        """The wheel of a state that was opened or put together. It is for this package alone."""
+        """Make a wheel from a state. Internal."""
         wheel = cls.__new__(cls)
         wheel._begin(state)
         return wheel
 
     def snapshot(self) -> WheelState:
-        """A copy of the state, which stays as it is. It is for this package alone."""
+        """Return a copy of the state, which later changes do not affect. Internal."""
         return self._state.copy()
 
     def _begin(self, state: WheelState) -> None:
@@ -118,14 +118,14 @@ class Wheel(WheelQueries):
     ) -> None:
         """Add rows: a table, a batch, a data frame, dicts; or one row as `insert(time, value, key)`.
 
-        `value` is that of the one column that is aggregated, or a dict of all; what is not in it is
-        null. Rows below the watermark are late: they are left out, counted and kept for `late()`. Rows
-        without a time are left out and counted (`stats`). A null value counts as no value.
+        `value` is the value of the only aggregated column, or a dict of columns to values; missing columns
+        are null. Rows below the watermark are late: they are left out, counted and kept for `late()`. Rows
+        without a time are left out and counted (`stats`). Aggregates skip null values.
 
-        `unit` and `tz` say what ints and naive times of the rows mean, as in `tm.stream`.
+        `unit` and `tz` define the meaning of int and naive times, as in `tm.stream`.
 
-        All rows go in, or none: an error in one of them, in what they are read from, or Ctrl-C leaves the
-        wheel as it was, and it goes on.
+        Either all rows are inserted or none: after an error in a row or in its source, or Ctrl-C, the wheel
+        is unchanged and usable.
         """
         state = self._state
         if isinstance(rows, pa.RecordBatch) and rows.schema.equals(state.arrow):
@@ -133,7 +133,7 @@ class Wheel(WheelQueries):
             return
         source, schema = state.plan.input, state.schema
         assert isinstance(source, Source)
-        alone = len(schema.names) == 1  # then a text may be the time of a row
+        alone = len(schema.names) == 1  # then a string may be the time of a row
         path = isinstance(rows, str) and value is None and key is ALL and not alone
         if path or not is_instant(rows):
             if unit is not None or tz is not None:
@@ -143,7 +143,7 @@ class Wheel(WheelQueries):
             return
         if unit is not None or tz is not None:
             raise UserError(
-                "insert", expected="unit= and tz= beside rows from a source", got=f"one row at {rows!r}",
+                "insert", expected="unit= and tz= only with rows from a source", got=f"one row at {rows!r}",
                 hint="give its time as an instant, or the row as a list of one dict",
             )  # fmt: skip
         row = self._row(rows, value, key)
@@ -154,7 +154,7 @@ class Wheel(WheelQueries):
             arrays = [pa.array([row[n]], type=to_arrow(t)) for n, t in schema]
             state.insert_batch(pa.RecordBatch.from_arrays(arrays, schema=state.arrow))
             return
-        # Slower: it looks whether all fits.
+        # Slower: every value is checked.
         state.insert_all(chunk.batch for chunk in read_rows([row], in_ticks(source)))
 
     def _row(self, time: InstantLike, value: Any, key: Any) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Wheel(WheelQueries):
         return row
 
     def late(self) -> pa.Table:
-        """The rows that came too late, the first 100 000 of them; `stats` has their number."""
+        """The first 100 000 late rows; `stats` has the number of all of them."""
         return pa.Table.from_batches(self._state.late, schema=self._state.arrow)
 
     # -- windows
@@ -189,9 +189,9 @@ class Wheel(WheelQueries):
     def window(
         self, range: DurationLike | Window, every: DurationLike | None = None, *, name: str | None = None
     ) -> None:
-        """Add a window, before the first row: `advance_to` then returns those that close.
+        """Add a window, before the first row: `advance_to` then returns the windows that close.
 
-        `range` and `every` make a sliding one; or give a window such as `tm.hopping("1h", every="1m")`.
+        `range` and `every` make a sliding window; or give a window such as `tm.hopping("1h", every="1m")`.
         """
         state = self._state
         if state.spec.objects:
@@ -202,14 +202,14 @@ class Wheel(WheelQueries):
             spec = hopping(range, every=range if every is None else every)
         if state.inserted or len(state.early) or state.store.now != state.store.first:
             raise UserError(
-                "wheel window", expected="windows before the first row", got="a wheel that has begun"
+                "wheel window", expected="windows before the first row", got="a wheel in use"
             )
         state.windows.add(spec, name or str(spec))
 
     # -- time
 
     def advance_to(self, time: InstantLike) -> pa.Table | None:
-        """Move the watermark to the last bound of slots at or below a time. It never moves back.
+        """Advance the watermark to the last slot bound at or below a time. It never moves back.
 
         Returns the windows that closed, if the wheel has windows.
         """
@@ -222,35 +222,34 @@ class Wheel(WheelQueries):
     # -- files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the wheel into a directory, as a new save beside the one before.
+        """Write the wheel into a directory, as a new save beside the previous one.
 
-        Windows that are open are saved, too. Nothing that is there is touched until the new files are
-        complete.
+        Open windows are saved, too. Existing files stay untouched until the new ones are complete.
         """
         self._state.require_sound("save")
         if is_shared(resolved(path, step="wheel save")):
-            raise UserError("save", expected="a directory of its own", got=f"{path}, which is shared")
+            raise UserError("save", expected="a directory that is not shared", got=f"{path}, which is shared")
         save(self._state, path)
 
     # -- readers in other processes
 
     def share(self, path: str | os.PathLike[str]) -> None:
-        """Let other processes read the wheel while it goes on: `tm.open_wheel(path)` there.
+        """Let other processes read the wheel while it is written: they call `tm.open_wheel(path)`.
 
-        The arrays move into files in a directory, which is best one in memory, such as under /dev/shm;
-        what a shared wheel left there goes, and a directory with anything else is refused. A directory has
-        one writer at a time. Where there is no room for the files it is an error, and the wheel goes on
-        as before: alone, or where it was shared already.
+        The arrays move into files in a directory, best one in memory, such as under /dev/shm. Files that a
+        shared wheel left there are removed; a directory with anything else is an error. A directory has one
+        writer at a time. If there is no space for the files, an error is raised and the wheel stays as it
+        was: not shared, or shared in its previous directory.
         """
         if self._state.spec.objects:
             raise self._unsupported("share", "save it, and open it there")
         store = self._state.store
         if store.blocks is not None:
-            raise UnsupportedError("wheel share", "a compressed wheel", instead="share a plain one")
-        publisher = Publisher(Path(path), described(self._state))  # refused, before anything is given up
+            raise UnsupportedError("wheel share", "a compressed wheel", instead="share one without compress")
+        publisher = Publisher(Path(path), described(self._state))  # raises before anything changes
         before = self._publisher
         try:
-            store.unpack()  # one that is shared already is so
+            store.unpack()  # a shared store is unpacked already
             arrays, head, version = store.arrays(), store.head, store.head.item(VERSION)
         except BaseException:
             publisher.withdraw()
@@ -260,7 +259,7 @@ class Wheel(WheelQueries):
             store.changed()
             self._publish_keys()
         except BaseException:
-            # What readers of the directory before have is still there, with the same in it: back to that.
+            # The files of the previous directory still hold the same data: return to them.
             for name, array in arrays.items():
                 store.replace(name, array)
             head[VERSION] = version
@@ -270,7 +269,7 @@ class Wheel(WheelQueries):
             raise
         if before is not None:
             before.close()
-            head[VERSION] += head[VERSION] & 1  # who reads there may go on, with what there was
+            head[VERSION] += head[VERSION] & 1  # even: readers of the old directory may finish their reads
 
     def _share_by(self, publisher: Publisher | None) -> None:
         self._publisher, store = publisher, self._state.store
@@ -279,7 +278,7 @@ class Wheel(WheelQueries):
         self._state.before_close = None if publisher is None else self._publish_keys
 
     def _publish_keys(self) -> None:
-        """Tell readers of new keys, before slots in which they have rows close."""
+        """Publish new keys to readers, before slots with their rows close."""
         publisher, state = self._publisher, self._state
         if publisher is None:
             return
@@ -293,16 +292,16 @@ class Wheel(WheelQueries):
 
     @property
     def id(self) -> str:
-        """What this wheel is known by to those it is merged into; it changes with every change."""
+        """The id of this wheel's state, by which `merge` detects duplicates; every change changes it."""
         return self._state.id
 
     def merge(self, other: Wheel) -> bool:
-        """Add everything another wheel of the same kind has seen; the watermark becomes the later one.
+        """Add the contents of another wheel of the same kind; the watermark becomes the later one.
 
-        In any order and grouping the result is the same. A wheel that was merged before, directly or in
-        another one, is not counted twice: False says that nothing happened. One that has gone on since is
-        refused: wheels that go on are read together with `tm.Replicas`. Where a merge fails, as on a sum
-        that overflows, both wheels are as they were.
+        The order and grouping of merges do not matter. A wheel that was merged before, directly or inside
+        another one, is not counted twice: `merge` returns False. A wheel that has changed since it was
+        merged is an error: use `tm.Replicas` to read wheels that still take rows. If a merge fails, as on a
+        sum that overflows, both wheels are unchanged.
         """
         if self._publisher is not None:
             raise UserError("wheel merge", expected="a wheel that is not shared", got="one that is")
@@ -315,7 +314,7 @@ class Wheel(WheelQueries):
         return True
 
     def stats(self) -> dict[str, Any]:
-        """Slots and bytes by ring, and how many rows came, wait or were left out."""
+        """Slots and bytes by ring, and how many rows were inserted, buffered or left out."""
         state = self._state
         rows = {"rows": state.inserted, "rows ahead": len(state.early)}
         return {**super().stats(), **rows, "left out": dict(state.left_out)}
@@ -325,4 +324,4 @@ class Wheel(WheelQueries):
 
 
 def _nobody(store: RingStore) -> None:
-    """Nobody else has the arrays."""
+    """The callback of a wheel that is not shared."""

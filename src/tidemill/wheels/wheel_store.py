@@ -1,4 +1,4 @@
-"""`WheelStore`: a wheel in buckets of keys, as Spark builds it, to be read as one."""
+"""`WheelStore`: read a wheel that Spark built in buckets of keys."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tidemill.wheels.wheel import Wheel
 
 
 class WheelStore(WheelQueries):
-    """A wheel in buckets of keys, as Spark builds it: `tm.spark.build_wheel`.
+    """A read-only wheel in buckets of keys, built by `tm.spark.build_wheel`.
 
-    It is as it was when it was opened, whatever is appended since.
+    It is a snapshot from when it was opened; later appends do not change it.
     """
 
     def __init__(self, opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> None:
@@ -35,7 +35,7 @@ class WheelStore(WheelQueries):
             check_buckets(facts, spec.rings)
         self.path, self.description, self.given = path.resolve(), facts, dict(aggregates)
         self.verify = verify
-        """Whether buckets are compared with their checksums, here and by who opens them again."""
+        """Whether buckets are compared with their checksums, here and in Spark tasks that open them again."""
         self._buckets = [
             open_bucket(path, facts, aggregates, bucket, verify=verify)
             for bucket in facts[BUCKETS]["saves"]
@@ -48,25 +48,25 @@ class WheelStore(WheelQueries):
         super().__init__(_view_of(spec, self._buckets))
 
     def wheel(self) -> Wheel:
-        """All of it as one wheel in memory, which can go on."""
+        """Return the whole store as one wheel in memory that takes rows."""
         return Wheel.of_state(self.snapshot())
 
     def snapshot(self) -> WheelState:
-        """All buckets as one state. It is for this package alone."""
+        """All buckets as one state. Internal to this package."""
         wheels = self._buckets
-        while len(wheels) > 1:  # two by two: each cell is copied a few times, not once for each bucket
+        while len(wheels) > 1:  # in pairs: a cell is copied log2(buckets) times, not once for each bucket
             pairs = zip(wheels[::2], wheels[1::2])
             wheels = [merged(a, b) or a for a, b in pairs] + (wheels[-1:] if len(wheels) % 2 else [])
         whole = wheels[0] if len(self._buckets) > 1 else wheels[0].copy()
         facts = self.description
         whole.inserted, whole.left_out = facts["rows"], dict(facts["left out"])
-        # Of buckets nobody knows: the whole is known by the name of the store, each time it is opened.
+        # The id is that of the store, the same each time it is opened; the ids of buckets are internal.
         whole.lineage = Lineage(facts["name"], facts["line"])
         whole.lineage.opened = whole.version
         return whole
 
     def stats(self) -> dict[str, Any]:
-        """Slots and bytes by ring, and how many rows came or were left out."""
+        """Slots and bytes by ring, and how many rows were inserted or left out."""
         return {
             **super().stats(), "keys": len(self._view.store.present), "buckets": len(self._buckets),
             "rows": self.description["rows"], "left out": dict(self.description["left out"]),
@@ -74,7 +74,7 @@ class WheelStore(WheelQueries):
 
 
 def _view_of(spec: WheelSpec, buckets: Sequence[WheelState]) -> WheelView:
-    """All buckets as one store, in which keys have numbers of their own."""
+    """All buckets as one store that numbers keys anew."""
     stores = [b.store for b in buckets]
     owners, numbers = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     view = WheelView(spec, Buckets(stores, owners, numbers))

@@ -234,7 +234,7 @@ def test_keys_and_groups_whose_types_are_read_off_elements(spark: Any) -> None:
 
 def test_a_group_function_that_fails_on_the_first_elements_only(spark: Any) -> None:
     dia = generate(spark, 100)
-    with pytest.raises(UserError, match="say the type with returns="):
+    with pytest.raises(UserError, match="declare the type with returns="):
         dia.group_by_key(lambda i: i % 30, statistics.stdev)
     found = dia.group_by_key(lambda i: i % 30, statistics.stdev, returns=float)
     assert found.size() == 30

@@ -120,7 +120,7 @@ def test_rules_of_expressions_hold_where_functions_are_traced(spark: Any) -> Non
 
 def test_types_are_read_off_elements_or_given(spark: Any) -> None:
     dia = generate(spark, 3)
-    with pytest.raises(UserError, match="say it with returns="):
+    with pytest.raises(UserError, match="declare it with returns="):
         dia.map(lambda x: None)
     assert dia.map(lambda x: None, returns=int).all_gather() == [None] * 3
     with pytest.raises(UserError, match=r"map: expected elements of one type .* string and int64"):

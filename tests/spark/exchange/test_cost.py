@@ -116,7 +116,7 @@ def test_auto_detects_where_that_pays(spark: Any, monkeypatch: pytest.MonkeyPatc
     lines = spark.range(0, 8000, 1, 4).select((F.col("id") / 4).cast("long").alias("k"), "id").cache()
     assert orders.count() == 2000 and lines.count() == 8000
     monkeypatch.setattr(decision, "host_count", lambda spark: 2)
-    for rate, detects, why in ((1.0, True, "it pays"), (1e12, False, "if nothing had to travel")):
+    for rate, detects, why in ((1.0, True, "it pays"), (1e12, False, "if nothing had to be sent")):
         monkeypatch.setattr(decision, "links_of", lambda spark, rate=rate: Links(2, 2, rate))
         made = join(orders, lines, ["k"])
         assert made.count() == 8000

@@ -333,7 +333,7 @@ def test_what_is_refused(spark: Any, left: DataFrame, right: DataFrame) -> None:
         (lambda: reduce_by_key(left, ["k"], {}), "at least one aggregate"),
         (lambda: reduce_by_key(left, ["k"], {"n": F.count("*")}), "an aggregate such as tm.sum"),
         (lambda: reduce_by_key(left, ["k"], {"k": tm.count()}), "a name not taken by the keys"),
-        (lambda: reduce_by_key(left, ["k"], {"l": tm.last(col.v)}), "time=, the column that first and last"),
+        (lambda: reduce_by_key(left, ["k"], {"l": tm.last(col.v)}), "time=, the column that orders rows"),
         (lambda: reduce_by_key(left, ["k"], {"s": tm.sum(col.nope)}), "a column of"),
         (lambda: reduce_by_key(left, ["k"], {"n": tm.count()}, detect="yes"), "detect= one of auto, on, off"),
         (lambda: reduce_by_key(left, ["k"], {"n": tm.count()}, detect="on", by="rack"), "by= one of"),
@@ -379,5 +379,5 @@ def test_a_report_has_what_travelled_and_why(spark: Any, left: DataFrame, right:
     assert set(seen.phases()) >= {"hashes", "filter", "rows"}
     assert len(seen.plot().axes) == 2
     assert "filter:" in explain(joined)
-    with pytest.raises(UserError, match="what an exchange of Tidemill returned"):
+    with pytest.raises(UserError, match="a DataFrame returned by an exchange"):
         explain(left)

@@ -1,10 +1,10 @@
-"""The rows in which partials travel from Spark's aggregation to the Python workers that slide over them.
+"""The row format in which Spark's aggregation sends partials to the Python workers that slide over them.
 
 A row has the keys of a group, a pane and the states of all parts, with two savings:
 
-- several panes of a key may stand *abreast* in one row: hashing and shuffling is by row;
-- a count that only tells whether there was a value at all stays at home, where another state is null
-  in that case, or where a row would not be there.
+- one row may have several panes of a key (*abreast*), because hashing and shuffling cost by row;
+- a count that only shows whether there was a value is not sent if another state is null in that case, or
+  if there would be no row.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from tidemill.spark.expr.aggregates import counts_at_home, is_simple
 from tidemill.windows.spec import GridWindow
 
 ABREAST = (16, 8)
-"""Panes to a row of partials, where there are several; powers of two."""
+"""The choices for several panes per row; powers of two."""
 MOST_FIELDS = 64
-"""Above about a hundred columns Spark interprets what it would otherwise compile."""
+"""Above about a hundred columns, Spark interprets plans instead of compiling them."""
 PLACES = "places"
-"""A column of bits: which panes of a block there are in the row."""
+"""A column of bits: the panes of a block that the row has."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """How the partials of a plan travel: how many panes abreast, and which counts do not."""
+    """The row format for a plan: the number of panes per row, and the counts that are not sent."""
 
     plan: WindowAggregate
     dense: bool = False
-    """Whether keys have most of the panes between the first and the last."""
+    """Whether keys have rows in most panes between the first and the last."""
 
     @cached_property
     def width(self) -> int:
-        """How many panes of a key make one row.
+        """The number of panes of a key in one row.
 
-        Where a key has few of the panes, that sends room for more than there is: so not much more
-        than the results take, of which a single value has as many as windows have panes.
+        If a key has few of the panes, rows have unused columns. So the width is limited by the panes of a
+        window: a single value is in as many results as a window has panes.
         """
         lengths = [max(ABREAST)] if self.dense else self._panes_to_a_window()
         parts = [p for _, p in self.sent]
@@ -59,7 +59,7 @@ class Blocks:
         return max(fine, default=1)
 
     def _panes_to_a_window(self) -> list[int]:
-        """Panes of each window; an empty list if one of the windows has no fixed number of them."""
+        """The number of panes of each window; empty if a window has no fixed number."""
         lengths, size = [], share_panes(self.plan).size
         for window in self.plan.windows:
             spec = window.spec
@@ -70,12 +70,12 @@ class Blocks:
 
     @cached_property
     def at_home(self) -> dict[int, str | None]:
-        """Counts that do not travel: the column that is null where one is 0, if it can be 0 at all."""
+        """Counts that are not sent, with the column that is null if a count is 0; None if it cannot be 0."""
         return counts_at_home(self.plan.layout)
 
     @cached_property
     def sent(self) -> list[tuple[int, StatePart]]:
-        """The parts that travel, by position."""
+        """The parts that are sent, with their positions."""
         parts = enumerate(self.plan.layout.parts)
         return [(i, p) for i, p in parts if i not in self.at_home]
 
@@ -84,7 +84,7 @@ class Blocks:
         return state if self.width == 1 else f"{state}_{place}"
 
     def partials(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows as they travel, as rows of one pane with all states: `local.partial_batches` takes them."""
+        """Convert rows to one pane per row with all states, as `local.partial_batches` reads them."""
         schema = partial_schema(self.plan)
         keys = schema.names[: schema.names.index(PANE)]
         for place in range(self.width):
@@ -99,20 +99,20 @@ class Blocks:
                 yield self._presence(rows, self.at_home[i], place)
                 continue
             columns = [rows.column(self.column(n, place)) for n, _ in state_fields(part)]
-            if isinstance(part.form, Form):  # as `partial` does in SQL where it is asked for the identity
+            if isinstance(part.form, Form):  # as `partial(identity=True)` does in SQL
                 none = [v.value for v in part.form.identity]
                 columns = [c if v is None else c.fill_null(v) for c, v in zip(columns, none)]
             yield from columns
 
     def _presence(self, rows: pa.RecordBatch, witness: str | None, place: int) -> pa.Array:
-        """A count of 0 or 1: all that is asked of it is whether it is 0."""
+        """A count of 0 or 1: only whether it is 0 matters."""
         if witness is None:
             return pa.repeat(pa.scalar(1, to_arrow(INT64)), rows.num_rows)
         return pc.is_valid(rows.column(self.column(witness, place))).cast(to_arrow(INT64))
 
 
 def _at(batch: pa.RecordBatch, place: int, width: int) -> tuple[pa.RecordBatch, pa.Array]:
-    """The rows that have a pane at a place, and these panes."""
+    """The rows that have a pane at position `place`, and these panes."""
     if width == 1:
         return batch, batch.column(PANE)
     held = np.asarray(batch.column(PLACES)) >> place & 1

@@ -1,4 +1,4 @@
-"""What Spark will do, said before it runs."""
+"""Describe how Spark will run a plan."""
 
 from __future__ import annotations
 

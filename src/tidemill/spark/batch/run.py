@@ -1,4 +1,4 @@
-"""Plans → DataFrames."""
+"""Compile plans to DataFrames."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Leaf = Callable[[Source | WheelWindows], DataFrame]
 
 
 def frame_of(plan: Plan, leaf: Leaf, detect: str = "off") -> DataFrame:
-    """The DataFrame of a plan, with columns in the types users expect.
+    """Compile a plan to a DataFrame with columns of user types.
 
-    `leaf` has the frames of streams and wheels. Nothing runs yet, unless `detect` has a look at what must
-    travel. A sub-plan that is used again is one frame, of which Spark reuses the shuffles.
+    `leaf` returns the frames of streams and wheels. No job runs, unless `detect` samples keys. A sub-plan
+    that is used several times is one frame, whose shuffles Spark reuses.
     """
     require_known(plan, NODES, "spark", "spark/batch/run.py, or run it on the local engine")
     return _Frames(leaf, detect).of(plan)
@@ -43,7 +43,7 @@ def frame_of(plan: Plan, leaf: Leaf, detect: str = "off") -> DataFrame:
 
 @dataclass(frozen=True)
 class _Frames:
-    """The frames of the parts of a plan."""
+    """Compiles the parts of a plan, each once."""
 
     leaf: Leaf
     detect: str

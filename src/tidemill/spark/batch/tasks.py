@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: the local engine on the rows of one partition.
+"""Tasks for Spark's Python workers: they run the local engine on the rows of one partition.
 
 Every function here is made on the driver and shipped with its plan. Batches carry instants as
 bigint; see `windows` for how columns are named.
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tidemill.spark.workers import Batches, Task
 
 def last_name(window: int) -> str:
-    """The column of the last pane that a window has in the whole stream, if it goes on until there."""
+    """The name of the column with the last pane of a window that lasts until the end of the stream."""
     return f"last_pane{window}"
 
 
 def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
-    """Rows of complete partitions in, results out: the local operator from start to end."""
+    """A task that runs the local operator on all rows of a partition, and yields results."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.window_operator import WindowOperator
@@ -41,7 +41,7 @@ def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
 
 
 def partials(plan: WindowAggregate, schema: Schema) -> Task:
-    """Rows of any partition in, partials by key and pane out."""
+    """A task that aggregates the rows of a partition, and yields partials by key and pane."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.partial_batches import partial_batches
@@ -57,7 +57,7 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
 
 
 def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
-    """Partials of complete keys in, which may come in `blocks`; results out."""
+    """A task that computes results from all partials of its keys, which may be in `blocks`."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         from tidemill.local.partial_batches import add_partial_batch
@@ -69,7 +69,7 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
                 continue
             for window in range(len(plan.windows)):
                 position = batch.schema.get_field_index(last_name(window))
-                # The same in every row; null where no row of the stream is in such a window.
+                # The value is the same in every row; null if no row of the stream is in such a window.
                 last = None if position < 0 else batch.column(position)[0].as_py()
                 if last is not None:
                     operator.goes_on_to(window, last)
@@ -82,6 +82,6 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
 
 
 def _typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Columns by their places, and bigints as the instants they stand for: new labels, the same bytes."""
+    """Rename columns by position, and cast bigints to instants, without a copy."""
     arrays = [batch.column(i).cast(to_arrow(t)) for i, (_, t) in enumerate(schema)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())

@@ -1,9 +1,9 @@
-"""Window aggregates on DataFrames, in one of four ways.
+"""Compile window aggregates to DataFrames, by one of four strategies.
 
-- `jvm`: tumbling windows of Spark's own aggregates: one `groupBy`, no Python at all;
-- `panes`: Spark aggregates by key and pane, few partials cross to Python, which slides over them;
-- `partials`: Python workers aggregate by key and pane where the rows are, then as above;
-- `colocated`: rows of a key (or partition) meet in one task, which runs the local engine on them.
+- `jvm`: tumbling windows of Spark's own aggregates: one `groupBy`, without Python;
+- `panes`: Spark aggregates by key and pane, and Python slides over the few partials;
+- `partials`: Python workers aggregate by key and pane before the shuffle, then as above;
+- `colocated`: rows of a key (or partition) are shuffled to one task, which runs the local engine on them.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from tidemill.spark.workers import Task, map_batches
 from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
 
 PLACE, TICK = "place", "tick"
-"""Names inside are plain, and never quoted: what quotes mean is a setting of Spark's."""
+"""Internal names are plain and need no quotes, whose meaning depends on a Spark setting."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Which way a window aggregate goes, why, and where rows are shuffled."""
+    """The strategy of a window aggregate, the reason, and its shuffles."""
 
     name: str
     why: str
@@ -55,7 +55,7 @@ class Strategy:
 
 
 def strategy(plan: WindowAggregate) -> Strategy:
-    """The way that a window aggregate goes, decided from the plan alone."""
+    """Choose the strategy of a window aggregate from the plan alone."""
     for window in plan.windows:
         _require_order(window.spec)
     keys = ", ".join(plan.group_keys)
@@ -77,9 +77,9 @@ def strategy(plan: WindowAggregate) -> Strategy:
 
 
 def window_aggregate(plan: WindowAggregate, base: DataFrame, detect: str = "off") -> DataFrame:
-    """The result of a window aggregate over the base of its input's stage.
+    """Compile a window aggregate over the base of its input's stage.
 
-    `detect` says whether to look first which partials or rows must travel: see `exchange`.
+    `detect` controls whether to detect first which partials or rows must be sent: see `exchange`.
     """
     chosen = strategy(plan).name
     source = _source(plan, base)
@@ -96,9 +96,9 @@ def window_aggregate(plan: WindowAggregate, base: DataFrame, detect: str = "off"
 
 
 def partials_by_pane(plan: WindowAggregate, base: DataFrame) -> tuple[DataFrame, Blocks | None]:
-    """Partials of an aggregate whose keys have most panes, and the blocks they come in, if they do.
+    """Partials of an aggregate whose keys have most panes, and their `Blocks`, if they use them.
 
-    Where Spark has no such aggregates, there may be several for a key and pane.
+    If Spark does not support the aggregates, there may be several partials for a key and pane.
     """
     source = _source(plan, base)
     if not all(map(available, plan.layout.parts)):
@@ -119,7 +119,7 @@ def _source(plan: WindowAggregate, base: DataFrame) -> _Source:
 
 @dataclass(frozen=True)
 class _Source:
-    """The filtered rows, and how to compute things over them."""
+    """The filtered rows, and the compiler for expressions over them."""
 
     plan: WindowAggregate
     stage: Stage
@@ -137,14 +137,14 @@ class _Source:
         sure = f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
         panes = share_panes(self.plan)
         origin, size = panes.origin, panes.size
-        # One division for each row, not two: times and origins lie within FARTHEST of zero, so nothing
-        # here is negative where Spark divides toward zero. Panes beyond are refused once summed.
+        # One division for each row, not two: times and origins are within FARTHEST of zero, so the dividend
+        # is not negative, and Spark's division toward zero is exact. Panes beyond raise after aggregation.
         whole = -(-2 * FARTHEST // size)
         return f"({sure} + {number(whole * size - origin)}) div {number(size)} - {number(whole)}"
 
 
 def _summed(source: _Source, detect: str) -> DataFrame:
-    """Partials by key and pane with all their states, by Spark's own aggregates."""
+    """Partials by key and pane with all states, by Spark's own aggregates."""
     rows, args = _rows_of_panes(source)
     states, again = [], []
     for part in source.plan.layout.parts:
@@ -161,10 +161,10 @@ def _summed(source: _Source, detect: str) -> DataFrame:
 
 
 def _blocks_to_send(source: _Source, blocks: Blocks, detect: str) -> tuple[DataFrame, str]:
-    """Partials by key and block, and whether to detect where they go.
+    """Partials by key and block, and the `detect` mode for sending them.
 
-    Where that pays, they are made of the rows of each partition and sent once; otherwise Spark
-    brings them together by key and block first, and then by key.
+    If detection may pay, partials are made in each partition and sent once; otherwise Spark shuffles them by
+    key and block first, and then by key.
     """
     keys = _keys(source.plan)
     if not keys:
@@ -182,7 +182,7 @@ def _blocks_to_send(source: _Source, blocks: Blocks, detect: str) -> tuple[DataF
 def _blocks(
     source: _Source, blocks: Blocks, given: DataFrame | None = None, beside: Sequence[str] = ()
 ) -> DataFrame:
-    """Partials by Spark's own aggregates, in rows as they travel; by columns `beside` keys and panes."""
+    """Partials by Spark's own aggregates, in the format of `Blocks`; grouped also by columns `beside`."""
     rows, args = _rows_of_panes(source)
     rows = rows if given is None else given
     states: list[SparkColumn] = []
@@ -201,7 +201,7 @@ def _blocks(
 
 
 def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
-    """What is aggregated: keys, panes, and arguments by the names they get."""
+    """The rows to aggregate, with keys, panes and arguments; and the names of the arguments."""
     plan = source.plan
     nodes = dict.fromkeys(a for p in plan.layout.parts for a in p.part.args)
     args = {a: f"a{i}" for i, a in enumerate(nodes)}
@@ -210,14 +210,15 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
         source.output(plan.attribute).alias(TICK),
         *(source.column(a).alias(n) for a, n in args.items()),
     )  # fmt: skip
-    if plan.start is not None or has_gaps(plan):  # nothing is computed for rows that are in no window
+    if plan.start is not None or has_gaps(plan):  # drop rows that are in no window
         inputs = inputs.filter(_to_look_at(plan))
     pane = f"{source.pane(TICK)} AS {PANE}"
     return inputs.selectExpr(*_keys(plan), pane, *args.values()), args
 
 
 def _to_look_at(plan: WindowAggregate) -> str:
-    """A condition: rows in a window, and those to refuse, null or too far away. See `local.sampling`."""
+    """A SQL condition for rows in a window, and for null or far times, which raise later. See
+    `local.window_gaps`."""
     inside = [] if plan.start is None else [f"{TICK} >= {number(plan.start)}"]
     if has_gaps(plan):
         samples = []
@@ -265,7 +266,7 @@ def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
     ]
     panes = share_panes(plan)
     size, origin = panes.size, panes.origin
-    # As `PaneStore` does for the other ways.
+    # `PaneStore` has the same check for the other strategies.
     near = F.col(PANE).between(-((FARTHEST + size + origin) // size), (FARTHEST - origin) // size)
     far = F.raise_error(F.lit(str(far_time(plan)))).cast("bigint")
     start = F.when(near, F.col(PANE) * F.lit(size) + F.lit(origin)).otherwise(far)
@@ -286,24 +287,24 @@ def _colocated(source: _Source, detect: str) -> DataFrame:
 
 
 def _rows(source: _Source) -> tuple[DataFrame, Schema]:
-    """The rows that the window aggregate reads, with instants as bigint, and the schema they are of."""
+    """The rows that the window aggregate reads, with instants as bigint, and their schema."""
     schema = source.plan.input.schema
     columns = [source.output(n).alias(_column(schema, n)) for n in schema.names]
     return source.df.select(*columns), schema
 
 
 def _column(schema: Schema, name: str) -> str:
-    """A column of rows goes by its place: `mapInArrow` reads names as paths and patterns."""
+    """Name a column by its position: `mapInArrow` interprets names as paths and patterns."""
     return f"c{schema.names.index(name)}"
 
 
 def _over_rows(plan: WindowAggregate) -> WindowAggregate:
-    """The same aggregate over a source of exactly the rows that reach it."""
+    """The same aggregate over a source of its input rows."""
     return replace(plan, input=Source("rows", plan.input.schema, plan.input.time))
 
 
 def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
-    """Panes that are in a window: before its start, and between sampling windows, there are others."""
+    """A condition for panes in a window: panes before its start or in gaps between windows are not."""
     assert isinstance(spec, GridWindow)
     panes = share_panes(plan)
     size, origin = panes.size, panes.origin
@@ -316,10 +317,10 @@ def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
 
 
 def _together(plan: WindowAggregate) -> tuple[str, ...]:
-    """The columns whose equal rows must meet in one task."""
+    """The columns by which rows are shuffled to one task."""
     specs = [w.spec for w in plan.windows]
     if any(s.until_end for s in specs if not isinstance(s, Rows)):
-        return ()  # such windows go on until the last row of the whole stream
+        return ()  # such windows last until the last row of the whole stream
     if all(isinstance(s, GridWindow) and not isinstance(s, Rows) for s in specs):
         return plan.group_keys
     return plan.partition

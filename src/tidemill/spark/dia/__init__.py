@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 _LATER = {
     **dict.fromkeys(("DIA", "from_frame", "generate", "read_binary", "read_lines"), "dia"),
     "Record": "elements",
-    "Graph": "graph",
+    "Graph": "picture",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first used: Spark's Python workers need a few of the modules here, not all."""
+    """Import a name on first use: Spark's Python workers need only a few of the modules here."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

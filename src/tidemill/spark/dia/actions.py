@@ -1,4 +1,4 @@
-"""Actions: they start a computation and return its result to the driver (Table 3.4)."""
+"""Actions: start a computation and return its result to the driver (Table 3.4)."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _COUNT = f"{BESIDE}count"
 
 
 def execute(node: Operation) -> Operation:
-    """Computes all elements and keeps them; what comes after starts from them."""
+    """Compute and cache all elements; returns a node that starts from them."""
     with clear_errors("execute", node):
         df = kept(fixed(node.frame))
         df.count()
     node.fix(df, keep=True)
-    # Without parents: a loop that executes each round need not hold all rounds before.
+    # Without parents, so that a loop that executes each round does not hold earlier rounds.
     done = Operation("execute", (), node.kind, node.session, lambda: df, f"of {node.op}", runs=NOWHERE)
     done.fix(df, keep=True)
     return done
 
 
 def size(node: Operation) -> int:
-    """How many elements there are."""
+    """The number of elements."""
     with clear_errors("size", node):
         return int(node.frame.count())
 
@@ -61,7 +61,7 @@ def all_gather(node: Operation) -> list[Any]:
 def all_reduce(
     node: Operation, reduce: Function, initial: Any = None, *, step: str = "all_reduce"
 ) -> Any:
-    """All elements folded into one, in order: the function need not be commutative."""
+    """Fold all elements into one, in order: the function need not be commutative."""
     if initial is not None:
         initial = decode(encode([initial], node.kind, step=f"{step} initial"), node.kind)[0]
     first = () if initial is None else (initial,)
@@ -75,12 +75,12 @@ def all_reduce(
     result = found[0]
     for partial in found[1:]:
         result = fold_two(reduce, result, partial, step=step)
-    # Once there and back: a result that does not fit the type is an error here too.
+    # Encode and decode, so that a result that does not fit the type is an error here, too.
     return decode(encode([result], node.kind, step=step), node.kind)[0]
 
 
 def _aggregated(node: Operation, how: Aggregated, first: tuple[Any, ...], step: str) -> list[Any]:
-    """By Spark's own aggregates, which skip nulls: one element, or none where there is nothing to fold."""
+    """Fold by Spark aggregates, which skip nulls: returns one element, or none if there are no rows."""
     calls = {"sum": F.sum, "min": F.min, "max": F.max}
     flat = ElementColumns.of(node.kind)
     ways = dict(how.leaves)
@@ -122,7 +122,7 @@ def sum_(node: Operation, function: Function | None = None, initial: Any = None)
     if function is None and not node.kind.is_numeric:
         raise UserError(
             "sum", expected="numbers", got=spelled(node.kind),
-            hint="say how elements are added: sum(lambda a, b: …, initial=…)",
+            hint="give a function that adds elements: sum(lambda a, b: …, initial=…)",
         )  # fmt: skip
     if initial is None and node.kind.is_numeric:
         initial = 0
@@ -130,7 +130,7 @@ def sum_(node: Operation, function: Function | None = None, initial: Any = None)
 
 
 def extreme(node: Operation, how: str) -> Any:
-    """The smallest or the greatest element, tuples by their first difference; None if there is none."""
+    """The smallest or greatest element; tuples compare by their first difference. None if there are none."""
     call = F.min if how == "min" else F.max
     names = columns_of(node.kind).names
     whole = F.struct(*(named(n).alias(n) for n in names)) if names != (VALUE,) else named(VALUE)
@@ -145,10 +145,10 @@ def extreme(node: Operation, how: str) -> Any:
 
 
 def hyperloglog(node: Operation, lg_k: int = 12) -> int:
-    """About how many different elements there are, by a sketch of 2**lg_k counters."""
+    """Estimate the number of distinct elements, with a sketch of 2**lg_k counters."""
     if not 4 <= lg_k <= 21:
         raise UserError("hyperloglog", expected="lg_k from 4 to 21", got=repr(lg_k))
-    # The sketch takes numbers and text; of anything else, a hash of 64 bits.
+    # The sketch takes ints and text; other elements are hashed to 64 bits.
     value = named(VALUE) if node.kind.kind in ("int64", "string", "binary") else _hashed(node)
     estimate = F.hll_sketch_estimate(F.hll_sketch_agg(value, lg_k))
     with clear_errors("hyperloglog", node):
@@ -156,7 +156,7 @@ def hyperloglog(node: Operation, lg_k: int = 12) -> int:
 
 
 def _hashed(node: Operation) -> SparkColumn:
-    """A hash of elements. Spark's hash skips nulls, so it also gets a flag for each field that is null."""
+    """A hash of elements. Spark's hash skips nulls, so null flags of all fields are hashed, too."""
     flat = ElementColumns.of(node.kind)
     nulls = [flat.reference(path).isNull() for path in reachable(node.kind).names]
     return F.xxhash64(*(named(n) for n in columns_of(node.kind).names), *nulls)

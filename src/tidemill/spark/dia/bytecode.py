@@ -1,6 +1,6 @@
-"""What a function's code looks at, read off its bytecode. Opcodes change from one Python to the next.
+"""Read what a function refers to from its bytecode. Opcodes change between Python versions.
 
-This file imports nothing but the standard library, so that its test can run it on every Python in `KNOWN`.
+This file imports only the standard library, so that its test can run it on every Python in `KNOWN`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 
 KNOWN = ((3, 10), (3, 11), (3, 12), (3, 13))
-"""Pythons whose opcodes were looked through. On any other, functions run in Python: slower, never wrong."""
+"""Python versions whose opcodes were reviewed. On others, functions run in Python: slower, never wrong."""
 
 _CATCHES = {"PUSH_EXC_INFO", "SETUP_FINALLY", "SETUP_WITH", "SETUP_ASYNC_WITH"}
 _FORMATS = {"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"}
@@ -21,15 +21,15 @@ _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
 
 @dataclass
 class References:
-    """What a function's code, and that of functions written inside it, refers to."""
+    """The names that a function's code refers to, including functions defined inside it."""
 
     asks: str | None = None
-    """Why it must see values, if the code shows it."""
+    """The reason why the function must see values, if the code has one."""
     globals: set[str] = field(default_factory=set)
     imports: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
     values: set[str] = field(default_factory=set)
-    """Attributes that it reads without calling them."""
+    """Attributes that are read but not called."""
 
     @classmethod
     def of(cls, code: CodeType, version: tuple[int, int] = sys.version_info[:2]) -> References:

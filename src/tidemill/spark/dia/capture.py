@@ -1,7 +1,7 @@
-"""Functions as they were when they were given.
+"""Capture the variables of a function at the time of the call.
 
-A DIA is computed later, perhaps after a loop has gone on and the variables that its functions read
-have changed. Traced functions read them at once; so must the others.
+A DIA is computed later, perhaps after a loop has changed the variables that its functions read.
+Traced functions read them at once; opaque functions must do the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidemill.spark.dia.tracing import Function
 
 
 def captured(function: Function) -> Function:
-    """The function with the values that its variables have now. What these refer to is not copied.
+    """Copy a function with the current values of its variables. The values themselves are not copied.
 
     >>> functions = [captured(lambda: i) for i in range(3)]
     >>> [f() for f in functions]
@@ -25,11 +25,11 @@ def captured(function: Function) -> Function:
 
 
 def _captured(value: Any, seen: dict[int, Any]) -> Any:
-    # A function that a module has by its name is that one; only lambdas and the like are copied,
-    # which Spark would send by value anyway.
+    # Functions that can be imported by name are not copied; lambdas and the like are, as Spark would
+    # pickle them by value anyway.
     if not isinstance(value, FunctionType) or not _is_local(value):
         return value
-    if id(value) in seen:  # it calls itself
+    if id(value) in seen:  # recursive
         return seen[id(value)]
     used = names_of(value.__code__)
     world = {n: v for n, v in value.__globals__.items() if n in used or n.startswith("__")}

@@ -1,8 +1,8 @@
-"""Elements of a DIA, and the columns they live in.
+"""Elements of a DIA, and the columns that store them.
 
-The type of an element is a `DataType`. A scalar lives in one column, `value`. A tuple is a struct
+The type of an element is a `DataType`. A scalar is stored in one column, `value`. A tuple is a struct
 with the fields `f0, f1, …`, a record is a struct with other names, and each field has a column.
-Inside a column tuples and records are structs by the same rule, so they nest.
+Inside a column, tuples and records are structs by the same rule, so they nest.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ def columns_of(kind: DataType) -> Schema:
 
 
 def type_of_columns(schema: Schema) -> DataType:
-    """The element whose columns these are; one column `value` is a scalar."""
+    """The element type for these columns; a single column `value` is a scalar."""
     if schema.names == (VALUE,):
         return schema[VALUE]
     return struct_of(dict(schema.fields))
 
 
 def spelled(kind: DataType) -> str:
-    """A type as people write it.
+    """Format a type for people.
 
     >>> spelled(tuple_of([INT64, list_of(STRING)])), spelled(struct_of({"a": BOOL}))
     ('(int64, [string])', '{a: bool}')
@@ -115,7 +115,7 @@ def spelled(kind: DataType) -> str:
 
 
 def parse_element(returns: Any, *, step: str) -> DataType:
-    """The type that `returns=` says: a type, a tuple, a dict or a list of types.
+    """Parse `returns=`: a type, a tuple, a dict or a list of types.
 
     >>> parse_element((str, {"a": "float"}, [int]), step="map")
     struct<f0: string, f1: struct<a: float64>, f2: list<int64>>
@@ -142,11 +142,11 @@ _CLASSES: dict[type, DataType] = {
 }  # fmt: skip
 
 
-_SAY = "say it with returns=, such as returns=int or returns=(str, float)"
+_SAY = "declare it with returns=, such as returns=int or returns=(str, float)"
 
 
 def infer(values: Sequence[Any], *, step: str, say: str = _SAY) -> DataType:
-    """The type of elements, read off some of them.
+    """Infer the type of elements from some of them.
 
     >>> infer([("a", 1), ("b", 2.5)], step="map")
     struct<f0: string, f1: float64>
@@ -164,7 +164,7 @@ def infer(values: Sequence[Any], *, step: str, say: str = _SAY) -> DataType:
 
 
 def common(kinds: Iterable[DataType]) -> DataType:
-    """The one type that all of these can be read as, field by field."""
+    """The common type of several types, field by field."""
     result = NULL
     for kind in kinds:
         result = _both(result, kind)
@@ -209,7 +209,7 @@ def _holds_null(kind: DataType) -> bool:
 
 
 def decode(batch: pa.RecordBatch | pa.Table, kind: DataType, prefix: str = "") -> list[Any]:
-    """The rows of a batch as elements; other columns of the batch are left alone.
+    """Decode the rows of a batch to elements; other columns of the batch are ignored.
 
     >>> decode(pa.table({"f0": [1, 2], "f1": ["a", None]}), tuple_of([INT64, STRING]))
     [(1, 'a'), (2, None)]
@@ -235,7 +235,7 @@ def _values(column: Any, kind: DataType) -> list[Any]:
 
 
 def dressing(kind: DataType) -> Callable[[Any], Any] | None:
-    """What turns plain dicts and lists into tuples and records; None where there is nothing to do."""
+    """A function that converts plain dicts and lists to tuples and records; None if none is needed."""
     if kind.kind == "list":
         inner = dressing(kind.of[0])
         if inner is None:
@@ -261,7 +261,7 @@ def _fields(value: Any) -> Iterable[Any]:
 
 
 def encode(elements: Sequence[Any], kind: DataType, *, step: str) -> pa.RecordBatch:
-    """Elements as a batch; an element that does not fit is a `UserError` that shows it.
+    """Encode elements as a batch; raises a `UserError` that shows an element that does not fit.
 
     >>> encode([(1, 2.0)], tuple_of([INT64, FLOAT64]), step="map").to_pydict()
     {'f0': [1], 'f1': [2.0]}
@@ -280,13 +280,13 @@ def encode(elements: Sequence[Any], kind: DataType, *, step: str) -> pa.RecordBa
             except _MISFITS as misfit:
                 raise UserError(
                     step, expected=f"elements of {spelled(kind)}", got=repr(element),
-                    hint="say another type with returns=, or convert it in the function",
+                    hint="declare another type with returns=, or convert it in the function",
                 ) from misfit  # fmt: skip
         raise UserError(step, f"elements do not fit {spelled(kind)}: {failed}") from failed
 
 
 def conformed(elements: list[Any], kind: DataType, *, step: str) -> list[Any]:
-    """Elements as if they had been put into columns and taken out again: 1 is 1.0 among floats.
+    """Convert elements as encoding and decoding would: 1 becomes 1.0 among floats.
 
     >>> conformed([1, 2.5, None], FLOAT64, step="map")
     [1.0, 2.5, None]
@@ -300,7 +300,7 @@ _EXACT = {"int64": int, "float64": float, "string": str, "bool": bool, "binary":
 
 
 def _is_exact(values: Sequence[Any], kind: DataType) -> bool:
-    """Whether all are None or of the one class that comes out of columns of this type."""
+    """Whether all values are None or of the class that decoding gives for this type."""
     classes = set(map(type, values))
     if kind.kind in _EXACT:
         return classes <= {_EXACT[kind.kind], type(None)}
@@ -335,7 +335,7 @@ def _array(values: Sequence[Any], kind: DataType) -> pa.Array:
 
 
 def _undressing(kind: DataType) -> Callable[[Any], Any] | None:
-    """What makes of tuples the dicts that Arrow takes for structs; None where there are none."""
+    """A function that converts tuples to the dicts that Arrow takes for structs; None if none is needed."""
     if kind.kind == "list":
         inner = _undressing(kind.of[0]) or _same
         return lambda v: None if v is None else [inner(x) for x in v]

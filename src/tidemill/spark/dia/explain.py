@@ -1,4 +1,4 @@
-"""What a DIA will do, in words: where functions run, what travels, which order there is."""
+"""Describe the plan of a DIA: where functions run, what is shuffled, which order holds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from tidemill.spark.exchange.decision import outlook
 
 
 def stages(last: Operation) -> dict[Operation, int]:
-    """The stage of each node: operations between which nothing travels are one stage of Spark.
+    """The stage of each node: operations without a shuffle between them are one Spark stage.
 
-    What is read before and after a shuffle, as by `dia.concat(dia.sort())`, is put where it is first.
+    A node that is read before and after a shuffle, as in `dia.concat(dia.sort())`, belongs to the first
+    stage.
     """
     leader: dict[Operation, Operation] = {}
     depth: dict[Operation, int] = {}
-    """How many shuffles are above a node: stages lie on one depth, so that none is above itself."""
+    """The number of shuffles above a node: all nodes of a stage have the same depth, so it has no cycles."""
 
     def find(node: Operation) -> Operation:
         while leader[node] is not node:
@@ -53,7 +54,7 @@ def order(node: Operation) -> str:
 
 
 def describe(last: Operation) -> str:
-    """One line for each operation, by stages, with what travels between them.
+    """One line for each operation, by stages, with the shuffles between them.
 
     >>> from tidemill.core.types import INT64
     >>> source = Operation("generate", (), INT64, None, None, "0 … 9")

@@ -1,6 +1,6 @@
 """Sources from files: read_lines and read_binary (Table 3.1).
 
-Elements are in the order of the file names, and within a file as they stand there.
+Elements are in the order of file names, then as in the file.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from tidemill.spark.private import lines_of, require_classic
 from tidemill.spark.workers import Batches
 
 SCALAR = b"tidemill.scalar"
-"""Says of a file with one column `value` whether it holds scalars or records."""
+"""A metadata key that marks whether a file with one column `value` holds scalars or records."""
 
 
 def read_lines(session: SparkSession, path: str | os.PathLike[str]) -> Operation:
-    """The lines of text files. Hadoop decompresses files whose name ends like `.gz`."""
+    """Read the lines of text files. Hadoop decompresses files by suffix, such as `.gz`."""
     require_classic("read_lines", session)
     names = [escaped(f) for f in files_of(session, path, step="read_lines")]
 
-    # Spark's own reader of text puts files together by size; this one keeps them in order.
+    # Spark's own text reader groups files by size; this one keeps their order.
     build = lambda: lines_of(session, ",".join(names), parallelism(session))
     shown = f"{path} ({len(names)} file{'s' if len(names) > 1 else ''})"
     return Operation("read_lines", (), STRING, session, build, shown)
 
 
 def read_binary(session: SparkSession, path: str | os.PathLike[str]) -> Operation:
-    """What `write_binary` wrote: Arrow files. Every worker must reach them by this path."""
+    """Read the Arrow files that `write_binary` wrote. Every worker must reach them by this path."""
     step = "read_binary"
     require_classic(step, session)
-    where = local_path(path, step=step)  # of this machine, whatever Hadoop's file system is by default
+    where = local_path(path, step=step)  # local, whatever Hadoop's default file system is
     files = [local_path(f, step=step) for f in files_of(session, f"file:{where}", step=step)]
     kinds = {f: _kind(f) for f in files}
     kind = kinds[files[0]]
@@ -79,7 +79,7 @@ def _kind(file: str) -> DataType:
 
 
 def _batches(file: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The elements of a file, each batch checked as a whole before anybody looks into it."""
+    """Yield the elements of a file; each batch is checked completely before use."""
     with _opened(file) as reader:
         for batch in checked_batches(reader, 8 * os.path.getsize(file)):
             if not _fits(batch.schema, wanted):
@@ -89,18 +89,18 @@ def _batches(file: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether columns are those that the driver saw, in types that are read as such."""
+    """Whether the columns have the names and types that the driver saw."""
     kinds = [(f.name, from_arrow(f.type)) for f in found]
     return kinds == [(f.name, from_arrow(f.type)) for f in wanted]
 
 
 @contextlib.contextmanager
 def _opened(file: str) -> Iterator[pa.RecordBatchFileReader]:
-    """An open Arrow file. Its errors name the file."""
+    """Open an Arrow file; errors name the file."""
     try:
-        if not stat.S_ISREG(os.stat(file).st_mode):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(os.stat(file).st_mode):  # opening a pipe would block forever
             raise OSError("not a file")
-        # Read, not mapped: a file that somebody cuts off meanwhile must not end the process.
+        # Read, not memory-mapped: truncating a mapped file would kill the process.
         with pa.OSFile(file, "rb") as source:
             yield pa.ipc.open_file(source)
     except UserError as wrong:

@@ -1,4 +1,4 @@
-"""Results at their index: n elements in order, and the neutral element at indexes without a result."""
+"""Place results at their index: n elements in order, with the neutral element in gaps."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _THERE = "there"
 def filled(
     parent: Operation, found: DataFrame, kind: DataType, n: int, neutral: Any, step: str
 ) -> DataFrame:
-    """Elements `c0, …` of the indexes `k0`, brought in order, with gaps filled."""
-    if neutral is not None:  # it fits, or the error says so before anything runs
+    """Sort elements `c0, …` by their indexes `k0`, and fill the gaps."""
+    if neutral is not None:  # raises before anything runs if it does not fit
         neutral = decode(encode([neutral], kind, step=f"{step} neutral"), kind)[0]
     session = parent.session
     there = found.withColumnRenamed("k0", INDEX).withColumn(_THERE, F.lit(True))

@@ -1,7 +1,6 @@
-"""Reduce functions r(a, b): as aggregates of Spark where they are sums, minima and maxima.
+"""Reduce functions r(a, b): sums, minima and maxima become Spark aggregates.
 
-Others are folded in Python, element by element; nothing is asked of them but that the order does not
-matter to them.
+Others are folded in Python, element by element; they only have to be independent of the order.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from tidemill.spark.dia.tracing import (
 from tidemill.spark.workers import Batches
 
 A, B = "a.", "b."
-"""Before the columns of the two arguments."""
+"""The prefixes of the columns of the two arguments."""
 
 MOST_KEYS = 500_000
-"""Partials that a task holds before it sends them on."""
+"""The most partials that a task holds before it emits them."""
 
 
 @dataclass(frozen=True)
 class Aggregated:
-    """A reduce function field by field: keys that stay, and aggregates of the other fields."""
+    """A reduce function by field: unchanged keys, and aggregates of the other fields."""
 
     leaves: tuple[tuple[str, str], ...]
     """For each field the path in the element, and "key", "sum", "min" or "max"."""
@@ -61,7 +60,7 @@ _COMBINES = {"add": "sum", "least": "min", "greatest": "max"}
 def recognised(
     reduce: Function, kind: DataType, keys: tuple[str | None, ...]
 ) -> tuple[Traced, Aggregated] | Opaque:
-    """A reduce function over elements with these key columns, as aggregates if it consists of them.
+    """Recognize a reduce function as aggregates, over elements with these key columns; else it is opaque.
 
     >>> from tidemill.core.types import INT64
     >>> recognised(lambda a, b: a + b, INT64, ())[1].leaves
@@ -89,7 +88,7 @@ def recognised(
 def _leaf_by_leaf(
     path: str, out: Out, keys: tuple[str | None, ...], found: list[tuple[str, str]]
 ) -> Out | None:
-    """Notes how each field below a path is combined; returns the first one that is no sum, min or max."""
+    """Record how each field below a path is combined; returns the first that is no sum, min or max."""
     if path in keys and (repeats(out, A + path) or repeats(out, B + path)):
         found.append((path, "key"))
         return None
@@ -108,7 +107,7 @@ def _leaf_by_leaf(
 
 
 def aggregate(how: str, column: str) -> Aggregate:
-    """The aggregate of a column by its name."""
+    """Make an aggregate of a column by the aggregate's name."""
     return AGGREGATES[how].make(col[column])
 
 
@@ -116,7 +115,7 @@ def aggregate(how: str, column: str) -> Aggregate:
 
 
 def fold_two(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
-    """r(a, b), with an error that shows both where it fails."""
+    """Compute r(a, b); an error shows both elements."""
     try:
         return _valued(reduce(a, b))
     except Exception as failed:
@@ -124,7 +123,7 @@ def fold_two(reduce: Function, a: Any, b: Any, *, step: str) -> Any:
 
 
 def _valued(result: Any) -> Any:
-    """The value of what a function returned: `tm.greatest(1, 2)` is an expression over constants."""
+    """Evaluate the expressions in a result: `tm.greatest(1, 2)` is an expression over constants."""
     if isinstance(result, Expr):
         return evaluate(resolve(result.node, _NO_COLUMNS, step="fold"), {}, _NO_COLUMNS)
     if isinstance(result, tuple) and any(isinstance(part, (Expr, tuple)) for part in result):
@@ -138,7 +137,7 @@ _NO_COLUMNS = Schema(())
 
 
 def fold_here(reduce: Function, keys: DataType, kind: DataType, *, step: str) -> Any:
-    """A task that folds elements of equal keys where they are; keys and partials come out."""
+    """A task that folds elements of equal keys within a partition, and yields keys and partials."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         held: dict[Any, tuple[Any, Any]] = {}
@@ -169,7 +168,7 @@ def _keyed(
 
 
 def runs(batches: Batches, keys: DataType, kind: DataType) -> Iterator[tuple[Any, list[Any]]]:
-    """The elements of each key of a partition that is sorted by key."""
+    """Yield each key and its elements from a partition that is sorted by key."""
     current: Any = None
     held: list[Any] = []
     for batch in batches:
@@ -187,7 +186,7 @@ def group_task(
     group: Callable[[Any, list[Any]], Any], keys: DataType, kind: DataType, result: DataType,
     *, step: str,
 ) -> Any:  # fmt: skip
-    """A task that makes one element of each run of equal keys; the keys stay before them."""
+    """A task that makes one element of each run of equal keys, and yields keys and elements."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         made: list[tuple[Any, Any]] = []
@@ -204,7 +203,7 @@ def group_task(
 def keyed_elements(
     batch: pa.RecordBatch | pa.Table, keys: DataType, kind: DataType
 ) -> Iterator[tuple[Any, Any]]:
-    """The rows of a batch that has keys before the elements."""
+    """Decode a batch with columns of keys and elements to pairs."""
     return zip(_read(batch, keys, "k"), _read(batch, kind, "c"))
 
 

@@ -1,4 +1,4 @@
-"""All elements of a key at once: group_by_key, group_to_index (Table 3.3)."""
+"""Group the elements of each key: group_by_key, group_to_index (Table 3.3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def group_by_key(
     parent: Operation, key: Function, function: Function, returns: Any = None, *,
     key_returns: Any = None, detect: str = "auto",
 ) -> Operation:  # fmt: skip
-    """One element for each key, made from the list of all its elements."""
+    """Make one element for each key from the list of its elements."""
     step = "group_by_key"
     found = key_of(parent, key, key_returns, step=step)
     group = grouping(function, step=step)
@@ -56,7 +56,7 @@ def group_to_index(
     parent: Operation, index: Function, function: Function, n: int, neutral: Any = None,
     returns: Any = None, *, detect: str = "auto",
 ) -> Operation:  # fmt: skip
-    """n elements: at each index what is made from the list of elements that have it."""
+    """Make n elements: at each index the result of a function of the list of its elements."""
     step = "group_to_index"
     found = index_of(parent, index, n, step=step)
     group = grouping(function, step=step)
@@ -72,7 +72,7 @@ def group_to_index(
 
 
 def grouping(function: Function, *, step: str) -> Group:
-    """A function of a list, or of a list and its key, as a function of both."""
+    """Wrap a function of a list, or of a list and its key, as a function of key and list."""
     if not callable(function):
         raise UserError(step, expected="a function of a list of elements", got=repr(function))
     with_key, function = takes_two(function), captured(function)
@@ -90,7 +90,7 @@ def takes_two(function: Function) -> bool:
     """Whether a function has to be called with two arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some functions written in C do not say
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return False
     free = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [p for p in parameters if p.kind in free and p.default is inspect.Parameter.empty]
@@ -98,7 +98,7 @@ def takes_two(function: Function) -> bool:
 
 
 def _result(parent: Operation, key: Key, group: Group, returns: Any, step: str) -> DataType:
-    """The declared type, or the type of what the function makes of groups of the first elements."""
+    """The declared type, or the type inferred from groups of the first elements."""
     if returns is not None:
         return parse_element(returns, step=step)
     groups: dict[Any, tuple[Any, list[Any]]] = {}
@@ -111,7 +111,7 @@ def _result(parent: Operation, key: Key, group: Group, returns: Any, step: str) 
     except UserError as failed:
         raise UserError(
             f"{step}, on groups of the first {HEAD} elements, to read a type off its results", str(failed),
-            hint="if it would not fail on whole groups, say the type with returns=",
+            hint="if it would not fail on whole groups, declare the type with returns=",
         ) from failed  # fmt: skip
     return infer(made, step=step)
 

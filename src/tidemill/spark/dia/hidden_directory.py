@@ -1,8 +1,8 @@
-"""The hidden directory that a write is made in, beside its target, and what is left of killed ones.
+"""The hidden directory of a write, beside its target, and the removal of those that killed writes left.
 
-It is called `.<target>-<32 hex digits>`, and whoever writes in it has it locked. A lock ends with its
-process, so a directory that is not locked was left behind. The next write to the same target removes it,
-if it is a directory with nothing but files of such names as writes have; anything else is left alone.
+It is named `.<target>-<32 hex digits>`, and locked by the process that writes. A lock ends with its process,
+so a directory without a lock is a leftover. The next write to the same target removes it, if it has only
+files with the names that writes use; anything else is left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILE = re.compile(r"whole|part-\d{6,}-\d{6,}(-[0-9a-f]{8})?\.(txt|arrow)")
 
 @contextlib.contextmanager
 def hidden_directory(target: str, step: str) -> Iterator[str]:
-    """A directory for the length of a block. If the block fails, directories made above it go, too."""
+    """Make a locked directory for the duration of a block. If it fails, new parents are removed, too."""
     above = os.path.dirname(target)
     missing = []
     while not os.path.exists(above):
@@ -31,7 +31,7 @@ def hidden_directory(target: str, step: str) -> Iterator[str]:
     try:
         with our_errors(step, target):
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            # Another write may take it for left behind, and remove it, before it is locked.
+            # Before it is locked, another write may take it for a leftover and remove it.
             while not os.path.isdir(path):
                 path = os.path.join(os.path.dirname(target), f"{_prefix(target)}{uuid.uuid4().hex}")
                 os.mkdir(path)
@@ -43,12 +43,12 @@ def hidden_directory(target: str, step: str) -> Iterator[str]:
         if held is not None:
             os.close(held)
         for folder in [] if done else missing:
-            with contextlib.suppress(OSError):  # somebody else has put something there
+            with contextlib.suppress(OSError):  # another process has put something there
                 os.rmdir(folder)
 
 
 def remove_leftovers(target: str) -> None:
-    """Remove what killed writes to a target left beside it."""
+    """Remove the hidden directories of killed writes to a target."""
     folder, prefix = os.path.dirname(target), _prefix(target)
     names = os.listdir(folder) if os.path.isdir(folder) else []
     for name in names:
@@ -70,7 +70,7 @@ def _prefix(target: str) -> str:
 
 
 def _locked(path: str) -> int | None:
-    """Lock a directory. None if somebody else has it locked, if it is gone, or if it is a link."""
+    """Lock a directory. Returns None if another process has locked it, if it is gone, or if it is a link."""
     try:
         held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -82,7 +82,7 @@ def _locked(path: str) -> int | None:
 
 
 def _is_still_at(path: str, held: int) -> bool:
-    """Whether nobody has removed a directory before it was locked."""
+    """Whether a locked directory is still at its path: it may have been removed before it was locked."""
     try:
         return os.path.samestat(os.fstat(held), os.lstat(path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Joins by key: inner (Table 3.3, chapter 5), and the outer ones."""
+"""Inner (Table 3.3, chapter 5) and outer joins by key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def join(
     left: Operation, right: Operation, key1: Function, key2: Function, function: Function, *,
     how: str = "inner", returns: Any = None, detect: str = "auto",
 ) -> Operation:  # fmt: skip
-    """What a function makes of each pair of elements with equal keys. A null key equals none."""
+    """Apply a function to each pair of elements with equal keys. A null key matches nothing."""
     step = "inner_join" if how == "inner" else f"outer_join {how}"
     if how not in HOWS:
         raise UserError("outer_join", expected=f"how= one of {list(HOWS)}", got=repr(how))
@@ -53,14 +53,14 @@ def join(
 
 
 def _pairs(left: Operation, right: Operation, key1: Function, key2: Function) -> Callable[[], list[Any]]:
-    """Some pairs as a join makes them, to read a type from; equal keys where the heads have some."""
+    """Example pairs from which a type is inferred, with equal keys if the first elements have some."""
 
     def pairs() -> list[Any]:
         any_pairs = list(zip(left.head, right.head))
         try:
             theirs = [(order_key(key2(b)), b) for b in right.head]
             ours = [(order_key(key1(a)), a) for a in left.head]
-        except Exception:  # a key that was traced need not have an answer to values: `w.len()` has none
+        except Exception:  # a traced key function may fail on values: `w.len()` does
             return any_pairs
         return [(a, b) for k, a in ours for other, b in theirs if k == other] or any_pairs
 

@@ -1,6 +1,6 @@
 """Keys of elements: columns `k0, k1, …` beside the columns of the element, `c0, c1, …`.
 
-Exchanges see these names only, so that nothing depends on what users call their fields.
+Exchanges see only these names, so that nothing depends on the names of users' fields.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from tidemill.spark.workers import Batches
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the elements of a node: how it is computed, and its columns."""
+    """A key of the elements of a node: its function and its columns."""
 
     function: Traced | Opaque
     type: DataType
     schema: Schema
     """The columns `k0, k1, …`."""
     paths: tuple[str | None, ...]
-    """The column of the element, or the field inside one, that a key column repeats."""
+    """For each key column, the column or field of the element that it repeats, if any."""
 
     @property
     def names(self) -> list[str]:
@@ -65,7 +65,7 @@ class Key:
 def key_of(
     parent: Operation, function: Function, returns: Any = None, *, step: str, hashed: bool = True
 ) -> Key:
-    """The key that a function takes from elements; one to be `hashed` must be such that it can."""
+    """Make the key that a function computes from elements; with `hashed`, its type must be hashable."""
     if not callable(function):
         raise UserError(step, expected="a function that gives the key", got=repr(function))
     declared = None if returns is None else parse_element(returns, step=step)
@@ -83,7 +83,7 @@ def key_of(
     return Key(Opaque(captured(function), traced.why), kind, columns, (None,) * len(columns))
 
 
-_SAY = "say it with key_returns=, where it is taken, or write a key that can be traced"
+_SAY = "declare it with key_returns=, if the operation has it, or write a key that can be traced"
 
 
 def _check_hashable(kind: DataType, step: str) -> None:
@@ -102,18 +102,18 @@ def _is_hashable(kind: DataType) -> bool:
 
 
 def carried(kind: DataType, letter: str = "c") -> Schema:
-    """The columns of an element under names that exchanges see."""
+    """The columns of an element under the names that exchanges see."""
     return Schema(tuple((f"{letter}{i}", t) for i, (_, t) in enumerate(columns_of(kind))))
 
 
 def restored(kind: DataType, letter: str = "c", prefix: str = "") -> list[SparkColumn]:
-    """The columns of an element under their own names again."""
+    """Rename the columns of an element back to their own names."""
     names = columns_of(kind).names
     return [F.col(f"{letter}{i}").alias(prefix + n) for i, n in enumerate(names)]
 
 
 def with_key(parent: Operation, key: Key, letter: str = "c", *, step: str) -> DataFrame:
-    """The elements of a node with their keys before them."""
+    """The key columns and the elements of a node."""
     names = zip(columns_of(parent.kind).names, carried(parent.kind, letter).names)
     own = [named(n).alias(c) for n, c in names]
     if isinstance(key.function, Traced):
@@ -132,7 +132,7 @@ def with_key(parent: Operation, key: Key, letter: str = "c", *, step: str) -> Da
                 [*columns, *batch.columns], [*fields, *batch.schema.names]
             )
 
-    # An element's own columns pass through as they came; only the keys are made.
+    # The element's columns pass through unchanged; only the keys are computed.
     keyed = T.StructType([*user_schema(key.schema).fields, *user_schema(columns_of(kind)).fields])
     df = mapped(parent.frame, task, keyed)
     return df.select(*map(F.col, fields), *own)
@@ -142,7 +142,7 @@ def with_key(parent: Operation, key: Key, letter: str = "c", *, step: str) -> Da
 
 
 def index_of(parent: Operation, function: Function, n: int, *, step: str) -> Key:
-    """A key that is an index; what it gives is checked when it is computed."""
+    """Make a key that is an index; its values are checked when they are computed."""
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise UserError(step, expected="a size, 0 or more", got=repr(n))
     key = key_of(parent, function, step=step)
@@ -154,7 +154,7 @@ def index_of(parent: Operation, function: Function, n: int, *, step: str) -> Key
 
 
 def checked_index(df: DataFrame, n: int, *, step: str) -> DataFrame:
-    """Rows whose index `k0` is in [0, n). Any other index is an error that names it."""
+    """Check that the index `k0` of each row is in [0, n); an error names any other index."""
     k = F.col("k0")
     shown = F.coalesce(k.cast("string"), F.lit("null"))
     hint = f" — the index function must give 0 to n - 1, n={n}"

@@ -1,4 +1,4 @@
-"""Local operations: no element travels, and a chain of them is one stage of Spark (Table 3.2)."""
+"""Local operations: without a shuffle, so that a chain of them is one Spark stage (Table 3.2)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tidemill.spark.dia.tracing import (
 
 
 def map_(parent: Operation, function: Function, returns: Any = None) -> Operation:
-    """Each element becomes another."""
+    """Apply a function to each element."""
     declared = None if returns is None else parse_element(returns, step="map")
     traced = trace(function, [parent.kind], returns=declared)
     if isinstance(traced, Traced):
@@ -53,7 +53,7 @@ def map_(parent: Operation, function: Function, returns: Any = None) -> Operatio
 
 
 def flat_map(parent: Operation, function: Function, returns: Any = None) -> Operation:
-    """Each element becomes any number of others."""
+    """Apply a function that returns a list to each element, and flatten."""
     declared = None if returns is None else parse_element(returns, step="flat_map")
     traced = trace_list(function, [parent.kind], returns=declared)
     if isinstance(traced, (Traced, TracedList)):
@@ -68,7 +68,7 @@ def flat_map(parent: Operation, function: Function, returns: Any = None) -> Oper
 
 
 def exploded(df: DataFrame, traced: Traced | TracedList, columns: ElementColumns) -> DataFrame:
-    """The elements of a traced list, one to a row, in order."""
+    """The elements of a traced list, one per row, in order."""
     if isinstance(traced, Traced):
         kind, items = traced.type.of[0], columns.user(traced.out)
     else:
@@ -81,7 +81,7 @@ def exploded(df: DataFrame, traced: Traced | TracedList, columns: ElementColumns
 
 
 def filter_(parent: Operation, function: Function) -> Operation:
-    """The elements for which a condition is true."""
+    """Keep the elements for which a condition is true."""
     traced = trace(function, [parent.kind])
     if isinstance(traced, Traced) and traced.type == BOOL:
         (node,) = leaves(traced.out)
@@ -97,13 +97,13 @@ def filter_(parent: Operation, function: Function) -> Operation:
 
 
 def bernoulli_sample(parent: Operation, p: float, seed: int | None = None) -> Operation:
-    """Each element with probability p."""
+    """Keep each element with probability p."""
     if not 0 <= p <= 1:
         raise UserError("bernoulli_sample", expected="a probability in [0, 1]", got=repr(p))
     drawn = random.getrandbits(31) if seed is None else seed
 
     def build() -> DataFrame:
-        # Spark draws by partition: where a shuffle made them, every plan must have the same ones.
+        # Spark draws by partition: after a shuffle, partitions must be fixed to be equal in every plan.
         df = pinned(parent, twice=False) if any(n.moves for n in parent.walk()) else parent.frame
         return df.sample(False, float(p), drawn)
 
@@ -114,7 +114,7 @@ def bernoulli_sample(parent: Operation, p: float, seed: int | None = None) -> Op
 
 
 def union(parents: Sequence[Operation]) -> Operation:
-    """The elements of several DIAs, in no order."""
+    """Unite the elements of several DIAs, without an order."""
     first, *others = same_kind(parents, step="union")
 
     def build() -> DataFrame:
@@ -130,7 +130,7 @@ def union(parents: Sequence[Operation]) -> Operation:
 
 
 def same_kind(parents: Sequence[Operation], *, step: str) -> Sequence[Operation]:
-    """DIAs whose elements have one type, or a `UserError`."""
+    """Require that all DIAs have the same element type."""
     for other in parents[1:]:
         if other.kind != parents[0].kind:
             raise UserError(
@@ -141,18 +141,18 @@ def same_kind(parents: Sequence[Operation], *, step: str) -> Sequence[Operation]
 
 
 def cache(parent: Operation) -> Operation:
-    """Computed once, when it is first needed; then read from memory or disk."""
+    """Compute elements once, when first needed; then read them from memory or disk."""
     build = lambda: kept(fixed(parent.frame))
     return replace(_passed_on("cache", parent), build=build, settled=True)
 
 
 def collapse(parent: Operation) -> Operation:
-    """The end of a chain: Spark's plan starts afresh from here."""
+    """End a chain: Spark starts a new plan here."""
     return replace(_passed_on("collapse", parent), build=lambda: pinned(parent, twice=False))
 
 
 def keep(parent: Operation) -> Operation:
-    """The same DIA: on Spark nothing is consumed by being read."""
+    """Return the same DIA: on Spark, reading does not consume it."""
     return _passed_on("keep", parent)
 
 
@@ -186,7 +186,7 @@ def _python(op: str, parent: Operation, kind: DataType, opaque: Opaque, rows: On
 
 
 def fused(node: Operation) -> tuple[Operation, list[Operation]]:
-    """Where a chain of opaque operations starts, and its steps: they run in one pass over a batch."""
+    """The start of a chain of opaque operations, and its steps, which run in one pass over a batch."""
     steps: list[Operation] = []
     while node.python is not None and not node.is_fixed:
         steps.append(node)
@@ -195,8 +195,8 @@ def fused(node: Operation) -> tuple[Operation, list[Operation]]:
 
 
 def one_after_another(before: Sequence[Operation], last: OnElements) -> OnElements:
-    """Several functions on lists of elements as one; elements between them are as columns would hold them."""
-    steps = [(n.python, n.kind, n.op) for n in before]  # without the nodes, which do not travel
+    """Compose functions on lists of elements; elements in between are converted as columns would do."""
+    steps = [(n.python, n.kind, n.op) for n in before]  # without the nodes, which cannot be pickled
 
     def run(elements: list[Any]) -> list[Any]:
         for rows, kind, op in steps:

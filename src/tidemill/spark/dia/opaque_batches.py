@@ -1,6 +1,6 @@
-"""Opaque functions inside Arrow batches: rows become elements, and elements rows again.
+"""Run opaque functions on Arrow batches: decode rows to elements, and encode the results.
 
-Tasks are made on the driver and shipped with their plan. They see the rows of one partition, in
+Tasks are made on the driver and shipped with their plan. Each reads the rows of one partition, in
 order.
 """
 
@@ -23,16 +23,16 @@ from tidemill.spark.workers import Batches, Task, map_batches
 OnElements = Callable[[list[Any]], list[Any]]
 
 BATCH = 10_000
-"""Elements that go out together where a function makes more than it gets."""
+"""The most elements in a batch that a task yields."""
 
 
 def in_arrow(df: DataFrame, task: Task, kind: DataType) -> DataFrame:
-    """Run a task on each partition; what it yields are the columns of elements of this type."""
+    """Run a task on each partition; it yields the columns of elements of type `kind`."""
     return mapped(df, task, user_schema(columns_of(kind)))
 
 
 def mapped(df: DataFrame, task: Task, result: T.StructType | str) -> DataFrame:
-    """`mapInArrow`, which by itself fails on names with a dot in them."""
+    """`mapInArrow` for any column names: it fails on names with a dot."""
     names = df.columns
     if not any("." in n or "`" in n for n in names):
         return map_batches(df, task, result)
@@ -44,7 +44,7 @@ def mapped(df: DataFrame, task: Task, result: T.StructType | str) -> DataFrame:
 
 
 def element_task(rows: OnElements, kind: DataType, result: DataType, *, step: str) -> Task:
-    """A task that makes elements out of the elements of each batch."""
+    """A task that applies a function to the elements of each batch."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -54,7 +54,7 @@ def element_task(rows: OnElements, kind: DataType, result: DataType, *, step: st
 
 
 def encoded(elements: Sequence[Any], kind: DataType, *, step: str) -> Iterator[pa.RecordBatch]:
-    """Elements in batches of at most `BATCH`."""
+    """Encode elements in batches of at most `BATCH`."""
     for start in range(0, len(elements), BATCH):
         yield encode(elements[start : start + BATCH], kind, step=step)
 
@@ -63,7 +63,7 @@ def encoded(elements: Sequence[Any], kind: DataType, *, step: str) -> Iterator[p
 
 
 def mapping(function: Callable[..., Any], *, step: str) -> OnElements:
-    """`map` on a list; the element on which the function fails is in the error."""
+    """`map` on a list; an error shows the element on which the function failed."""
     return lambda elements: called(function, elements, step=step)
 
 
@@ -89,7 +89,7 @@ def filtering(function: Callable[..., Any], *, step: str) -> OnElements:
 
 
 def called(function: Callable[..., Any], elements: Sequence[Any], *, step: str) -> list[Any]:
-    """The function's results; what it raises is the user's to see, with the element it met."""
+    """Call the function on each element; an exception becomes a `UserError` that shows the element."""
     made: list[Any] = []
     try:
         for element in elements:
@@ -102,7 +102,7 @@ def called(function: Callable[..., Any], elements: Sequence[Any], *, step: str) 
 def raised(
     function: Callable[..., Any], failed: Exception, element: Any, *, step: str
 ) -> UserError:
-    """What a user's function raised, as an error that names the step and the element."""
+    """Convert an exception of a user's function to an error that names the step and the element."""
     if isinstance(failed, UserError):
         return failed
     text = f"{function_name(function)} raised {type(failed).__name__}: {failed}"

@@ -20,19 +20,19 @@ from tidemill.spark.names import OURS, alike, folded
 from tidemill.spark.settings import ansi
 
 BESIDE = "__dia_"
-"""Columns of ours that stand beside the fields of elements begin so; no field does."""
+"""The prefix of internal columns; fields of elements must not start with it."""
 
 HEAD = 20
-"""So many first elements are looked at where a type has to be found out."""
+"""The number of first elements from which a type is inferred."""
 
 JVM, ARROW, NOWHERE = "JVM", "Arrow batches", ""
-"""Where a function runs: as Spark's own columns, or in Python, batch by batch."""
+"""Where a function runs: as Spark columns, or in Python on Arrow batches."""
 
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One operation: what it makes of its parents, and what it promises about it."""
+    """An operation: how its result is computed from its parents, and what holds for the result."""
 
     op: str
     parents: tuple[Operation, ...]
@@ -40,34 +40,34 @@ class Operation:
     """The type of the elements."""
     session: SparkSession
     build: Callable[[], DataFrame]
-    """Plans the DataFrame, whose partitions and rows are in the order of the DIA."""
+    """Builds the DataFrame, whose partitions and rows are in the order of the DIA."""
     function: str = ""
     runs: str = JVM
     why: str = ""
     """Why a function, or a pattern in it, cannot run in the JVM."""
     moves: str = ""
-    """What travels between tasks; where nothing does, the operation is chained to its parents."""
+    """What is shuffled; if empty, the operation is chained to its parents."""
     detect: str = ""
-    """`detect=` of the exchange that moves it, if one of `tidemill.spark.exchange` does."""
+    """`detect=` of the exchange, if the operation uses `tidemill.spark.exchange`."""
     ordered: bool = True
-    """Whether the order of the parents is kept, or a new one is made."""
+    """Whether the result has an order: that of the parents, or a new one."""
     settled: bool = True
-    """Whether elements come in the same order each time they are computed."""
+    """Whether elements have the same order each time they are computed."""
     python: OnElements | None = None
-    """A local operation on elements in Python, so that it can be fused with its neighbours."""
+    """A local operation on elements in Python, which can be fused with its neighbours."""
 
     def __post_init__(self) -> None:
         _check_names(self.kind, self.op)
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The DataFrame of this node. Operations that need two passes run the first one here."""
+        """The DataFrame of this node. Operations with two passes run the first one here."""
         with ansi(self.session):
             return self.build()
 
     @cached_property
     def head(self) -> list[Any]:
-        """Some first elements, from which types are read. It may take a job of Spark."""
+        """Some first elements, from which types are inferred. It may start a Spark job."""
         if self.python is not None:
             found = self.python(self.parents[0].head)
             if found:
@@ -75,12 +75,12 @@ class Operation:
         return self.first(HEAD)
 
     def first(self, n: int) -> list[Any]:
-        """The first n elements, by a job of Spark."""
+        """The first n elements, by a Spark job."""
         with clear_errors(self.op, self):
             return decode(self.frame.limit(n).toArrow(), self.kind)
 
     def fix(self, df: DataFrame, *, keep: bool = False) -> None:
-        """From now on this node is read from here: the same elements, and partitions that stay."""
+        """Read this node from `df` from now on: it has the same elements in fixed partitions."""
         self.__dict__.update(frame=df, is_fixed=True, is_kept=keep)
 
     @cached_property
@@ -90,13 +90,13 @@ class Operation:
 
     @cached_property
     def is_kept(self) -> bool:
-        """Whether elements are in memory or on disk once they have been computed."""
+        """Whether elements are cached once they have been computed."""
         return False
 
     def walk(self) -> Iterator[Operation]:
-        """This node and all it is made from, each once, parents first."""
+        """Yield this node and all its ancestors, each once, parents first."""
         seen: set[int] = set()
-        # An explicit stack: loops make graphs deeper than Python's recursion goes.
+        # An explicit stack: loops make graphs deeper than Python's recursion limit.
         stack: list[tuple[Operation, bool]] = [(self, False)]
         while stack:
             node, ready = stack.pop()
@@ -109,31 +109,31 @@ class Operation:
 
 
 def _check_names(kind: DataType, op: str) -> None:
-    """Spark does not tell names apart by case, so a record must not either; some are the DIA's own."""
+    """Raise for names that differ only by case, which Spark ignores, and for reserved names."""
     if alike(kind.names):
         raise UserError(
             op, expected="fields that differ by more than case", got=f"{list(kind.names)}"
         )
     for name in kind.names:
         if INSIDE in name or folded(name).startswith((BESIDE, OURS)):
-            what = f"fields without {INSIDE!r} that do not begin with {BESIDE!r} or {OURS!r}"
+            what = f"fields without {INSIDE!r} that do not start with {BESIDE!r} or {OURS!r}"
             raise UserError(op, expected=what, got=repr(name))
     for inner in kind.of:
         _check_names(inner, op)
 
 
 def all_settled(parents: Sequence[Operation]) -> bool:
-    """Whether the parents come in the same order each time."""
+    """Whether all parents have the same order each time."""
     return all(p.settled for p in parents)
 
 
 def is_steady(*functions: Traced | TracedList | Opaque) -> bool:
-    """Whether these give the same for the same elements each time."""
+    """Whether all functions are deterministic."""
     return all(f.steady for f in functions if isinstance(f, Opaque))
 
 
 def described(*functions: Traced | TracedList | Opaque) -> dict[str, Any]:
-    """How a node says which functions it runs, and where."""
+    """The fields of a node that describe its functions and where they run."""
     opaque = [f for f in functions if isinstance(f, Opaque)]
     why = opaque[0].why if opaque else ""
     if not opaque:

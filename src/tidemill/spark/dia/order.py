@@ -1,4 +1,4 @@
-"""Operations that make or keep an order: sort, merge, concat, rebalance (Table 3.3)."""
+"""Operations that create or keep an order: sort, merge, concat, rebalance (Table 3.3)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FROM = f"{BESIDE}from"
 def sort(
     parent: Operation, by: Function | None = None, *, descending: bool = False, key_returns: Any = None
 ) -> Operation:
-    """In order of a key, or of a less-than comparison; equal elements stay as they were."""
+    """Sort by a key, or by a less-than comparison; the sort is stable."""
     if by is not None and not callable(by):
         raise UserError("sort", expected="a key or a comparison, a function", got=repr(by))
     if by is not None and takes_two(by):
@@ -51,7 +51,7 @@ def _itself(element: Any) -> Any:
 
 def _sort_by_key(parent: Operation, key: Key, descending: bool) -> Operation:
     def build() -> DataFrame:
-        # Where an element stood is (partition, position), which Spark numbers just so: ties keep it.
+        # The id increases with (partition, position), so ties keep their order.
         rows = with_key(parent, key, step="sort").select(
             "*", F.monotonically_increasing_id().alias(INDEX)
         )
@@ -73,7 +73,7 @@ def _said(function: Traced | Opaque, descending: bool) -> dict[str, Any]:
 
 
 def _sort_by_comparison(parent: Operation, less: Function, descending: bool) -> Operation:
-    """A comparison of one expression with itself is a sort by that key; Python does the others."""
+    """Sort by a comparison: one of an expression with itself becomes a key; others run in Python."""
     traced = trace(less, [parent.kind, parent.kind], [A, B])
     if isinstance(traced, Traced) and traced.type == BOOL and isinstance(traced.out, Call):
         found = _compared(traced.out)
@@ -113,10 +113,10 @@ def _without_prefix(side: Expression) -> tuple[Expression, str] | None:
 
 
 def merge(parents: Sequence[Operation], by: Function | None = None, *, descending: bool = False) -> Operation:
-    """Sorted DIAs as one, by a key or a comparison; of equal elements, those of earlier DIAs come first."""
+    """Merge sorted DIAs by a key or a comparison; of equal elements, those of earlier DIAs come first."""
     first = same_kind(parents, step="merge")[0]
     if by is not None and takes_two(by):
-        # Sorting is stable, so of equal elements it keeps the order of the DIAs.
+        # The sort is stable, so equal elements keep the order of the DIAs.
         return replace(_sort_by_comparison(concat(parents), by, descending), op="merge")
     keys = [key_of(p, by or _itself, step="merge", hashed=False) for p in parents]
 
@@ -140,12 +140,12 @@ def merge(parents: Sequence[Operation], by: Function | None = None, *, descendin
 
 
 def concat(parents: Sequence[Operation]) -> Operation:
-    """One DIA after the other."""
+    """Concatenate DIAs."""
     first, *others = same_kind(parents, step="concat")
 
     def build() -> DataFrame:
-        # Frames that Spark knows to be partitioned alike it would unite partition by partition;
-        # of pinned ones it knows nothing, so the partitions follow one another.
+        # Spark would merge frames with equal partitioning partition by partition; for pinned frames it
+        # does not know the partitioning, so it appends the partitions.
         df = pinned(first, twice=False)
         for other in others:
             df = df.union(pinned(other, twice=False))
@@ -158,7 +158,7 @@ def concat(parents: Sequence[Operation]) -> Operation:
 
 
 def rebalance(parent: Operation, parts: int | None = None) -> Operation:
-    """The same elements in the same order, equally many in each partition, give or take one."""
+    """Distribute the elements evenly over partitions (± 1), in the same order."""
     if parts is not None and parts < 1:
         raise UserError("rebalance", expected="at least one partition", got=repr(parts))
 

@@ -1,8 +1,8 @@
-"""Where elements are: partitions that stay put, global indexes, and rows brought side by side.
+"""Fix partitions, compute global indexes, and align rows by index.
 
-The order of a DIA is (partition, position in it). Operations in two passes look at the partitions
-first and compute after, so both must see the same ones. Adaptive execution may merge partitions
-differently in two plans of the same DataFrame; `pinned` plans once, and both passes read that.
+The order of a DIA is (partition, position in it). Operations in two passes inspect the partitions
+first and compute afterwards, so both passes must see the same partitions. Adaptive execution may merge
+partitions differently in two plans of the same DataFrame; `pinned` plans once, and both passes read that.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _POSITION = (1 << 33) - 1
 
 
 def pinned(node: Operation, *, twice: bool = True) -> DataFrame:
-    """The frame of a node with its partitions fixed; shuffles below it are run, once, and reused.
+    """The frame of a node with fixed partitions; shuffles below it run once, and are reused.
 
-    Who reads it `twice` sees the same elements in the same order both times: where they may come
-    otherwise the next time, as after a shuffle, they are kept.
+    With `twice`, two readings give the same elements in the same order: if the order could differ, as after
+    a shuffle, the elements are cached.
     """
     if not node.is_fixed:
         node.fix(fixed(node.frame))
@@ -39,12 +39,12 @@ def pinned(node: Operation, *, twice: bool = True) -> DataFrame:
 
 
 def fixed(df: DataFrame) -> DataFrame:
-    """The same rows in partitions that no plan changes. Shuffles below are run."""
+    """The same rows in partitions that no plan changes. Shuffles below run now."""
     return holding(private.fixed_partitions(df), df)
 
 
 def sizes(df: DataFrame, *, step: str) -> list[int]:
-    """How many elements each partition of a pinned frame has."""
+    """The number of elements in each partition of a pinned frame."""
     counted = df.select(F.spark_partition_id().alias(PART)).groupBy(PART).count()
     with clear_errors(step):
         found = {row[0]: row[1] for row in counted.collect()}
@@ -61,17 +61,17 @@ def offsets(counts: Sequence[int]) -> list[int]:
 
 
 def by_part(values: Mapping[int, int] | Sequence[int]) -> SparkColumn:
-    """The number that belongs to the partition of a row of a pinned frame."""
+    """A column with the value of the row's partition, for a pinned frame."""
     if len(values) < 2:
         return F.lit(values[0] if values else None).cast("bigint")
     listed = ",".join(str(values[p]) for p in range(len(values)))
-    # One text, which Spark folds into one constant: a literal for each would be told call by call.
+    # One string, which Spark folds to a constant: a literal for each value would need a JVM call each.
     array = F.split(F.lit(listed), ",").cast("array<bigint>")
     return F.get(array, F.spark_partition_id())
 
 
 def indexed(node: Operation) -> tuple[DataFrame, int]:
-    """The rows of a node with their global index, and how many there are. Counts first."""
+    """The rows of a node with their global index, and their number. It runs a job that counts."""
     df = pinned(node)
     starts = offsets(sizes(df, step=node.op))
     position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION))
@@ -80,12 +80,12 @@ def indexed(node: Operation) -> tuple[DataFrame, int]:
 
 
 def every_index(session: SparkSession, total: int) -> DataFrame:
-    """The indexes from 0 on."""
+    """A frame of the indexes from 0 to total - 1."""
     return session.range(total).toDF(INDEX)
 
 
 def in_blocks(df: DataFrame, total: int, blocks: int) -> DataFrame:
-    """Rows with an index in blocks of equal size, give or take one, each a partition and in order."""
+    """Move rows with an index into blocks of equal size (± 1), each a sorted partition."""
     return _sent(df, total, blocks).sortWithinPartitions(BLOCK, INDEX)
 
 
@@ -95,29 +95,29 @@ def _sent(df: DataFrame, total: int, blocks: int) -> DataFrame:
 
 
 def side_by_side(frames: Sequence[DataFrame], total: int, blocks: int, how: str) -> DataFrame:
-    """Rows of several frames with the same index in one row, in order of the index.
+    """Join rows of several frames with the same index into one row, sorted by index.
 
-    `how` is that of Spark's joins: "inner" has the indexes that all have, "left" those of the first.
-    (A full join does not say where its rows are, so Spark would send them elsewhere for the next.)
+    `how` is as in Spark's joins: "inner" has the indexes of all frames, "left" those of the first.
+    (After a full join Spark does not know the partitioning, so it would shuffle again.)
     """
     first, *others = (_sent(df, total, blocks) for df in frames)
     joined = first
     for other in others:
-        # A merge join of what is in place already: nothing travels again, and AQE leaves it alone.
+        # A merge join of rows that are in place: no further shuffle, and AQE does not change it.
         joined = joined.join(other.hint("merge"), [BLOCK, INDEX], how)
     return joined.sortWithinPartitions(BLOCK, INDEX)
 
 
 def blocks_for(session: SparkSession, total: int) -> int:
-    """How many partitions to make for so many elements of which no partition is there yet."""
+    """The number of partitions to make for `total` new elements."""
     most = int(str(session.conf.get("spark.sql.shuffle.partitions")))
     return max(1, min(total, most, max(parallelism(session), total // ELEMENTS_TO_A_BLOCK)))
 
 
 ELEMENTS_TO_A_BLOCK = 100_000
-"""Enough that starting a task for them pays."""
+"""Enough elements for a task to be worth its start."""
 
 
 def parallelism(session: SparkSession) -> int:
-    """How many tasks run at a time, by default."""
+    """The default number of tasks that run at a time."""
     return int(session.sparkContext.defaultParallelism)

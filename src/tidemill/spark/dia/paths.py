@@ -1,4 +1,4 @@
-"""Paths that name files: one, all of a directory, or a pattern; in lexicographic order."""
+"""Resolve a path to files: one file, all files of a directory, or a pattern; sorted by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemill.spark.private import JavaError, files_named, java_message
 
 
 def files_of(session: SparkSession, path: str | os.PathLike[str], *, step: str) -> list[str]:
-    """The files that a path names, by name. Hidden ones (`.x`, `_x`) are left out, as Hadoop does."""
+    """The files that a path names, sorted. Hidden files (`.x`, `_x`) are left out, as in Hadoop."""
     try:
         return _files_of(session, path, step)
     except (PySparkException, JavaError) as failed:
@@ -30,13 +30,13 @@ def _files_of(session: SparkSession, path: str | os.PathLike[str], step: str) ->
     if not files:
         raise UserError(
             step, expected="a file, a directory with files, or a pattern that matches some",
-            got=f"{str(path)!r}, which matches nothing", hint="names that begin with . or _ are hidden",
+            got=f"{str(path)!r}, which matches nothing", hint="names that start with . or _ are hidden",
         )  # fmt: skip
     return sorted(files)
 
 
 def _before_pattern(path: str) -> str:
-    """The directory that a pattern is about.
+    """The directory in which a pattern is matched.
 
     >>> _before_pattern("/data/of/2024-*/x.txt"), _before_pattern("*.txt")
     ('/data/of/', '.')
@@ -46,20 +46,20 @@ def _before_pattern(path: str) -> str:
 
 
 def _check_plain(file: str, root: str, step: str) -> None:
-    """A file, and no link below the root, which the user named: a link could name any file of theirs."""
+    """Require a plain file, without links below the root that the user named: a link could point anywhere."""
     at = file
     while at not in (root, "/"):
         if os.path.islink(at):
             raise UserError(step, expected=f"files in {root}", got=f"{at}, a link")
         at = os.path.dirname(at)
-    if not os.path.isfile(file):  # to open a pipe would wait for who writes it
+    if not os.path.isfile(file):  # opening a pipe would wait for its writer
         raise UserError(step, expected="plain files", got=f"{file}, which is not a file")
 
 
 def local_path(path: str | os.PathLike[str], *, step: str) -> str:
-    """A path of this machine, or of a file system that all workers have mounted."""
+    """The absolute local path, on this machine or on a file system that all workers have mounted."""
     text = os.fspath(path)
-    # Not read as a URL: Hadoop does not quote `#` and `?`, which names may have.
+    # Not parsed as a URL: names may have `#` and `?`, which Hadoop does not quote.
     scheme, colon, rest = text.partition(":")
     if colon and scheme == "file":
         return os.path.abspath("/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest)
@@ -71,11 +71,11 @@ def local_path(path: str | os.PathLike[str], *, step: str) -> str:
 
 
 def escaped(file: str) -> str:
-    """A file name by itself where Hadoop expects patterns.
+    """Escape a file name for Hadoop, which expects patterns.
 
     >>> escaped("a[1]{x}*.txt")
     'a\\\\[1\\\\]\\\\{x\\\\}\\\\*.txt'
     """
-    if "," in file:  # Hadoop takes it for the end of a name, whatever is before it
+    if "," in file:  # Hadoop splits names at commas, and has no escape for them
         raise UserError("read_lines", expected="file names without a comma", got=repr(file))
     return "".join("\\" + c if c in "\\{}[]*?" else c for c in file)

@@ -1,7 +1,7 @@
-"""The data-flow graph as a picture (section 3.3.5): Graphviz text, and an SVG of our own.
+"""Draw the data-flow graph (section 3.3.5) as Graphviz text and as SVG.
 
-A box is a stage of Spark. Inside it thick lines join the operations that are chained; dashed lines
-between boxes are shuffles, with what travels.
+A box is a Spark stage. Inside it, thick lines join chained operations; dashed lines between boxes are
+shuffles, labeled with what they send.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Graph:
 
 
 def graph_of(last: Operation) -> Graph:
-    """The graph of a DIA and all it is made from."""
+    """The graph of a DIA and all its ancestors."""
     nodes = list(last.walk())
     return Graph(_dot(nodes, stages(last)), _svg(nodes, stages(last)))
 
@@ -122,7 +122,7 @@ def _svg(nodes: list[Operation], stage: dict[Operation, int]) -> str:
 def _placed(
     nodes: list[Operation], stage: dict[Operation, int]
 ) -> tuple[dict[int, _Box], dict[Operation, _Box]]:
-    """A box for each stage below those it reads from, and its operations in rows inside it."""
+    """Lay out a box for each stage below the stages it reads from, with its operations in rows."""
     row: dict[Operation, int] = {}
     for node in nodes:
         inside = [row[p] for p in node.parents if stage[p] == stage[node]]

@@ -1,4 +1,4 @@
-"""Operations that know where an element stands: zip and zip_with_index (Table 3.3).
+"""Operations on the index of elements: zip and zip_with_index (Table 3.3).
 
 They take two passes: the first counts the elements of each partition.
 """
@@ -29,7 +29,7 @@ HOWS = ("error", "cut", "pad")
 
 
 def zip_with_index(parent: Operation, function: Function | None = None, returns: Any = None) -> Operation:
-    """What a function makes of the global index of each element and the element."""
+    """Apply a function to the global index of each element and the element."""
     step = "zip_with_index"
     examples = lambda: list(enumerate(parent.head))
     prefixes = ("i.", "e.")
@@ -59,7 +59,7 @@ def zip_(
     parents: Sequence[Operation], function: Function | None = None, *, how: str = "error",
     returns: Any = None,
 ) -> Operation:  # fmt: skip
-    """What a function makes of the elements that stand at the same index."""
+    """Apply a function to the elements at the same index."""
     if how not in HOWS:
         raise UserError("zip", expected=f"how= one of {list(HOWS)}", got=repr(how))
     prefixes = [f"e{i}." for i in range(len(parents))]

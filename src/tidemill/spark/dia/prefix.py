@@ -1,4 +1,4 @@
-"""Prefix sums in two passes: the fold of each partition, then of the elements in it (Table 3.3)."""
+"""Prefix sums in two passes: fold each partition, then the elements in it (Table 3.3)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ STEP = "prefix_sum"
 
 
 def prefix_sum(parent: Operation, function: Function | None = None, initial: Any = None) -> Operation:
-    """Each element becomes the fold of all up to it, in order."""
+    """Replace each element by the fold of all elements up to it, in order."""
     kind = parent.kind
     if function is None and not kind.is_numeric:
         raise UserError(
             STEP, expected="numbers", got=spelled(kind),
-            hint="say how elements are added: prefix_sum(lambda a, b: …)",
+            hint="give a function that adds elements: prefix_sum(lambda a, b: …)",
         )  # fmt: skip
-    if initial is not None:  # refused now if it does not fit
+    if initial is not None:  # raises now if it does not fit
         initial = decode(encode([initial], kind, step=f"{STEP} initial"), kind)[0]
     how = recognised(function or _plus, kind, ())
     known = None if isinstance(how, Opaque) else _KNOWN.get((kind.kind, how[1].leaves[0][1]))
@@ -63,7 +63,7 @@ def prefix_sum(parent: Operation, function: Function | None = None, initial: Any
 
 
 Carry = Mapping[int, tuple[Any, ...]]
-"""What was before each partition: one element, or nothing."""
+"""The fold of everything before each partition: one element, or none."""
 
 Kernel = Callable[[pa.Array], pa.Array]
 
@@ -136,7 +136,7 @@ def _part(batch: pa.RecordBatch) -> int:
     return int(batch.column(batch.schema.get_field_index(PART))[0].as_py())
 
 
-# --- sums, minima and maxima as expressions define them, and Arrow's kernels for them --------------
+# --- sums, minima and maxima by the rules of expressions, and Arrow's kernels for them -------------
 
 
 def _plus(a: Any, b: Any) -> Any:
@@ -165,4 +165,4 @@ _KNOWN: dict[tuple[str, str], tuple[Function, Kernel]] = {
     ("int64", "min"): (_least, pc.cumulative_min),
     ("int64", "max"): (_greatest, pc.cumulative_max),
 }
-"""Not the least float: NaN is the greatest number here, which Arrow does not say."""
+"""Without the minimum and maximum of floats: NaN is the greatest number here, but not in Arrow."""

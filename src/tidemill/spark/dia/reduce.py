@@ -1,4 +1,4 @@
-"""Elements of equal keys become one: reduce_by_key, reduce_pair, reduce_to_index (Table 3.3)."""
+"""Reduce elements of equal keys to one: reduce_by_key, reduce_pair, reduce_to_index (Table 3.3)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reduce_by_key(
     parent: Operation, key: Function, reduce: Function, *, key_returns: Any = None,
     detect: str = "auto", step: str = "reduce_by_key",
 ) -> Operation:  # fmt: skip
-    """One element for each key, folded by an associative and commutative function."""
+    """Reduce the elements of each key to one, by an associative and commutative function."""
     found = key_of(parent, key, key_returns, step=step)
     how = recognised(reduce, parent.kind, found.paths)
 
@@ -93,7 +93,7 @@ def reduce_to_index(
     parent: Operation, index: Function, reduce: Function, n: int, neutral: Any = None, *,
     detect: str = "auto",
 ) -> Operation:  # fmt: skip
-    """n elements: at each index the fold of the elements that have it, else the neutral one."""
+    """Make n elements: at each index the fold of its elements, or the neutral element."""
     step = "reduce_to_index"
     found = index_of(parent, index, n, step=step)
     how = recognised(reduce, parent.kind, found.paths)
@@ -116,7 +116,7 @@ def _reduced(
     parent: Operation, key: Key, how: tuple[Traced, Aggregated] | Opaque,
     n: int | None, detect: str, step: str,
 ) -> DataFrame:  # fmt: skip
-    """Columns `k0, …` and `c0, …`: each key once. With n, keys are indexes below it."""
+    """The columns `k0, …` and `c0, …`, with each key once. With n, keys are indexes below n."""
     if isinstance(how, Opaque):
         return _folded(parent, key, how.function, n, detect, step)
     traced, aggregated = how
@@ -124,7 +124,7 @@ def _reduced(
     keyed = with_key(parent, key, step=step)
     if n is not None:
         keyed = checked_index(keyed, n, step=step)
-    # The element's columns are `c0, …` here; what is inside them goes beside them as `v0, …`.
+    # The element's columns are `c0, …` here; the reduced fields inside them become columns `v0, …`.
     inside = ElementColumns(carried(parent.kind))
     at = dict(zip(columns_of(parent.kind).names, carried(parent.kind).names))
     values = [inside.reference(_moved(path, at)).alias(f"v{j}") for j, path in enumerate(paths)]
@@ -147,7 +147,7 @@ def _moved(path: str, at: dict[str, str]) -> str:
 def _rebuilt(path: str, out: Out, places: dict[str, SparkColumn]) -> SparkColumn:
     if path in places:
         return places[path]
-    assert isinstance(out, TracedStruct)  # every leaf has its place
+    assert isinstance(out, TracedStruct)  # all leaves are in `places`
     inner = zip(out.names, out.parts)
     return F.struct(*(_rebuilt(f"{path}{INSIDE}{n}", p, places).alias(n) for n, p in inner))
 

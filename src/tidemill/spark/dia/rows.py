@@ -1,4 +1,4 @@
-"""Functions of several elements that stand in one row: of joins, zips, windows."""
+"""Apply functions to several elements in one row, as in joins and zips."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemill.spark.workers import Batches
 
 
 class RowFunction:
-    """A function of several elements in one row, each under the prefix of its columns."""
+    """A function of several elements in one row; the columns of each element have a prefix."""
 
     def __init__(
         self, function: Function, kinds: Sequence[DataType], prefixes: Sequence[str],
@@ -34,7 +34,7 @@ class RowFunction:
             self.function = Opaque(captured(function), self.function.why)
 
     def on(self, df: DataFrame) -> DataFrame:
-        """The function on every row."""
+        """Apply the function to every row."""
         if isinstance(self.function, Traced):
             columns = ElementColumns.of(*self.kinds, prefixes=self.prefixes)
             return df.select(*columns.element(self.function))

@@ -1,4 +1,4 @@
-"""A sample of a fixed size."""
+"""Sample a fixed number of elements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sample(parent: Operation, n: int, seed: int | None = None) -> Operation:
     fixed = random.getrandbits(31) if seed is None else seed
 
     def build() -> DataFrame:
-        # The n smallest of a random number each: every partition sends its own n smallest.
+        # Each element gets a random number; the n smallest are taken, of which a partition sends at most n.
         drawn = parent.frame.select("*", F.rand(fixed).alias(_DRAW)).orderBy(_DRAW).limit(n)
         return drawn.select(*map(named, columns_of(parent.kind).names))
 

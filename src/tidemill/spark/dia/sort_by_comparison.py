@@ -1,4 +1,4 @@
-"""Sorting by a comparison that only Python can make: a sample sort in Arrow batches."""
+"""Sort by an opaque comparison: a sample sort in Python on Arrow batches."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tidemill.spark.expr.values import named
 from tidemill.spark.workers import Batches
 
 SAMPLE = 40
-"""Elements that are looked at for each range, so that ranges are about even."""
+"""Sampled elements per range, so that ranges are about even."""
 
 
 def sorted_by(parent: Operation, less: Function, descending: bool) -> DataFrame:
-    """Elements in the order of a less-than comparison; those that are equal stay as they were."""
+    """Sort elements by a less-than comparison; the sort is stable."""
     kind, names = parent.kind, columns_of(parent.kind).names
     ranges = 2 * parallelism(parent.session)
     splitters = _splitters(parent, _order(less, descending), ranges)
 
     def place(batches: Batches) -> Iterator[pa.RecordBatch]:
-        key = _order(less, descending)  # made here, as it does not travel
+        key = _order(less, descending)  # made in the task: it cannot be pickled
         bounds = [key(s) for s in splitters]
         for batch in batches:
             blocks = [bisect_right(bounds, key(e)) for e in decode(batch, kind)]
@@ -66,7 +66,7 @@ def _order(less: Function, descending: bool) -> Any:
             below, above = bool(less(a, b)), bool(less(b, a))
         except Exception as failed:
             raise raised(less, failed, (a, b), step="sort") from failed
-        # Who writes <= for < says of equal elements that each is below the other.
+        # A comparison written with <= reports equal elements as below each other.
         return (above - below) * (-1 if descending else 1)
 
     return cmp_to_key(compare)

@@ -1,4 +1,4 @@
-"""Sources: numbers and frames (Table 3.1). Files are in `reading`."""
+"""Sources: numbers and frames (Table 3.1). Files are in `file_sources`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def generate(
     session: SparkSession, n: int, g: Function | None = None, *, returns: Any = None,
     parts: int | None = None,
 ) -> Operation:  # fmt: skip
-    """The indexes 0 … n-1, or what a function makes of each."""
+    """Make the indexes 0 … n-1, or the results of a function of each."""
     require_classic("generate", session)
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise UserError("generate", expected="a number of elements, 0 or more", got=repr(n))
@@ -39,10 +39,10 @@ def generate(
 
 
 def from_frame(df: DataFrame) -> Operation:
-    """The rows of a DataFrame in the order in which Spark has them.
+    """Make elements from the rows of a DataFrame, in Spark's order.
 
-    One column `value` gives scalars, columns `f0, f1, …` tuples, others records. Types are read as
-    everywhere in Tidemill: one integer, one float, dates as instants.
+    A single column `value` gives scalars, columns `f0, f1, …` tuples, others records. Types are read as
+    everywhere in Tidemill: one integer type, one float type, dates as instants.
     """
     require_classic_batch("from_frame", df)
     schema = read_schema(df.schema, step="from_frame")
@@ -55,7 +55,7 @@ def from_frame(df: DataFrame) -> Operation:
     ]
     session = df.sparkSession
     shown = ", ".join(schema.names)
-    # What a frame does inside is not known: its rows may come in another order each time.
+    # The plan of a frame is unknown: the order of its rows may differ in each run.
     return Operation(
         "from_frame", (), type_of_columns(schema), session, lambda: df.select(*columns), shown,
         runs=NOWHERE, settled=False,

@@ -1,4 +1,4 @@
-"""Errors of tasks, raised in the driver as the `UserError` that they are."""
+"""Raise errors of tasks as `UserError` in the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemill.spark.errors import our_error
 from tidemill.spark.private import JavaError
 
 _FROM_FILES = re.compile(r"(?:java\.io|java\.nio\.file|org\.apache\.hadoop)\.([\w.]*Exception): ([^\n]*)")
-"""What Java says of a file that is damaged or gone."""
+"""Java exceptions for files that are damaged or missing."""
 
 
 class HasSources(Protocol):
@@ -25,9 +25,10 @@ class HasSources(Protocol):
 
 @contextmanager
 def clear_errors(step: str, node: HasSources | None = None) -> Iterator[None]:
-    """Run a job: our own message is found in Spark's exception and raised as a `UserError`.
+    """Run a job, and raise Tidemill's message inside a Spark exception as a `UserError`.
 
-    What Java cannot read is one, too; it says which file only sometimes, so those of the node are named.
+    A file that Java cannot read is a `UserError`, too; Java does not always name it, so the node's files are
+    named.
     """
     try:
         yield

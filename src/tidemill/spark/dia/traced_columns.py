@@ -1,4 +1,4 @@
-"""Traced functions as columns of Spark: they run in the JVM, several in one projection."""
+"""Compile traced functions to Spark columns, which run in the JVM."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ElementColumns(SparkExpressions):
 
     @classmethod
     def of(cls, *kinds: DataType, prefixes: Sequence[str] = ("",)) -> ElementColumns:
-        """For elements whose columns start with these prefixes."""
+        """Make one for elements whose columns start with these prefixes."""
         fields = [f for k, p in zip(kinds, prefixes) for f in reachable(k, p).fields]
         return cls(Schema(tuple(fields)))
 
@@ -47,9 +47,9 @@ class ElementColumns(SparkExpressions):
         return column
 
     def user(self, out: Out) -> SparkColumn:
-        """A part of a traced function as a column that users see."""
+        """A part of a traced function as a column of a user type."""
         whole = repeated(out, self.schema)
-        if whole is not None:  # already as users see it; one that is null stays null
+        if whole is not None:  # already of a user type; a null struct stays null
             return self.reference(whole)
         if isinstance(out, TracedStruct):
             return F.struct(*(self.user(p).alias(n) for n, p in zip(out.names, out.parts)))

@@ -1,9 +1,9 @@
-"""Functions of elements: traced to expressions where possible, opaque Python otherwise.
+"""Trace functions of elements to expressions if possible; others stay opaque Python.
 
 A function is called with elements whose values are expressions: an `Expr` for a scalar, a tuple of
-them, a `Record` of them. If what comes back is made of expressions and constants, it is that
+them, a `Record` of them. If the result consists of expressions and constants, it represents the
 function, and Spark computes it in the JVM. If the function looks at values (`if`, `in`, `len`, a
-library), it cannot be traced, and its reason is kept for `explain`.
+library), it cannot be traced, and the reason is kept for `explain`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tidemill.spark.dia.untraceable import CHANGES, asks
 Function = Callable[..., Any]
 
 INSIDE = "::"
-"""Joins the names of a column and of the fields inside it: `f0::f1`."""
+"""Separates the names of a column and of the fields inside it: `f0::f1`."""
 
 
 @dataclass(frozen=True)
 class TracedStruct:
-    """A traced tuple or record: names and what each field is."""
+    """A traced tuple or record: the name and the traced value of each field."""
 
     names: tuple[str, ...]
     parts: tuple[Out, ...]
@@ -46,7 +46,7 @@ Out = Union[Node, TracedStruct]
 
 
 def nodes_of(out: Out) -> Iterator[Node]:
-    """All expressions in what a function returns, and all inside them."""
+    """All expressions in a traced result, including subexpressions."""
     if isinstance(out, TracedStruct):
         for part in out.parts:
             yield from nodes_of(part)
@@ -67,7 +67,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class TracedList:
-    """A function that returns so many elements, each as expressions of one type."""
+    """A function that returns a fixed number of elements, each as expressions of one type."""
 
     items: tuple[Out, ...]
     type: DataType
@@ -85,7 +85,7 @@ class Opaque:
 
     @property
     def steady(self) -> bool:
-        """Whether it gives the same for the same element, as far as its code shows."""
+        """Whether the function is deterministic, as far as its code shows."""
         return self.why != CHANGES
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class Opaque:
 
 
 def readable(text: str) -> str:
-    """Columns of arguments and fields inside columns as people write them.
+    """Format columns of arguments and fields inside columns for people.
 
     >>> readable("(col['a.f0'] + col['in::f1'])")
     '(a.f0 + col.in.f1)'
@@ -107,7 +107,7 @@ def readable(text: str) -> str:
 
 
 def function_name(function: Function) -> str:
-    """What to call a function in plans and messages."""
+    """The name of a function in plans and messages."""
     return "a lambda" if udf_name(function) == "<lambda>" else udf_name(function)
 
 
@@ -148,7 +148,7 @@ def trace(
     function: Function, kinds: Sequence[DataType], prefixes: Sequence[str] = ("",),
     returns: DataType | None = None,
 ) -> Traced | Opaque:  # fmt: skip
-    """A function of one element or several, over columns with these prefixes.
+    """Trace a function of one or several elements, over columns with these prefixes.
 
     >>> from tidemill.core.types import INT64
     >>> print(trace(lambda x: (x, x % 2 == 0), [INT64]))
@@ -172,7 +172,7 @@ def trace_list(
     function: Function, kinds: Sequence[DataType], prefixes: Sequence[str] = ("",),
     returns: DataType | None = None,
 ) -> Traced | TracedList | Opaque:  # fmt: skip
-    """A function that returns elements: a list of known length, or one expression of list type."""
+    """Trace a function that returns elements: a list of known length, or one expression of list type."""
     schema = _schema(kinds, prefixes)
     try:
         given = _call_twice(function, kinds, prefixes, schema)
@@ -192,7 +192,7 @@ def trace_list(
 
 
 class _Untraceable(Exception):
-    """This function has to see values."""
+    """The function cannot be traced."""
 
 
 def _reason(refused: Exception) -> str:
@@ -218,13 +218,13 @@ def _call_twice(
             if isinstance(result, GeneratorType):
                 result = list(result)
         seen.append(_read(result))
-    if seen[0] != seen[1]:  # a counter, say: one call does not stand for all
+    if seen[0] != seen[1]:  # a counter, for instance: one call does not represent all
         raise _Untraceable(CHANGES)
     return seen[0]
 
 
 def _either(ours: Function, python: Function) -> Function:
-    """Of several values; of one value, such as the letters of a word, it is Python's."""
+    """Use `ours` for several arguments with an expression; otherwise Python's, as for letters of a word."""
     return lambda *args: (ours if len(args) > 1 and any(isinstance(a, Expr) for a in args) else python)(*args)
 
 
@@ -235,7 +235,7 @@ _SPELLED: tuple[tuple[Any, Function], ...] = (
 
 
 def spelled_out(function: Function) -> Function:
-    """`min` and `max` as functions that do the same on values and on expressions."""
+    """Replace `min` and `max` by functions that work on values and on expressions."""
     for known, ours in _SPELLED:
         if function is known:
             return ours
@@ -243,7 +243,7 @@ def spelled_out(function: Function) -> Function:
 
 
 def _read(result: Any) -> Any:
-    """What a function returned, as `Out` or a list of them."""
+    """Convert a function's result to `Out` or a list of them."""
     if isinstance(result, Expr):
         return result.node
     if isinstance(result, tuple) and result:
@@ -281,7 +281,7 @@ def _typed(out: Out, schema: Schema, returns: DataType | None) -> Traced:
 
 
 def _as(out: Node, given: DataType, wanted: DataType) -> Node:
-    """An expression cast to the type that the user declared, where every value fits."""
+    """Cast an expression to the type that the user declared, if every value fits."""
     if given == wanted:
         return out
     if given == NULL or (given, wanted) == (INT64, FLOAT64):
@@ -312,7 +312,7 @@ def repeats(out: Out, name: str) -> bool:
 
 
 def repeated(out: Out, schema: Schema) -> str | None:
-    """The column, or field of a column, that a part of a traced function repeats; None if it computes."""
+    """The column or field that a part of a traced function returns unchanged; None if it computes."""
     if isinstance(out, Column):
         return out.name
     if not isinstance(out, TracedStruct):
@@ -327,5 +327,5 @@ def repeated(out: Out, schema: Schema) -> str | None:
 
 
 def parts_of(out: Out) -> tuple[Out, ...]:
-    """What goes into each column of an element."""
+    """The traced value of each column of an element."""
     return out.parts if isinstance(out, TracedStruct) else (out,)

@@ -1,10 +1,10 @@
-"""What a function asks that an expression answers wrongly: found in its code before it is traced.
+"""Find code that expressions would answer wrongly, before a function is traced.
 
-Tracing calls a function on expressions. Most of what these do not know (`if x`, `len(x)`, `int(x)`) raises,
-and the function stays opaque. Some has an answer, and a wrong one: `x is None` is false, an exception that
-the function catches becomes its default, a random number is drawn once for all elements. That is looked for
-in the bytecode of the function and of those that it calls. On a Python whose bytecode is not known, no
-function is traced.
+Tracing calls a function on expressions. Most operations that these do not support (`if x`, `len(x)`,
+`int(x)`) raise, and the function stays opaque. Some give a wrong answer: `x is None` is false, an exception
+that the function catches becomes its default, a random number is drawn once for all elements. Such code is
+searched for in the bytecode of the function and of the functions that it calls. On a Python whose bytecode is
+not known, no function is traced.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from tidemill.spark.dia.bytecode import References
 
 CHANGES = "it may give something else each time"
 FOLLOWED = 100
-"""Functions that a function calls, they and those that they call, up to which it is looked through."""
+"""The most functions, called directly or indirectly, that are searched."""
 
 _LOOKS: tuple[Any, ...] = (
     isinstance, issubclass, type, id, hasattr, getattr, callable, repr, operator.is_, operator.is_not,
 )  # fmt: skip
-"""What asks a value what it is, and has an answer for expressions."""
+"""Functions that inspect a value and do not raise on expressions."""
 _CLOCKS = {"now", "today", "utcnow"}
 _TIME_PARTS = {"year", "month", "day", "hour", "minute", "second", "microsecond"}
 _OURS = "tidemill."
 _AROUND = "tidemill.spark.dia."
-"""Its functions are around those of users, whose code counts; the rest of ours is known to be traceable."""
+"""Functions of this package wrap users' functions, which are searched; the rest of Tidemill is traceable."""
 _CHANGING = {
     "random", "time", "uuid", "secrets", "posix", "nt", "socket", "_socket", "threading", "_thread",
     "platform",
 }  # fmt: skip
-"""Modules whose functions have another answer in another task, or the next time."""
+"""Modules whose functions are not deterministic across calls or tasks."""
 
 
 def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | None:
-    """Why a function of elements of these types must see values; None where nothing says so.
+    """The reason why a function of elements of these types must see values; None if none is found.
 
     >>> import random
     >>> asks(random.random), asks(abs)
@@ -69,7 +69,7 @@ def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | 
         elif not (each.__module__ or "").startswith(_OURS):
             followed += 1
             if followed > FOLLOWED:
-                return "it calls more functions than are looked through"
+                return "it calls more functions than are searched"
             read = References.of(each.__code__)
             if read.asks is not None:
                 return read.asks
@@ -80,12 +80,12 @@ def asks(function: Callable[..., Any], kinds: Sequence[DataType] = ()) -> str | 
 
 
 def _called_by(value: Any) -> list[Any]:
-    """What a call runs where something other than a Python function is called."""
+    """The functions that run when a callable other than a Python function is called."""
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, MethodType):
         return [value.__func__]
-    # Looked up without asking the object, which may have an answer to everything, as `tm.col` has.
+    # Looked up statically: an object such as `tm.col` returns something for every attribute.
     found = [inspect.getattr_static(value, "__wrapped__", None)]  # such as by lru_cache
     if not isinstance(value, type):
         found.append(inspect.getattr_static(type(value), "__call__", None))
@@ -93,7 +93,7 @@ def _called_by(value: Any) -> list[Any]:
 
 
 def _referred(function: FunctionType, read: References) -> Iterator[Any]:
-    """What a function's names mean: in its module, around it, and in the modules and classes that it uses."""
+    """The values of a function's names: globals, closure, and members of modules and classes that it uses."""
     named = (function.__globals__.get(n, getattr(builtins, n, None)) for n in read.globals)
     for value in (*named, *map(sys.modules.get, read.imports), *_held(function)):
         yield value
@@ -101,7 +101,7 @@ def _referred(function: FunctionType, read: References) -> Iterator[Any]:
 
 
 def _held(function: FunctionType) -> Iterator[Any]:
-    """What a function has with it: variables around it, defaults, a function that it stands for."""
+    """The values that a function carries: closure variables, defaults, a wrapped function."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -113,7 +113,7 @@ def _held(function: FunctionType) -> Iterator[Any]:
 
 
 def _members(value: Any, names: set[str], depth: int = 2) -> Iterator[Any]:
-    """What a module or a class has under these names, down to `np.random.rand` and `datetime.date.today`."""
+    """The members of a module or class with these names, as deep as `np.random.rand`."""
     if isinstance(value, ModuleType):
         found = [vars(value)[n] for n in names & set(vars(value))]
     elif isinstance(value, type):

@@ -1,8 +1,8 @@
-"""Sliding windows of k elements that follow one another (Table 3.3).
+"""Sliding windows of k consecutive elements (Table 3.3).
 
-The first pass brings the first k-1 elements of each partition to the driver: they end the last
-windows of the partitions before. In the second each task cuts its rows into windows. With a traced
-function that is slicing of Arrow columns, and the function runs in the JVM on k elements to a row.
+The first pass collects the first k-1 elements of each partition on the driver: they complete the last
+windows of earlier partitions. In the second pass, each task cuts its rows into windows. For a traced
+function, it slices Arrow columns, and the function runs in the JVM on k elements per row.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tidemill.spark.private import partition_count
 from tidemill.spark.workers import Batches, Task
 
 WIDEST_TRACED = 32
-"""Elements of a window up to which it is one row of Spark; a function of more runs in Python."""
+"""The most elements of a window in one Spark row; functions of longer windows run in Python."""
 
 
 def window(
     parent: Operation, k: int, function: Function, returns: Any = None, *, every: int = 1,
     flat: bool = False,
 ) -> Operation:  # fmt: skip
-    """What a function makes of each list of k elements that follow one another."""
+    """Apply a function to each list of k consecutive elements."""
     step = "flat_window" if flat else "window"
     for name, value in (("k", k), ("every", every)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -85,11 +85,11 @@ def _inferred(
 
 
 Windows = Callable[[pa.Table, range], Iterator[pa.RecordBatch]]
-"""OnElements, and which of them start a window → batches of results."""
+"""A function of rows and the positions at which windows start; yields batches of results."""
 
 
 class _Cut:
-    """The first pass over a node: what each task needs to know to make the windows that start in it."""
+    """The first pass over a node: collects what tasks need for the windows that start in their partition."""
 
     def __init__(self, parent: Operation, k: int, every: int, step: str) -> None:
         self.k, self.every = k, every
@@ -102,13 +102,13 @@ class _Cut:
         self.tails = self._tails(parent, step) if k > 1 else {}
 
     def _tails(self, parent: Operation, step: str) -> dict[int, pa.Table]:
-        """The k-1 elements, or all there are, that follow each partition."""
+        """The k-1 elements after each partition, or fewer at the end."""
         wanted = self.k - 1
 
         def heads(batches: Batches) -> Iterator[pa.RecordBatch]:
             left = wanted
             for batch in batches:
-                if left > 0:  # the rest is read too, as Spark would write an error otherwise
+                if left > 0:  # the rest must be read, too, or Spark logs an error
                     yield batch.slice(0, left)
                     left -= min(left, batch.num_rows)
 
@@ -124,7 +124,7 @@ class _Cut:
         return tails
 
     def task(self, windows: Windows) -> Task:
-        """A task that hands runs of rows, in order, to `windows`, with the rows that end the last one."""
+        """A task that passes its rows, in order, and the rows after its partition to `windows`."""
         k, every, skip, tails = self.k, self.every, self.skip, self.tails
 
         def task(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -141,7 +141,7 @@ class _Cut:
                     held = pa.concat_tables([held, rows])
                 starts = range(start, held.num_rows - k + 1, every)
                 yield from windows(held, starts)
-                # What a later window needs stays; a start beyond the rows waits for its turn.
+                # Keep the rows that later windows need; a start beyond the rows waits for more rows.
                 start = starts[-1] + every if starts else start
                 done = min(start, held.num_rows)
                 held, start = held.slice(done).combine_chunks(), start - done
@@ -158,7 +158,7 @@ class _Cut:
 def _in_python(
     kind: DataType, result: DataType, k: int, function: Function, flat: bool, step: str
 ) -> Windows:
-    """Windows as lists of elements, one call of the function each."""
+    """Windows as lists of elements, with one function call each."""
 
     def windows(rows: pa.Table, starts: range) -> Iterator[pa.RecordBatch]:
         if not starts:
@@ -172,7 +172,7 @@ def _in_python(
 
 
 def _sliced(names: Sequence[str], prefixes: Sequence[str]) -> Windows:
-    """Windows as rows: the columns once for each place in the window, each a row further on."""
+    """Windows as rows: the columns are repeated for each position in the window, shifted by one row."""
 
     def windows(rows: pa.Table, starts: range) -> Iterator[pa.RecordBatch]:
         if not starts:

@@ -1,8 +1,8 @@
-"""write_lines and write_binary: files in the order of the DIA, all of them or none (Table 3.4).
+"""write_lines and write_binary: write files in the order of the DIA, all or none (Table 3.4).
 
-Tasks write into a hidden directory beside the target. When all have succeeded it gets its name, by one
-rename; what a failed try of a task left there is removed before. If the job fails, so is the
-directory; if the process is killed, by the next write (`hidden`).
+Tasks write into a hidden directory beside the target. When all have succeeded, files of failed task attempts
+are removed, and one rename gives the directory its name. If the job fails, the directory is removed; if the
+process is killed, the next write removes it (`hidden_directory`).
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from tidemill.spark.dia.task_errors import clear_errors
 from tidemill.spark.workers import Batches
 
 FILE_BYTES = 64 << 20
-"""Thrill's limit for a file."""
+"""The default size limit of a file, as in Thrill."""
 
 _REPORT = "file string, bytes bigint"
 
 
 class Writer(Protocol):
-    """One file that is being written."""
+    """A file that is being written."""
 
     def room_for(self, batch: pa.RecordBatch, limit: int) -> int:
-        """How many rows of a batch still fit; a file takes at least one."""
+        """The number of rows of a batch that still fit; an empty file takes at least one."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
 
     def close(self) -> int:
-        """The bytes it has."""
+        """Close the file; returns its bytes."""
 
 
 def write_lines(node: Operation, path: Any, *, one_file: bool, file_bytes: int) -> list[str]:
-    """Each element as a line."""
+    """Write each element as a line of text."""
     if node.kind != STRING:
         raise UserError(
             "write_lines", expected="strings", got=spelled(node.kind), hint="map them to text first"
@@ -60,7 +60,7 @@ def write_lines(node: Operation, path: Any, *, one_file: bool, file_bytes: int) 
 
 
 def write_binary(node: Operation, path: Any, *, one_file: bool, file_bytes: int) -> list[str]:
-    """Elements as Arrow files, with their schema."""
+    """Write elements as Arrow files with their schema."""
     schema = file_schema(node.kind)
     make = lambda file: ArrowFile(file, schema)
     joined = lambda files, target: _joined_arrow(files, target, schema)
@@ -68,7 +68,7 @@ def write_binary(node: Operation, path: Any, *, one_file: bool, file_bytes: int)
 
 
 def file_schema(kind: DataType) -> pa.Schema:
-    """The schema of a file, which says what elements are."""
+    """The schema of a file, with metadata that distinguishes scalars from records."""
     scalar = b"no" if kind.kind == "struct" else b"yes"
     return columns_of(kind).to_arrow().with_metadata({SCALAR: scalar})
 
@@ -89,7 +89,7 @@ def _write(
             done = mapped(rows, _task(make, hidden, suffix, limit, step), _REPORT).collect()
         with our_errors(step, target):
             files = sorted(row[0] for row in done)
-            if not files:  # a DIA without elements is still a DIA
+            if not files:  # an empty DIA has one empty file
                 files = [f"{_name(0, 0)}.{suffix}"]
                 make(os.path.join(hidden, files[0])).close()
             for left_over in set(os.listdir(hidden)) - set(files):
@@ -99,7 +99,7 @@ def _write(
 
 def _check_free(target: str, one_file: bool, step: str) -> None:
     if os.path.islink(target):
-        raise UserError(step, expected="a path that is no link", got=target)
+        raise UserError(step, expected="a path that is not a link", got=target)
     if one_file and os.path.isdir(target):
         raise UserError(step, expected="the name of a file", got=f"{target}, a directory")
     if os.path.isdir(target) and not os.listdir(target):
@@ -126,7 +126,7 @@ def _published(
 
 
 def _name(part: int, number: int) -> str:
-    # Numbers of the same length, so that names are in order where partitions are.
+    # Numbers have a fixed length, so that names sort in the order of partitions.
     return f"part-{part:06d}-{number:06d}"
 
 
@@ -137,7 +137,7 @@ def _final(file: str) -> str:
 
 
 def _task(make: Callable[[str], Writer], hidden: str, suffix: str, limit: int, step: str) -> Any:
-    """Writes the rows of a partition to files below the limit; their names and bytes come out."""
+    """A task that writes the rows of a partition to files below the limit, and yields names and bytes."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         with our_errors(step, hidden):
@@ -146,7 +146,7 @@ def _task(make: Callable[[str], Writer], hidden: str, suffix: str, limit: int, s
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         made: list[tuple[str, int]] = []
         writer: Writer | None = None
-        # Two tries of a task may run at a time: each writes to files of its own.
+        # Two attempts of a task may run at the same time: each writes its own files.
         attempt, part = uuid.uuid4().hex[:8], 0
         try:
             for batch in batches:
@@ -195,7 +195,7 @@ class Lines:
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        # Each line and the newline after it; their bytes follow one another in one buffer.
+        # Append a newline to each line; the bytes of all lines are then contiguous in one buffer.
         ended = pc.binary_join_element_wise(batch.column(0).cast(pa.binary()), b"", b"\n")
         _, places, text = ended.buffers()
         ends = np.frombuffer(places, np.int32)[ended.offset : ended.offset + len(ended) + 1]
@@ -218,7 +218,7 @@ def _joined_lines(files: list[str], target: str) -> None:
 
 
 class ArrowFile:
-    """An Arrow IPC file. The bytes around the rows of a batch are estimated from above."""
+    """An Arrow IPC file. The metadata bytes of a batch are overestimated, to stay below the limit."""
 
     def __init__(self, file: str, schema: pa.Schema) -> None:
         self._sink = pa.OSFile(file, "wb")

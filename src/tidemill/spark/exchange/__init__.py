@@ -1,4 +1,4 @@
-"""Exchanges that send only what must travel (paper 002): reduce, group and join on plain DataFrames."""
+"""Reduce, group and join plain DataFrames with shuffles that send only rows that must move (paper 002)."""
 
 from tidemill.spark.exchange.decision import explain
 from tidemill.spark.exchange.group import colocate, group_by_key

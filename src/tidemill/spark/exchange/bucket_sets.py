@@ -1,4 +1,4 @@
-"""Sets of buckets as they travel: Golomb codes, with a small number for each bucket beside them."""
+"""The wire format of sets of buckets: Golomb codes, and a small number for each bucket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD = struct.Struct("<qqqqqq")
 
 @dataclass(frozen=True)
 class BucketSet:
-    """Buckets in order, once each; `numbers` says something of each, below a power of two.
+    """Sorted distinct buckets, with a small number for each.
 
     >>> some = BucketSet(np.array([3, 9, 12]), np.array([1, 0, 1]))
     >>> BucketSet.from_bytes(some.to_bytes()).buckets.tolist()
@@ -31,12 +31,12 @@ class BucketSet:
         return len(self.buckets)
 
     def within(self, low: int, high: int) -> BucketSet:
-        """Those in a range of buckets."""
+        """The buckets in `[low, high)`."""
         at = slice(*np.searchsorted(self.buckets, (low, high)))
         return BucketSet(self.buckets[at], self.numbers[at])
 
     def to_bytes(self) -> bytes:
-        """The first bucket as it is, since it may be large; distances of the others, less one, as codes."""
+        """Serialize the first bucket, which may be large, as an int, and the gaps, minus one, as codes."""
         n = len(self)
         if not n:
             return _HEAD.pack(0, 0, 1, 0, 0, 0)
@@ -60,7 +60,7 @@ class BucketSet:
 
     @staticmethod
     def code_bits(data: bytes) -> int:
-        """How many bits the codes of a set take that is in bytes, without the numbers beside them."""
+        """The bits of the codes in a serialized set, without the numbers."""
         return int(_HEAD.unpack_from(data)[4])
 
 

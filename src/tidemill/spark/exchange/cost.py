@@ -1,19 +1,19 @@
-"""Whether detection pays: seconds with it and without it.
+"""The cost model: estimate the seconds of an exchange with detection and without.
 
-It is asked twice: before anything is looked at, by how many bytes there are (`joined_at_best` and its like);
-and when the keys of all partitions are known, by those of a sample (`of_rows`, `of_partials`).
+It is used twice: before any job, by the number of bytes (`joined_at_best` and the like); and when the keys of
+all partitions are known, by a sample of them (`of_rows`, `of_partials`).
 
-The model, for `h` hosts whose links carry `r` bytes a second each and that have `c` cores in all:
+The model, for `h` hosts with links of `r` bytes a second each, and `c` cores in all:
 
-- a shuffle by hash sends `(h − 1) / h` of all bytes to other hosts, in `bytes · (h − 1) / h / (h · r)`
-  seconds, and takes `SHUFFLE` processor seconds for each row and byte, of which `c` pass in a second;
-- with detection, the sample says which rows leave their slot, and which of those their host: `located`
-  decides for it as ranges do for all keys. Only those are shuffled and sent;
-- detection reads all keys (`KEY` a row), has them sorted, sent and decided upon (`ENTRY` for each key of a
-  partition), copies rows that stay (`COPY`), looks rows up if more than a `FEW` keys leave (`LOOK`), sends
-  the filter, and waits for two more jobs, `JOBS`.
+- a hash shuffle sends `(h − 1) / h` of all bytes to other hosts, in `bytes · (h − 1) / h / (h · r)` seconds,
+  and takes `SHUFFLE` CPU seconds for each row and byte, divided by `c`;
+- with detection, the sample shows which rows leave their slot, and which of those their host: `located`
+  decides for the sample as the range tasks do for all keys. Only those rows are shuffled and sent;
+- detection reads all keys (`KEY` a row), sorts, sends and locates them (`ENTRY` for each key of a partition),
+  copies rows that stay (`COPY`), looks rows up if more than `FEW` keys leave (`LOOK`), sends the filter, and
+  runs two more jobs, `JOBS`.
 
-What both do is in neither sum.
+Work that both plans do is in neither sum.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidemill.spark.exchange.route import FEW
 
 
 class Work(NamedTuple):
-    """Processor seconds for each row and for each byte in it."""
+    """CPU seconds for each row and for each byte."""
 
     row: float
     byte: float
@@ -46,30 +46,30 @@ COPY = Work(0.0, 4e-9)
 LOOK = Work(0.1e-6, 12e-9)
 KEY, ENTRY = 0.12e-6, 0.8e-6
 KEEP = Work(0.3e-6, 10e-9)
-"""Partials of a reduction are kept until it is known where they go."""
+"""The cost of caching the partials of a reduction until their slots are known."""
 MERGE = 0.4e-6
-"""A row of an aggregate that Spark keeps in a map, such as `median`: maps are sent, and merged again."""
+"""The cost of a row for aggregates with a map as buffer, such as `median`: maps are sent and merged again."""
 JOINED = 0.25
-"""Keys of a partition, for each row of a join, at least: one side has each key about once."""
+"""The least number of distinct keys in a partition per row of a join: one side has each key about once."""
 JOBS = 0.5
 MARGIN = 1.1
-"""Detection must be better by so much, since estimates are rough."""
+"""Detection must be faster by this factor, because estimates are rough."""
 LOOK_MARGIN = 1.4
-"""And by so much, if nothing had to leave, for keys to be counted."""
+"""Keys are counted only if detection would be faster by this factor without any row to send."""
 TOLD = 12
-"""Bytes that a partition is told of each key that leaves it: cell, low bits and slot, for two stages."""
+"""Bytes sent to a partition for each key that leaves it: cell, low bits and slot, for two stages."""
 COMPRESSED = 0.5
-"""What compression leaves of a row that travels."""
+"""The assumed compression ratio of rows that are sent."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an exchange takes, with detection and without."""
+    """The estimated cost of an exchange, with detection and without."""
 
     plain_bytes: float
-    """Sent between hosts by a shuffle by hash."""
+    """Bytes sent between hosts by a hash shuffle."""
     sent_bytes: float
-    """Sent between hosts with detection, filters included."""
+    """Bytes sent between hosts with detection, including filters."""
     filter_bytes: float
     distinct: float
     plain_seconds: float
@@ -81,7 +81,7 @@ class Estimate:
 
     @property
     def may_pay(self) -> bool:
-        """Whether counting keys is worth it, by an estimate that knows nothing of them."""
+        """Whether counting keys is worthwhile, for an estimate made without them."""
         return bool(self.detect_seconds * LOOK_MARGIN < self.plain_seconds)
 
     def __str__(self) -> str:
@@ -94,15 +94,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Combined:
-    """What Spark does with the rows of a key before it shuffles them, and after."""
+    """How Spark combines the rows of a key before and after a shuffle."""
 
     before: bool = False
-    """Whether it puts them together."""
+    """Whether it combines them before the shuffle."""
     merged: bool = False
-    """Whether it does so in maps, which are merged again."""
+    """Whether it combines them in maps, which are merged again after the shuffle."""
 
     def shuffling(self, rows: float, keys: float, bytes: float) -> float:
-        """Processor seconds of a shuffle by hash."""
+        """CPU seconds of a hash shuffle."""
         return SHUFFLE.of(keys if self.before else rows, bytes) + (MERGE * rows if self.merged else 0.0)
 
 
@@ -110,31 +110,31 @@ NOT_COMBINED = Combined()
 
 
 def joined_at_best(bytes: float, rows: float, links: Links) -> Estimate:
-    """What a join with detection would take if nothing had to leave: the best case, known without a job."""
+    """Estimate a join with detection if no row had to leave: the best case, known without a job."""
     detecting = KEY * rows + ENTRY * JOINED * rows + COPY.of(rows, bytes)
     return _estimate(links, bytes, SHUFFLE.of(rows, bytes), detecting)
 
 
 def grouped_at_best(bytes: float, rows: float, links: Links, *, by: Combined = NOT_COMBINED) -> Estimate:
-    """The same of groups, of which there may be few."""
+    """As `joined_at_best`, for a group, which may have few keys."""
     return _estimate(links, bytes, by.shuffling(rows, 0.0, bytes), KEY * rows + COPY.of(rows, bytes))
 
 
 def partials_at_best(bytes: float, partials: float, links: Links) -> Estimate:
-    """The same of a reduction, which has at most so many partials. They are kept before a look at them."""
+    """As `joined_at_best`, for a reduction of at most `partials` partials, which are cached first."""
     detecting = KEEP.of(partials, bytes) + ENTRY * partials + COPY.of(partials, bytes)
     return _estimate(links, bytes, SHUFFLE.of(partials, bytes), detecting)
 
 
 def of_rows(seen: Seen, slots: ResultPartitions, links: Links, *, by: Combined = NOT_COMBINED) -> Estimate:
-    """A group, or a join of two inputs: rows go to the slot that has most of their key."""
+    """Estimate a group, or a join of two inputs: rows go to the slot that has most of their key."""
     sample = _Sample(seen, slots, partners=len(slots.of_side) == 2)
     shuffling = by.shuffling(sample.rows, sample.entries, sample.bytes)
     return _of_sample(sample, shuffling, links, before=KEY * sample.rows)
 
 
 def of_partials(seen: Seen, slots: ResultPartitions, links: Links) -> Estimate:
-    """A reduction: partials stay if no other slot has their key. They have been kept by now."""
+    """Estimate a reduction: partials stay if no other slot has their key. They are cached by now."""
     sample = _Sample(seen, slots, partners=False)
     return _of_sample(sample, SHUFFLE.of(sample.rows, sample.bytes), links, before=0.0)
 
@@ -154,7 +154,7 @@ def _estimate(
     links: Links, bytes: float, shuffling: float, detecting: float, *, remote: float = 0.0,
     filters: float = 0.0, distinct: float = 0.0,
 ) -> Estimate:  # fmt: skip
-    """Seconds from processor seconds, of a shuffle by hash and of detection, and from what each sends."""
+    """Compute seconds from the CPU seconds and the bytes sent, for a hash shuffle and for detection."""
     rate = links.hosts * links.bytes_per_second
     plain, sent = bytes * _away(links), remote + filters
     return Estimate(
@@ -164,12 +164,12 @@ def _estimate(
 
 
 def _away(links: Links) -> float:
-    """The part of all bytes that a shuffle by hash sends to other hosts."""
+    """The fraction of all bytes that a hash shuffle sends to other hosts."""
     return (links.hosts - 1) / links.hosts
 
 
 class _Sample:
-    """The keys of a sample, and what is decided for them; numbers are those of all keys."""
+    """The slots decided for a sample of keys, extrapolated to all keys."""
 
     def __init__(self, seen: Seen, slots: ResultPartitions, *, partners: bool) -> None:
         hashes, source, rows = seen.sample
@@ -183,7 +183,7 @@ class _Sample:
         leaves = found.slots != STAYS
         goes = np.where(leaves, found.slots, slot_of[source])
         away = host_of[goes] != host_of[slot_of[source]]
-        # Counts of rows stop at 255, so shares are better than sums.
+        # Counts of rows are capped at 255, so fractions are more accurate than sums.
         whole = max(1e-9, float(weights.sum()))
         self.rows, self.bytes = sum(seen.rows_of), COMPRESSED * sum(seen.bytes_of)
         self.entries, self.distinct = seen.entries, seen.distinct
@@ -191,7 +191,7 @@ class _Sample:
         self.leaving = self.bytes * float(weights[leaves].sum()) / whole
         self.leaving_rows = self.rows * float(rows[leaves].sum()) / max(1.0, float(rows.sum()))
         self.remote = self.bytes * float(weights[away].sum()) / whole
-        # Sets to the ranges, with counts of rows.
+        # The size of bucket sets with row counts, as sent to the ranges.
         each = max(1.0, self.entries / len(side_of))
         bits = bucket_bits(self.distinct, self.distinct, sum(seen.bytes_of), self.entries)
         self.filter_bytes = self.entries * (max(1.0, bits - math.log2(each)) + 9.5) / 8

@@ -1,4 +1,4 @@
-"""Whether an exchange detects, why, and what was found."""
+"""Decide whether an exchange detects, and record the reason and the results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tidemill.spark.private import is_connect, require_classic
 
 DETECT = ("auto", "on", "off")
 SAMPLE = 30_000
-"""Keys of partitions to look at, about, if no two rows have the same one."""
+"""The approximate size of the key sample if all keys are distinct."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided for one exchange, from which numbers, and what was found."""
+    """The decision for one exchange, the numbers behind it, and the results of detection."""
 
     step: str
     keys: tuple[str, ...]
@@ -39,10 +39,10 @@ class Decision:
     detected: Detected | None = None
     slots: ResultPartitions | None = None
     sample: int | None = None
-    """If it is still open: how keys are sampled, on which it depends."""
+    """If the decision is still open: the `sample` argument of `Keys`."""
 
     def judged(self, seen: Seen, slots: ResultPartitions, model: Model) -> Decision:
-        """The final decision, once keys have been seen."""
+        """The final decision, based on the sampled keys."""
         if self.sample is None or self.links is None:
             return self
         estimate = model(seen, slots, self.links)
@@ -58,11 +58,11 @@ class Decision:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each phase before rows are sent."""
+        """Seconds of each phase before rows are sent."""
         return {} if self.detected is None else self.detected.seconds
 
     def facts(self) -> list[tuple[str, str]]:
-        """The numbers it went by, and those that came of it, by name."""
+        """The numbers behind the decision and the results of detection, by name."""
         found = []
         if self.links is not None:
             rate = self.links.bytes_per_second * 8 / 1e6
@@ -78,7 +78,7 @@ class Decision:
                 ("rows, keys", f"{n['rows']:,.0f} rows, about {n['distinct']:,.0f} keys"),
                 ("filter", f"{n['buckets']:,.0f} buckets, {n.get('code bits', 0) / entries:.2f} bits a key,"
                  f" {n.get('filter bytes', 0):,.0f} bytes, answers {n.get('answer bytes', 0):,.0f} bytes"),
-                ("false positives", f"{n.get('filled', 0) / n['buckets']:.2%}: so many buckets are taken"),
+                ("false positives", f"{n.get('filled', 0) / n['buckets']:.2%}: the share of buckets in use"),
                 ("leave", f"{n['leaving']:,.0f} of {n['entries']:,.0f} keys of a partition,"
                  f" {n['leaving bytes'] / max(1.0, n['weight']):.1%} of the bytes"),
                 ("slots", f"{self.slots}; the largest gets {n['largest share'] * self.slots.count:.2f}"
@@ -103,11 +103,11 @@ def decide(
     width: Callable[[DataFrame], float] = row_bytes, best: AtBest = joined_at_best,
     why_not: Callable[[], str | None] = lambda: None,
 ) -> Decision:  # fmt: skip
-    """Whether to detect: as the user says, if equal keys have equal hashes; for `auto`, if it might pay.
+    """Decide whether to detect: as the user says, if equal keys hash equally; for `auto`, if it might pay.
 
-    That is known for sure when keys have been seen: `judged`. `width` says how many bytes would be sent for a
-    row, `best` what detection would take of so many bytes and rows if nothing had to be; `why_not` may know
-    why it does not pay whatever they are.
+    For `auto`, `judged` makes the final decision when keys have been sampled. `width` returns the bytes sent
+    for a row. `best` estimates detection for a number of bytes and rows if no row had to be sent. `why_not`
+    may return a reason not to detect that does not depend on sizes.
     """
     if detect not in DETECT:
         raise UserError(step, expected=f"detect= one of {', '.join(DETECT)}", got=repr(detect))
@@ -128,7 +128,7 @@ def decide(
     if detect == "on":
         return replace(plain, detects=True, why="detect='on'")
     if not all(map(reads_only, frames)):
-        return replace(plain, why="the input would be computed twice; cache it first to have it looked at")
+        return replace(plain, why="the input would be computed twice; cache it first to allow detection")
     reason = why_not()
     if reason is not None:
         return replace(plain, why=reason)
@@ -138,20 +138,20 @@ def decide(
     estimate = best(bytes, sum(rows), links)
     found = replace(plain, links=links, estimate=estimate)
     if not estimate.may_pay:
-        return replace(found, why="auto: it would not pay if nothing had to travel")
+        return replace(found, why="auto: it would not pay even if nothing had to be sent")
     sample = max(0, int(math.log2(max(1.0, sum(rows) / SAMPLE))))
     return replace(found, detects=True, why="auto: it may pay", sample=sample)
 
 
 def why_plain(spark: SparkSession) -> str | None:
-    """Why `auto` runs the plain plan on a session whatever the input is, if so."""
+    """The reason why `auto` always runs the plain plan on this session; None if it does not."""
     if is_connect(spark):
         return "Spark Connect does not say where rows are; a classic session does"
     return "all is on one host" if host_count(spark) < 2 else None
 
 
 def outlook(spark: SparkSession, detect: str) -> str:
-    """What an exchange will run, as far as that is known before it sees its input."""
+    """Describe the plan of an exchange, as far as it is known without the input."""
     if detect == "off":
         return "plain — detect='off'"
     if detect == "on":
@@ -167,7 +167,7 @@ _watchers: ContextVar[tuple[list[Decision], ...]] = ContextVar("watchers", defau
 
 @contextmanager
 def watched(into: list[Decision]) -> Iterator[None]:
-    """Collect the decisions of a block in a list."""
+    """Collect the decisions of a `with` block in a list."""
     token = _watchers.set((*_watchers.get(), into))
     try:
         yield
@@ -176,29 +176,29 @@ def watched(into: list[Decision]) -> Iterator[None]:
 
 
 def noted(df: DataFrame, decision: Decision) -> DataFrame:
-    """Attach a decision to a result, for `explain`, and tell reports of it."""
+    """Attach a decision to a result, for `explain`, and add it to reports."""
     df._tidemill_decision = decision  # type: ignore[attr-defined]
     tell(decision)
     return df
 
 
 def tell(decision: Decision) -> None:
-    """Add a decision to the reports of the blocks around it."""
+    """Add a decision to the reports of all enclosing blocks."""
     for into in _watchers.get():
         into.append(decision)
 
 
 def decision_of(df: DataFrame) -> Decision:
-    """What was decided for a result of an exchange."""
+    """The decision that is attached to the result of an exchange."""
     found = getattr(df, "_tidemill_decision", None)
     if not isinstance(found, Decision):
         raise UserError(
-            "explain", expected="what an exchange of Tidemill returned", got="another DataFrame",
-            hint="ask before selecting from it",
+            "explain", expected="a DataFrame returned by an exchange of Tidemill", got="another DataFrame",
+            hint="call explain before you transform the result",
         )  # fmt: skip
     return found
 
 
 def explain(df: DataFrame) -> Explanation:
-    """Why an exchange detected or did not, with the numbers it went by."""
+    """Explain why an exchange detected or not, with the numbers behind the decision."""
     return Explanation({"exchange": str(decision_of(df))})

@@ -1,9 +1,9 @@
-"""Who has which keys: duplicate and location detection (paper 002, Algorithms 5 and 6) as Spark jobs.
+"""Duplicate and location detection (paper 002, Algorithms 5 and 6) as Spark jobs.
 
-1. Each task sorts the hashes of its keys, and estimates how many there are (`_KEYS`). They stay on its
-   host; the driver puts the estimates together and sizes the filter.
-2. Each task sends its buckets, as Golomb codes, to the tasks that have their ranges (`_SETS`). Those
-   tell each source which of its buckets leave, and where to (`_ANSWERS`). Of those that stay nothing is said.
+1. Each task sorts the hashes of its keys, and estimates their number (`_KEYS`). The hashes stay on its host;
+   the driver merges the estimates and sizes the filter.
+2. Each task sends its buckets, as Golomb codes, to the tasks of their ranges (`_SETS`). These answer each
+   source which of its buckets leave, and to which slots (`_ANSWERS`). Answers omit buckets that stay.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from tidemill.spark.settings import planned
 from tidemill.spark.workers import Batches, Task, map_batches, settled
 
 FALSE_POSITIVES = 1 / 8
-"""The rate of buckets that two keys share, as in the paper, where rows are narrow."""
+"""The false-positive rate of the filter for narrow rows, as in the paper."""
 SURE = 0.02
-"""The part of all bytes that may be spent so that no two keys are taken for one."""
+"""The fraction of all bytes that the filter may spend to avoid false positives altogether."""
 FIRST_ASKED = 4
-"""A side of an inner join that has so many times fewer keys is asked first: the other one need not speak
-of keys that this one has not."""
+"""In an inner join, a side with this many times fewer keys is asked first, so that the other side sends only
+keys that the first side has."""
 SLACK = 1.5
-"""How much more than its fair share of rows a slot may get because it holds them."""
+"""A slot may keep this multiple of its fair share of rows."""
 OWNED = 1e15
-"""What an owner's row weighs."""
+"""The weight of an owner's row."""
 LONGEST = 30
-"""Bits of the distance between the buckets of a source, up to which codes are short."""
+"""The most bits of the mean gap between a source's buckets, so that codes stay short."""
 
 _KEYS = pa.schema([
     ("source", pa.int32()), ("rows", pa.int64()), ("keys", pa.int64()), ("registers", pa.binary()),
@@ -64,47 +64,47 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Side:
-    """One input of an exchange: the hashes in each partition, how many rows have each, and their width."""
+    """An input of an exchange: the hashes in each partition, the rows of each hash, and the row width."""
 
     hashes: DataFrame
     width: float
     owns: bool
-    """Whether its rows stay, however many others there are of their key."""
+    """Whether its rows always stay in their slot."""
 
     @staticmethod
     def of(
         df: DataFrame, hash: Column, width: float = 1.0, *, unique: bool = False, owns: bool = False
     ) -> Side:
-        """Rows whose hash is null have no key. `unique` says that a partition has a key once."""
+        """Make a side from rows. A null hash means no key. `unique`: a partition has each key once."""
         hashes = df.select(F.spark_partition_id().alias("partition"), hash.alias("hash"))
         hashes = hashes.filter("hash IS NOT NULL")
         if unique:
             return Side(hashes.select("*", F.lit(1).cast("long").alias("rows")), width, owns)
-        # There are fewer of them, often by far, and Python takes longer for each than Spark.
+        # Spark counts equal hashes first: fewer rows reach Python, which takes longer for each.
         own = private.arranged_by(hashes, "partition").groupBy("partition", "hash")
         return Side(own.agg(F.count("*").alias("rows")), width, owns)
 
 
 @dataclass(frozen=True)
 class Detected:
-    """What each partition of each side must know to send its rows, and what it took to find out."""
+    """The result of detection: for each partition of each side, where to send its rows; and the cost."""
 
     bits: int
-    """Of a bucket: the high ones of a hash."""
+    """The number of bits of a bucket: the high bits of a hash."""
     answers: tuple[tuple[bytes, ...], ...]
     listed: tuple[tuple[int, ...], ...]
     """For each side, how many buckets leave each partition."""
     bytes: tuple[float, ...]
-    """Of the rows of each side, about."""
+    """The approximate bytes of each side's rows."""
     numbers: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
 def false_positives(bytes_of_key: float) -> float:
-    """The rate at which a bit more for each key, sent to a range, is worth the bytes that it keeps in place.
+    """The false-positive rate with the least bytes sent, for keys with this many bytes of rows.
 
-    A rate `f` costs `log2(1 / f) / 8` bytes for each key and sends `f` of its bytes, which is least at
-    `1 / (8 · ln 2 · bytes)`. The paper has 1/8 always, which is right for very narrow rows.
+    A rate `f` costs `log2(1 / f) / 8` bytes of filter for each key and sends `f` of its bytes, which is least
+    at `1 / (8 · ln 2 · bytes)`. The paper always uses 1/8, which is right for very narrow rows.
 
     >>> false_positives(1.0), round(1 / false_positives(400.0))
     (0.125, 2218)
@@ -113,11 +113,11 @@ def false_positives(bytes_of_key: float) -> float:
 
 
 def bucket_bits(distinct: float, partners: float, bytes: float, entries: float) -> int:
-    """The number of buckets, a power of two, for so many keys, which rows of so many bytes have.
+    """The bits of a bucket, for `distinct` keys whose rows have `bytes` bytes in all.
 
-    `partners` of them, in an inner join, the smaller side has, and only their rows are at risk; `entries` are
-    sent to ranges. Where those are few beside the bytes, a few bits more make it likely that no two keys
-    share a bucket: rows that are all where they belong then need not be looked through for some that are not.
+    In an inner join, the smaller side has `partners` of the keys, and only their rows can be false positives;
+    `entries` buckets are sent to ranges. If these are few compared with the bytes, a few more bits make it
+    likely that no two keys share a bucket: then inputs that are already in place need no row-by-row lookup.
 
     >>> bucket_bits(1000, 1000, 1000, 1000), bucket_bits(1000, 1000, 1e6, 1000)
     (13, 26)
@@ -131,7 +131,7 @@ def bucket_bits(distinct: float, partners: float, bytes: float, entries: float) 
 
 
 class Keys:
-    """The keys of the inputs of an exchange, kept where they are until it is found out where they go.
+    """The keys of the inputs of an exchange, cached on their hosts until their slots are known.
 
     Example::
 
@@ -140,7 +140,7 @@ class Keys:
     """
 
     def __init__(self, sides: Sequence[Side], slots: ResultPartitions, *, sample: int | None = None) -> None:
-        """With `sample`, keys whose hash has so many low bits of zero are told to the driver."""
+        """With `sample`, keys whose hash ends in that many zero bits are sent to the driver."""
         self._sides, self._slots = sides, slots
         self._spark = sides[0].hashes.sparkSession
         began = time.monotonic()
@@ -161,16 +161,16 @@ class Keys:
         self._keys.unpersist()
 
     def duplicates(self) -> Detected:
-        """Where rows meet whose bucket several slots have; a slot keeps what it has alone (Algorithm 5)."""
+        """Choose slots for buckets that several slots have; other buckets stay (Algorithm 5)."""
         return self._detect(counts=False)
 
     def locations(
         self, *, slack: float = SLACK, partners: bool = False, inner: bool = False, bits: int = 0
     ) -> Detected:
-        """Where rows meet: in the slot that holds most of a bucket (Algorithm 6).
+        """Choose the slot that holds most of each bucket (Algorithm 6).
 
-        With `partners`, rows stay whose bucket the other side has not; if the join is `inner`, the larger
-        side need not speak of them. Buckets have so many `bits` at least.
+        With `partners`, rows whose bucket the other side does not have stay; if the join is `inner`, the
+        larger side does not send these buckets. Buckets have at least `bits` bits.
         """
         return self._detect(counts=True, slack=slack, partners=partners, inner=inner, least=bits)
 
@@ -204,9 +204,9 @@ class Keys:
 
 
 def _keys(sides: Sequence[Side], slots: ResultPartitions, sample: int | None) -> DataFrame:
-    """The keys of every source, a row each; sources are the partitions of all sides, counted through.
+    """The keys of every source, a row each; sources are the partitions of all sides, numbered consecutively.
 
-    About as many tasks as there are cores: each has to begin and end a talk with Python.
+    There are about as many tasks as cores, because each task has the overhead of a Python worker.
     """
     found, first = [], 0
     for side, own in zip(sides, slots.of_side):
@@ -218,7 +218,7 @@ def _keys(sides: Sequence[Side], slots: ResultPartitions, sample: int | None) ->
 
 
 class Seen:
-    """What the sources said of their keys."""
+    """The statistics that the sources report about their keys."""
 
     def __init__(self, sides: Sequence[Side], slots: ResultPartitions, said: pa.Table) -> None:
         self.side_of = tuple(i for i, own in enumerate(slots.of_side) for _ in own)
@@ -239,15 +239,15 @@ class Seen:
         self.keys = [estimate(own) for own in merged]
         self.distinct = estimate(reduce(np.maximum, merged))
         self.sample = tuple(map(np.concatenate, zip(*sampled)))
-        """Hashes, the source of each, and how many rows it has there."""
+        """Sampled hashes, the source of each, and its number of rows there."""
 
     @property
     def bytes_of(self) -> list[float]:
-        """Bytes of the rows of each side, about."""
+        """The approximate bytes of each side's rows."""
         return [rows * width for rows, width in zip(self.rows_of, self.widths)]
 
     def bits(self, inner: bool) -> int:
-        """How many buckets to have."""
+        """The number of bits of a bucket."""
         partners = min(self.keys) if inner else self.distinct
         asked = inner and self.first_asked() is not None
         entries = 3 * partners if asked else self.entries
@@ -255,13 +255,13 @@ class Seen:
         return min(bits, LONGEST + int(math.log2(max(1.0, entries / len(self.side_of)))))
 
     def first_asked(self) -> int | None:
-        """The side that has by far fewer keys."""
+        """The side with far fewer keys (see `FIRST_ASKED`), if there is one."""
         few = int(np.argmin(self.keys))
         return few if FIRST_ASKED * self.keys[few] < self.keys[1 - few] else None
 
 
 def _known(keys: DataFrame, facts: _Facts, first: int) -> bytes:
-    """All buckets of one side, to be sent to every source of the other side."""
+    """Collect all buckets of one side, for every source of the other side."""
 
     @settled
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -278,7 +278,7 @@ def _known(keys: DataFrame, facts: _Facts, first: int) -> bytes:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What tasks must know."""
+    """The parameters of the tasks."""
 
     bits: int
     ranges: int
@@ -291,7 +291,7 @@ class _Facts:
     slack: float
 
     def buckets(self, row: dict[str, Any]) -> tuple[Ints, Ints]:
-        """Those of a source, and how many rows each has."""
+        """The buckets of a source, and the number of rows of each."""
         hashes = np.frombuffer(row["hashes"], dtype=np.uint64)
         found, counts = in_buckets(
             hashes, np.frombuffer(row["counts"], dtype=np.uint8), 1 << self.bits
@@ -304,7 +304,7 @@ class _Facts:
 
 
 def _own_keys(sample: int | None) -> Task:
-    """The keys of each partition. A task has several, one after the other."""
+    """The task that collects the keys of each partition; it reads several partitions in sequence."""
     mask = np.uint64(0 if sample is None else (1 << sample) - 1)
 
     @settled
@@ -325,7 +325,7 @@ def _own_keys(sample: int | None) -> Task:
 
 
 def _runs(sources: Ints, columns: Sequence[Ints]) -> Iterator[tuple[int, list[Ints]]]:
-    """Parts of columns that are of one source."""
+    """Split columns into runs of one source."""
     cuts = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(sources)]
     for begin, end in pairwise(cuts):
         if begin < end:
@@ -333,7 +333,7 @@ def _runs(sources: Ints, columns: Sequence[Ints]) -> Iterator[tuple[int, list[In
 
 
 def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
-    """The buckets of each source, to their ranges; of those that were not asked first, the known ones."""
+    """The task that sends buckets to their ranges; sources not asked first send only buckets in `known`."""
 
     @settled
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -343,7 +343,7 @@ def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
             if listed is not None and facts.side_of[row["source"]] != first:
                 kept = np.isin(buckets, listed, assume_unique=True)
                 buckets, counts = buckets[kept], counts[kept]
-            # Of duplicates it matters where they are, not how many.
+            # Duplicate detection needs no counts.
             own = BucketSet(buckets, counts if facts.counts else np.zeros_like(buckets))
             parts = [own.within(facts.low(r), facts.low(r + 1)) for r in range(facts.ranges)]
             full = [r for r, part in enumerate(parts) if len(part)]
@@ -395,11 +395,11 @@ def _answers(facts: _Facts) -> Task:
 
 
 _NOTE = -1
-"""In place of a source: what a range says of itself."""
+"""The source number that marks the statistics of a range."""
 
 
 def _numbers(found: pa.Table) -> dict[str, float]:
-    """The numbers of all ranges, added up."""
+    """The statistics of all ranges, summed."""
     names = ("entries", "filled", "leaving", "leaving bytes", "filter bytes", "code bits")
     total = dict.fromkeys((*names, "answer bytes"), 0.0)
     loads: Any = 0.0
@@ -419,7 +419,7 @@ def _numbers(found: pa.Table) -> dict[str, float]:
 def _by_side(
     slots: ResultPartitions, found: pa.Table
 ) -> tuple[tuple[tuple[bytes, ...], ...], tuple[tuple[int, ...], ...]]:
-    """What each source is told, its answers in the order of ranges, and how many buckets they list."""
+    """The answers to each source, in the order of ranges, and the number of buckets in them."""
     told: dict[int, list[tuple[int, int, bytes]]] = {}
     for row in found.to_pylist():
         told.setdefault(row["source"], []).append((row["range"], row["listed"], row["answer"]))
@@ -441,7 +441,7 @@ def _sized(part: bytes) -> bytes:
 
 
 def read_answer(data: bytes) -> BucketSet:
-    """What a source was told: the buckets that leave it, and the slots they go to."""
+    """Decode the answer to a source: the buckets that leave it, and their slots."""
     at, sets = 0, []
     while at < len(data):
         (length,) = struct.unpack_from("<q", data, at)

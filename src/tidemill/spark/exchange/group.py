@@ -1,4 +1,4 @@
-"""Groups made where most of their rows are."""
+"""Group rows by key in the slot that has most rows of the key."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def group_by_key(
     df: DataFrame, keys: Sequence[str], fn: Groups, schema: T.StructType | str | None = None, *,
     detect: str = "auto", by: str = "auto",
 ) -> DataFrame:  # fmt: skip
-    """All rows of a key together: `fn` is an aggregate of Spark's, or several, or a function of a table.
+    """Group rows by key: `fn` is one or several Spark aggregates, or a function of each group.
 
-    A function gets each group as a `pyarrow.Table`, or its key and the table, and returns a table of
+    A function takes each group as a `pyarrow.Table`, or its key and the table, and returns a table of
     `schema`, as in `DataFrame.groupBy(...).applyInArrow`.
     """
     step = "group_by_key"
@@ -44,7 +44,7 @@ def group_by_key(
     if not callable(columns) and not _are_columns(columns):
         raise UserError(
             step, expected="aggregates of Spark's, such as F.median('v'), or a function", got=repr(fn),
-            hint="Tidemill's own aggregates go to reduce_by_key",
+            hint="use Tidemill's own aggregates with reduce_by_key",
         )  # fmt: skip
     by_key = [named(k) for k in keys]
     made_names: list[str] = []
@@ -73,14 +73,14 @@ def group_by_key(
 def colocate(
     df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str = "auto"
 ) -> DataFrame:
-    """The same rows; those of a key are in one partition, on the host that had most of them."""
+    """Repartition so that the rows of a key are in one partition, on the host that had most of them."""
     return colocated("colocate", df, checked_keys("colocate", df, keys), detect, by)
 
 
 def colocated(
     step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str = "auto"
 ) -> DataFrame:
-    """`colocate` by keys that are known to be right; also under Spark Connect, if nothing is detected."""
+    """`colocate` for keys that were checked; also under Spark Connect, if nothing is detected."""
     rows, target, decision = together(step, df, keys, detect, by)
     if target is None:
         return noted(rows.repartition(*(named(k) for k in keys)), decision)
@@ -91,10 +91,9 @@ def together(
     step: str, df: DataFrame, keys: Sequence[str], detect: str, by: str, *,
     combined: Combined = NOT_COMBINED, taken: Sequence[str] = (),
 ) -> tuple[DataFrame, str | None, Decision]:  # fmt: skip
-    """Rows by key with the column that says where they are; as they were, if nothing is detected.
+    """Route rows by key and return them with the name of their slot column; unchanged without detection.
 
-    `combined` says what Spark would otherwise do with rows before it sends them; the column has none of the
-    names that are `taken`.
+    `combined` is how Spark would combine rows in its own plan; the column's name is none of those in `taken`.
     """
     hash = hash_of(keys, [df.schema[k].dataType for k in keys])
     decision = decide(step, [df], keys, detect, best=partial(grouped_at_best, by=combined))
@@ -118,7 +117,7 @@ def _are_columns(columns: object) -> bool:
 
 
 def _without(fn: Callable[..., pa.Table], target: str | None) -> Callable[..., pa.Table]:
-    """The user's function, which does not see where rows are."""
+    """Wrap the user's function so that it does not see the slot column."""
     if target is None:
         return fn
     if len(inspect.getfullargspec(fn).args) == 1:  # as PySpark counts

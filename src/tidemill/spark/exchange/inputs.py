@@ -1,4 +1,4 @@
-"""What the plan of an input says: how large it is, and whether a second reading gives the same rows."""
+"""Inspect the plan of an input: its size, and whether a second reading gives the same rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemill.spark import private
 from tidemill.spark.settings import LEAVES, setting
 
 LIKELY_WIDTH = 50.0
-"""Bytes of a row of which nothing is known."""
+"""The assumed bytes of a row if nothing is known."""
 
 _EXCHANGING = (
     "Aggregate", "Join", "Exchange", "Window", "Sort", "Limit", "TakeOrdered", "Cartesian", "Coalesce",
@@ -19,7 +19,7 @@ _EXCHANGING = (
 )  # fmt: skip
 _MAPS = re.compile(r"\b(percentile|median|mode|percentile_cont|percentile_disc)\(", re.IGNORECASE)
 _NOW = re.compile(r"current_(timestamp|date|time)\(|localtimestamp\(|\bnow\(", re.IGNORECASE)
-"""What is another moment in each plan."""
+"""Functions of the current time, which differ between two plans."""
 
 
 def is_read_twice_alike(df: DataFrame) -> bool:
@@ -28,13 +28,13 @@ def is_read_twice_alike(df: DataFrame) -> bool:
 
 
 def reads_only(df: DataFrame) -> bool:
-    """Whether a plan reads and computes row by row: reading it twice costs little more, and partitions are as
-    they were. (A `coalesce` puts them together by where they are, which may change.)"""
+    """Whether a plan only reads and computes row by row, so that a second reading is cheap and has the same
+    partitions. (A `coalesce` groups partitions by their hosts, which may change.)"""
     return not any(word in name for name in _operators(private.physical_plan(df)) for word in _EXCHANGING)
 
 
 def row_count(df: DataFrame) -> float:
-    """How many rows Spark thinks there are: of cached ones it knows, of files it goes by their size."""
+    """Spark's estimate of the number of rows: exact for cached inputs, by size for files."""
     rows, of_sources, size = private.estimated_size(df)
     if rows is not None:
         return rows
@@ -43,19 +43,19 @@ def row_count(df: DataFrame) -> float:
 
 
 def has_bloom_filter(df: DataFrame) -> bool:
-    """Whether Spark's optimizer put a Bloom filter of its own into the plan of a join."""
+    """Whether Spark's optimizer added its own Bloom filter to the plan of a join."""
     return "might_contain" in private.optimized_plan(df)
 
 
 def merges_maps(df: DataFrame) -> bool:
-    """Whether a plan has an aggregate that Spark keeps in a map of values and how often they come."""
+    """Whether a plan has an aggregate whose buffer is a map of values to counts."""
     return bool(_MAPS.search(private.optimized_plan(df)))
 
 
 def read_alike(df: DataFrame) -> DataFrame:
-    """The same rows in partitions that stay, whenever they are read.
+    """Return the same rows in partitions that are equal in every reading.
 
-    What shuffles, sorts or limits is run now, and its rows are kept: run again, it could give other ones.
+    A plan that shuffles, sorts or limits runs now and is checkpointed: a second run could give other rows.
     """
     if not reads_only(df):
         return df.localCheckpoint()
@@ -63,12 +63,12 @@ def read_alike(df: DataFrame) -> DataFrame:
 
 
 def steady(spark: SparkSession) -> AbstractContextManager[None]:
-    """Cut files and ranges as now while a block runs, though executors come and go."""
+    """Split files and ranges the same way throughout a block, even if the number of executors changes."""
     return setting(spark, LEAVES, str(spark.sparkContext.defaultParallelism))
 
 
 def _operators(plan: str) -> list[str]:
-    """The operators of a plan as Spark prints it; not those that made what is in the cache."""
+    """The operators of a plan as Spark prints it, without those below a cached relation."""
     found: list[str] = []
     cached = None
     for line in plan.splitlines():

@@ -1,4 +1,4 @@
-"""Joins that send rows to where most of their key is. Rows without a partner are not sent."""
+"""Join by sending rows to the slot with most of their key. Rows without a partner are not sent."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from tidemill.spark.exchange.route import null_where, routed
 from tidemill.spark.expr.values import named
 from tidemill.spark.names import fresh_name
 
-OWN_FILTER = "Spark has a Bloom filter of its own here, against rows without a partner"
+OWN_FILTER = "Spark uses its own Bloom filter here, against rows without a partner"
 HASHED = 16e6
-"""Bytes in one slot of the smaller side of a join, up to which it may be held in memory;"""
+"""The most bytes of the smaller side in one slot for a hash join."""
 FEWER = 4
-"""if it has so many times fewer than the other side."""
+"""For a hash join, the smaller side must also have this many times fewer bytes than the other side."""
 LEAVES = {
     "inner": (True, True), "left": (False, True), "right": (True, False), "full": (False, False),
     "semi": (True, True), "anti": (False, True),
 }  # fmt: skip
-"""Whether a row of the left, the right side leaves the join if the other side does not have its key."""
+"""For each join, whether a left row and a right row without a partner are dropped."""
 ALSO = {
     "outer": "full", "fullouter": "full", "leftouter": "left", "rightouter": "right", "leftsemi": "semi",
     "leftanti": "anti",
 }  # fmt: skip
-"""Spark's other words."""
+"""Spark's synonyms."""
 
 
 def join(
     left: DataFrame, right: DataFrame, on: Sequence[str], how: str = "inner", *, detect: str = "auto",
     by: str = "auto",
 ) -> DataFrame:  # fmt: skip
-    """`left.join(right, on, how)`, of which only the rows travel that must.
+    """As `left.join(right, on, how)`, but only rows that must move are sent.
 
     Example: join(orders, lines, ["order"], "left", detect="on")
     """
@@ -74,7 +74,7 @@ def join(
 
 
 def _build_side(found: Detected) -> int | None:
-    """The side that is so small that it is not worth sorting the other one for it."""
+    """The side to build a hash table from, if one is small enough; else None, for a sort-merge join."""
     small = min((0, 1), key=lambda i: found.bytes[i])
     share = max(found.numbers["largest share"], 1 / len(found.answers[small]))
     fits = found.bytes[small] * share <= HASHED and FEWER * found.bytes[small] <= found.bytes[1 - small]
@@ -82,12 +82,12 @@ def _build_side(found: Detected) -> int | None:
 
 
 def _joined(left: DataFrame, right: DataFrame, keys: list[str], how: str, found: Detected) -> DataFrame:
-    """Rows that are together, joined where they are: a broadcast would send them again."""
+    """Join routed rows in place. The hints prevent a broadcast, which would send rows again."""
     small = _build_side(found)
     left = left.hint("merge") if small is None else left.hint("shuffle_hash") if small == 0 else left
     if how not in ("semi", "anti"):
         return left.join(right.hint("shuffle_hash") if small == 1 else right, keys, how)
-    # Spark moves semi and anti joins to where rows have not been sent yet; these it leaves.
+    # Spark pushes semi and anti joins below the exchange; it does not move these equivalents.
     mark = fresh_name("found", left.columns)
     partners = right.groupBy(*(named(k) for k in keys)).agg(F.lit(True).alias(mark))
     partners = partners.hint("shuffle_hash") if small == 1 else partners

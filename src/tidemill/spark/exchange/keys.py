@@ -1,4 +1,4 @@
-"""Hashes of keys, the same wherever a key is: 64 bits, computed by Spark."""
+"""Check keys, and hash them to 64 bits with Spark expressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemill.spark.settings import case_matters
 
 
 def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ...]:
-    """The names of key columns, checked: each exists once, and Spark can hash it."""
+    """Check the names of key columns: each must exist once, and Spark must be able to hash it."""
     if isinstance(keys, str):
         keys = (keys,)
     given: object = keys
@@ -43,19 +43,19 @@ def checked_keys(step: str, df: DataFrame, keys: Sequence[str]) -> tuple[str, ..
             raise UserError(
                 step, expected=f"a key {key!r} that can be hashed",
                 got=found[0].dataType.simpleString(),
-                hint="a map has no order of its own: take its sorted entries, "
+                hint="a map has no order: use its sorted entries, "
                 f"F.array_sort(F.map_entries({key!r}))",
             )  # fmt: skip
     return tuple(keys)
 
 
 def why_no_hash(df: DataFrame, keys: Sequence[str]) -> str | None:
-    """Why equal keys might get different hashes, if they might."""
+    """The reason why equal keys might get different hashes; None if they cannot."""
     for key in keys:
         kind = df.schema[key].dataType
         nested = isinstance(kind, (T.ArrayType, T.StructType))
         if nested and _holds(kind, (T.FloatType, T.DoubleType)):
-            return f"key {key!r} holds floats inside, of which 0.0 and -0.0 are equal"
+            return f"key {key!r} contains floats, of which 0.0 equals -0.0"
         if _is_collated(kind):
             return f"key {key!r} is compared by a collation"
     return None
@@ -66,7 +66,7 @@ def common_types(step: str, left: DataFrame, right: DataFrame, keys: Sequence[st
     found = []
     for key in keys:
         a, b = left.schema[key].dataType, right.schema[key].dataType
-        if a.simpleString() == b.simpleString():  # what may be null inside makes no difference
+        if a.simpleString() == b.simpleString():  # nullability inside the type does not matter
             found.append(a)
         elif isinstance(a, T.NumericType) and isinstance(b, T.NumericType):
             found.append(left.select(named(key)).union(right.select(named(key))).schema[0].dataType)
@@ -79,7 +79,7 @@ def common_types(step: str, left: DataFrame, right: DataFrame, keys: Sequence[st
 
 
 def hash_of(keys: Sequence[str], kinds: Sequence[T.DataType]) -> Column:
-    """A 64-bit hash of the keys of a row: keys that Spark takes for equal have the same."""
+    """A 64-bit hash of a row's keys: keys that Spark considers equal have equal hashes."""
     return F.xxhash64(*(_plain(named(k).cast(t), t) for k, t in zip(keys, kinds)))
 
 
@@ -90,7 +90,7 @@ def _plain(value: Column, kind: T.DataType) -> Column:
 
 
 def row_bytes(df: DataFrame) -> float:
-    """Bytes of a row, by the types of its columns: what counts is which side has the wider ones."""
+    """The bytes of a row, guessed from types: exact enough to find the side with wider rows."""
     return sum(_SIZES.get(type(f.dataType), 8.0) for f in df.schema.fields)
 
 

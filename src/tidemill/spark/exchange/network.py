@@ -1,4 +1,4 @@
-"""The hosts of a cluster: how many there are, and how fast they send to each other."""
+"""Count the hosts of a cluster, and measure the rate of their links."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidemill.spark.private import executors
 from tidemill.spark.workers import Batches, map_batches
 
 RATE = "spark.tidemill.exchange.rate"
-"""A setting of Spark's: what each host sends, such as 100mbit or 1gbit. Otherwise it is measured."""
+"""A Spark setting: the send rate of each host, such as 100mbit or 1gbit. By default it is measured."""
 PROBE = 2 << 20
-"""Bytes that each host sends to find out. A tenth of them may pass at once, however slow a link is."""
+"""Bytes that each host sends in a probe. About a tenth may pass without delay, however slow the link is."""
 SLOW = 20e6
-"""Bytes a second of a link up to which a probe is sent for long enough; of a faster one more are needed."""
+"""Links up to this rate, in bytes a second, are measured by one probe; faster ones need a larger probe."""
 FASTEST = 1.25e9
-"""Bytes a second that are assumed where a probe took no time that could be told."""
+"""The assumed rate, in bytes a second, if a probe took no measurable time."""
 
 _UNITS = {"kbit": 125.0, "mbit": 125e3, "gbit": 125e6}
 _measured: dict[str, float] = {}
@@ -34,11 +34,11 @@ class Links:
     hosts: int
     cores: int
     bytes_per_second: float
-    """Of each host."""
+    """The send rate of each host."""
 
 
 def links(spark: SparkSession) -> Links:
-    """The hosts that run tasks, their cores, and the rate of their links. It is measured once, at first."""
+    """The hosts that run tasks, their cores, and the rate of their links, measured once per application."""
     hosts, cores = host_count(spark), core_count(spark)
     if hosts < 2:
         return Links(hosts, cores, FASTEST)
@@ -47,14 +47,14 @@ def links(spark: SparkSession) -> Links:
         return Links(hosts, cores, parse_rate(given))
     application = spark.sparkContext.applicationId
     if application not in _measured:
-        _rate(spark, hosts, PROBE)  # executors that have just started wait for themselves, not for links
+        _rate(spark, hosts, PROBE)  # warm-up: new executors are slower than their links
         rate = _rate(spark, hosts, PROBE)
         _measured[application] = rate if rate < SLOW else max(rate, _rate(spark, hosts, 8 * PROBE))
     return Links(hosts, cores, _measured[application])
 
 
 def host_count(spark: SparkSession) -> int:
-    """How many hosts run tasks."""
+    """The number of hosts that run tasks."""
     return len(hosts_of(spark))
 
 
@@ -64,17 +64,17 @@ def hosts_of(spark: SparkSession) -> set[str]:
 
 
 def core_count(spark: SparkSession) -> int:
-    """How many tasks run at a time."""
+    """The number of tasks that run at a time."""
     return max(1, sum(cores for _, cores in executors(spark)))
 
 
 def measure_again(spark: SparkSession) -> None:
-    """Forget the measured rate of links, and measure again."""
+    """Drop the measured rate of links, so that the next use measures again."""
     _measured.pop(spark.sparkContext.applicationId, None)
 
 
 def parse_rate(text: str) -> float:
-    """Bytes a second.
+    """Parse a rate into bytes a second.
 
     >>> parse_rate("100mbit")
     12500000.0
@@ -89,7 +89,7 @@ def parse_rate(text: str) -> float:
 
 
 def _rate(spark: SparkSession, hosts: int, probe: int) -> float:
-    """Have every host send so many bytes to all others, and see how long they wait."""
+    """Let every host send `probe` bytes to the others, and divide the bytes by the time of waiting."""
 
     def noise(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in batches:

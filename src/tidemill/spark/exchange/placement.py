@@ -1,4 +1,4 @@
-"""Keys that stay where they are while others send to them again and again, as in an iteration."""
+"""Place rows once, so that an iteration can repeatedly send partials to the location of their keys."""
 
 from __future__ import annotations
 
@@ -29,28 +29,27 @@ from tidemill.spark.settings import ansi, planned
 
 @dataclass(frozen=True)
 class Placement:
-    """Rows that stay where they are, and what others must know to send to them.
+    """Placed rows, and the routing table by which others send to them.
 
-    `reduce` and `join` give the answers of plain Spark, and `column` beside them. Rows that belong to no key
-    of the frame are reduced too, somewhere.
+    `reduce` and `join` return the answers of plain Spark, and `column` in addition. Rows whose key is not in
+    the frame are reduced, too, in some partition.
     """
 
     rows: DataFrame
-    """Those of the frame, kept as long as somebody has them; with `column`, which says where each is, if
-    locations were detected."""
+    """The rows of the frame, cached; if locations were detected, with `column`, the slot of each row."""
     count: int
     keys: tuple[str, ...]
     column: str | None
     decision: Decision
     asked: bool = False
-    """Whether others know where keys are;"""
+    """Whether `known_to` was called."""
     routes: RoutingTable | None = None
-    """and what they know, unless all have their keys at home."""
+    """The routing table of `known_to`; None if every partition already has its keys."""
 
     def known_to(self, askers: DataFrame) -> Placement:
-        """Tell partitions of rows that are made from `rows`, one from one, where the keys in them are.
+        """Compute the locations of the keys in `askers`, whose partitions are made from those of `rows`.
 
-        What is sent later must have the same keys in the same partitions, or fewer.
+        Rows sent later must have the same keys in the same partitions, or fewer.
         """
         if self.column is None:
             return self
@@ -58,7 +57,7 @@ class Placement:
         placed = self.decision.detected
         assert placed is not None
         sides = [Side.of(self.rows, self._hash, owns=True), Side.of(askers, self._hash)]
-        # A bucket is then a part of one of those by which rows were placed, so all owners in it are together.
+        # With at least as many bits, a bucket is within one of the placement: its owners are in one slot.
         with Keys(sides, self._slots) as seen:
             asked = seen.locations(slack=math.inf, bits=placed.bits)
         tell(replace(self.decision, step="known_to").with_detected(asked, self._slots))
@@ -66,9 +65,9 @@ class Placement:
         return replace(self, asked=True, routes=known)
 
     def reduce(self, df: DataFrame, aggs: Mapping[str, Aggregate]) -> DataFrame:
-        """Aggregates by key, each where its key is. `df` has the partitions that `known_to` was given."""
+        """Aggregate by key, each key in its slot. `df` must have the partitions given to `known_to`."""
         if self.column is not None and not self.asked:
-            raise UserError("placement.reduce", expected="placement.known_to(...) before", got="nothing told")
+            raise UserError("placement.reduce", expected="placement.known_to(...) first", got="no such call")
         states = States("reduce", df, self.keys, aggs, None)
         if self.column is None:
             with ansi(df.sparkSession):
@@ -83,9 +82,9 @@ class Placement:
             return states.results(whole, [self.column])
 
     def join(self, df: DataFrame) -> DataFrame:
-        """Rows with those of `df`, which `reduce` returned: they are together already."""
+        """Join the rows with a result of `reduce`, without a shuffle."""
         by = [*self.keys, *([self.column] if self.column is not None else [])]
-        # There is one for each key: if they can be hashed, those of the frame need not be sorted.
+        # `df` has a row for each key: if it fits in a hash table, the rows of the frame need no sort.
         each = self.count * row_bytes(df) / partition_count(self.rows)
         small = each <= HASHED
         return self.rows.join(df.hint("shuffle_hash"), by) if small else self.rows.hint("merge").join(df, by)
@@ -105,7 +104,7 @@ class Placement:
 
     @cached_property
     def _slots(self) -> ResultPartitions:
-        """Partitions of the rows are slots, and so are those of who asks."""
+        """The slots for two sides: the rows and the askers, both partitioned by slot."""
         slots = self.decision.slots
         assert slots is not None
         return replace(slots, of_side=(tuple(range(slots.count)),) * 2)
@@ -116,7 +115,7 @@ class Placement:
 
 
 def place(df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str = "auto") -> Placement:
-    """Bring rows to where they will stay: to the host that has most of their key."""
+    """Move rows to the host that has most of their key, and cache them there."""
     step = "place"
     keys = checked_keys(step, df, keys)
     rows, target, decision = together(step, df, keys, detect, by)
@@ -124,5 +123,5 @@ def place(df: DataFrame, keys: Sequence[str], *, detect: str = "auto", by: str =
         parts = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         rows = df.repartition(parts, *map(named, keys))
     rows = kept(rows)
-    count = rows.count()  # now, so that all of them are there before anybody sends
+    count = rows.count()  # fill the cache now, before anything is sent to it
     return Placement(noted(rows, decision), count, tuple(keys), target, decision)

@@ -1,4 +1,4 @@
-"""Reduce by key: rows are aggregated where they are, and only keys that several slots have travel."""
+"""Reduce by key: rows are aggregated in place, and only partials of keys in several slots are sent."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def reduce_by_key(
     df: DataFrame, keys: Sequence[str], aggs: Mapping[str, Aggregate], *, time: str | None = None,
     detect: str = "auto", by: str = "auto",
 ) -> DataFrame:  # fmt: skip
-    """Aggregates by key: a row for each key, with its keys and a column for each aggregate.
+    """Aggregate by key: returns a row for each key, with the keys and a column for each aggregate.
 
-    `time` names the column that `tm.first` and `tm.last` go by.
+    `time` names the column that orders rows for `tm.first` and `tm.last`.
 
     Example: reduce_by_key(words, ["word"], {"n": tm.count()})
     """
@@ -63,15 +63,15 @@ def reduce_by_key(
 
 
 def worth_it(step: str, df: DataFrame, keys: Sequence[str], fields: int, detect: str) -> Decision:
-    """Whether to look at which partials, of so many fields, must travel."""
+    """Decide whether to detect which partials, of `fields` fields, must be sent."""
     width = lambda df: _width(df, keys, fields)
     return decide(step, [df], keys, detect, width=width, best=partials_at_best)
 
 
 def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], DataFrame]) -> DataFrame:
-    """Partials of the rows of each partition, which stay there: `aggregate` groups by a column more.
+    """Compute the partials of each partition in place: `aggregate` groups by one more column.
 
-    They are kept, as they are read twice.
+    They are cached, because they are read twice.
     """
     df = read_alike(df)
     local = fresh_name("partition", df.columns)
@@ -82,7 +82,7 @@ def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], Da
 def brought_together(
     partials: DataFrame, keys: Sequence[str], combined: Sequence[Column], decision: Decision, by: str
 ) -> tuple[DataFrame, Decision]:
-    """One partial of each key: those of keys that one slot has alone are not sent, if that pays."""
+    """Combine the partials of each key. If it pays, partials of keys that only one slot has are not sent."""
     hash = _hash(partials, keys)
     slots = result_partitions([partials], by)
     width = _width(partials, keys, len(partials.columns) - len(keys))
@@ -106,7 +106,7 @@ def _width(df: DataFrame, keys: Sequence[str], fields: int) -> float:
 
 
 class States:
-    """The columns that aggregates keep, and how Spark makes, combines and lowers them."""
+    """The state columns of aggregates, and the Spark expressions that make, combine and lower them."""
 
     def __init__(
         self, step: str, df: DataFrame, keys: Sequence[str], aggs: Mapping[str, Aggregate], time: str | None
@@ -132,11 +132,11 @@ class States:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns of partials, keys aside."""
+        """The names of the columns of partials, without keys."""
         return [n for _, fields in self._sent for n in fields]
 
     def partials(self, df: DataFrame, beside: list[str]) -> DataFrame:
-        """Partials by key, and by other columns."""
+        """Compute partials by key and by the columns `beside`."""
         args = dict.fromkeys(a for p, _ in self._sent for a in p.part.args)
         names = {a: fresh_name(f"a{i}", [*df.columns, *beside]) for i, a in enumerate(args)}
         rows = df.select("*", *(self._expressions.column(a).alias(n) for a, n in names.items()))
@@ -147,16 +147,16 @@ class States:
         return rows.groupBy(*map(named, beside), *self._keys).agg(*columns)
 
     def combined(self) -> list[Column]:
-        """How partials of a key become one."""
+        """The expressions that combine the partials of a key."""
         return [c for part, fields in self._sent for c in combined(part, fields)]
 
     def results(self, whole: DataFrame, beside: Sequence[str] = ()) -> DataFrame:
-        """Complete partials as users see them."""
+        """Lower complete partials to the user's results."""
         whole = whole.withColumns(self._brought_back())
         return whole.select(*map(named, beside), *self._keys, *lowered(self._layout, self._name))
 
     def _brought_back(self) -> dict[str, Column]:
-        """Counts that were not sent, as 0 or 1; the states that stood for them get their identity."""
+        """Restore counts that were not sent, as 0 or 1; null witness states become their identity."""
         found = {}
         for i, witness in self._at_home.items():
             there = F.lit(True) if witness is None else F.col(witness).isNotNull()
@@ -174,12 +174,12 @@ def _laid_out(
         if not isinstance(aggregate, Aggregate):
             raise UserError(
                 f"{step} {name}", expected="an aggregate such as tm.sum(col.x)", got=repr(aggregate),
-                hint="aggregates of Spark's go to group_by_key, which has no partials",
+                hint="use Spark's aggregates with group_by_key, which needs no partials",
             )  # fmt: skip
     nodes = [a for aggregate in aggs.values() for a in aggregate.args]
     read = {n for a in nodes for n in columns_of(a)}
     if EVENT_TIME.name in read and time is None:
-        raise UserError(step, expected="time=, the column that first and last go by", got="none")
+        raise UserError(step, expected="time=, the column that orders rows for first and last", got="none")
     read = {*(read - {EVENT_TIME.name}), *([time] if time is not None else ())}
     for name in read:
         if name not in df.columns:

@@ -1,4 +1,4 @@
-"""What exchanges moved, by Spark's own metrics, and what they would have moved without detection."""
+"""Report the bytes that exchanges moved, by Spark's metrics, and an estimate without detection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemill.spark.private import require_classic
 
 @dataclass(repr=False)
 class Report(Explanation):
-    """The exchanges of a block, filled in when it has ended."""
+    """The exchanges of a `with` block; traffic and seconds are filled in when it ends."""
 
     exchanges: list[Decision] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
@@ -28,7 +28,7 @@ class Report(Explanation):
 
     @property
     def filter_bytes(self) -> int:
-        """Of sets of keys and the answers to them."""
+        """Bytes of the filters (sets of buckets) and of the answers to them."""
         return int(
             sum(
                 d.numbers.get(n, 0)
@@ -39,24 +39,24 @@ class Report(Explanation):
 
     @property
     def travelled(self) -> int:
-        """Bytes that went from host to host."""
+        """Bytes sent between hosts."""
         return self.traffic.remote_bytes
 
     @property
     def would_have_travelled(self) -> int:
-        """The same for shuffles by hash: all but one part in as many as there are hosts, and the rows that
-        left before the shuffle as well. An estimate, from the bytes that were shuffled."""
+        """An estimate of the bytes that hash shuffles would have sent between hosts: `(hosts − 1) / hosts` of
+        all bytes, scaled by the bytes that were actually shuffled."""
         if not any(d.detects for d in self.exchanges):
             return self.travelled
         shuffled = max(0, self.traffic.remote_bytes + self.traffic.local_bytes - self.filter_bytes)
         weight = sum(d.numbers.get("weight", 0) for d in self.exchanges)
         sent = sum(d.numbers.get("leaving bytes", 0) for d in self.exchanges)
-        # Widths of rows are guessed from their types, unless enough of them were sent.
+        # Row widths are guessed from types; if enough rows were sent, their bytes correct the guess.
         scale = shuffled / sent if sent > 0.01 * weight else 1.0
         return int(weight * scale * (self.hosts - 1) / self.hosts)
 
     def rows(self) -> list[tuple[str, str]]:
-        """The lines of the report: names and texts."""
+        """The lines of the report, as names and texts."""
         found: list[tuple[str, str]] = []
         for decision in self.exchanges:
             found.append(
@@ -79,7 +79,7 @@ class Report(Explanation):
         return {"exchanges": "\n".join(f"{name:<{width}}  {text}" for name, text in rows)}
 
     def plot(self) -> Any:
-        """A `matplotlib` figure: bytes beside each other, and the seconds of each phase."""
+        """Plot the bytes as bars, and the seconds of each phase, in a `matplotlib` figure."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8, 3), layout="constrained")
@@ -102,7 +102,7 @@ class Report(Explanation):
         return figure
 
     def phases(self) -> dict[str, float]:
-        """Seconds of each phase, of all exchanges together; the rest is the exchange itself and the query."""
+        """Seconds of each phase, summed over all exchanges; "rows" is the rest: the shuffle and the query."""
         found: dict[str, float] = {}
         for decision in self.exchanges:
             for name, seconds in decision.seconds.items():
@@ -112,7 +112,7 @@ class Report(Explanation):
 
 @contextmanager
 def report(spark: SparkSession) -> Iterator[Report]:
-    """Watch the exchanges of a block, and what Spark moved for them.
+    """Record the exchanges of a `with` block, and the bytes that Spark moved for them.
 
     Example::
 

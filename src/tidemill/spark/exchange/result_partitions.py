@@ -1,4 +1,4 @@
-"""Where rows can be: slots, the partitions of a result, and what of the inputs is in each already."""
+"""Assign the partitions of inputs to slots, which are the partitions of a result."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ResultPartitions:
     """The partitions of a result, called slots. Each holds at most one partition of each input."""
 
     hosts: tuple[str | None, ...]
-    """The host of each slot, where Spark knows it."""
+    """The host of each slot; None if Spark does not know it."""
     of_side: tuple[tuple[int, ...], ...]
     """The slot of each partition of each input."""
     by_host: bool
-    """Whether slots on one host are near to each other; otherwise each is by itself."""
+    """Whether slots on one host count as close; otherwise every slot counts as its own host."""
 
     @property
     def count(self) -> int:
@@ -37,7 +37,7 @@ class ResultPartitions:
         return tuple(known[host] for host in self.hosts)
 
     def dealt(self, count: int) -> list[list[list[int]]]:
-        """For each input its partitions in about so many groups, none of which is on two hosts.
+        """For each input, its partitions in about `count` groups, each on one host.
 
         >>> ResultPartitions(("a", "a", "b"), ((2, 0), (0, 1, 2)), by_host=True).dealt(2)
         [[[1], [0]], [[0, 1], [2]]]
@@ -63,10 +63,10 @@ class ResultPartitions:
 
 
 def result_partitions(frames: Sequence[DataFrame], by: str = "auto") -> ResultPartitions:
-    """Slots for the inputs of an exchange: as many as the largest has partitions, or a few more.
+    """Assign slots to the inputs of an exchange: as many as the largest has partitions, or a few more.
 
-    Partitions of two inputs share a slot if they are on one host, or could be; the first of one with the
-    first of the other, as what was written together has often the same order.
+    Partitions of two inputs share a slot if they are on one host, or could be. They are paired in order,
+    because inputs written together often have the same order.
     """
     if by not in BY:
         raise UserError("exchange", expected=f"by= one of {', '.join(BY)}", got=repr(by))
@@ -79,19 +79,19 @@ def result_partitions(frames: Sequence[DataFrame], by: str = "auto") -> ResultPa
     if by == "host" and not complete:
         raise UserError(
             "exchange", expected="inputs whose partitions are on hosts that Spark knows, for by='host'",
-            got="some that could be read anywhere", hint="cache the inputs first, or write by='partition'",
+            got="some that could be read anywhere", hint="cache the inputs first, or use by='partition'",
         )  # fmt: skip
     near = by == "host" or (by == "auto" and complete and len(set(hosts)) > 1)
     return ResultPartitions(tuple(hosts), tuple(of_side), near)
 
 
 def _seated(where: Sequence[str | None], hosts: list[str | None]) -> tuple[int, ...]:
-    """A slot for each partition, on its host; new ones come to the end of `hosts`."""
+    """Choose a slot for each partition, on its host; new slots are appended to `hosts`."""
     free: dict[str | None, list[int]] = {}
     for slot, host in enumerate(hosts):
         free.setdefault(host, []).append(slot)
     found = [-1] * len(where)
-    # Those that must be on a host take their slots first; those that may be anywhere, what is left.
+    # Partitions with a known host choose first; the others take the remaining slots.
     for i in sorted(range(len(where)), key=lambda i: where[i] is None):
         host = where[i]
         fits = free.get(host) or free.get(None) or []

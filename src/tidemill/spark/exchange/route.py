@@ -1,4 +1,4 @@
-"""Send rows to the slots that detection found for their keys. Rows that are there already are not touched."""
+"""Send rows to the slots that detection chose for their keys. Rows already there are not shuffled."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tidemill.spark.names import OURS
 from tidemill.spark.settings import planned, setting
 
 FEW = 200
-"""Buckets of a side that leave, up to which rows are compared with each of them instead of being joined."""
+"""Up to this many leaving buckets of a side, the plan lists them; beyond, rows are joined with a table."""
 
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """What the partitions of an input know of the buckets that leave them: a row for each of their cells."""
+    """For each partition of an input, the buckets that leave it and their slots: a row for each cell."""
 
     cells: DataFrame
-    """Each partition has its own, and knows that."""
+    """Each partition of the input has its own cells, in the partition of the same number."""
     bits: int
     high: int
-    """Of the bits of a bucket, how many name its cell."""
+    """How many of a bucket's bits are the number of its cell."""
 
 
 _PARTITION, _HASH, _CELL, _LOW, _LOWS, _TO = _BESIDE = [
@@ -42,9 +42,9 @@ _PARTITION, _HASH, _CELL, _LOW, _LOWS, _TO = _BESIDE = [
 def routing_table(
     spark: SparkSession, slots: ResultPartitions, side: int, found: Detected, *, kept: bool = False
 ) -> RoutingTable | None:
-    """The cells of a side, from which tasks look up where rows go; none if no row leaves.
+    """The cells of a side, in which tasks look up the slots of rows; None if no row leaves.
 
-    Tasks bring them along, unless they are `kept` on the hosts of their slots to be read often.
+    Tasks carry the cells, unless they are `kept` on the hosts of their slots because they are read often.
     """
     if not any(found.listed[side]):
         return None
@@ -60,11 +60,11 @@ def routing_table(
             pa.ListArray.from_arrays(own.starts, pa.array(own.targets, narrow[1])),
         ]
         batches.append(pa.RecordBatch.from_arrays(columns, [_CELL, _LOWS, _TO]))
-    # As rows of the driver's own, which it would otherwise make of so little, all would go to every task.
+    # Below this threshold Spark makes a local relation, of which every task would get all rows.
     with setting(spark, "spark.sql.execution.arrow.localRelationThreshold", "0"):
         cells = private.one_batch_each(spark, batches)
     if kept:
-        # On their hosts for as long as somebody has them: no task brings them any more.
+        # Checkpointed on their hosts, so that tasks do not carry them in every round.
         cells = private.on_hosts(cells, [slots.hosts[s] for s in slots.of_side[side]]).localCheckpoint()
     cells = private.arranged_by(cells.select("*", _here()), _PARTITION)
     return RoutingTable(cells.hint("shuffle_hash"), found.bits, high)
@@ -73,9 +73,9 @@ def routing_table(
 def routed(
     df: DataFrame, hash: Column, target: str, slots: ResultPartitions, side: int, found: Detected
 ) -> DataFrame:
-    """Rows in the slots that they belong to, with a new column `target` that says which.
+    """Move rows to their slots, and add a column `target` with the slot.
 
-    Only those that leave are shuffled; reading `df` twice costs little. Rows whose hash is null stay.
+    Only rows that leave are shuffled; `df` is read twice, so it must be cheap. Rows whose hash is null stay.
     """
     if not any(found.listed[side]):
         return _all_stay(df, target, slots, side)
@@ -95,7 +95,7 @@ def routed(
 def shuffled(
     df: DataFrame, hash: Column, target: str, slots: ResultPartitions, side: int, known: RoutingTable | None
 ) -> DataFrame:
-    """The same for rows that are costly to read: all go through one shuffle, also those that stay."""
+    """As `routed`, for rows that are costly to read: all rows are shuffled once, even those that stay."""
     if known is None:
         return _all_stay(df, target, slots, side)
     rows, goes = _looked_up(df, hash, known)
@@ -104,7 +104,7 @@ def shuffled(
 
 
 def _spelled_out(df: DataFrame, hash: Column, side: int, found: Detected) -> tuple[DataFrame, Column]:
-    """Rows, and the slot that a row goes to, if so few buckets leave that the plan can name them all."""
+    """Rows, and the slot of each row (null if it stays), with all leaving buckets as literals in the plan."""
     bucket = f"shiftrightunsigned({_HASH}, {64 - found.bits})"
     leaving, of_partition = [], ""
     for partition, answer in enumerate(found.answers[side]):
@@ -125,10 +125,10 @@ def _is_in(number: str, numbers: Sequence[int]) -> str:
 
 
 def _looked_up(df: DataFrame, hash: Column, known: RoutingTable) -> tuple[DataFrame, Column]:
-    """Rows with the cells of their buckets beside them; the slot that a row goes to, null if it stays.
+    """Rows joined with the cells of their buckets, and the slot of each row (null if it stays).
 
-    The cells of a partition come to the task that has its rows, as a table of their own. Spark looks up what
-    is in a dense range of numbers in an array.
+    The task that reads a partition also reads its cells. Spark joins on a dense range of numbers with an
+    array lookup.
     """
     bits, high = known.bits, known.high
     lows = known.cells.schema[_LOWS].dataType
@@ -136,7 +136,7 @@ def _looked_up(df: DataFrame, hash: Column, known: RoutingTable) -> tuple[DataFr
     mask = (1 << (bits - high)) - 1
     rows = df.select("*", _here(), hash.alias(_HASH)).selectExpr(
         "*",
-        # Rows without a hash look in some cell, and find nothing there.
+        # Rows without a hash join some cell, and match no bucket in it.
         f"CAST(coalesce(shiftrightunsigned({_HASH}, {64 - high}), 0) AS int) AS {_CELL}",
         f"CAST(shiftrightunsigned({_HASH}, {64 - bits}) & {mask}L AS {lows.elementType.simpleString()})"
         f" AS {_LOW}",
@@ -151,7 +151,7 @@ def _here() -> Column:
 
 
 def _fitting(bits: int) -> pa.DataType:
-    """The narrowest integers of Spark's for numbers of so many bits: these arrays travel."""
+    """The narrowest Spark integer type for numbers of `bits` bits, because these arrays are sent."""
     kinds = ((8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64()))
     return next(kind for width, kind in kinds if bits < width)
 
@@ -162,7 +162,7 @@ def _all_stay(df: DataFrame, target: str, slots: ResultPartitions, side: int) ->
 
 
 def _own_slot(slots: ResultPartitions, side: int) -> Column:
-    """The slot of the partition that a row is in."""
+    """The slot of a row's own partition."""
     seats = slots.of_side[side]
     if seats == tuple(range(len(seats))):
         return F.spark_partition_id()

@@ -1,8 +1,8 @@
-"""What the jobs of a block moved between tasks and hosts, by Spark's own shuffle metrics.
+"""Measure the bytes that jobs move between tasks and hosts, by Spark's shuffle metrics.
 
-Spark keeps them for each stage, also without its web page. Jobs of a block are told from others by a tag
-that the calling thread gives them, and that the threads which Spark starts for it hand on: so blocks may be
-nested, and other threads' jobs do not count.
+Spark keeps the metrics of each stage even without its web UI. The jobs of a block are identified by a job tag
+of the calling thread, which threads that Spark starts for it inherit: so blocks may be nested, and jobs of
+other threads do not count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidemill.spark.private import require_classic, stages_of
 
 @dataclass(frozen=True)
 class StageTraffic:
-    """One stage with the attempts to run it. Bytes are as they travel: serialized and compressed."""
+    """A stage, with all its attempts. Bytes are counted as sent: serialized and compressed."""
 
     id: int
     name: str
@@ -36,7 +36,7 @@ class StageTraffic:
     result_bytes: int
     """Sent to the driver as results of tasks."""
     wait_seconds: float = 0.0
-    """That tasks waited for shuffles, all together."""
+    """Seconds that tasks waited for shuffle data, summed over tasks."""
 
     def __repr__(self) -> str:
         return (
@@ -47,13 +47,13 @@ class StageTraffic:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What `traffic` saw. It is empty until the block has ended."""
+    """The result of `traffic`. It is empty until the block has ended."""
 
     stages: tuple[StageTraffic, ...] = ()
 
     @property
     def remote_bytes(self) -> int:
-        """Bytes that went from host to host."""
+        """Bytes sent between hosts."""
         return self._sum(lambda s: s.remote_bytes)
 
     @property
@@ -85,7 +85,7 @@ class Traffic:
 
 @contextmanager
 def traffic(spark: SparkSession) -> Iterator[Traffic]:
-    """Watch the jobs that the block starts.
+    """Measure the jobs that a `with` block starts.
 
     Example::
 
@@ -93,7 +93,7 @@ def traffic(spark: SparkSession) -> Iterator[Traffic]:
             df.groupBy("k").count().collect()
         print(seen.remote_bytes, seen.local_bytes)
 
-    What Spark does not count is not in it: broadcasts, and Python's traffic with its own machine.
+    It does not include what Spark does not count: broadcasts, and local traffic with Python workers.
     """
     require_classic("traffic", spark)
     tag = f"traffic-{uuid.uuid4().hex}"
@@ -103,7 +103,7 @@ def traffic(spark: SparkSession) -> Iterator[Traffic]:
         yield seen
     finally:
         spark.sparkContext.removeJobTag(tag)
-    # Frozen for whoever holds it; filled in once, here.
+    # The dataclass is frozen for users; only this line fills it in.
     object.__setattr__(seen, "stages", tuple(StageTraffic(**metrics) for metrics in stages_of(spark, tag)))
 
 
@@ -115,7 +115,7 @@ def _moved(what: StageTraffic | Traffic) -> str:
 
 
 def readable_size(bytes: int) -> str:
-    """Bytes in words.
+    """Format a number of bytes with a unit.
 
     >>> readable_size(940), readable_size(57_800_000)
     ('940 B', '57.8 MB')

@@ -1,8 +1,8 @@
-"""Partials of aggregates by Spark's own functions, field for field as the layout says.
+"""Compute partials of aggregates with Spark's own functions, by the fields of the layout.
 
-They are written in SQL, over columns by name: Spark reads a line of text much faster than it is told
-the same expression call by call. What has no entry here is aggregated by Tidemill's kernels inside
-Spark's Python workers instead.
+They are written in SQL over columns by name: parsing a line of text is much faster than building the same
+expression with JVM calls. Aggregates without an entry here run in Tidemill's kernels inside Spark's Python
+workers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidemill.spark.expr.sql import number
 from tidemill.spark.expr.values import output, spark_type
 
 _NULL_OF_NONE = ("sum", "min", "max", "any", "all", "product")
-"""Aggregates whose fields Spark has null where it has seen no value."""
+"""Aggregates whose Spark function returns null if there is no value."""
 
 Args = list[str]
 Types = tuple[DataType, ...]
 
 
 def counts_at_home(layout: Layout) -> dict[int, str | None]:
-    """Counts that need not travel: the state that is null where one is 0, if it can be 0 at all."""
+    """Counts that need not be sent, with the state that is null if the count is 0; None if it cannot be 0."""
     witness = {
         p.part.args: p.columns.names[0]
         for p in layout.parts if available(p) and p.part.algebra.name in _NULL_OF_NONE
@@ -39,7 +39,7 @@ def counts_at_home(layout: Layout) -> dict[int, str | None]:
 
 
 def available(part: StatePart) -> bool:
-    """Whether Spark's own functions can make a part's partials."""
+    """Whether Spark's own functions can compute a part's partials."""
     algebra = part.part.algebra
     if not isinstance(algebra, Algebra):
         return True
@@ -52,7 +52,7 @@ def available(part: StatePart) -> bool:
 
 
 def is_simple(part: StatePart) -> bool:
-    """Whether one call of one function makes a part's partials, so that a condition can filter it."""
+    """Whether a single function call computes a part's partials, so that a FILTER clause applies."""
     algebra = part.part.algebra
     return isinstance(algebra, Algebra) and algebra.name in _SIMPLE and available(part)
 
@@ -60,10 +60,11 @@ def is_simple(part: StatePart) -> bool:
 def partial(
     part: StatePart, args: Args, names: list[str], where: str | None = None, *, identity: bool = False
 ) -> list[SparkColumn]:
-    """One aggregate column for each field of the state of a part that is `available`.
+    """One aggregate column for each field of the state of an `available` part.
 
-    `args` and `names` are plain names of columns. A row counts only where no argument is null and, for a
-    simple part, where it meets a condition. Of no rows a field is null, or the algebra's `identity`.
+    `args` and `names` are plain names of columns. A row counts only if no argument is null and, for a
+    simple part, if it meets the condition `where`. Without rows, a field is null, or the algebra's identity
+    if `identity` is set.
     """
     if part.part.algebra.name == "product":  # the one function that has no name in SQL
         product = F.product(args[0])
@@ -82,7 +83,7 @@ def _fields(part: StatePart, args: Args, only: str = "") -> list[str]:
         row = ", ".join(f"{a} AS x{j}" for j, a in enumerate(args))
         collect = "collect_set" if algebra.distinct else "collect_list"
         return [f"{collect}(CASE WHEN {whole} THEN struct({row}) END)"]
-    # Of one argument Spark skips the nulls itself.
+    # With one argument, Spark skips nulls itself.
     present = args if len(args) < 2 else [f"CASE WHEN {whole} THEN {a} END" for a in args]
     if isinstance(algebra, Sketch):
         make = "hll_sketch_agg" if algebra.kind == "hll" else "kll_sketch_agg_double"
@@ -97,10 +98,10 @@ def _is_wide(part: StatePart) -> bool:
 
 
 def _wide_sum(x: str, only: str = "", high: str = "0") -> list[str]:
-    """The two words of a sum of ints: half words are added up, each with a sign, and put together again.
+    """The two words of a sum of ints: signed half words are summed separately and recombined.
 
-    Neither sum can overflow below 2**32 rows, nor that of the lower halves at all where values are small.
-    `shiftleft` lets the bits above the word go.
+    Neither sum can overflow below 2**32 rows, and the sum of the lower halves never does for small values.
+    `shiftleft` drops the bits above the word.
     """
     low = f"sum(shiftright(shiftleft({x}, 32), 32)){only}"
     rest = f"shiftright({x}, 32) + (shiftrightunsigned({x}, 31) & 1L)"
@@ -112,17 +113,17 @@ def _wide_sum(x: str, only: str = "", high: str = "0") -> list[str]:
 
 
 def or_identity(part: StatePart, names: list[str]) -> dict[str, SparkColumn]:
-    """The fields of a part of which Spark has null for no rows, by name, with the identity for that."""
+    """The fields of a part by name, with the identity instead of Spark's null for no rows."""
     assert isinstance(part.form, Form)
     fields = zip(names, part.form.identity)
     return {n: F.coalesce(F.col(n), F.expr(number(v.value))) for n, v in fields if v.value is not None}
 
 
 def combined(part: StatePart, names: list[str]) -> list[SparkColumn]:
-    """One aggregate column for each field of a part of which there are several partials, by Spark.
+    """One aggregate column for each field of a part, to combine several partials.
 
-    `names` are those of its fields. They are null only where Spark's function passes nulls over; otherwise
-    `partial` gave them with their identity.
+    `names` are the names of its fields. They may be null only if Spark's function skips nulls; otherwise
+    `partial` must have been called with `identity`.
     """
     name = part.part.algebra.name
     if name == "product":
@@ -137,15 +138,15 @@ def combined(part: StatePart, names: list[str]) -> list[SparkColumn]:
 
 
 def in_jvm(layout: Layout) -> bool:
-    """Whether results come from partials without Python."""
+    """Whether results can be computed from partials without Python."""
     nodes = all(isinstance(r.lower, Node) for r in layout.results)
     return nodes and all(isinstance(p.part.algebra, Algebra) for p in layout.parts)
 
 
 def lowered(layout: Layout, names: Mapping[str, str] | None = None) -> list[SparkColumn]:
-    """The results over columns of states that are complete, in the types users expect.
+    """Compute results from columns of complete states, in user types.
 
-    `names` says under which names the states go, if not their own.
+    `names` maps states to their column names, if these differ.
     """
     states = Schema(tuple(f for p in layout.parts for f in p.columns))
     lower = SparkExpressions(states, {n: spark_type(t) for n, t in states}, names)
@@ -161,7 +162,7 @@ def lowered(layout: Layout, names: Mapping[str, str] | None = None) -> list[Spar
 
 
 def _mean(x: str) -> str:
-    # Spark's mean of equal values may be another one in the last bit, by which partials would vary.
+    # Spark's mean of equal values may differ in the last bit, which would make partials differ.
     return f"CASE WHEN min({x}) = max({x}) THEN min({x}) ELSE avg({x}) END"
 
 
@@ -187,7 +188,7 @@ def _arg_max(args: Args, types: Types) -> list[str]:
 
 
 def _arg_min(args: Args, types: Types) -> list[str]:
-    # The smallest `by`, but the greatest value among ties: turn `by` around and take the maximum.
+    # The smallest `by`, but the greatest value among ties: invert `by` and take the maximum.
     by, value = args
     kind = types[0].kind
     if kind == "float64":
@@ -204,7 +205,7 @@ def _arg_min(args: Args, types: Types) -> list[str]:
 _SIMPLE = {
     "count": "count", "sum": "sum", "min": "min", "max": "max", "any": "bool_or", "all": "bool_and",
 }  # fmt: skip
-"""Spark's function of the same meaning, where there is one."""
+"""Spark's functions with the same meaning."""
 
 
 def _call(name: str) -> Callable[[Args, Types], list[str]]:
@@ -229,7 +230,7 @@ def _combined_comoments(names: Args, types: Types) -> list[str]:
 
 
 def _folded(names: Args, means: Args, products: list[tuple[int, int]]) -> list[str]:
-    """Counts, means and sums of products about them, two partials at a time (Chan, Golub, LeVeque)."""
+    """Combine counts, means and sums of products about the means pairwise (Chan, Golub, LeVeque)."""
     fields = [f"f{i}" for i in range(len(names))]
     struct = ", ".join(f"{n} AS {f}" for n, f in zip(names, fields))
     zero = ", ".join(f"0D AS {f}" for f in fields)

@@ -1,7 +1,7 @@
-"""Scalar expressions as Spark columns, by the rules of `expr.functions`.
+"""Compile scalar expressions to Spark columns, by the rules of `expr.functions`.
 
-Columns are in the form that `spark.expr.values` describes. Overflow is an error only where Spark plans in
-ANSI mode, which it decides when a DataFrame is made: build inside `with settings.ansi(spark):`.
+Columns are in the internal form of `spark.expr.values`. Overflow is an error only if Spark plans in ANSI
+mode, which it decides when a DataFrame is made: build inside `with settings.ansi(spark):`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tidemill.spark.expr.values import instant, literal, named, read, spark_type
 from tidemill.spark.workers import arrow_function
 
 SPARK_LEVELS = 99
-"""Spark repeats its rules a hundred times at most, and some take one level of an expression at a time."""
+"""Spark applies its rules at most a hundred times, and some handle one level of an expression at a time."""
 SPARK_NODES = 10_000
 
 
 class SparkExpressions:
     """Compiles resolved expressions over one DataFrame.
 
-    `raw` has the Spark type of each column of the DataFrame. Columns that are in the internal form
-    already, as after an earlier step of Tidemill, are bigint and are read as they are. `names` says
-    under which other names columns go there, if they do.
+    `raw` has the Spark type of each column of the DataFrame. Columns that are already in the internal
+    form, as after an earlier step of Tidemill, are not converted. `names` maps columns to their names in
+    the DataFrame, if these differ.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class SparkExpressions:
         self._names = {} if names is None else names
 
     def column(self, node: Node) -> SparkColumn:
-        """A resolved expression in the internal form."""
+        """Compile a resolved expression to the internal form."""
         if node.levels > SPARK_LEVELS:
-            what = f"an expression of {node.levels} levels, of which Spark takes {SPARK_LEVELS}"
+            what = f"an expression of {node.levels} levels; Spark supports {SPARK_LEVELS}"
             raise UnsupportedError("spark", what, instead="run it in process")
-        if node.size > SPARK_NODES:  # Spark writes out what is in an expression many times
-            what = f"an expression of {node.size:,} parts, of which Spark takes {SPARK_NODES:,}"
+        if node.size > SPARK_NODES:  # Spark writes an expression out many times
+            what = f"an expression of {node.size:,} parts; Spark supports {SPARK_NODES:,}"
             raise UnsupportedError("spark", what, instead="run it in process")
         return self._term(node, None).column
 
@@ -68,7 +68,7 @@ class SparkExpressions:
         return named(self._names.get(name, name))
 
     def _term(self, node: Node, guard: SparkColumn | None) -> Term:
-        """`guard` says for which rows an opaque function may run; see `_python`."""
+        """Compile a node; `guard` is true for rows on which an opaque function may run, see `_python`."""
         if isinstance(node, Column):
             return Term(self.leaf(node.name), self.schema.type_of(node.name, step="spark"), node)
         if isinstance(node, Literal):
@@ -95,7 +95,7 @@ class SparkExpressions:
     def _guarded(
         self, node: Call, before: list[Term], position: int, guard: SparkColumn | None
     ) -> SparkColumn | None:
-        """The guard of an argument that the definition may leave unevaluated."""
+        """The guard of an argument that need not be evaluated for every row."""
         if position == 0 or not any(isinstance(n, Udf) for n in node.args[position].walk()):
             return guard
         first = before[0].column
@@ -111,7 +111,7 @@ class SparkExpressions:
         return mine if guard is None else guard & mine
 
     def _native(self, node: Call) -> SparkColumn | None:
-        """A test of a raw column, in Spark's own types so that file readers can skip by it."""
+        """A condition on a raw column in Spark's own types, so that file readers can skip data by it."""
         subject, *others = node.args if node.args else (None,)
         flipped = FLIPPED.get(node.function)
         if isinstance(subject, Literal) and flipped and isinstance(others[0], Column):
@@ -131,7 +131,7 @@ class SparkExpressions:
             return None
         ticks = values[0]
         if isinstance(kind, T.DateType) and ticks % DAY:
-            # Midnight is below a time of a day unless its date is a later one.
+            # Dates compare as midnights: a date is below a time of day unless it is a later date.
             same = {"lt": "le", "ge": "gt"}.get(node.function, node.function)
             if same in ("eq", "ne"):
                 return None
@@ -149,8 +149,8 @@ def _python(
     args: list[SparkColumn],
     guard: SparkColumn | None,
 ) -> SparkColumn:
-    # Spark runs Python before the rest of a projection, on every row. So a row whose branch is not
-    # taken gets a null argument, for which the function is not called.
+    # Spark runs Python before the rest of a projection, on every row. So rows whose branch is not
+    # taken get a null argument, for which the function is not called.
     if not args:
         args, function = [F.lit(0)], functools.wraps(function)(_without_argument(function))
     if guard is not None:

@@ -1,6 +1,6 @@
-"""The functions and casts of `expr.functions` and `expr.casts`, with Spark's own functions.
+"""Implement the functions and casts of `expr.functions` and `expr.casts` with Spark's functions.
 
-Overflow is an error only where Spark plans in ANSI mode, see `spark.expr`.
+Overflow is an error only if Spark plans in ANSI mode, see `spark.expr.compile`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Term(NamedTuple):
 
 
 def cast(arg: Term, node: Cast) -> SparkColumn:
-    """A cast, which fails or gives null where a value does not fit."""
+    """Compile a cast; a value that does not fit raises, or is null if the cast is not strict."""
     source, target, x = arg.type, node.to, arg.column
     if source == NULL:
         return null(target)
     if source == STRING:
         fitted = _PARSERS[target](x)
     elif source == FLOAT64 and target == INT64:
-        # Spark lets 2^63 itself through and gives the greatest int for it. NaN is above all.
+        # Spark's cast accepts 2^63 and returns the greatest int. NaN compares above all numbers.
         inside = (x >= F.lit(float(INT_MIN))) & (x < F.lit(-float(INT_MIN)))
         fitted = F.when(inside, x.cast("bigint"))
     else:  # never fails
@@ -75,7 +75,7 @@ def cast(arg: Term, node: Cast) -> SparkColumn:
 
 
 def _parse_timestamp(x: SparkColumn) -> SparkColumn:
-    shaped = x.rlike(to_java(TIMESTAMP_TEXT)) & ~x.startswith("0000")  # Python counts from year 1
+    shaped = x.rlike(to_java(TIMESTAMP_TEXT)) & ~x.startswith("0000")  # Python's first year is 1
     return F.when(shaped, ntz_micros(F.rtrim(x, F.lit("Z")).try_cast("timestamp_ntz")))
 
 
@@ -93,7 +93,7 @@ def _associative(name: str, combine: Callable[[Any, Any], SparkColumn]) -> Any:
     def apply(a: Term, b: Term) -> SparkColumn:
         whole = spark_type(a.type) == T.LongType()
         # Spark's optimizer turns (x + 1) + y into (x + y) + 1, and (x + 1) + 2 into x + 3, which
-        # overflow elsewhere. `| 0` changes no value and hides the inner sum from it.
+        # overflow for other values. `| 0` changes no value and hides the inner sum from the optimizer.
         if whole and any(_has_constant(t.node, name) for t in (a, b)):
             a, b = (_shielded(t, name) for t in (a, b))
         return combine(a.column, b.column)
@@ -102,7 +102,7 @@ def _associative(name: str, combine: Callable[[Any, Any], SparkColumn]) -> Any:
 
 
 def _has_constant(node: Node, name: str) -> bool:
-    """Whether a sum (or product), written without brackets, has a constant among its terms."""
+    """Whether a sum (or product), flattened, has a constant among its terms."""
     if isinstance(node, Call) and node.function == name:
         return any(_has_constant(a, name) for a in node.args)
     return not any(isinstance(n, (Column, Udf)) for n in node.walk())
@@ -151,7 +151,7 @@ def _sign(a: Term) -> SparkColumn:
 
 
 def _whole(how: Callable[[SparkColumn], SparkColumn]) -> Callable[[SparkColumn], SparkColumn]:
-    # Spark's floor and ceil of a double are bigints, so they end where a double need not.
+    # Spark's floor and ceil of a double are bigints, which cannot hold large doubles.
     return lambda x: F.when(F.abs(x) < EXACT_FLOAT, how(x).cast("double")).otherwise(x)
 
 
@@ -203,7 +203,7 @@ def _is_in(a: Term, *values: Term) -> SparkColumn:
         return F.when(a.column.isNotNull(), F.lit(False))
     if a.type != FLOAT64:
         return a.column.isin(*(v.column for v in values))
-    # A long list becomes a hash set, in which -0.0 is not 0.0.
+    # Spark turns a long list into a hash set, in which -0.0 differs from 0.0.
     return canonical(a.column).isin(*(F.lit(floats.canonical(v.constant)) for v in values))
 
 
@@ -211,7 +211,7 @@ def _extreme(how: Callable[..., SparkColumn]) -> Any:
     return lambda *args: how(*(a.column for a in args)) if len(args) > 1 else args[0].column
 
 
-# --- time parts: integer arithmetic, so that the session's zone has no say ------------------------
+# --- time parts: integer arithmetic, independent of the session's time zone -----------------------
 
 
 def _date(t: SparkColumn) -> SparkColumn:
@@ -237,13 +237,13 @@ def _truncate(t: Term, every: Term) -> SparkColumn:
 # --- strings and lists ----------------------------------------------------------------------------
 
 _LONGEST = 1 << 30
-"""Positions are ints in Spark, and no string reaches this one."""
+"""A position beyond the end of any string; positions are 32-bit ints in Spark."""
 
 
 def _case(how: Callable[[SparkColumn], SparkColumn]) -> Any:
     def apply(a: Term) -> SparkColumn:
         twice = isinstance(a.node, Call) and a.node.function in ("lower", "upper")
-        # Spark's optimizer drops the inner of two changes of case, but 'ß' does not survive it.
+        # Spark's optimizer drops the inner of two case changes, which is wrong for 'ß'.
         return how(F.concat(a.column, F.lit("")) if twice else a.column)
 
     return apply
@@ -258,7 +258,7 @@ def _matches(a: Term, pattern: Term) -> SparkColumn:
 
 
 def outside_java(node: Node) -> str | None:
-    """Why Python computes a node that is not a user's function; None if the JVM does."""
+    """The reason why Python computes a built-in function; None if the JVM does."""
     if isinstance(node, Call) and node.function == "matches" and isinstance(node.args[1], Literal):
         pattern = node.args[1].value
         return None if pattern is None else why_not_java(pattern)
@@ -266,7 +266,7 @@ def outside_java(node: Node) -> str | None:
 
 
 def _matching(pattern: str) -> Callable[[pa.Array], pa.Array]:
-    """What a worker runs on each batch: RE2, as in process."""
+    """The function that a worker runs on each batch: RE2, as in the local engine."""
 
     def matching(texts: pa.Array) -> pa.Array:
         import pyarrow.compute as pc
@@ -298,7 +298,7 @@ _OVERFLOW = "expression: integer overflow: a result outside int64"
 
 
 def _wide(add: Callable[[SparkColumn, SparkColumn], SparkColumn], high: bool) -> Any:
-    """One of the two words of a sum or a difference of ints."""
+    """Compute one of the two words of a sum or difference of ints."""
 
     def build(a: Term, b: Term) -> SparkColumn:
         total = add(a.column.cast("decimal(20,0)"), b.column.cast("decimal(20,0)"))

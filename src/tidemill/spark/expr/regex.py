@@ -1,14 +1,14 @@
-r"""RE2 patterns as Java patterns that find the same strings.
+r"""Translate RE2 patterns to Java patterns that match the same strings.
 
-Spark matches with `java.util.regex`, which reads the same text differently: `$` also matches
-before a last newline, `\s` holds a vertical tab, `[a[b]]` is a union, `\b` asks Unicode. So a
-pattern is read as RE2 reads it and written anew. Only whether there is a match counts here, so
-groups capture nothing and laziness is kept as it comes.
+Spark matches with `java.util.regex`, whose syntax differs: `$` also matches before a last newline,
+`\s` includes the vertical tab, `[a[b]]` is a union, `\b` uses Unicode. So a pattern is parsed as RE2
+does and written again. Only whether there is a match counts here, so groups do not capture and
+laziness is kept.
 
-And it works differently: it goes back and tries again, for ever on nested repetition, and calls
-itself for each round of a repeated group, until its stack ends the JVM. So only patterns that it
-answers in a time in proportion to the text are given to it (`why_not_java`), and of these only what
-it reads as RE2 does at every code point. All others run by RE2 itself, in Arrow batches.
+Its algorithm differs, too: it backtracks, in exponential time on nested repetition, and recurses for
+each round of a repeated group, until the stack overflows. So Java only gets patterns that it matches in
+time linear in the text (`why_not_java`), and of these only those that it reads as RE2 does at every
+code point. All other patterns run in RE2 itself, in Arrow batches.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _ASSERTIONS = {
     "A": r"\A", "z": r"\z",
     "b": r"(?:(?<=\w)(?!\w)|(?<!\w)(?=\w))", "B": r"(?:(?<=\w)(?=\w)|(?<!\w)(?!\w))",
 }  # fmt: skip
-# In a class: what RE2 calls white space leaves out the vertical tab, which Java's \s holds.
+# Inside a class: RE2's white space does not include the vertical tab, but Java's \s does.
 _SETS = {
     "d": r"\d", "D": r"\D", "w": r"\w", "W": r"\W", "s": r"\t\n\f\r\x20", "S": r"\S\x0B",
 }  # fmt: skip
 _CONTROLS = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 
 _FOLDED = {"k": r"[kK\x{212A}]", "s": r"[sS\x{17F}]"}
-"""Letters of ASCII that are the same as one beyond it, but for case."""
+"""ASCII letters that equal a non-ASCII character if case is ignored."""
 
 _REPEAT = re.compile(r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??")
 _GROUP = re.compile(r"\(\?(?:P?<[^>]*>|([imsU]*)(?:-([imsU]+))?([:)]))")
@@ -46,13 +46,13 @@ _NAMED = re.compile(r"\[:(\^?)(\w+):\]")
 
 
 WAYS = 256
-"""In how many ways a pattern that Java gets may match at one place."""
+"""The most ways in which a pattern for Java may match at one place."""
 PIECES = 300
-"""How long it may be: Java calls itself for each piece."""
+"""The most pieces of a pattern for Java, which recurses for each piece."""
 
 
 def to_java(pattern: str) -> str:
-    r"""A Java pattern that is found in a string where RE2 finds this one, if `why_not_java` has no objection.
+    r"""Translate a pattern to Java with the same matches as in RE2, if `why_not_java` returns None.
 
     >>> to_java(r"^a.$")
     '\\Aa[^\\n]\\z'
@@ -61,7 +61,7 @@ def to_java(pattern: str) -> str:
 
 
 def why_not_java(pattern: str) -> str | None:
-    r"""Why Java cannot be given a pattern, if so.
+    r"""The reason why a pattern must not run in Java; None if it may.
 
     >>> why_not_java(r"^\d{3}-\d+$"), why_not_java("error|fail(ed)?")
     (None, None)
@@ -77,33 +77,33 @@ def why_not_java(pattern: str) -> str | None:
 
 @dataclass
 class _Group:
-    """A group that is open: the flags outside of it, and how many alternatives it has."""
+    """An open group: the flags outside of it, and its number of alternatives."""
 
     flags: frozenset[str]
     alternatives: int = 1
 
 
 class _Reader:
-    """One pass over a pattern that RE2 accepts; flags hold to the end of their group."""
+    """One pass over a pattern that RE2 accepts; flags apply to the end of their group."""
 
     def __init__(self, pattern: str) -> None:
         self.text, self.at = pattern, 0
         self.flags: frozenset[str] = frozenset()
         self.outer: list[_Group] = []
-        # What is found out about the work it makes for Java.
+        # Statistics that bound the work for Java.
         self.why: str | None = None
         self.pieces, self.ways, self.choices, self.unbounded = 0, 1, 0, 0
         self.last, self.ends_unbounded = "", False
 
     def objection(self) -> str | None:
-        """Why Java should not be given what was read."""
+        """The reason why the pattern must not run in Java, if any."""
         if self.why is not None:
             return self.why
         if self.pieces > PIECES:
             return f"it has more than {PIECES} pieces"
         if self.ways > WAYS:
             return f"it can match in more than {WAYS} ways at one place"
-        # A search starts at every place of the text; if it then goes on to the end, that is a square.
+        # A search starts at every position; if each one may run to the end, the time is quadratic.
         anchored = self.anchored and not self.choices
         if self.unbounded > 1 or (self.unbounded == 1 and not anchored and not self.ends_unbounded):
             return "it repeats without a limit before its end"
@@ -111,7 +111,7 @@ class _Reader:
 
     @property
     def anchored(self) -> bool:
-        """Whether it matches at the start of a text only, if there is no alternative to it."""
+        """Whether it matches only at the start of a text, unless it has alternatives."""
         return self.text.startswith(("^", r"\A"))
 
     def object(self, why: str) -> None:
@@ -168,7 +168,7 @@ class _Reader:
         return self.char(ord(char))
 
     def note_repeat(self, how: str, before: str) -> None:
-        """Take note of what a repetition makes Java do; `before` is what is repeated."""
+        """Record the work that a repetition causes in Java; `before` is what is repeated."""
         self.last = "repeat"
         low, high = _times(how)
         if before == "group" and (low, high) != (0, 1):
@@ -184,7 +184,7 @@ class _Reader:
             self.ways *= high - low + 1
 
     def char(self, code: int) -> str:
-        """One character, or those that are the same in another case."""
+        """A character, or its case variants if case is ignored."""
         if "i" not in self.flags:
             return _plain(code)
         if code > 127:
@@ -228,7 +228,7 @@ class _Reader:
         return self.char(_CONTROLS.get(name, ord(name)))
 
     def bracket(self) -> str:
-        """A character class; what Java would take for an operator in it is escaped."""
+        """A character class; characters that Java would read as operators are escaped."""
         self.at += 1
         out = ["["]
         if self.text[self.at] == "^":
@@ -251,14 +251,14 @@ class _Reader:
         return self.folded("".join(out) + "]")
 
     def member(self) -> str:
-        """One character or set, as it stands inside a Java class."""
+        """A character or set, as written inside a Java class."""
         if self.text[self.at] != "\\":
             self.at += 1
             return _plain(ord(self.text[self.at - 1]))
         if number := self.take(_NUMBER):
             return _plain(_number(number))
         if property_ := self.take(_PROPERTY):
-            self.object("it asks for properties of characters")  # of which Unicodes differ
+            self.object("it asks for properties of characters")  # Unicode versions differ
             return _property(*property_.groups())
         name = self.text[self.at + 1]
         self.at += 2
@@ -271,7 +271,7 @@ def _number(found: re.Match[str]) -> int:
 
 
 def _times(repeat: str) -> tuple[int, int | None]:
-    """How often at least, and at most."""
+    """The least and the most repetitions."""
     if repeat[0] in "*+?":
         return {"*": (0, None), "+": (1, None), "?": (0, 1)}[repeat[0]]
     low, comma, high = repeat.rstrip("?")[1:-1].partition(",")
@@ -288,5 +288,5 @@ def _property(letter: str, caret: str | None, long: str | None, short: str | Non
     letter = letter.swapcase() if caret else letter
     if name == "Any":
         return r"\x{0}-\x{10FFFF}" if letter == "p" else r"[^\x{0}-\x{10FFFF}]"
-    category = len(name) <= 2 and name != "Yi"  # the one script with a name as short
+    category = len(name) <= 2 and name != "Yi"  # the only script with such a short name
     return f"\\{letter}{{{name if category else 'Is' + name}}}"

@@ -1,4 +1,4 @@
-"""Schemas between Tidemill and Spark."""
+"""Convert Tidemill's schemas to Spark schemas."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidemill.spark.expr.values import spark_type
 
 
 def user_schema(schema: Schema) -> T.StructType:
-    """The Spark schema of a result, in the types users expect."""
+    """The Spark schema of a result, in user types."""
     return T.StructType([T.StructField(n, user_type(t)) for n, t in schema])
 
 
 def user_type(kind: DataType) -> T.DataType:
-    """The Spark type in which users get a value."""
+    """The Spark type of a value in results."""
     return spark_type(kind, _USER)
 
 

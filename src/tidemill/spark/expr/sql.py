@@ -1,4 +1,4 @@
-"""Text of Spark SQL: numbers and strings that mean the same under every setting of the parser."""
+"""Write Spark SQL literals that mean the same under every setting of the parser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def quoted(name: str) -> str:
-    """A column by its exact name, also when it has dots in it, for `F.col`. (In SQL it may be a pattern.)
+    """Quote a column name, which may contain dots, for `F.col`. (In SQL a quoted name may be a pattern.)
 
     >>> quoted("a.`b`")
     '`a.``b```'
@@ -15,14 +15,14 @@ def quoted(name: str) -> str:
 
 
 def number(value: bool | int | float) -> str:
-    """A bigint, a double or a boolean.
+    """Write a bigint, a double or a boolean.
 
     >>> number(7), number(0.5), number(float("-inf")), number(-(2**63)), number(True)
     ('7L', "double('0.5')", "double('-Infinity')", "bigint('-9223372036854775808')", 'true')
     """
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):  # a minus and what follows are two things, and 2**63 is no bigint
+    if isinstance(value, int):  # SQL parses a minus separately, and 2**63 is not a bigint
         return f"{value}L" if value >= 0 else f"bigint('{value}')"
     if math.isinf(value):
         return f"double('{'-' if value < 0 else ''}Infinity')"
@@ -30,7 +30,7 @@ def number(value: bool | int | float) -> str:
 
 
 def string(text: str) -> str:
-    """A string, in hexadecimal: settings change what quotes and backslashes mean.
+    """Write a string in hexadecimal: settings change the meaning of quotes and backslashes.
 
     >>> string("it's")
     "string(X'69742773')"

@@ -1,8 +1,8 @@
-"""Values of Tidemill in Spark: the types they have there, how columns are read into them, and out again.
+"""The internal form of Tidemill's values in Spark, and conversions from raw columns and to user types.
 
-Inside, an int64 is a bigint and a float64 a double; timestamps and durations are bigint
-microseconds, so that no rule depends on the session's time zone. `read` takes a raw column into
-this form and `output` gives users Spark's own timestamps and intervals back.
+Internally, an int64 is a bigint and a float64 a double; timestamps and durations are bigint
+microseconds, so that no rule depends on the session's time zone. `read` converts a raw column to
+this form, and `output` converts back to Spark's own timestamps and intervals.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from tidemill.spark.expr.sql import quoted
 
 
 def named(name: str) -> SparkColumn:
-    """A column by its exact name, also when it has dots in it."""
+    """A column by its exact name, which may contain dots."""
     return F.col(quoted(name))
 
 
 def canonical(value: SparkColumn) -> SparkColumn:
-    """Doubles whose bits are equal where the values are, by the rule of `core.floats`."""
+    """Doubles whose bits are equal if the values are, by the rule of `core.floats`."""
     return F.when(F.isnan(value), F.lit(float("nan"))).otherwise(value + F.lit(0.0))
 
 
 def spark_type(kind: DataType, leaves: Mapping[str, T.DataType] | None = None) -> T.DataType:
-    """The Spark type of the internal form, or of another that `leaves` gives."""
+    """The Spark type of the internal form, or with the scalar types in `leaves`."""
     if kind.kind == "list":
         return T.ArrayType(spark_type(kind.of[0], leaves))
     if kind.kind == "struct":
@@ -96,7 +96,7 @@ def read(column: SparkColumn, raw: T.DataType, kind: DataType, name: str) -> Spa
 
 
 def ntz_micros(column: SparkColumn) -> SparkColumn:
-    """A timestamp without time zone as microseconds, read in UTC whatever the session's zone."""
+    """Convert a timestamp without time zone to microseconds, in UTC whatever the session's zone is."""
     if _UNIX_MICROS_READS_NTZ:
         return F.unix_micros(column)
     return _interval_micros(column - F.lit("1970-01-01").cast("timestamp_ntz"))
@@ -112,7 +112,7 @@ def _interval_micros(column: SparkColumn) -> SparkColumn:
 
 
 def instant(ticks: int, kind: T.DataType) -> SparkColumn | None:
-    """A constant instant of a raw type; None where there is none."""
+    """A constant instant in a raw type; None if the type cannot represent it."""
     if isinstance(kind, T.TimestampType):
         return F.timestamp_micros(integer(ticks))
     try:
@@ -151,7 +151,7 @@ def _holds_ticks(kind: DataType) -> bool:
 
 
 def without_ticks(kind: DataType) -> DataType:
-    """The type with ticks as the integers they are."""
+    """The type with int64 in place of timestamps and durations."""
     if kind.kind == "list":
         return list_of(without_ticks(kind.of[0]))
     if kind.kind == "struct":
@@ -160,7 +160,7 @@ def without_ticks(kind: DataType) -> DataType:
 
 
 def output(column: SparkColumn, kind: DataType) -> SparkColumn:
-    """The internal form as users get it: timestamps and day-time intervals."""
+    """Convert the internal form to user types: timestamps and day-time intervals."""
     if kind == TIMESTAMP:
         return F.timestamp_micros(column)
     if kind.kind == "duration":

@@ -1,8 +1,8 @@
-"""Times of a DataFrame that do not say what they mean: ints without a unit, times without a zone.
+"""Interpret ambiguous times of a DataFrame: ints without a unit, times without a zone.
 
-The rule is that of `core.reading`: ints need the stream's unit, and times without a zone (`timestamp_ntz`
-and dates) are UTC, or of the stream's `tz=`. Spark's own `timestamp` is an instant. It was made before
-Tidemill sees it, and where Spark made it of text, times without a zone were read in the session's.
+The rule is that of `core.time_reading`: ints need the stream's unit, and times without a zone
+(`timestamp_ntz` and dates) are UTC, or in the stream's `tz=`. Spark's own `timestamp` is an instant. If Spark
+parsed it from text, times without a zone were read in the session's zone.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidemill.spark.private import files_read, is_connect
 
 _NAIVE = (T.TimestampNTZType, T.DateType)
 _TEXT = ("csv", "json", "text", "xml")
-"""The formats of files whose times Spark reads in the session's zone."""
+"""File formats whose times Spark reads in the session's zone."""
 
 
 def as_declared(df: DataFrame, source: Source) -> DataFrame:
-    """The DataFrame with the instants of a stream as instants. Build it in ANSI mode."""
+    """Convert the times of a stream's DataFrame to instants. Call it in ANSI mode."""
     reading, changed = source.reading, {}
     for field in df.schema.fields:
         if field.name not in source.schema:
@@ -57,7 +57,7 @@ def _from_ints(column: SparkColumn, unit: str) -> SparkColumn:
 def _from_naive(column: SparkColumn, name: str, reading: Reading) -> SparkColumn:
     naive, zone, utc = column.cast("timestamp_ntz"), F.lit(reading.tz), F.lit(UTC)
     instant = F.convert_timezone(zone, utc, naive)
-    # Java moves a time that the zone skips; there and back it is another one.
+    # Java shifts a time that the zone skips, so converting it back gives another time.
     skipped = F.raise_error(
         F.concat(
             F.lit(f"expected times that {reading.tz} has in column {name!r}, got "),
@@ -69,10 +69,10 @@ def _from_naive(column: SparkColumn, name: str, reading: Reading) -> SparkColumn
 
 
 def _warn_of_text(df: DataFrame, source: Source) -> None:
-    """Say where naive times were read in the session's zone, if that is not the stream's."""
+    """Warn if Spark read naive times in the session's zone, and that is not the stream's."""
     times = {n for n, kind in source.schema if kind == TIMESTAMP}
     session = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
-    if is_connect(df.sparkSession):  # a client does not know which files a frame reads
+    if is_connect(df.sparkSession):  # a client cannot see which files a frame reads
         return
     for kind, given, read in files_read(df):
         zone = zone_name(given or session)

@@ -1,7 +1,7 @@
-"""Wheels from history: Spark aggregates by key and slot, tasks fill a wheel for each bucket of keys.
+"""Build wheels with Spark: it aggregates by key and slot, and tasks fill a wheel for each bucket of keys.
 
-The store is a directory that every worker reaches. A bucket is a saved wheel; the manifest above them
-says which save of each bucket counts, and how far all are. It is written last, so that a build or an
+The store is a directory that every worker reaches. A bucket is a saved wheel; the manifest of the store
+has the current save of each bucket and the common watermark. It is written last, so that a build or an
 append that fails changes nothing.
 """
 
@@ -70,12 +70,12 @@ from tidemill.wheels.state import WheelState, empty_state
 BUCKET = "bucket"
 DEFAULT_BUCKETS = 16
 CELLS_TO_A_BLOCK = 4096
-"""About as many are compressed together."""
+"""The approximate number of cells in a compressed block."""
 
 
 @dataclass(frozen=True)
 class WheelReport:
-    """What a build or an append did."""
+    """The result of a build or an append."""
 
     path: str
     version: int
@@ -83,12 +83,12 @@ class WheelReport:
     watermark: Any
     rows: int
     left_out: dict[str, int]
-    """Rows that are not in it, and why; `rows_left_out` are these rows."""
+    """The number of rows left out, by reason; `rows_left_out` has these rows."""
     buckets: int
-    """Buckets that were written; the others were not touched."""
+    """The number of buckets that were written; the others are unchanged."""
     seconds: float
     rows_left_out: DataFrame = field(repr=False)
-    """They are looked for when they are asked for."""
+    """The rows left out, as a lazy DataFrame."""
 
 
 def build_wheel(
@@ -107,22 +107,21 @@ def build_wheel(
     prefix: bool = False,
     one_ring_below: int = 0,
 ) -> WheelReport:
-    """A wheel of the rows of a DataFrame, in a directory that is new or empty.
+    """Build a wheel from the rows of a DataFrame, in a new or empty directory.
 
-    The watermark is at `until`, or else after the slot of the last row. Rows before `start`, at or after
-    `until`, or without a time are left out and counted. Keys are spread over so many `buckets`, a saved
-    wheel each; `tm.open_wheel(path)` reads them as one. Every worker must reach the directory by this
-    path.
+    The watermark is `until`, by default the end of the slot of the last row. Rows before `start`, at or
+    after `until`, or without a time are left out and counted. Keys are spread over `buckets` saved wheels,
+    which `tm.open_wheel(path)` reads as one. Every worker must reach the directory by this path.
 
-    The rest is as in `tm.Wheel`; slots are compressed unless there are running sums. The rows are
-    read twice: for their times, and all.
+    Other arguments are as in `tm.Wheel`; slots are compressed unless `prefix` is set. The rows are read
+    twice: first their times, then all columns.
     """
     require_batch("build wheel", df)
     where = Path(path).resolve()
     if saves_in(where):
         raise UserError(
             "build wheel", expected="a directory without a wheel", got=str(where),
-            hint="tm.spark.append(df, path) adds to the one that is there",
+            hint="tm.spark.append(df, path) adds to an existing wheel",
         )  # fmt: skip
     block_slots(compress, keyed=bool(keys))  # checks `compress`
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 0 < buckets <= MOST_BUCKETS:
@@ -154,12 +153,12 @@ def append(
     df: DataFrame, path: str | os.PathLike[str], *, until: InstantLike | None = None,
     aggregates: Mapping[str, Aggregate] | None = None,
 ) -> WheelReport:  # fmt: skip
-    """Add the rows from the watermark on to a wheel that Spark built.
+    """Append rows at or above the watermark to a wheel that Spark built.
 
-    Only buckets with new rows are written, and of compressed wheels only the slots that are new. Rows
-    below the watermark are late: they are left out and counted, so an append that is repeated adds
-    nothing. The watermark moves to `until`, or else after the last row. Buckets that are written again
-    are compared with their checksums first.
+    Only buckets with new rows are written, and only new slots if the wheel is compressed. Rows below the
+    watermark are late: they are left out and counted, so a repeated append adds nothing. The watermark
+    advances to `until`, by default the end of the slot of the last row. Buckets are compared with their
+    checksums before they are written again.
     """
     require_batch("append", df)
     where = Path(path).resolve()
@@ -179,7 +178,7 @@ def append(
 
 @dataclass(frozen=True)
 class _Survey:
-    """Times of the rows that count, in ticks, and how many rows do not."""
+    """The range of times of the rows to insert, in ticks, and the rows to leave out."""
 
     first: int
     until: int
@@ -193,7 +192,7 @@ def _survey(
     df: DataFrame, schema: Schema, time: str, grain: int, start: InstantLike | None,
     until: InstantLike | None,
 ) -> _Survey:  # fmt: skip
-    """Read all times once. Bounds that are given are rounded down to the grid."""
+    """Read all times once. Given bounds are rounded down to the grid."""
     domain = Domain.LOGICAL if schema[time].kind == "int64" else Domain.CLOCK
     low = -FARTHEST if start is None else ticks_of(start, domain, "wheel start") // grain * grain
     high = FARTHEST if until is None else ticks_of(until, domain, "wheel until") // grain * grain
@@ -215,14 +214,14 @@ def _survey(
     last = high if until is not None else (inside["last"] + 1 if inside else first)
     left_out = {n: counts.get(n, 0) for n in ("late", "null time", "time out of range", "ahead")}
     rows = inside["rows"] if inside else 0
-    # Rows that come between this look and the next are not for this time.
+    # `inside` excludes rows that the source may add before the second reading.
     return _Survey(first, last, rows, left_out, left, tick.between(low, last - 1))
 
 
 def _columns_of(
     df: DataFrame, given: Mapping[str, Aggregate], time: str, keys: tuple[str, ...]
 ) -> Schema:
-    """The columns that are needed, with their types."""
+    """The schema of the columns that the wheel needs."""
     used = [n.name for a in given.values() for arg in a.args for n in arg.walk() if isinstance(n, Column)]
     wanted = [n for n in dict.fromkeys([time, *keys, *used]) if n != EVENT_TIME.name]
     schema = column_types(df, wanted, step="build wheel")
@@ -235,7 +234,7 @@ def _columns_of(
 
 
 def column_types(df: DataFrame, names: Iterable[str], *, step: str) -> Schema:
-    """Columns of a DataFrame with their types; it may have others."""
+    """The schema of some columns of a DataFrame; missing columns are an error."""
     fields = {f.name: f for f in df.schema.fields}
     for name in names:
         if name not in fields:
@@ -265,7 +264,7 @@ def _fill(
 ) -> WheelReport:  # fmt: skip
     have_directory(where, step="build wheel")
     grain = facts["rings"][0][0]
-    # The slot of the last row is complete, if nothing else is said.
+    # Without a given `until`, the slot of the last row counts as complete.
     until = max(-(-survey.until // grain), facts[BUCKETS]["until"])
     try:
         with claimed(where, (after or 0) + 1, "build wheel") as job:
@@ -276,13 +275,13 @@ def _fill(
             if after is not None:  # appends to two copies of a directory are two lines
                 line.opened = facts["rows"], facts[BUCKETS]["until"], 0
             facts["rows"] += survey.rows
-            line.go_on((facts["rows"], until, 0))
+            line.start_branch((facts["rows"], until, 0))
             facts["line"] = line.line
             facts[BUCKETS] = {**facts[BUCKETS], "saves": saves, "until": until}
             total = facts["left out"]
             facts["left out"] = {n: total.get(n, 0) + c for n, c in survey.left_out.items()}
             saved = write_save(where, {}, facts, after=0 if after is None else after)
-    finally:  # also what this one leaves, if it failed
+    finally:  # also the leftovers of this job, if it failed
         with tidying(where):
             forget_buckets(where)
     domain = Domain[facts["domain"]]
@@ -297,7 +296,7 @@ def _written(
     df: DataFrame, where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate],
     survey: _Survey, until: int, job: str,
 ) -> list[Any]:  # fmt: skip
-    """Fill the buckets that have rows; which they are, and their saves."""
+    """Fill the buckets that have rows; returns their numbers and saves."""
     prototype = empty_bucket(facts, given, facts[BUCKETS]["until"], 0)
     plan = prototype.plan
     count = facts[BUCKETS]["count"]
@@ -318,7 +317,7 @@ def _written(
 
 
 def bucket_of(keys: list[SparkColumn], count: int) -> SparkColumn:
-    """The bucket of a key. It must never change: files are laid out by it."""
+    """The bucket of a key. This must never change: existing stores depend on it."""
     return F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int") if keys else F.lit(0)
 
 
@@ -326,7 +325,7 @@ def _filling(
     where: Path, facts: Mapping[str, Any], given: Mapping[str, Aggregate], until: int,
     blocks: Blocks | None, job: str,
 ) -> Task:  # fmt: skip
-    """Partials of one bucket in; its number, and that of its new save, out."""
+    """A task that fills and saves one bucket from its partials, and yields its number and save."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         held = [b for b in batches if b.num_rows]
@@ -339,7 +338,7 @@ def _filling(
             for part in (batch,) if blocks is None else blocks.partials(batch):
                 partials.add(part)
         partials.close(until)
-        # What is not needed any more only the driver knows, when all is done.
+        # Old saves are removed by the driver: only it knows when all buckets are done.
         own = bucket_path(where, bucket)
         require_own_directory(own, step="build wheel")
         number = save(wheel, own, job=job)
@@ -357,13 +356,13 @@ def _wheel_for(
     if str(bucket) in facts[BUCKETS]["saves"]:
         return open_bucket(where, facts, given, bucket, verify=True)
     first = facts[BUCKETS]["until"]
-    # Nothing came before: the bucket begins here.
+    # The bucket had no rows before, so it starts at the store's watermark.
     slots = facts["compress"]
     return empty_bucket(facts, given, first, _block_slots(held) if slots is True else int(slots))
 
 
 def _block_slots(held: list[pa.RecordBatch]) -> int:
-    """Slots to a block, so that it has enough cells to be worth it: few, where there are many keys."""
+    """Slots per block, so that it has about `CELLS_TO_A_BLOCK` cells: few slots if there are many keys."""
     panes = [pc.min_max(b.column(PANE)) for b in held]
     span = max(p["max"].as_py() for p in panes) - min(p["min"].as_py() for p in panes) + 1
     keys = max(1, sum(b.num_rows for b in held) // max(1, span))

@@ -1,8 +1,8 @@
-"""What builds and appends that failed or were killed have left in a store, and what nobody needs any more.
+"""Remove the saves of buckets that failed or killed builds and appends left, and saves that are outdated.
 
-A bucket says of each save which build or append made it. A save counts if a manifest of the store names it,
-or while the driver that made it lives, which is known by its claim: see `wheels.leftovers`. Nothing else
-does, and the next build or append removes it.
+The manifest of each save of a bucket names the build or append that made it. A save is needed if a manifest
+of the store names it, or if the driver that made it is alive, which its claim shows: see
+`wheels.files.claims`. The next build or append removes all other saves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUCKET = re.compile(r"bucket-(\d{5})")
 
 
 def forget_buckets(where: Path) -> None:
-    """Remove saves of buckets that do not count any more."""
+    """Remove the saves of buckets that are not needed any more."""
     with our_errors("build wheel", where), locked(where, "build wheel"):
         counts = _counting(where)
         if counts is None:
@@ -42,12 +42,12 @@ def forget_buckets(where: Path) -> None:
 
 
 def _counts(path: Path, own: set[int], alive: set[str], save: int) -> bool:
-    # Asked by who has the lock of the bucket: a task of another append may be saving there now.
+    # Called with the bucket's lock held: a task of another append may be saving there now.
     return save in own or _job(path, save) in alive
 
 
 def _counting(where: Path) -> dict[int, set[int]] | None:
-    """The saves of each bucket that manifests name; None where one of them cannot be read."""
+    """The saves of each bucket that manifests of the store name; None if one cannot be read."""
     counts: dict[int, set[int]] = {}
     for version in saves_in(where):
         try:

@@ -1,4 +1,4 @@
-"""Many ranges at once, asked of a wheel where the ranges are: no row is moved."""
+"""Answer a DataFrame of ranges from a wheel, without a shuffle."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def wheel_query(
     path: str | os.PathLike[str], ranges: DataFrame, *, start: str = "start", end: str = "end",
     aggregates: Mapping[str, Aggregate] | None = None, verify: bool = True,
 ) -> DataFrame:  # fmt: skip
-    """The aggregates of each range of a DataFrame, from a wheel that Spark built.
+    """Answer each range of a DataFrame from a wheel that Spark built.
 
-    `ranges` has columns with the names of the wheel's keys, and the bounds of ranges `[start, end)`; the
-    answers are added to them. Ranges are as in `Wheel.query`; one without a bound has no answer. Each
-    partition is answered where it is, also of a stream. With `verify`, every process that answers compares
-    the files that it opens with their checksums, once.
+    `ranges` has columns with the names of the wheel's keys, and the bounds of ranges `[start, end)`; columns
+    of answers are added. Ranges are as in `Wheel.query`; if a bound is null, the answers are null. Nothing is
+    shuffled; `ranges` may be a streaming DataFrame. With `verify`, every worker process compares the files
+    that it opens with their checksums, once.
     """
     where = Path(path).resolve()
     given = dict(aggregates or {})
     facts = read_store(
-        where, given, step="wheel_query", hint="tm.open_wheel(path).query(starts, ends) asks it"
+        where, given, step="wheel_query", hint="use tm.open_wheel(path).query(starts, ends)"
     )
     prototype = empty_bucket(facts, given, 0, 0)
     schema, keys = prototype.schema, prototype.plan.group_keys
@@ -80,7 +80,7 @@ def _check(ranges: DataFrame, asked: Schema) -> None:
 
 @dataclass
 class _Store:
-    """A store as tasks have it, with the buckets that are open."""
+    """A store inside a task, with its open buckets."""
 
     where: str
     facts: Mapping[str, Any]
@@ -93,7 +93,7 @@ class _Store:
             return empty_bucket(self.facts, self.given, self.facts[BUCKETS]["until"], 0)
         if not self.given:
             return _kept(self.where, self.facts["name"], self.facts["save"], number, self.verify)
-        if number not in self.buckets:  # functions cannot be told apart: these stay for a task only
+        if number not in self.buckets:  # functions cannot be compared, so these are cached per task only
             path = Path(self.where)
             self.buckets[number] = open_bucket(path, self.facts, self.given, number, verify=self.verify)
         return self.buckets[number]
@@ -102,7 +102,7 @@ class _Store:
 def _answering(
     store: _Store, shown: int
 ) -> Task:
-    """Ranges in, with their buckets, bounds and keys in hidden columns; ranges and answers out."""
+    """A task that answers ranges, whose buckets, keys and bounds are in hidden columns."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -137,9 +137,9 @@ def _answers(
 
 @lru_cache(maxsize=64)
 def _kept(where: str, name: str, version: int, number: int, verify: bool) -> WheelState:
-    """A bucket that stays open in a worker, for the next batch and the next task.
+    """A bucket, cached in the worker process across batches and tasks.
 
-    The name is that of one build: another one in the same place has another.
+    `name` identifies the build: a later build in the same directory has another name.
     """
     facts = read_store(Path(where), {}, version, step="wheel_query", hint="")
     return open_bucket(Path(where), facts, {}, number, verify=verify)

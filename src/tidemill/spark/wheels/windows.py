@@ -1,4 +1,4 @@
-"""The windows of a query from a wheel, as a DataFrame: the buckets of a store in parallel."""
+"""Answer the windows of a query from a wheel as a DataFrame; buckets of a store are read in parallel."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tidemill.wheels.wheel_store import WheelStore
 
 
 def where_answered(plan: WheelWindows, wheel: WheelQueries) -> str:
-    """Who reads the wheel, for people."""
+    """Describe which processes read the wheel, for `explain`."""
     return "each bucket by a task" if _in_buckets(plan, wheel) else "by the driver"
 
 
 def wheel_frame(spark: SparkSession, plan: WheelWindows, wheel: WheelQueries) -> DataFrame:
-    """The windows that a plan asks of a wheel."""
+    """The windows that a plan asks of a wheel, as a DataFrame."""
     schema = user_schema(plan.schema)
     if isinstance(wheel, WheelStore) and _in_buckets(plan, wheel):
         task = _answering(str(wheel.path), wheel.description, wheel.given, plan, wheel.verify)
@@ -39,14 +39,14 @@ def wheel_frame(spark: SparkSession, plan: WheelWindows, wheel: WheelQueries) ->
 
 
 def _in_buckets(plan: WheelWindows, wheel: WheelQueries) -> bool:
-    # Windows until the last row of all need all keys.
+    # Windows that end with the last row of all keys cannot be computed by bucket.
     return isinstance(wheel, WheelStore) and not any(w.spec.until_end for w in plan.windows)
 
 
 def _answering(
     path: str, facts: Mapping[str, Any], given: Mapping[str, Aggregate], plan: WheelWindows, verify: bool
 ) -> Task:
-    """Numbers of buckets in, their windows out."""
+    """A task that takes numbers of buckets and yields their windows."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:

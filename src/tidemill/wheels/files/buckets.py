@@ -1,4 +1,4 @@
-"""A wheel in buckets of keys, each a saved wheel, with a manifest above them: the files of `WheelStore`."""
+"""The files of `WheelStore`: a manifest, and a saved wheel for each bucket of keys."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tidemill.wheels.state import WheelState, empty_state
 
 MOST_BUCKETS = 10_000
 BUCKETS = "buckets"
-"""What the manifest of a wheel in buckets says of them."""
+"""The manifest field that describes the buckets."""
 _STEP = 1 << 16
-"""Cells that are closed at once when a bucket is behind its store."""
+"""Cells to close in one step when a bucket is behind the watermark of its store."""
 
 
 def empty_bucket(
     facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], first: int, compress: int
 ) -> WheelState:
-    """A bucket without rows of a store that describes itself so; it begins with a slot."""
+    """An empty bucket of the store that `facts` describe; it starts at slot `first`."""
     return empty_state(spec_of(facts, aggregates), first, compress)
 
 
@@ -45,7 +45,7 @@ def bucket_path(path: Path, bucket: int | str) -> Path:
 def read_store(
     path: Path, aggregates: Mapping[str, Aggregate], save: int | None = None, *, step: str, hint: str
 ) -> Fields:
-    """What the manifest of a store in buckets says."""
+    """Read and check the manifest of a store in buckets."""
     opened = read_save(path, save)
     if BUCKETS not in opened.facts:
         raise UserError(
@@ -58,7 +58,7 @@ def read_store(
 
 
 def check_buckets(facts: Mapping[str, Any], rings: Sequence[Ring]) -> None:
-    """Refuse what no store in buckets can say of them."""
+    """Raise if the description of the buckets is invalid."""
     said = facts[BUCKETS]
     count = an_int(said["count"], "buckets", 1, MOST_BUCKETS)
     farthest = FARTHEST // rings[0].ticks + 1
@@ -80,7 +80,7 @@ def open_bucket(
     path: Path, facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate], bucket: int | str, *,
     verify: bool,
 ) -> WheelState:  # fmt: skip
-    """One of the wheels of a store, at the watermark of all: those without new rows were not written."""
+    """Open a bucket and advance it to the store's watermark: buckets without new rows were not rewritten."""
     number, until = facts[BUCKETS]["saves"][str(bucket)], facts[BUCKETS]["until"]
     own = bucket_path(path, bucket)
     require_own_directory(own, step="open wheel")
@@ -92,6 +92,6 @@ def open_bucket(
         require(near, f"a bucket of {keys} keys at most {MOST_CELLS_BEHIND // keys} slots behind", behind)
         if behind * keys > _STEP:
             wheel.require_memory(until)
-        while wheel.store.now < until:  # in steps: Ctrl-C does not get into a kernel
+        while wheel.store.now < until:  # in steps: Ctrl-C cannot interrupt a kernel
             wheel.advance(min(until, wheel.store.now + max(1, _STEP // keys)))
     return wheel

@@ -1,4 +1,4 @@
-"""Stores of Python objects as tables, to and from files."""
+"""Convert stores of Python objects to tables for files, and back."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidemill.wheels.objects.cells import cells_in, cells_out
 from tidemill.wheels.objects.store import ObjectStore
 
 PLACE = ("ring", "slot", "key")
-"""Columns that say where a cell belongs."""
+"""The columns that locate a cell."""
 OPEN = -2
-"""In place of a ring: slots that are open."""
+"""The ring number that stands for open slots."""
 
 
 def cell_tables(store: ObjectStore) -> dict[str, pa.Table]:
-    """All cells with ring, slot and key; the numbers of the rings; the keys that had rows."""
+    """Tables of all cells with ring, slot and key, of the head, and of the keys that had rows."""
     rings = enumerate(store.closed)
     placed = [(r, s, k, c) for r, ring in rings for s, slot in ring.items() for k, c in slot.items()]
     placed += [(OPEN, s, k, c) for s, slot in store.open.items() for k, c in slot.items()]
@@ -40,7 +40,7 @@ def cell_tables(store: ObjectStore) -> dict[str, pa.Table]:
 
 
 def cell_schemas(layout: Layout) -> dict[str, pa.Schema]:
-    """The columns of `cell_tables`."""
+    """The schemas of `cell_tables`."""
     states = [(n, to_arrow(t)) for p in layout.parts for n, t in state_fields(p)]
     return {
         "cells": pa.schema([*((n, pa.int64()) for n in PLACE), *states]),
@@ -49,7 +49,7 @@ def cell_schemas(layout: Layout) -> dict[str, pa.Schema]:
 
 
 def restore_cells(store: ObjectStore, tables: Mapping[str, pa.Table]) -> None:
-    """Fill an empty store. The tables may come from anyone: what cannot be is refused."""
+    """Fill an empty store. The tables are untrusted: invalid contents raise an error."""
     head, cells = column(tables["head"], "head"), tables["cells"]
     check_length(head, store.rings)
     check_head(head, store.rings, keys=int(head[KEYS]), prefix=False, block=0, cells=False)
@@ -74,7 +74,7 @@ def restore_cells(store: ObjectStore, tables: Mapping[str, pa.Table]) -> None:
 
 
 def _check_places(store: ObjectStore, rings: Ints, slots: Ints, keys: Ints) -> None:
-    """Refuse cells in slots that are not held, or of keys that there are not."""
+    """Raise for cells in slots that are not held, or of unknown keys."""
     require(bool(((keys >= 0) & (keys < store.keys)).all()), f"cells of {store.keys} keys", keys)
     there = rings == TOTALS
     there |= (rings == OPEN) & (slots >= store.now) & (slots < store.now + len(store.ahead))

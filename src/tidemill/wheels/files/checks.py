@@ -1,7 +1,7 @@
-"""What files say of a store, checked before a kernel uses it: kernels look at no bounds.
+"""Check the contents of files before kernels use them: kernels do not check bounds.
 
-Checksums tell damage, not malice, and may be left out (`verify=False`). Everything here is checked always;
-it costs what there are rings and blocks, not cells.
+Checksums detect damage, not malice, and may be skipped (`verify=False`). The checks here always run; their
+cost grows with rings and blocks, not with cells.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from tidemill.wheels.rings import Ring, rings_of
 
 Ints = npt.NDArray[np.int64]
 MOST_KEYS = 1 << 31
-"""Numbers of keys are put together in pairs, of 32 bits each."""
+"""Some code packs two key numbers, of 32 bits each, into one word."""
 MOST_CELLS_BEHIND = 1 << 33
-"""So many cells, slots by keys, a bucket may be behind its store: all are closed when it is opened."""
+"""The most cells, slots times keys, that a bucket may be behind its store: opening it closes all of them."""
 
 
 def require(holds: bool, expected: str, got: Any) -> None:
-    """Refuse what a file says, unless it may be so."""
+    """Raise a `UserError` about a file's contents unless `holds`."""
     if not holds:
         raise UserError("open wheel", expected=expected, got=f"{got!r:.200}")
 
 
 def an_int(value: Any, name: str, least: int, most: int) -> int:
-    """A number of a manifest, from one to another."""
+    """Require an int from `least` to `most` in a manifest."""
     require(type(value) is int and least <= value <= most, f"{name} from {least} to {most}", value)
     return int(value)
 
@@ -68,14 +68,14 @@ def texts(value: Any, name: str) -> list[str]:
 
 
 def by_text(value: Any, name: str, kind: type) -> dict[str, Any]:
-    """Values of one type by name."""
+    """Require a dict of names to values of one type."""
     ok = isinstance(value, dict) and all(isinstance(n, str) and type(v) is kind for n, v in value.items())
     require(ok, f"{name}, by name", value)
     return dict(value)
 
 
 def rings_from(said: Any, domain: Domain) -> tuple[Ring, ...]:
-    """The rings of a manifest, by the rules for those that a user gives."""
+    """Read the rings of a manifest, with the checks for user arguments."""
     listed = isinstance(said, list) and all(isinstance(r, list) and len(r) == 3 for r in said)
     require(listed, "rings of a length, slots and a name each", said)
     given: list[Any] = []
@@ -87,7 +87,7 @@ def rings_from(said: Any, domain: Domain) -> tuple[Ring, ...]:
 
 
 def check_length(head: Ints, rings: Sequence[Ring]) -> None:
-    """Refuse a head that has not the numbers of these rings."""
+    """Raise unless the length of a head fits these rings."""
     size = HEAD + RING * len(rings)
     require(len(head) == size, f"a head of {size} numbers", len(head))
 
@@ -95,9 +95,9 @@ def check_length(head: Ints, rings: Sequence[Ring]) -> None:
 def check_head(
     head: Ints, rings: Sequence[Ring], *, keys: int, prefix: bool, block: int, cells: bool
 ) -> None:
-    """Refuse the numbers of a head that no store of these rings and so many keys can have.
+    """Raise unless the numbers of a head are valid for a store of these rings and keys.
 
-    `cells` says that closed slots have cells in arrays, from `PLAIN` on; otherwise that number says nothing.
+    With `cells`, closed slots have cells in arrays from `PLAIN` on; otherwise `PLAIN` is ignored.
     """
     check_length(head, rings)
     h = head.tolist()
@@ -122,16 +122,16 @@ def check_head(
         require(few, f"{ring.slots} slots of {ring.shown}", end - low)
         if cells:
             plain = own[PLAIN]
-            most = end if block else low  # those before are compressed
+            most = end if block else low  # slots before `plain` are compressed
             require(low <= plain <= most, f"cells of ring {ring.shown} from slots {low} to {most} on", plain)
 
 
 def check_compressed(
     blocks: CompressedBlocks, head: Ints, compressed: Sequence[bool], plain_room: Sequence[int]
 ) -> None:
-    """Refuse blocks that are not where the rings need them, or that lie outside of their buffers.
+    """Raise for blocks that do not match the rings, or that lie outside of their buffers.
 
-    Which rings are compressed is given, and how many slots of each have cells at the most.
+    `compressed` has which rings are compressed, `plain_room` the most slots of each that have cells.
     """
     size, begin = blocks.slots, 0
     for r, region in enumerate(blocks.regions):
@@ -165,7 +165,7 @@ def _check_blocks(rows: Ints, blocks: CompressedBlocks, keys: int) -> None:
     lengths = np.array([p.used for p in blocks.buffers] or [0], dtype=np.int64)
     inside = (buffer >= 0) & (buffer < len(lengths))
     require(bool(inside.all()), f"blocks in {len(lengths)} buffers", buffer.max())
-    # Keys, slots and bits have bounds that make this far less than 2**63.
+    # The bounds of keys, slots and bits keep this far below 2**63.
     words = word + -(-(bits * then * blocks.slots) // 64)
     there = (words <= lengths[buffer]) | (bits == 0)
     require(bool(there.all()), f"blocks in buffers of {lengths.tolist()} words", words.max())

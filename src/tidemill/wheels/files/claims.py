@@ -1,9 +1,9 @@
-"""Who is writing into a directory of saves, and what those who were killed have left there.
+"""Track which processes are saving into a directory, and remove the files that killed ones left.
 
-A save takes a *claim*: a name that all its files carry, and a file `.<claim>.saving` that is locked as long
-as its process lives; the system gives the lock back when it dies. So a file that no manifest names belongs
-to a save that is being written if the claim in its name is locked, and to nobody otherwise. The lock of
-the directory is held while claims are made and while leftovers are looked for.
+A save takes a *claim*: a name that is part of all its file names, and a file `.<claim>.saving` that is locked
+as long as its process lives; the system releases the lock when it dies. So a file that no manifest names
+belongs to a running save if the claim in its name is locked, and is a leftover otherwise. The lock of the
+directory is held while claims are made and while leftovers are removed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tidemill.core.errors import UserError
 from tidemill.core.files import becomes, is_plain, lock, open_plain, our_errors
 
 LOCK = "save.lock"
-"""Who has it may number a save, make a claim, and remove what is not needed any more."""
+"""The lock file. Its holder may number a save, make a claim, and remove unneeded files."""
 LAST_SAVE = 999_999_999
-"""There is no number after it."""
+"""The greatest number of a save."""
 _NUMBER = "(?!000000)[0-9]{6}|[1-9][0-9]{6,8}"
-"""Numbers of saves, each in one way only: from 000001 to `LAST_SAVE`."""
+"""Numbers of saves, in canonical form: from 000001 to `LAST_SAVE`."""
 DATA = re.compile(rf"[a-z]+[0-9]*-((?:{_NUMBER})-[0-9a-f]{{8}})\.arrow")
-"""What files of a save are called: what is in them, and the claim."""
+"""The names of data files: their contents, and the claim."""
 MANIFEST = re.compile(rf"manifest(?:-({_NUMBER}))?\.json")
 _CLAIM = re.compile(rf"\.((?:{_NUMBER})-[0-9a-f]{{8}})\.saving")
 
 
 @contextlib.contextmanager
 def locked(path: Path, step: str = "save wheel") -> Iterator[None]:
-    """Have the lock of a directory; others wait."""
+    """Hold the lock of a directory; other processes wait."""
     with our_errors(step, path / LOCK):
         handle = open_plain(path / LOCK, os.O_RDWR | os.O_CREAT, step=step)
     try:
@@ -47,7 +47,7 @@ def locked(path: Path, step: str = "save wheel") -> Iterator[None]:
 
 @contextlib.contextmanager
 def claimed(path: Path, number: int, step: str = "save wheel") -> Iterator[str]:
-    """A claim of this process, as long as it has it. The number is only for people to see."""
+    """Hold a claim for this process. The number is only informative."""
     require_number(path, number, step)
     claim = f"{number:06}-{secrets.token_hex(4)}"
     file = path / f".{claim}.saving"
@@ -62,19 +62,19 @@ def claimed(path: Path, number: int, step: str = "save wheel") -> Iterator[str]:
 
 
 def require_number(path: Path, number: int, step: str) -> None:
-    """Refuse to make a save after the last one that has a number."""
+    """Raise if the number of a save exceeds `LAST_SAVE`."""
     if number > LAST_SAVE:
         raise UserError(
             step, expected=f"saves up to {LAST_SAVE} in {path}", got=f"save {number - 1} there already",
-            hint="name another directory; or remove that manifest, if it is not one of yours",
+            hint="use another directory; or remove that manifest, if it is not yours",
         )  # fmt: skip
 
 
 def is_running(path: Path, claim: str) -> bool:
-    """Whether the process that made a claim has it still."""
+    """Whether the process that made a claim still holds it."""
     try:
         handle = open_plain(path / f".{claim}.saving", os.O_RDWR, step="save wheel")
-    except (FileNotFoundError, UserError):  # none, or not one of ours
+    except (FileNotFoundError, UserError):  # missing, or not a plain file
         return False
     try:
         return not lock(handle)
@@ -83,15 +83,15 @@ def is_running(path: Path, claim: str) -> bool:
 
 
 def running(path: Path) -> set[str]:
-    """The claims of a directory whose processes live."""
+    """The claims in a directory whose processes are alive."""
     found = (_CLAIM.fullmatch(name) for name in names_in(path))
     return {f[1] for f in found if f and is_running(path, f[1])}
 
 
 def remove_leftovers(path: Path, used: set[str] | None) -> None:
-    """Remove what killed saves have left; who calls has the lock. Files that are `used` stay.
+    """Remove the files of killed saves, except those in `used`. The caller holds the lock.
 
-    Where it is not known what is used, because a manifest cannot be read, complete files stay too.
+    `used` is None if a manifest cannot be read; then all complete files stay.
     """
     alive = running(path)
     for name in names_in(path):
@@ -103,7 +103,7 @@ def remove_leftovers(path: Path, used: set[str] | None) -> None:
             left = data[1] not in alive and (hidden or unused)
         elif claim:
             left = claim[1] not in alive
-        else:  # a manifest is written by who has the lock: nobody now
+        else:  # only the holder of the lock writes manifests, so a hidden one is a leftover
             left = hidden and MANIFEST.fullmatch(becomes(name)) is not None
         if left and is_plain(path / name):
             (path / name).unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def remove_leftovers(path: Path, used: set[str] | None) -> None:
 
 @contextlib.contextmanager
 def tidying(path: Path) -> Iterator[None]:
-    """Leftovers are removed: that it fails is a warning, and no error of what was done before.
+    """Turn an error while leftovers are removed into a warning, because the save itself succeeded.
 
     The next save removes them.
     """
@@ -122,7 +122,7 @@ def tidying(path: Path) -> Iterator[None]:
 
 
 def names_in(path: Path) -> list[str]:
-    """What is in a directory; nothing, if there is none."""
+    """The names in a directory; an empty list if it does not exist."""
     try:
         return os.listdir(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,11 +1,11 @@
-"""Wheels on disk: a directory of Arrow files and a manifest, written by rename, opened by memory map.
+"""The disk format of wheels: a directory of Arrow files and manifests, written by rename, memory-mapped.
 
-Every save has files of its own and a manifest `manifest-<save>.json`, which is written last: the newest
-counts. (`manifest.json` is a copy of it, for people.) A save that does not get that far changes nothing;
-the one before it is kept. `leftovers` says what becomes of files that no manifest names.
+Every save has its own files and a manifest `manifest-<save>.json`, which is written last: the newest one is
+current. (`manifest.json` is a copy of it, for people.) A save that fails before that changes nothing; the
+previous save is kept. `claims` handles files that no manifest names.
 
-Nothing that a file says is believed: a manifest has a checksum, names of files are plain names of the
-directory itself, and what is read is a plain file with the columns that it must have.
+Files are untrusted: a manifest has a checksum, names of files must be plain names in the directory itself,
+and data files must be plain files with the expected columns.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from tidemill.wheels.files.mapped import Mapped, as_it_must_be, corrupt, map_fil
 FORMAT = 2
 NEWEST = "manifest.json"
 KEPT = 2
-"""Saves that stay on disk."""
+"""The number of saves to keep on disk."""
 CHECKSUM = "sha256"
-"""What a manifest says of itself: the checksum of the rest of it, see `checksum`."""
+"""The manifest field with the checksum of all other fields, see `checksum`."""
 
 
 class FilesGone(UserError):
-    """Files of saves before, on which this one builds, are not there any more."""
+    """Raised if files of earlier saves that this save refers to are gone."""
 
 
 class Fields(dict[str, Any]):
-    """What a file has, by name. What it lacks is an error that says so when it is asked for."""
+    """The fields of a file by name. Reading a missing field raises a `UserError` that names it."""
 
     def __init__(self, found: Mapping[str, Any], file: Path, hint: str = "") -> None:
         super().__init__(found)
@@ -60,19 +60,19 @@ class Fields(dict[str, Any]):
 
 
 def read_json(file: Path, hint: str = "", kind: str = "JSON") -> Any:
-    """What a file of JSON says, with fields that are asked for by name.
+    """Read a JSON file; objects become `Fields`.
 
-    `FileNotFoundError` is left to the caller, as by `read_plain`.
+    Raises `FileNotFoundError`, as `read_plain` does.
     """
     text = read_plain(file, step="open wheel")
     try:
         return json.loads(text, object_hook=lambda found: Fields(found, file, hint))
-    except (ValueError, RecursionError, MemoryError) as torn:  # also text that is none
+    except (ValueError, RecursionError, MemoryError) as torn:  # ValueError: also invalid UTF-8
         raise corrupt(file, f"not {kind}: {torn or type(torn).__name__}", hint) from torn
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """The checksum of all that a manifest says, itself aside."""
+    """The checksum of all fields of a manifest, except the checksum itself."""
     rest = {name: value for name, value in manifest.items() if name != CHECKSUM}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -82,7 +82,7 @@ def checksum(manifest: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Saved:
-    """A save that is complete: its number, and what its manifest says of each file."""
+    """A complete save: its number, and the manifest entry of each file."""
 
     number: int
     files: dict[str, dict[str, Any]]
@@ -92,11 +92,11 @@ def write_save(
     path: Path, files: Mapping[str, pa.Table | dict[str, Any]], meta: Mapping[str, Any], *,
     after: int | None = None, forget: bool = True,
 ) -> Saved:  # fmt: skip
-    """Write tables and what else is to be known as a new save.
+    """Write tables and metadata as a new save.
 
-    In place of a table there may be what `Saved.files` said of a file that is in the directory already.
-    One that goes on from the save `after` is refused if there is a newer one by then. Old saves are
-    removed, unless someone else does so (`forget_saves`). What fails leaves nothing.
+    Instead of a table, an entry of `Saved.files` may be given for a file that is in the directory already.
+    If `after` is given, it must still be the newest save. With `forget`, old saves are removed; otherwise the
+    caller does it (`forget_saves`). A save that fails leaves no files.
     """
     have_directory(path, step="save wheel")
     with our_errors("save wheel", path), claimed(path, max((*saves_in(path), 0)) + 1) as claim:
@@ -116,7 +116,7 @@ def write_save(
 
 
 def forget_saves(path: Path, counts: Callable[[int], bool]) -> None:
-    """Remove saves that do not count any more, and what killed ones have left."""
+    """Remove the saves for which `counts` is false, and the leftovers of killed saves."""
     with our_errors("save wheel", path), locked(path):
         used: set[str] | None = set()
         for number in saves_in(path):
@@ -131,13 +131,13 @@ def forget_saves(path: Path, counts: Callable[[int], bool]) -> None:
 
 
 def saves_in(path: Path) -> list[int]:
-    """The numbers of the saves there are."""
+    """The numbers of the saves in a directory, sorted."""
     found = (MANIFEST.fullmatch(name) for name in names_in(path))
     return sorted(int(f[1]) for f in found if f and f[1])
 
 
 class _Digesting:
-    """A file that knows the checksum of what was written into it."""
+    """A file that computes the checksum of what is written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.digest, self.size, self.closed = file, hashlib.sha256(), 0, False
@@ -168,12 +168,12 @@ def _write(path: Path, name: str, claim: str, table: pa.Table) -> dict[str, Any]
 
 
 def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> int:
-    """Under the next number, then as the newest."""
+    """Write a manifest under the next number, then as `NEWEST`; returns the number."""
     newest = max((*saves_in(path), 0))
     if after is not None and newest != after:
         raise UserError(
             "save wheel", expected=f"save {after} to be the newest in {path}",
-            got=f"save {newest}, by another writer", hint="do it again, on what is there now",
+            got=f"save {newest}, by another writer", hint="repeat the append on the newest save",
         )  # fmt: skip
     require_number(path, newest + 1, "save wheel")
     gone = [f["file"] for f in manifest["files"].values() if not is_plain(path / f["file"])]
@@ -184,7 +184,7 @@ def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> 
     with (
         appearing(path / NEWEST, step="save wheel") as copy,
         appearing(_manifest(path, newest + 1), step="save wheel") as file,
-    ):  # the one that counts gets its name first, when both are written
+    ):  # both are written first; then the numbered manifest, which counts, is renamed first
         for each in (copy, file):
             each.write(text)
             each.flush()
@@ -192,7 +192,7 @@ def _write_manifest(path: Path, manifest: dict[str, Any], after: int | None) -> 
 
 
 def _take_back(path: Path, claim: str) -> None:
-    """Remove the files of a save that failed, unless it counts already."""
+    """Remove the files of a failed save, unless a manifest names them already."""
     named = [_files_of(path, number) or set() for number in saves_in(path)]
     for name in names_in(path):
         data = DATA.fullmatch(name)
@@ -218,13 +218,13 @@ def _files_of(path: Path, number: int) -> set[str] | None:
 
 @dataclass(frozen=True)
 class Save:
-    """A save that is open: what its manifest says, and its files."""
+    """An open save: its manifest, and its files."""
 
     path: Path
     facts: Fields
     files: dict[str, Mapped]
     hint: str
-    """What to do where it cannot be read."""
+    """The hint for errors: what to do if the save cannot be read."""
 
     def table(self, name: str, schema: pa.Schema) -> pa.Table:
         """See `Mapped.table`."""
@@ -234,13 +234,13 @@ class Save:
 
     @contextlib.contextmanager
     def understood(self) -> Iterator[None]:
-        """Whatever goes wrong while sense is made of it is said of it."""
+        """Turn any error while the save is interpreted into a `UserError` that names it."""
         with as_it_must_be(self.path, self.hint):
             yield
 
 
 def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Save:
-    """A save, the newest unless another is named. Files are mapped, and read once to `verify` them."""
+    """Open a save, by default the newest. Files are memory-mapped, and read once to `verify` them."""
     with our_errors("open wheel", path):
         numbers = saves_in(path)
         if not numbers:
@@ -249,7 +249,7 @@ def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Sa
         if number not in numbers:
             raise UserError(
                 "open wheel", expected=f"one of the saves {numbers} in {path}", got=f"save {save}",
-                hint="older ones are removed when newer ones are made",
+                hint="older saves are removed when newer ones are made",
             )  # fmt: skip
         others = [s for s in numbers if s < number]
         before = f"open_wheel(path, save={max(others)}) is the save before" if others else ""
@@ -265,7 +265,7 @@ def read_save(path: Path, save: int | None = None, *, verify: bool = True) -> Sa
 
 
 def manifest_of(path: Path, number: int, before: str = "") -> Fields:
-    """What the manifest of a save says, which is as it was written."""
+    """Read the manifest of a save and check it against its checksum."""
     file = _manifest(path, number)
     try:
         facts = read_json(file, before, "a manifest")
@@ -288,7 +288,7 @@ def manifest_of(path: Path, number: int, before: str = "") -> Fields:
 
 
 def _file_name(said: Any) -> str:
-    """The name of a file of a save: one in its own directory, such as saves have."""
+    """Check a file name from a manifest: it must be a data file in the same directory."""
     if not isinstance(said, str) or not DATA.fullmatch(said):
         raise UserError(
             "open wheel", expected="files of the directory itself, such as cells-000001-0123abcd.arrow",

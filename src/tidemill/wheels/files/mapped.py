@@ -1,4 +1,4 @@
-"""A file of a save, mapped to memory: plain, as long as its manifest says, with the columns it must have."""
+"""Memory-map a file of a save, and check its type, its size and its columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidemill.core.files import open_plain, our_errors
 
 @dataclass(frozen=True)
 class Mapped:
-    """A file of a save, mapped to memory, and what the manifest says of it."""
+    """A memory-mapped file of a save, with its checksum from the manifest."""
 
     file: Path
     content: pa.Buffer
@@ -29,37 +29,37 @@ class Mapped:
     hint: str
 
     def verify(self) -> None:
-        """Compare all of it with its checksum."""
+        """Compare the whole file with its checksum."""
         if hashlib.sha256(self.content).hexdigest() != self.sha256:
             raise corrupt(self.file, "its checksum differs", self.hint)
 
     def table(self, schema: pa.Schema) -> pa.Table:
-        """What is in it: columns of just these types, of which nothing lies outside of the file."""
+        """Read the table; it must have this schema, and no buffer may lie outside of the file."""
         return table_in(self.content, schema, self.file, self.hint)
 
 
 def table_in(content: pa.Buffer, schema: pa.Schema, file: Path, hint: str) -> pa.Table:
-    """The table in an Arrow file that anyone may have made: see `Mapped.table`."""
+    """Read the table in an untrusted Arrow file: see `Mapped.table`."""
     with as_it_must_be(file, hint):
         reader = pa.ipc.open_stream(pa.BufferReader(_batches(content)))
         if not reader.schema.equals(schema):
             raise corrupt(file, f"columns {_shown(reader.schema)}, not {_shown(schema)}", hint)
         table = reader.read_all()
-        # Offsets are followed by whoever reads text or lists; numbers have none, and may be many.
+        # Text and lists have offsets, which must be checked; numbers have none, and may be many.
         table.validate(full=not all(pa.types.is_primitive(f.type) for f in schema))
         return table.combine_chunks()
 
 
 _MAGIC = b"ARROW1\0\0"
 _HEADER, _METADATA, _COMPRESSION = 2, 4, 3
-"""Fields of a message, and of the record batch in it."""
+"""Field numbers in a message, and in its record batch."""
 
 
 def _batches(content: pa.Buffer) -> pa.Buffer:
-    """The stream of batches in an Arrow file, none of which is compressed.
+    """The stream of batches in an Arrow file; a compressed batch is an error.
 
-    The file could be read by its footer, too; but a few bytes that are compressed may become more than there
-    is memory for, and saves are not. Arrow also believes metadata of a message that says so.
+    Saves are never compressed, and a few compressed bytes may expand beyond the memory. So every message is
+    checked, also for metadata by which Arrow decompresses it; reading by the footer would skip that.
     """
     if content.slice(0, len(_MAGIC)).to_pybytes() != _MAGIC:
         raise ValueError("not an Arrow file")
@@ -70,17 +70,17 @@ def _batches(content: pa.Buffer) -> pa.Buffer:
         metadata = message.metadata.to_pybytes()
         root = struct.unpack_from("<I", metadata)[0]
         if _field(metadata, root, _METADATA) is not None:
-            raise ValueError("a batch with metadata of its own, by which it may be compressed")
+            raise ValueError("a batch with its own metadata, which may mean that it is compressed")
         batch = _field(metadata, root, _HEADER)
         if message.type != "record batch" or batch is None:
             raise ValueError(f"a {message.type} in an Arrow file")
         if _field(metadata, batch + struct.unpack_from("<I", metadata, batch)[0], _COMPRESSION) is not None:
-            raise ValueError("a batch that is compressed")
+            raise ValueError("a compressed batch")
     return stream
 
 
 def _field(flatbuffer: bytes, table: int, field: int) -> int | None:
-    """Where a field of a table is, if it is there: see the internals of FlatBuffers."""
+    """The position of a field in a FlatBuffers table; None if the field is absent."""
     vtable = table - struct.unpack_from("<i", flatbuffer, table)[0]
     at = 4 + 2 * field
     if at >= struct.unpack_from("<H", flatbuffer, vtable)[0]:
@@ -103,7 +103,7 @@ def map_file(file: Path, sha256: str, size: int, hint: str) -> Mapped:
 
 
 def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """A column of numbers where it lies in the file; bools are unpacked."""
+    """A column of numbers, without a copy if it is aligned; bools are unpacked."""
     [array] = table[name].chunks or [pa.array([], table.schema.field(name).type)]
     if array.null_count:
         raise UserError("open wheel", expected=f"column {name!r} without nulls", got="nulls in it")
@@ -113,21 +113,21 @@ def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 @contextlib.contextmanager
 def as_it_must_be(file: Path, hint: str) -> Iterator[None]:
-    """Whatever goes wrong while a file is read is what is wrong with it."""
+    """Turn any error while a file is read into a `UserError` that names the file."""
     try:
         yield
     except UserError as wrong:
         if str(file) in str(wrong):
             raise
-        what = f"{file} is not as it must be"
+        what = f"{file} is invalid"
         if not wrong.expected:
             raise UserError("open wheel", f"{what}: {wrong}", hint=hint) from wrong
         raise UserError(
             "open wheel", what, expected=wrong.expected, got=wrong.got, hint=wrong.hint or hint
         ) from wrong
     except TidemillError as wrong:
-        raise UserError("open wheel", f"{file} is not as it must be: {wrong}", hint=hint) from wrong
-    except Exception as wrong:  # of Python, NumPy or Arrow: all that comes of it is the file's fault
+        raise UserError("open wheel", f"{file} is invalid: {wrong}", hint=hint) from wrong
+    except Exception as wrong:  # from Python, NumPy or Arrow: caused by the file's contents
         raise corrupt(file, f"{type(wrong).__name__}: {wrong}", hint) from wrong
 
 

@@ -1,7 +1,7 @@
-"""A save into the state of a wheel, or an error where a file is not as it must be.
+"""Open a save as the state of a wheel; an invalid file is an error.
 
-Files may come from anyone. What is said of a wheel goes through the rules for what a user may give, and all
-numbers that kernels use are checked: see `files.checks`.
+Files are untrusted. The description of a wheel must pass the checks for user arguments, and all numbers that
+kernels use are checked: see `files.checks`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from tidemill.wheels.state import WheelState, empty_state
 from tidemill.windows.spec import Session, Window, hopping, session
 
 BLOCK_FILES = "cold"
-"""Files of compressed slots are called so, with a number."""
+"""The prefix of the names of files of compressed slots, before a number."""
 WINDOW = "window"
-"""Files of open windows are called so, with a number."""
+"""The prefix of the names of files of open windows, before a number."""
 
 
 def state_of(opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> WheelState:
-    """The wheel of a save. Unless the files were verified, that is done before it is saved or merged."""
+    """Open the wheel of a save. Without `verify`, checksums are compared before it is saved or merged."""
     with opened.understood():
         state = _understood(opened, aggregates)
     if not verify:
@@ -94,7 +94,7 @@ def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> WheelState
 
 
 def _restore_windows(state: WheelState, opened: Save) -> None:
-    """Go on with the windows that were open."""
+    """Restore the open windows."""
     said = opened.facts.get("windows", [])
     require(isinstance(said, list) and not (said and state.spec.objects), "a list of windows", said)
     specs: dict[str, Window] = {}
@@ -103,7 +103,7 @@ def _restore_windows(state: WheelState, opened: Save) -> None:
     shape = ClosingWindows(state.plan, store, state.domain, state.keys, state.look_at)
     for number, facts in enumerate(said):
         label = a_text(facts["label"], "the label of a window")
-        require(label not in specs, "windows with names of their own", label)
+        require(label not in specs, "windows with unique names", label)
         specs[label] = spec = _window_of(facts, state.domain, store)
         numbers = facts["numbers"]
         listed = isinstance(numbers, list) and len(numbers) == (0 if isinstance(spec, Session) else 2)
@@ -137,7 +137,7 @@ def _window_of(facts: Mapping[str, Any], domain: Domain, store: RingStore) -> Wi
 
 
 def _restore_keys(state: WheelState, opened: Save) -> None:
-    """Know the keys. There must be as many as there are cells for."""
+    """Restore the keys; their number must match the head."""
     names = state.plan.group_keys
     table = opened.table("keys", pa.schema([(n, to_arrow(state.schema[n])) for n in names]))
     count = state.store.keys
@@ -198,7 +198,7 @@ def _blocks_of(opened: Save, store: SlotLayout, rings: int) -> CompressedBlocks 
 
 
 def spec_of(facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]) -> WheelSpec:
-    """What a wheel is. What is said may come from anyone: it is what a user may give, or refused."""
+    """Read the specification of a wheel. It is untrusted: it must pass the checks for user arguments."""
     given = _aggregates_of(facts["aggregates"], aggregates)
     rings, domain = store_rings(facts), Domain[facts["domain"]]
     require(isinstance(facts["schema"], dict), "columns by name", facts["schema"])
@@ -217,7 +217,7 @@ def spec_of(facts: Mapping[str, Any], aggregates: Mapping[str, Aggregate]) -> Wh
 
 
 def store_rings(facts: Mapping[str, Any]) -> tuple[Ring, ...]:
-    """The rings of a store, of which the finest has the slots that all is counted in."""
+    """Read the rings of a store."""
     require(facts["domain"] in Domain.__members__, "a domain of time", facts["domain"])
     return rings_from(facts["rings"], Domain[facts["domain"]])
 
@@ -233,21 +233,21 @@ def _aggregates_of(
             if own != record:
                 raise UserError(
                     "open wheel", expected=f"{name!r} as it was saved: {record}", got=str(given[name]),
-                    hint="what is in the slots was made by that one",
+                    hint="the slots were computed with that aggregate",
                 )  # fmt: skip
             found[name] = given[name]
         elif isinstance(record, dict):
             found[name] = from_record(record)
         else:
             raise UserError(
-                "open wheel", expected=f"aggregates={{{name!r}: {record}}}", got="nothing by that name",
-                hint="a user's own aggregates have code, which is not in files",
+                "open wheel", expected=f"aggregates={{{name!r}: {record}}}", got="no such aggregate",
+                hint="user-defined aggregates have code, which is not in files",
             )  # fmt: skip
     return found
 
 
 def _columns_of(kind: np.dtype[Any]) -> pa.Schema:
-    """The columns that records of NumPy are written as."""
+    """The Arrow columns in which NumPy records are written."""
     fields: Mapping[str, Any] = kind.fields or {}
     return pa.schema([(n, pa.from_numpy_dtype(fields[n][0])) for n in kind.names or ()])
 

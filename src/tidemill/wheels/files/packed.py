@@ -1,4 +1,4 @@
-"""Stores of numbers as arrays without room to spare, to and from files."""
+"""Convert stores of numbers to arrays without spare capacity for files, and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidemill.wheels.rings import Ring
 
 
 def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
-    """The cells of closed slots, ring by ring without room to spare, by name; and the rest."""
+    """The cells of closed slots by name, ring by ring without spare capacity; and the other arrays."""
     held = [np.arange(store.ring(r)[PLAIN], store.ring(r)[END]) for r in range(len(store.rings))]
     rows = np.concatenate([store.rows(r, slots) for r, slots in enumerate(held)])
     room, keys = int(store.head[ROOM]), store.keys
@@ -54,10 +54,9 @@ def unpacked(
     rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int,
     blocks: CompressedBlocks | None = None,
 ) -> RingStore:  # fmt: skip
-    """A store over packed cells, which it only reads until something is to be changed.
+    """Make a store over packed cells, which are copied only when something changes.
 
-    They may come from anyone: what kernels would use is checked, the number of keys aside, which is that
-    of the head.
+    The arrays are untrusted: everything that kernels use is checked. The number of keys is that of the head.
     """
     store = RingStore(
         layout, rings, 0, ahead, prefix=prefix, threshold=threshold,
@@ -92,7 +91,7 @@ def unpacked(
     need = ahead * max(1, keys) * store.fresh.itemsize
     need += 0 if keys else offset * store.cell_bytes
     require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)
-    if keys == 0:  # room for the first one, as a fresh store has
+    if keys == 0:  # allocate one key, as a new store does
         store.columns = [store.column(n, offset) for n in names]
         store.prefixes = [store.column(n, offset if prefix else 0) for n in names]
         store.marks = store.no_marks()

@@ -1,4 +1,4 @@
-"""The state of a wheel into a directory; see `files.directory` for how files are written."""
+"""Save the state of a wheel in a directory; see `files.format` for how files are written."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tidemill.wheels.state import WheelState
 from tidemill.windows.spec import Session, Sliding, Window
 
 JOB = "job"
-"""What the manifest of a save says of the build or append that it is part of."""
+"""The manifest field with the id of the build or append that a save is part of."""
 
 
 def save(state: WheelState, path: str | os.PathLike[str], *, job: str = "") -> int:
-    """Save a wheel; the number of the save. Old ones are removed, unless it is part of a larger `job`, which
-    does so itself."""
+    """Save a wheel; returns the number of the save. Old saves are removed, unless this one is part of a
+    `job`, which removes them itself."""
     state.require_verified()
     directory = resolved(path, step="wheel save")
     keys = state.keys.decode(np.arange(state.store.keys)) if state.keyed else []
@@ -44,7 +44,7 @@ def save(state: WheelState, path: str | os.PathLike[str], *, job: str = "") -> i
             for number, held in enumerate(windows.values())
         },
     }
-    facts = described(state)  # as it is in files
+    facts = described(state)  # after `_store_files`, which seals blocks
     if windows:
         specs = state.windows.specs
         facts["windows"] = [_window_facts(label, specs[label], held) for label, held in windows.items()]
@@ -61,7 +61,7 @@ def save(state: WheelState, path: str | os.PathLike[str], *, job: str = "") -> i
 
 
 def _window_facts(label: str, spec: Window, held: WindowState) -> dict[str, Any]:
-    """What a manifest says of a window; lengths and instants in ticks."""
+    """The manifest entry of a window; lengths and instants are in ticks."""
     if isinstance(spec, Session):
         return {"label": label, "gap": spec.gap.ticks, "numbers": held.numbers}
     assert isinstance(spec, Sliding)
@@ -86,9 +86,9 @@ def _store_files(store: RingStore, directory: Path) -> dict[str, Any]:
 
 
 def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
-    """The directory of blocks as a table; buffers that lie there already, and those that do not."""
+    """The directory of blocks as a table, and each buffer: a table, or the entry of its existing file."""
     for buffer in store.blocks.buffers if store.blocks is not None else ():
-        known = buffer.file  # other saves may have been made there since
+        known = buffer.file  # later saves may have removed the file
         if known and (known["in"] != str(directory) or not is_plain(directory / known["file"])):
             buffer.file = None
     blocks = store.seal()
@@ -105,7 +105,7 @@ def _compressed(store: RingStore, directory: Path) -> dict[str, Any]:
 
 
 def described(state: WheelState) -> dict[str, Any]:
-    """What a wheel is, without its rows."""
+    """The description of a wheel, without its rows."""
     spec, blocks, lineage = state.spec, state.store.blocks, state.lineage
     line = state.id[len(lineage.name) :].split("@")[0]
     aggregates = {n: to_record(a) for n, a in spec.given.items()}

@@ -1,4 +1,4 @@
-"""Slots of a wheel into answers: ranges are planned, combined and lowered."""
+"""The kernel that answers ranges of slots: it plans, combines and lowers."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class AnswerKernel:
     """Plans ranges of finest slots, combines the segments of the plan, and lowers.
 
     `run(starts, ends, kid, shared, rows, *choice, head, totals, marks, *columns, *prefixes, *outputs) ->
-    (bad, err)` answers a query for each of `kid`, all over the first range where it is `shared`. `bad` is
-    the first one that is not held, or -1. A key that there is not has no cells. Outputs are `w<j>`
-    (validity) and `o<j>` for each result. `rows` gets whether there was any row, unless it is empty. The
-    `choice` is what `plan` needs to know: the kinds allowed, the threshold, the cost of a slot.
+    (bad, err)` answers a query for each of `kid`; if `shared`, all of them over the first range. `bad` is
+    the first query whose slots are not held, or -1. An unknown key has no cells. Outputs are `w<j>`
+    (validity) and `o<j>` for each result. `rows` receives whether there was any row, unless it is empty. The
+    `choice` has the arguments of `plan`: the kinds allowed, the threshold, the cost of a slot.
 
-    `one_at(frame, start, end, k)` answers one, given in ticks, as `(status, valid, value, valid, value, …)`.
-    The status is 0, bits of what failed, or one of those below. The frame has `head`, `totals`, `marks`,
+    `one_at(frame, start, end, k)` answers one range, in ticks, as `(status, valid, value, valid, value, …)`.
+    The status is 0, error bits, or one of the constants below. The frame has `head`, `totals`, `marks`,
     columns and prefixes, then the choice, then the ticks of a slot.
 
-    Where rings are compressed, `directory, bases` follow the marks: see `loops.bit_packing`.
+    If rings are compressed, `directory, bases` follow the marks: see `loops.bit_packing`.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -68,11 +68,11 @@ class AnswerKernel:
 
 
 CHOICE = ("allowed", "threshold", "slot_cost")
-"""What `plan` needs to know besides the head."""
+"""The arguments of `plan` besides the head and the range."""
 INTRINSICS = "from tidemill.jit.intrinsics import *"
 NOT_THERE, OFF_GRID, CHANGED = -1, -2, -3
-"""The status of a range that is not held; of bounds that are no range on the grid of slots; of an answer
-during which slots have closed, or arrays were replaced."""
+"""The status of a range that is not held; of bounds off the grid of slots or in the wrong order; of an
+answer during which slots closed or arrays were replaced."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -152,8 +152,7 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
 
 @contextmanager
 def _direct(e: Emitter, slots: SlotLayout, condition: str, start: str, end: str) -> Iterator[None]:
-    """Where the finest ring holds both prefix sums of a range: without a plan, which would take most of
-    the time."""
+    """Skip planning, which takes most of the time, if the finest ring holds both prefix sums of a range."""
     with e.block(f"if {condition}:"):
         e.line(f"lo = max({start}, first)")
         e.line(f"hi = min({end}, head[finest + END])")
@@ -163,7 +162,7 @@ def _direct(e: Emitter, slots: SlotLayout, condition: str, start: str, end: str)
 
 
 def _difference_alone(e: Emitter, slots: SlotLayout) -> dict[int, list[str]]:
-    """The state of `[lo, hi)` of the finest ring, in which nothing is missing."""
+    """The state of `[lo, hi)` of the finest ring, in which every cell has every mark."""
     parts = slots.stored_codes()
     states = _nothing(e, slots, parts)
     e.line("h = finest")
@@ -189,10 +188,10 @@ def _lowered(e: Emitter, slots: SlotLayout, states: dict[int, list[str]], at: st
 def combined(
     e: Emitter, slots: SlotLayout, prefix: bool, compressed: bool, any_row: str
 ) -> dict[int, list[str]]:
-    """The state of all segments together, and `p<m>`: whether any cell has a mark.
+    """Combine all segments into one state, and set `p<m>`: whether any cell has mark `m`.
 
-    The mark of rows begins as `any_row` where no result needs it: nobody looks for what is known. Where
-    there are no marks, every cell would have one.
+    The mark of rows starts as `any_row` if no result needs it, which saves the search. Without marks, every
+    cell counts as marked.
     """
     parts = slots.stored_codes()
     states = _nothing(e, slots, parts, any_row)
@@ -246,7 +245,7 @@ def _nothing(
 def _over_slots(
     e: Emitter, parts: list[PartCode], states: dict[int, list[str]], *, subtract: bool
 ) -> None:
-    # Up to the end of the ring, then from its beginning.
+    # First up to the end of the ring's buffer, then from its start.
     e.line("count = min(hi - lo, end - row)")
     e.line("c = np.uint64(row * room + k)")
     with e.block("for half in range(2):"):
@@ -261,13 +260,13 @@ def _over_slots(
 
 
 def _over_blocks(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) -> None:
-    """The slots of a segment that are compressed; the others are left as `[lo, hi)`."""
+    """Combine the compressed slots of a segment; the others remain as `[lo, hi)`."""
     e.line("plain = max(lo, min(hi, head[h + PLAIN]))")
     e.line(f"size = head[{BLOCK}]")
     with e.block("while lo < plain:"):
         e.line("block = lo // size")
         e.line("at_row = head[h + BLOCK_ROW] + block")
-        # Slots may close meanwhile: then this is read again, and must not be wild now.
+        # Slots may close meanwhile: the answer is then repeated, but this read must stay in bounds.
         e.line("if at_row < 0 or at_row >= directory.shape[0]:")
         e.line("    break")
         e.line("d = directory[at_row]")
@@ -287,7 +286,7 @@ def _over_blocks(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) ->
 
 
 def _frame(e: Emitter, column: int) -> None:
-    """Where the values of a column lie, and how."""
+    """Load the address, least value and bit width of a packed column."""
     at = f"COLUMNS + COLUMN * {column}"
     e.line(f"a{column} = address_of(bases, d[{at} + AT])")
     e.line(f"e{column} = d[{at} + LEAST]")
@@ -329,7 +328,7 @@ def _present_packed(e: Emitter, column: int, mark: int) -> None:
 
 
 def _difference(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
-    """What the slots come to, from what all slots up to the last and up to the first come to."""
+    """Combine the slots as the difference of two prefix sums."""
     e.line("c = np.uint64(row_of(head, h, hi - 1) * room + k)")
     e.line("o = row_of(head, h, lo - 1) * room + k")
     for part in parts:

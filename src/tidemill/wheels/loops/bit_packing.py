@@ -1,9 +1,9 @@
-"""Slots that no longer change, in few bits: frames of reference, read value by value.
+"""Bit packing of closed slots with a frame of reference, read value by value.
 
-A *block* is a stretch of slots of a ring with all its keys. Of each column it has the least value, and the
-distances of all values from it in as many bits as the greatest needs. So any value can be read alone, and
-ranges are answered from the bits. Blocks lie in *buffers*, arrays of words; a row of the *directory* says
-where.
+A *block* is a run of slots of a ring with all keys. For each column it has the least value, and the
+differences of all values from it in as many bits as the greatest needs. So any value can be read alone, and
+ranges are answered without unpacking a block. Blocks are stored in *buffers*, arrays of words; a row of the
+*directory* locates each block.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tidemill.jit.intrinsics import float_of, word  # noqa: F401  (generated cod
 from tidemill.jit.kernel import kernel
 
 THEN, COLUMNS = range(2)
-"""Of a row of the directory: how many keys there were then, and where the numbers of columns begin."""
+"""Positions in a row of the directory: the number of keys at packing time, and the start of the columns."""
 AT, LEAST, BITS_EACH = range(3)
-"""Of a column: where its words begin, the least value, bits to a value."""
+"""Positions in a column's numbers: where its words start, the least value, bits per value."""
 COLUMN = 3
-"""Numbers to a column."""
+"""Numbers per column."""
 BUFFER_SHIFT = 40
-"""Bits of the word in `AT`; above is the number of the buffer."""
+"""The low bits of `AT` are the word's position; the bits above are the number of the buffer."""
 
 
 
 
 @kernel
 def address_of(bases: Any, at: int) -> Any:
-    """Where in memory the words of a column begin."""
+    """The memory address of a column's words."""
     return bases[at >> BUFFER_SHIFT] + ((at & ((1 << BUFFER_SHIFT) - 1)) << 3)
 
 
@@ -52,7 +52,7 @@ def unpacked(address: int, bits: int, least: int, i: int) -> Any:
 
 @kernel
 def bits_needed(values: npt.NDArray[np.int64]) -> Any:
-    """The least value, and the bits of the greatest distance from it."""
+    """The least value, and the bits that the greatest difference from it needs."""
     least = values[0]
     most = values[0]
     for i in range(values.size):
@@ -68,7 +68,7 @@ def bits_needed(values: npt.NDArray[np.int64]) -> Any:
 
 @kernel
 def pack(values: npt.NDArray[np.int64], least: int, bits: int, words: Any) -> None:
-    """Write distances from the least into words, which hold nothing yet."""
+    """Write the differences from the least value into words that are all zero."""
     for i in range(values.size):
         distance = np.uint64(values[i]) - np.uint64(least)
         first = i * bits
@@ -81,6 +81,6 @@ def pack(values: npt.NDArray[np.int64], least: int, bits: int, words: Any) -> No
 
 @kernel
 def unpack(address: int, bits: int, least: int, values: npt.NDArray[np.int64]) -> None:
-    """All values of a column of a block."""
+    """Unpack all values of a column of a block."""
     for i in range(values.size):
         values[i] = unpacked(address, bits, least, i)

@@ -1,4 +1,4 @@
-"""Open slots of a wheel into its rings, and finer slots into coarser ones."""
+"""The kernel that closes open slots and rolls finer slots up into coarser rings."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tidemill.wheels.loops.slots import (
 )  # fmt: skip
 
 DONE, NEEDS_MARKS, FAILED = range(3)
-"""How closing ended."""
+"""The outcome of closing."""
 
 
 @dataclass(frozen=True)
 class CloseKernel:
     """`run_at(frame, until) -> (how, err)`.
 
-    Closes slots below `until` and rolls them up; `head` says how far it came. `fresh` has the record
-    of nothing. The frame has `head`, `ahead`, `fresh`, `totals`, `marks`, columns and prefixes.
+    Closes slots below `until` and rolls them up; `head` records the progress. `fresh` has the record
+    of an empty slot. The frame has `head`, `ahead`, `fresh`, `totals`, `marks`, columns and prefixes.
 
     `roll_at(frame, first) -> (how, err)` only rolls up, into the rings from number `first` on.
     """
@@ -94,7 +94,7 @@ def close_kernel(layout: Layout, prefix: bool) -> CloseKernel:
 
 
 def _look_for_carries(e: Emitter, slots: SlotLayout) -> None:
-    """A slot that does not fit stops the loop before anything is done."""
+    """A slot whose sum overflows stops the loop before anything changes."""
     if slots.carries:
         with e.block("for k in range(keys):"):
             e.line(f"if {' or '.join(f'ahead[a, k].{name} != 0' for name in slots.carries)}:")
@@ -102,7 +102,7 @@ def _look_for_carries(e: Emitter, slots: SlotLayout) -> None:
 
 
 def _look_for_gaps(e: Emitter, slots: SlotLayout) -> None:
-    """As long as there are no marks, a cell that lacks one stops the loop before anything is done."""
+    """While marks are not stored, a cell that lacks one stops the loop before anything changes."""
     with e.block(f"if head[{MARKED}] == 0:"), e.block("for k in range(keys):"):
         lacks = " or ".join(f"ahead[a, k].{mark} == 0" for mark in slots.marks)
         e.line(f"if {lacks}:")
@@ -116,7 +116,7 @@ def _mark(e: Emitter, present: list[str]) -> None:
 
 
 def _roll_up(e: Emitter, slots: SlotLayout, prefix: bool, first: str) -> None:
-    """Combine the slots below each slot of a coarser ring, from the `first` on, that is now complete."""
+    """Roll finer slots up into each slot that is now complete, in the rings from number `first` on."""
     with e.block(f"for g in range({first}, head[{RINGS}]):"):
         e.line(f"ring = {HEAD} + {RING} * g")
         e.line(f"below = ring - {RING}")
@@ -144,7 +144,7 @@ def _roll_up(e: Emitter, slots: SlotLayout, prefix: bool, first: str) -> None:
 
 
 def _published(e: Emitter, slots: SlotLayout, ring: str, prefix: bool) -> None:
-    """Slot `s` of a ring is complete, unless something failed."""
+    """Publish slot `s` of a ring, unless something failed."""
     if prefix:
         prefix_sums(e, slots, ring)
     e.line("if err != 0:")

@@ -1,8 +1,8 @@
-"""Slots of a wheel into partials: of each range and key, or of each range over many keys together.
+"""The kernels that fold slots into partials, for each range and key, or for each range over many keys.
 
-Answers that need more than the wheel's own results of one key are made in two steps. `fold` combines slots
-into records of the layout's whole state; stores that have keys, or replicas, among them fold into the same
-records. `lower` makes results of records, also others than the wheel's own.
+Queries for other results than the wheel's own, or over several keys, take two steps. `fold` combines slots
+into records of the layout's whole state; the stores of buckets and replicas fold into the same records.
+`lower` computes results from records, also other results than the wheel's own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from tidemill.wheels.loops.slots import BIT_PACKING, BITS, PLAN, SlotLayout, com
 @functools.lru_cache(maxsize=256)
 def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[..., tuple[int, int]]:
     """`fold(starts, ends, kid, total, *choice, head, totals, marks, *columns, *prefixes, records) ->
-    (bad, err)`, with `directory, bases` after the marks where rings are compressed.
+    (bad, err)`, with `directory, bases` after the marks if rings are compressed.
 
-    Combines each range of slots into the record at its place: of the key at that place, or with `total` of
-    all keys. `bad` is the first range that is not held, or -1. The field `rows` of a record counts the keys
-    that had rows; a count that closed slots do not keep counts the keys that had values. The `choice` is as
-    in `AnswerKernel`.
+    Combines range `i` of slots into record `i`, for key `i`, or with `total` for all keys. `bad` is the first
+    range that is not held, or -1. The field `rows` of a record counts the keys that had rows; a count that
+    closed slots do not store counts the keys that had values. The `choice` is as in `AnswerKernel`.
     """
     slots = SlotLayout(layout)
     names = [n for n, _ in slots.stored]

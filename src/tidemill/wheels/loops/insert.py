@@ -1,4 +1,4 @@
-"""Rows into the open slots of a wheel."""
+"""The kernel that inserts rows into the open slots of a wheel."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tidemill.wheels.loops.slots import PLAN, SlotLayout
 class InsertKernel:
     """`run(n, ts, *columns, kid, begin, grain, inverse, ahead, first, others, logs, places, records)`.
 
-    It returns `(early, late, err)`. Slots of `grain` ticks are open from number `first` on, which begins at
+    It returns `(early, late, err)`. Slots of `grain` ticks are open from number `first` on, which starts at
     tick `begin`; `inverse` is 1 / grain. Positions of rows beyond the last open slot go to the front of
-    `others`, those of rows before the first one to its back. It stops at the first row that fails.
+    `others`, those of late rows to its back. The kernel stops at the first row that fails.
 
-    Where `logs` is set, each record that is about to change goes into `records`, its place (slot and key, 32
-    bits each) into `places` from 1 on, and how many there are into `places[0]`: also if a function raises.
+    If `logs` is set, each record is copied to `records` before it changes, and its slot and key (32 bits
+    each) to `places` from 1 on; `places[0]` is their number. The log is complete even if a function raises.
 
-    `run_at(frame, n, grain, logs, ts, *columns, kid)` has all arrays by address: the frame has the head, the
-    open slots, `others`, `places` and `records`; `kid` is there where there are keys. There is one where
+    `run_at(frame, n, grain, logs, ts, *columns, kid)` takes all arrays by address: the frame has the head,
+    the open slots, `others`, `places` and `records`; `kid` is passed only with keys. `run_at` exists only if
     columns have eight bytes a row and no nulls.
     """
 
@@ -46,7 +46,7 @@ class InsertKernel:
 def insert_kernel(
     columns: Columns, layout: Layout, args: tuple[tuple[Node, ...], ...], keyed: bool
 ) -> InsertKernel:
-    """Rows that follow each other in one slot, as rows in order do, work in registers."""
+    """Compile an insert kernel. Consecutive rows of one slot and key are aggregated in registers."""
     slots = SlotLayout(layout)
     e = Emitter(columns.schema, columns.loads(), indent=1)
     with e.block("while i < n:"):
@@ -61,7 +61,7 @@ def insert_kernel(
         e.line("    m += 1")
         e.line("    i += 1")
         e.line("    continue")
-        # A product is off by one at the most, and much faster than a division.
+        # A product is off by at most one, and much faster than a division.
         e.line("q = np.int64(np.float64(d) * inverse)")
         e.line("if q * grain > d:")
         e.line("    q -= 1")
@@ -103,7 +103,7 @@ def insert_kernel(
                 e.line(f"r.{name} = l_{name}")
         for name in slots.carries:
             e.line(f"large += np.int64(l_{name} != 0)")
-    # In between, rows may take a slot beyond int64 and back: then their order does not matter.
+    # Checked at the end: a sum may leave int64 and return, so the order of rows does not matter.
     e.line("err |= OVERFLOW * (large != 0)")
     parameters = ", ".join(
         ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "first", "others",
@@ -126,7 +126,7 @@ def insert_kernel(
 
 
 def has_eight_bytes(kind: DataType) -> bool:
-    """Whether a column of Arrow has the same eight bytes a row that kernels read."""
+    """Whether an Arrow column stores the eight bytes a row that kernels read."""
     return kind.kind in ("int64", "float64", "timestamp", "duration")
 
 

@@ -1,4 +1,4 @@
-"""Cells and records of one wheel into another."""
+"""The kernels that add cells and records of one wheel to another."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class MergeKernel:
     """`cells(rows, to_rows, key_of, room, to_room, marked, marks, to_marks, *columns, *to_columns) -> err`
     adds the cells of one wheel to those of another, in which key `k` is `key_of[k]`.
 
-    `records(key_of, records, to_records) -> err` does so with records, of open slots or totals.
+    `records(key_of, records, to_records) -> err` does the same for records of open slots or totals.
 
     `placed(kid, slot, records, ahead) -> err` adds each record to the open slot of a key.
 
-    `prefixes(head, ring, *columns, *prefixes) -> err` makes the running sums of a ring anew.
+    `prefixes(head, ring, *columns, *prefixes) -> err` recomputes the running sums of a ring.
     """
 
     cells: Callable[..., int]
@@ -65,7 +65,7 @@ def merge_kernel(layout: Layout) -> MergeKernel:
     adding, functions = adding_records(slots)
     at = "ahead[slot[i] & mask, kid[i]]"
     large = [f"        err |= OVERFLOW * ({at}.{name} != 0)" for name in slots.carries]
-    if large:  # when all are there: their order does not matter
+    if large:  # checked after all are added, so that their order does not matter
         large.insert(0, "    for i in range(kid.size):")
     source = "\n".join(
         [

@@ -1,7 +1,7 @@
-"""Which slots of which rings answer a range: the optimizer of paper 001, section 3.4.4.
+"""Plan which slots of which rings answer a range: the optimizer of paper 001, section 3.4.4.
 
-Generated code calls it. Everything here counts in finest slots. A plan is a list of segments `(ring,
-first slot, end slot, what)`. All integers about the rings are in one array, the *head*.
+Generated code calls it. Ranges are in slots of the finest ring. A plan is a list of segments `(ring, first
+slot, end slot, what)`. All integers about the rings are in one array, the *head*.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ INTS = np.dtype("i8")
 # --- the head -------------------------------------------------------------------------------------
 
 KEYS, ROOM, RINGS, FIRST, MARKED, PREFIX, TOTAL, VERSION, BLOCK = range(9)
-"""Keys there are, and that there is room for; rings; the first finest slot of all; whether there are
-marks; whether there are prefixes; whether the totals are right; how often the wheel has changed; slots to
-a compressed block."""
+"""Positions in the head: the number of keys; allocated keys; rings; the first finest slot; whether marks are
+stored; whether prefixes are; whether the totals are valid; the number of changes; slots per compressed
+block."""
 HEAD = 16
-"""Where the numbers of the first ring begin."""
+"""The position of the first ring's numbers."""
 UNIT, BASE, CAPACITY, OFFSET, LOW, END, PLAIN, BLOCK_ROW = range(8)
-"""Of a ring: finest slots to a slot; the slot at position 0; slots there is room for; where its cells
-begin, in slots; the oldest slot that is held; the slot after the newest; the oldest slot that is plain, those
-before it being compressed; the row of the directory for block 0, if there ever is one."""
+"""Positions in a ring's numbers: finest slots per slot; the slot at position 0; allocated slots; where its
+cells start, in slots; the oldest slot held; the slot after the newest; the oldest uncompressed slot; the row
+of the directory for block 0."""
 NEVER = -(1 << 62)
-"""In place of that row: the ring is not compressed."""
+"""The value of `BLOCK_ROW` in a ring that is never compressed."""
 RING = 8
-"""Numbers to a ring."""
+"""Numbers per ring."""
 
 # --- plans ----------------------------------------------------------------------------------------
 
@@ -41,14 +41,14 @@ ADD, SUBTRACT, ADD_PREFIX, ADD_VALUES, LOOK = range(5)
 """What to do with the slots of a segment `(ring, first slot, end slot, what)`: add values and marks; subtract
 values; add values by the difference of two prefix sums; add values only; read marks only."""
 TOTALS = -1
-"""In place of a ring: the totals since the beginning."""
+"""The ring number that stands for the totals since the beginning."""
 
 NOTHING, USES_PREFIX, LANDMARK, ONE_RING, COMBINED, INVERSE_LANDMARK, NOT_HELD = range(7)
-"""The kinds of plans. A range that is not held has none."""
+"""The kinds of plans."""
 ADDING = 1 << USES_PREFIX | 1 << LANDMARK | 1 << ONE_RING | 1 << COMBINED
-"""The kinds that any aggregate may use, as a set of bits; prefixes only where there are some."""
+"""The kinds allowed for any aggregate, as bits; the prefix kind applies only if prefixes are stored."""
 SEGMENT_COST = 100
-"""What reading a segment costs besides its slots. A slot costs `slot_cost`, see `loops.slots`; the unit is
+"""The cost of reading a segment besides its slots. A slot costs `slot_cost`, see `loops.slots`; the unit is
 about a tenth of a nanosecond. `python -m benchmarks wheels --case costs` measures both."""
 MOST_SEGMENTS = 6 * MOST_RINGS + 1
 """A plan has at most this many segments: three cuts of two for each ring, and the totals."""
@@ -58,23 +58,23 @@ PLAN_ROOM = 2 * MOST_SEGMENTS + MOST_RINGS
 
 @kernel
 def row_of(head: Ints, ring: int, slot: int) -> Any:
-    """Where a slot of the ring whose numbers begin at `ring` lies."""
+    """The row of a slot in the ring whose numbers start at `ring`."""
     at = slot - head[ring + BASE]
-    # A division takes longer than all the rest, and a ring that keeps everything needs none.
+    # The division takes longer than the rest, and a ring that keeps every slot needs none.
     if at < 0 or at >= head[ring + CAPACITY]:
         at %= head[ring + CAPACITY]
     return head[ring + OFFSET] + at
 
 
 FAR = 1 << 52
-"""Ticks below are exact as floats, with a bit to spare."""
+"""Smaller ticks are exact as floats, with a bit to spare."""
 
 
 @kernel
 def slots_at(ticks: int, slots: int, n: int, grain: int) -> bool:
-    """The slots of many ticks, from one address to another; whether all lie on the grid.
+    """Convert `n` ticks at one address to slots at another; returns whether all are on the grid.
 
-    One pass over them, with a product in place of a division, which takes five times as long.
+    It multiplies, because a division takes five times as long.
     """
     given = column_at(ticks, n, INTS)
     found = column_at(slots, n, INTS)
@@ -85,7 +85,7 @@ def slots_at(ticks: int, slots: int, n: int, grain: int) -> bool:
         if -FAR < t < FAR:
             q = np.int64(np.float64(t) * inverse)
             rest = t - q * grain
-            q += np.int64(rest >= grain) - np.int64(rest < 0)  # the product is off by one at the most
+            q += np.int64(rest >= grain) - np.int64(rest < 0)  # the product is off by at most one
         else:
             q = t // grain
         found[i] = q
@@ -103,7 +103,7 @@ def _set(segments: Any, n: int, ring: int, first: int, end: int, what: int) -> N
 
 @kernel
 def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -> Any:
-    """Cut a range along the coarsest slots that are held: segments, and slots, -1 if not all are."""
+    """Cut a range along the coarsest slots held; returns the numbers of segments and slots (-1: not held)."""
     slots = 0
     begun = n
     p = start
@@ -122,7 +122,7 @@ def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -
         unit = head[h + UNIT]
         s = p // unit
         last = min(end // unit, head[h + END])
-        if best + 1 < head[RINGS]:  # a coarser slot may begin at the next of its bounds
+        if best + 1 < head[RINGS]:  # stop at the next bound of the coarser ring, which may hold a slot there
             coarse = head[h + RING + UNIT]
             last = min(last, (p // coarse + 1) * coarse // unit)
         if n > begun and segments[n - 1, 0] == best and segments[n - 1, 2] == s:
@@ -137,13 +137,13 @@ def _split(head: Ints, start: int, end: int, what: int, segments: Any, n: int) -
 
 @kernel
 def _cut(head: Ints, start: int, end: int, what: int, slot_cost: int, segments: Any, n: int) -> Any:
-    """The cheapest way to cut a range into slots of rings: segments, and slots, -1 if not all are held.
+    """Cut a range at the least cost; returns the numbers of segments and slots (-1: not held).
 
-    From ring to ring, the slots on both sides that make no coarser slot are cut off. Whether the rest is
-    cheaper in a coarser ring is a question of cost: two more segments against fewer slots. Where a ring has
-    dropped some of its slots, which is rare, the work is left to `_split`.
+    From ring to ring, the slots on both sides that do not fill a coarser slot are cut off. The rest is read
+    from a coarser ring if that is cheaper: fewer slots, but up to two more segments. If a ring has evicted
+    some of the slots, which is rare, `_split` does the work.
     """
-    right = segments.shape[0]  # segments at the end of the range, backwards
+    right = segments.shape[0]  # segments on the right side are stored backwards from the end
     begun = n
     slots = 0
     spent = 0
@@ -164,7 +164,7 @@ def _cut(head: Ints, start: int, end: int, what: int, slot_cost: int, segments: 
         first = up * ratio
         last = down * ratio
         coarser = up < down
-        if coarser and first == a and last == b:  # fewer slots, and no segment more
+        if coarser and first == a and last == b:  # fewer slots, and no more segments
             a = up
             b = down
             continue
@@ -206,9 +206,9 @@ def _cut(head: Ints, start: int, end: int, what: int, slot_cost: int, segments: 
 
 @kernel
 def _one_ring(head: Ints, start: int, end: int, with_prefix: bool) -> int:
-    """The coarsest ring whose slots make up a range and are held, -1 if there is none.
+    """The coarsest ring whose slots cover a range exactly and are held, or -1.
 
-    Of prefixes the finest ring does as well, and is found sooner.
+    For prefixes, the finest such ring: it costs the same and is found sooner.
     """
     for i in range(head[RINGS]):
         r = i if with_prefix else head[RINGS] - 1 - i
@@ -218,7 +218,7 @@ def _one_ring(head: Ints, start: int, end: int, with_prefix: bool) -> int:
         b = end // unit
         low = head[h + LOW]
         if with_prefix and a != head[FIRST] // unit:
-            low += 1  # the slot before the first is looked at, too
+            low += 1  # the slot before the first is read, too
         if a * unit == start and b * unit == end and a >= low and b <= head[h + END]:
             return r
     return -1
@@ -228,12 +228,11 @@ def _one_ring(head: Ints, start: int, end: int, with_prefix: bool) -> int:
 def plan(
     head: Ints, start: int, end: int, allowed: int, threshold: int, slot_cost: int, segments: Any
 ) -> Any:
-    """The cheapest plan for a range of finest slots: its kind, its segments, its aggregate operations.
+    """Plan a range of finest slots at the least cost; returns kind, number of segments, aggregate operations.
 
-    Ranges reach from the first slot of all to the watermark at the most: nothing is known elsewhere.
-    `allowed` are the kinds to choose from, as bits. Ranges of at most `threshold` slots of one ring are read
-    from it. Where there are marks, plans that subtract look for marks in the slots that are asked for: they
-    cannot be subtracted.
+    Ranges are clipped to the slots from the first one to the watermark. `allowed` has the kinds to choose
+    from, as bits. Ranges of at most `threshold` slots of one ring are read from it. Marks cannot be
+    subtracted: plans that subtract read the marks of the range itself.
     """
     start = max(start, head[FIRST])
     now = head[HEAD + END]
@@ -263,7 +262,7 @@ def plan(
     n, slots = _cut(head, start, end, ADD, slot_cost, segments, 0)
     adds = combines and slots >= 0
     if allowed >> INVERSE_LANDMARK & 1 and head[TOTAL] != 0:
-        # What is outside costs less only where that is little. It has a bound at the least.
+        # Subtracting is cheaper only if little lies outside the range. Its cost is at least two segments.
         little = 2 * (end - start) > now - head[FIRST]
         if not adds or (little and SEGMENT_COST * n + slot_cost * slots > 2 * (SEGMENT_COST + slot_cost)):
             return _inverse(head, start, end, slot_cost, segments, n, slots, adds)
@@ -276,15 +275,15 @@ def plan(
 def _inverse(
     head: Ints, start: int, end: int, slot_cost: int, segments: Any, n: int, slots: int, adds: bool
 ) -> Any:
-    """Everything, less what is outside of a range. Where `adds`, the `n` segments that are there are a plan,
-    which is taken if it is cheaper."""
+    """Plan the totals minus the slots outside a range. If `adds`, the existing `n` segments are a plan, too,
+    and the cheaper of both is taken."""
     other = segments[MOST_SEGMENTS:]
     m, before = _cut(head, head[FIRST], start, SUBTRACT, slot_cost, other, 1)
     after = -1
     if before >= 0:
         m, after = _cut(head, end, head[HEAD + END], SUBTRACT, slot_cost, other, m)
     marked = head[MARKED] != 0
-    # The marks of a range whose slots are not held are not known.
+    # If the slots of the range are not held, neither are their marks.
     possible = before >= 0 and after >= 0 and not (marked and slots < 0)
     cost = SEGMENT_COST * m + slot_cost * (before + after)
     if adds and (not possible or cost >= SEGMENT_COST * n + slot_cost * slots):

@@ -1,9 +1,9 @@
-"""Windows over the closed slots of a wheel (paper 001, section 3.5): slices in pairs, then slide; sessions.
+"""The kernels for sliding and session windows over the closed slots of a wheel (paper 001, section 3.5).
 
-Slots are combined into *slices*, which end where a window begins or ends. A window is the last `n`
-slices at its end. How it follows from the one before is decided by the aggregates: what leaves is
-subtracted, where that is exact; otherwise there are two stacks of slices, suffixes of the older ones and
-a running partial of the newer. Slices are the same for all keys.
+Slots are combined into *slices*, which end where a window starts or ends. A window is the last `n` slices
+at its end. If the aggregates have an exact inverse, the slices that leave a window are subtracted.
+Otherwise the two-stacks algorithm is used: suffixes of the older slices and a running partial of the newer
+ones. Slices are the same for all keys.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from tidemill.wheels.loops.slots import (
 )
 
 RANGE, SLIDE, ORIGIN, SLICES, EACH, PUSHED, FIRST_SLICE, MIDDLE, GRAIN, FROM = range(10)
-"""The numbers of a window: its range, slide and origin in finest slots; slices to a window and to a
-slide; how many slices there were; the first of the next window; the first that is not in `suffixes`;
-ticks to a finest slot; the slot no window begins before."""
+"""Positions in the numbers of a window: its range, slide and origin in finest slots; slices per window and
+per slide; slices so far; the first slice of the next window; the first slice that is not in `suffixes`; ticks
+in a finest slot; the earliest slot at which a window starts."""
 
 
 @dataclass(frozen=True)
 class SlideKernel:
     """`run_at(frame, from, until, rows) -> (rows, missing, err)`.
 
-    Takes in the closed slots `[from, until)` and writes the windows that end there, after so many rows:
-    the key, the first tick and that after the last, `w<j>` and `o<j>` for each result. Says how many rows
-    there are then, and whether a result is missing in one. The frame has, in this order, `window`, `head`,
-    `marks`, columns, `slices`, `suffixes`, `running`, `current`, `fresh`, `okid`, `ostart`, `oend`, outputs.
+    Takes the closed slots `[from, until)` and appends the windows that end there after the first `rows`
+    rows: the key, the start and end in ticks, `w<j>` and `o<j>` for each result. Returns the new number of
+    rows, and whether a result is missing in one. The frame has, in this order, `window`, `head`, `marks`,
+    columns, `slices`, `suffixes`, `running`, `current`, `fresh`, `okid`, `ostart`, `oend`, outputs.
     """
 
     run_at: Callable[..., tuple[int, bool, int]]
@@ -56,14 +56,14 @@ class SlideKernel:
 
 
 def slice_type(slots: SlotLayout) -> np.dtype[Any]:
-    """The partial of a slice: the fields of what is stored, and in how many cells each mark was."""
+    """The record type of a slice: the stored fields, and for each mark the number of cells that had it."""
     fields = [(n, numpy_type(kind)) for c in slots.stored_codes() for n, kind in c.part.columns]
     fields += [(f"mark{m}", "i8") for m in range(len(slots.marks))]
     return np.dtype(fields, align=True)
 
 
 def no_slice(slots: SlotLayout) -> Any:
-    """The partial of nothing, in an array of one."""
+    """The partial of an empty slice, in an array of one."""
     fresh, empty = slots.fresh(), np.zeros(1, dtype=slice_type(slots))
     for part in slots.stored_codes():
         for name in part.names:
@@ -130,7 +130,7 @@ def _arrays(slots: SlotLayout) -> dict[str, tuple[str, int]]:
 
 
 def output_type(kind: DataType) -> str:
-    """How a result is written."""
+    """The NumPy type in which a result is written."""
     return "u1" if kind == BOOL else numpy_type(kind)
 
 
@@ -138,7 +138,7 @@ def _function(
     signature: str, slots: SlotLayout, functions: dict[str, Any],
     step: Callable[[Emitter, PartCode], None], sign: str = "+",
 ) -> list[str]:  # fmt: skip
-    """A function of two partials that changes the first."""
+    """Generate a function of two partials that changes the first."""
     e = Emitter(Schema(()), {}, indent=1)
     for m in range(len(slots.marks)):
         e.line(f"o.mark{m} {sign}= r.mark{m}")
@@ -154,7 +154,7 @@ def _both(e: Emitter, part: PartCode, how: str) -> None:
 
 
 def _joined_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
-    """`o = a ⊕ b`, the older first."""
+    """Generate `o = a ⊕ b`; `a` is older."""
     e = Emitter(Schema(()), {}, indent=1)
     for m in range(len(slots.marks)):
         e.line(f"o.mark{m} = a.mark{m} + b.mark{m}")
@@ -166,7 +166,7 @@ def _joined_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
 
 
 def _slot_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
-    """One cell into a slice."""
+    """Generate the function that adds a cell to a slice."""
     e = Emitter(Schema(()), {}, indent=1)
     for part in slots.stored_codes():
         targets = [f"o.{n}" for n in part.names]
@@ -182,11 +182,11 @@ def _slot_function(slots: SlotLayout, functions: dict[str, Any]) -> list[str]:
 
 
 def _push(e: Emitter) -> None:
-    """The slice is complete."""
+    """Push the current slice, which is complete."""
     e.line(f"i = window[{PUSHED}]")
     with e.block("for k in range(keys):"):
         e.line("slices[i % size, k] = current[k]")
-        # What is in no window, as between those that sample, is not added.
+        # A slice in no window, as in the gaps between windows, is not added.
         e.line(f"if i >= window[{FIRST_SLICE}]:")
         e.line("    err |= _plus(running[k], current[k])")
         e.line("current[k] = fresh[0]")
@@ -194,7 +194,7 @@ def _push(e: Emitter) -> None:
 
 
 def _emit(e: Emitter, slots: SlotLayout, subtracts: bool, functions: dict[str, Any]) -> None:
-    """A window ends: its results for the keys that have rows in it, and on to the next one."""
+    """Emit the window that ends here for keys with rows in it, and move on to the next window."""
     e.line("i += 1")
     e.line(f"low = max(window[{FIRST_SLICE}], 0)")
     if not subtracts:
@@ -224,7 +224,7 @@ def _emit(e: Emitter, slots: SlotLayout, subtracts: bool, functions: dict[str, A
         with e.block("for q in range(low, min(next, i)):"), e.block("for k in range(keys):"):
             e.line("err |= _minus(running[k], slices[q % size, k])")
     else:
-        with e.block("if next >= i:"):  # nothing of this window is in the next one
+        with e.block("if next >= i:"):  # the next window shares no slice with this one
             with e.block("for k in range(keys):"):
                 e.line("running[k] = fresh[0]")
             e.line(f"window[{MIDDLE}] = next")
@@ -232,7 +232,7 @@ def _emit(e: Emitter, slots: SlotLayout, subtracts: bool, functions: dict[str, A
 
 
 def _write(e: Emitter, slots: SlotLayout) -> None:
-    """The results of a partial `r`, as one more row."""
+    """Append the results of a partial `r` as a row."""
     states = {
         p.index: [e.assign(f"r.{n}", kind).code for n, kind in p.part.columns]
         for p in slots.stored_codes()
@@ -269,9 +269,8 @@ class SessionKernel:
     """`run(from, until, now, gap, head, marks, *columns, sessions, fresh, okid, ofirst, olast, *outputs)
     -> (rows, err)`.
 
-    Takes in the closed slots `[from, until)` and writes the sessions that can grow no more, now that time
-    is complete below tick `now`: the key, the first and the last instant, the results. `sessions` holds
-    those that can.
+    Takes the closed slots `[from, until)` and writes the sessions that are complete at watermark `now`, in
+    ticks: the key, the first and the last instant, the results. `sessions` holds the open sessions.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -287,7 +286,7 @@ def session_kernel(layout: Layout, first: str, last: str) -> SessionKernel:
     columns = [f"f_{name}" for name, _ in slots.stored]
     e = Emitter(Schema(()), {}, indent=1)
     with e.block("for s in range(start, until + 1):"):
-        # Once more than there are slots: then what has ended by now is written.
+        # One more pass after the last slot writes the sessions that the watermark closes.
         e.line(f"row = row_of(head, {HEAD}, s)")
         with e.block("for k in range(keys):"):
             e.line("r = sessions[k]")

@@ -1,12 +1,11 @@
-"""What open and closed slots of a wheel hold, and the small buffers of code that all its loops share.
+"""The contents of open and closed slots, and the code fragments that all kernels of a wheel share.
 
 An *open* slot holds one record for each key, with the whole state of the layout. A *closed* slot is a
 row of cells in the columns of the rings, a cell for each key; it holds the state without the counts
-that only say whether there was a value at all. Those are *marks*, one bit a cell, and there are none as
+that only show whether there was a value. These become *marks*, one bit a cell. Marks are not stored as
 long as every cell has every mark.
 
-All integers about the rings are in one array, the *head*: see `wheel_plan`, which also says which slots
-answer a range.
+All integers about the rings are in one array, the *head*: see `range_plan`, which also plans ranges.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from tidemill.jit.addresses import dtype_text
 from tidemill.wheels.loops.range_plan import FIRST
 
 SLOT, FAST_SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 1, 10, 30
-"""What a part of a slot costs, see `SlotLayout.slot_cost`."""
+"""The cost of combining a part of a slot, see `SlotLayout.slot_cost`."""
 
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """What open and closed slots hold, for a layout of compiled parts."""
+    """The contents of open and closed slots, for a layout of compiled parts."""
 
     layout: Layout
 
@@ -44,12 +43,12 @@ class SlotLayout:
 
     @cached_property
     def carries(self) -> list[str]:
-        """Fields of open slots that must be 0 when rows have been inserted: closed slots have none."""
+        """Fields of open slots that must be 0 after an insert, because closed slots do not store them."""
         return [name for code in self.codes() for name in code.carries]
 
     @cached_property
     def marks(self) -> list[str]:
-        """The counters of open slots that become marks. The first counts rows, whatever is in them."""
+        """The counters of open slots that become marks. The first counts all rows."""
         counted = [self.layout.parts[i] for i in self.layout.presence_only]
         return ["rows", *(p.columns.names[0] for p in counted if p.part.args)]
 
@@ -71,7 +70,7 @@ class SlotLayout:
         return np.dtype(fields, align=True)
 
     def arrays(self) -> dict[str, tuple[str, int]]:
-        """The arrays of a store by the names they have in kernels: their types, their dimensions."""
+        """The type and dimensions of a store's arrays, by their names in kernels."""
         record = dtype_text(self.open_type)
         found = {
             "head": ("np.dtype('i8')", 1), "ahead": (record, 2), "fresh": (record, 1),
@@ -90,23 +89,23 @@ class SlotLayout:
 
     @cached_property
     def subtracts(self) -> bool:
-        """Whether what was combined can be taken out again, to the last bit."""
+        """Whether every stored part has an exact inverse."""
         forms = [c.form for c in self.stored_codes()]
         return all(isinstance(f, Form) and f.subtracts for f in forms)
 
     def slot_cost(self, *, keyed: bool, compressed: bool) -> int:
-        """What combining one slot costs a plan, in the unit of `SEGMENT_COST`.
+        """The planner's cost of combining one slot, in the unit of `SEGMENT_COST`.
 
-        Figures of `python -m benchmarks wheels --case costs`. The least and greatest of ints that lie side by
-        side are found several at a time. The slots of one key lie apart, each in a cache line of its own;
-        compressed ones are unpacked.
+        The constants come from `python -m benchmarks wheels --case costs`. The minimum and maximum of
+        adjacent ints use SIMD. With keys, each slot of a key is in another cache line; compressed slots must
+        be unpacked.
         """
         each = SLOT + KEYED_SLOT * keyed + COMPRESSED_SLOT * compressed
         fast = 0 if keyed or compressed else sum(map(_several_at_a_time, self.stored_codes()))
         return max(FAST_SLOT, each * (len(self.stored_codes()) - fast) + FAST_SLOT * fast)
 
     def fresh(self) -> Any:
-        """The record of nothing."""
+        """The record of an empty slot: the identity of every part."""
         record = np.zeros(1, dtype=self.open_type)
         for part in self.layout.parts:
             assert part.form is not None
@@ -116,7 +115,7 @@ class SlotLayout:
 
 
 def _several_at_a_time(code: PartCode) -> bool:
-    """Whether machine code combines several partials in one step."""
+    """Whether the compiler can combine several partials in one SIMD step."""
     form = code.form
     if not isinstance(form, Form) or form.fields[0].kind == "float64":
         return False
@@ -143,7 +142,7 @@ def _has(marks, m, cell):
 
 
 ABSENT = "0"
-"""In place of a column: of carries, which closed slots have none of."""
+"""The code in place of a carry column, which closed slots do not store."""
 
 
 def columns_at(part: PartCode, array: str, at: str) -> list[str]:
@@ -151,14 +150,14 @@ def columns_at(part: PartCode, array: str, at: str) -> list[str]:
 
 
 def put(e: Emitter, target: str, code: str) -> None:
-    """Write a field, or say that it does not fit where there is none."""
+    """Write a field; for a field that is not stored, set OVERFLOW unless the value is 0."""
     e.line(f"err |= OVERFLOW * ({code} != 0)" if target == ABSENT else f"{target} = {code}")
 
 
 def apply(
     e: Emitter, part: PartCode, target: list[str], a: list[str], b: list[str], how: str = "combine"
 ) -> None:
-    """`target = a ⊕ b`, or `a ⊖ b` where it is told `inverse`; the target may be one of them."""
+    """`target = a ⊕ b`, or `a ⊖ b` if `how` is "inverse"; the target may be `a` or `b`."""
     kinds = [kind for _, kind in part.part.columns]
     one = [e.assign(code, kind).code for code, kind in zip(a, kinds)]
     other = [e.assign(code, kind).code for code, kind in zip(b, kinds)]
@@ -172,7 +171,7 @@ def combine_into(e: Emitter, part: PartCode, target: list[str], other: list[str]
 
 
 def prefix_sums(e: Emitter, slots: SlotLayout, ring: str) -> None:
-    """What all slots up to `s` come to."""
+    """Write the prefix sum of all slots up to `s`."""
     e.line(f"begins = s == head[{FIRST}] // head[{ring}]")
     e.line(f"last = row_of(head, {ring}, s - 1)")
     with e.block("for k in range(keys):"):
@@ -188,7 +187,7 @@ def prefix_sums(e: Emitter, slots: SlotLayout, ring: str) -> None:
 
 
 def adding_records(slots: SlotLayout) -> tuple[list[str], dict[str, Any]]:
-    """A function of its own: that a total leaves int64 matters only to who asks for it."""
+    """A separate function with its own `err`: a total that overflows must not stop slots from closing."""
     e = Emitter(Schema(()), {}, indent=1)
     e.line("o.rows += r.rows")
     for part in slots.codes():
@@ -209,7 +208,7 @@ def lowered(
 
 
 def nothing_yet(e: Emitter, j: int, result: Result, at: str) -> None:
-    """A result that is null so far."""
+    """Initialize a result as null."""
     e.line(f"w{j}{at} = False")
     zero = {"float64": "0.0", "bool": "False"}.get(result.type.kind, "0")
     e.line(f"o{j}{at} = {zero}")

@@ -1,4 +1,4 @@
-"""Several stores that have the keys among them, to be asked as one."""
+"""Read several stores that partition the keys as one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tidemill.wheels.memory.store import NOT_ASKED, Ints, RingStore
 
 
 class Buckets:
-    """Stores of one kind, with the same watermark. A key is in one of them, where it has a number.
+    """Stores of one kind, with the same watermark, each with a part of the keys.
 
-    Key `k` of all is number `numbers[k]` of store `owners[k]`; -1 is in none.
+    Key `k` is number `numbers[k]` of store `owners[k]`; owner -1 means no store.
     """
 
     def __init__(self, stores: Sequence[RingStore], owners: Ints, numbers: Ints) -> None:
         self._stores, self._count = list(stores), len(owners)
-        # One more, so that there is a place to look at where there are no keys.
+        # One more entry, so that index 0 exists even without keys.
         self._owners, self._numbers = np.append(owners, -1), np.append(numbers, -1)
         self.typical = stores[0]
-        """One of them, where it does not matter which."""
+        """The store to use if any store will do."""
         self.rings = self.typical.rings
 
     @property
@@ -32,17 +32,17 @@ class Buckets:
 
     @property
     def now(self) -> int:
-        """The first slot that is open."""
+        """The first open slot."""
         return self.typical.now
 
     @property
     def first(self) -> int:
-        """The slot that everything begins with."""
+        """The first slot of all stores."""
         return min(s.first for s in self._stores)
 
     @property
     def held(self) -> list[int]:
-        """How many closed slots each ring holds, in the store that holds most."""
+        """The number of closed slots in each ring, in the store that holds most."""
         return [max(h) for h in zip(*(s.held for s in self._stores))]
 
     @property
@@ -55,16 +55,16 @@ class Buckets:
         return bool(self._owners[key] >= 0)
 
     def ring(self, number: int) -> Ints:
-        """The numbers of a ring, of the store that begins first."""
+        """The numbers of a ring, from the store that starts first."""
         return min(self._stores, key=lambda s: s.first).ring(number)
 
     def ring_bytes(self, r: int) -> int:
-        """What the closed slots of a ring take."""
+        """The bytes of a ring's closed slots."""
         return sum(s.ring_bytes(r) for s in self._stores)
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """Memory, or room in files, by what it is for."""
+        """Bytes in memory or in mapped files, by purpose."""
         each = [s.nbytes for s in self._stores]
         return {name: sum(e[name] for e in each) for name in each[0]}
 
@@ -90,7 +90,7 @@ class Buckets:
             store = self._stores[max(0, int(owners[at[0]]))]
             own = [np.empty(len(at), dtype=o.dtype) for o in outputs]
             own_rows = rows[at] if len(rows) else rows
-            # One range for all is one range for some; a range for each of one key must not look like it.
+            # A shared range is passed on unchanged; otherwise there must be one range for each key.
             a, b = (starts, ends) if shared else (starts[at], ends[at])
             bad, err = store.answers(a, b, numbers[at], own, own_rows)
             if bad >= 0:
@@ -108,7 +108,7 @@ class Buckets:
         return self.typical.no_partials(count)
 
     def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
-        """Each store adds what it has of the keys."""
+        """Every store adds the cells of its keys."""
         errors = 0
         for numbers, store in zip(self._numbers_in(keys), self._stores):
             if total:

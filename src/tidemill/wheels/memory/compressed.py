@@ -1,7 +1,7 @@
-"""Compressed slots of a wheel: blocks of them, where they lie, and how slots get into blocks and out of them.
+"""The compressed slots of a wheel: blocks, their directory, and how slots are compressed and decompressed.
 
-Rings that keep many slots have the older ones in *blocks*. A directory says where the values of each block
-lie: in buffers, which are arrays in memory or in files.
+Rings that keep many slots have the older ones in *blocks*. The directory locates the values of each block in
+buffers, which are arrays in memory or in mapped files.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ Words = npt.NDArray[np.uint64]
 FIRST_WORDS = 64
 FIRST_BLOCKS = 4
 MOST_BUFFERS = 32
-"""A wheel in more buffers is written as one when it is saved."""
+"""If this many buffers are in files, a save writes all buffers as one."""
 
 
 @dataclass
 class BlockBuffer:
-    """Words that blocks lie in. Of those in use none ever changes."""
+    """An array of words that holds blocks. Words in use never change."""
 
     words: Words
     used: int
     file: dict[str, Any] | None = None
-    """What a manifest says of the file it lies in, if it does."""
+    """The manifest entry of the buffer's file, if it has one."""
 
 
 @dataclass
 class Region:
-    """The rows of a ring in the directory, for blocks that follow each other."""
+    """The rows of a ring in the directory, for consecutive blocks."""
 
     begin: int
     room: int
@@ -63,7 +63,7 @@ class Region:
 
 @dataclass
 class CompressedBlocks:
-    """The compressed slots of all rings: blocks of so many `slots`, of so many `columns`."""
+    """The compressed slots of all rings: blocks of `slots` slots and `columns` columns."""
 
     slots: int
     columns: int
@@ -71,7 +71,7 @@ class CompressedBlocks:
     directory: Ints = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     buffers: list[BlockBuffer] = field(default_factory=list)
     bases: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    """Where the words of each buffer begin in memory."""
+    """The memory address of each buffer's words."""
 
     @classmethod
     def empty(cls, rings: int, slots: int, columns: int) -> CompressedBlocks:
@@ -91,13 +91,13 @@ class CompressedBlocks:
     # -- blocks in
 
     def has_room(self, ring: int, cells: int) -> bool:
-        """Whether a block fits in without new arrays."""
+        """Whether a block fits without new arrays."""
         free = len(self.buffers[-1].words) - self.buffers[-1].used if self.buffers else 0
         region = self.regions[ring]
         return region.count < region.room and free >= self.columns * (cells + 1)
 
     def make_room(self, ring: int, cells: int, blocks: int = 1) -> None:
-        """New arrays, with room for blocks; the old ones stay as they are for who reads them."""
+        """Allocate arrays for more blocks; readers may keep using the old arrays."""
         if self.regions[ring].count + blocks > self.regions[ring].room:
             self._lay_out(ring, blocks)
         need = self.columns * (cells + 1)
@@ -120,12 +120,12 @@ class CompressedBlocks:
         return self.directory[region.begin : region.begin + region.count]
 
     def find_bases(self) -> None:
-        """Where the buffers are, in this process."""
+        """Compute the addresses of the buffers in this process."""
         words = [p.words for p in self.buffers]
         self.bases = keeping([w.ctypes.data for w in words] or [0], words)
 
     def add(self, ring: int, block: int, keys: int, columns: Sequence[Ints]) -> None:
-        """Add the block after the last one of a ring, for which there is room: its values by column."""
+        """Append a block to a ring, which must have room for it. `columns` has its values."""
         region, buffer = self.regions[ring], self.buffers[-1]
         if region.count == 0:
             region.first = block
@@ -144,7 +144,7 @@ class CompressedBlocks:
         region.count += 1
 
     def add_constant(self, ring: int, block: int, count: int, keys: int, values: Sequence[int]) -> None:
-        """Add blocks after the last one of a ring. In each column all of them have one value."""
+        """Append blocks to a ring in which each column has a single value."""
         if count == 0:
             return
         self.make_room(ring, 0, count)
@@ -161,7 +161,7 @@ class CompressedBlocks:
         region.count += count
 
     def restart(self, ring: int, block: int) -> None:
-        """The blocks of a ring begin with one that is to come: those before are never asked for again."""
+        """Drop all blocks of a ring; the next one will have number `block`."""
         self.regions = [Region(**vars(r)) for r in self.regions]
         self.regions[ring].first, self.regions[ring].count = block, 0
         self._let_go()
@@ -169,10 +169,10 @@ class CompressedBlocks:
     # -- blocks out
 
     def forget(self, ring: int, below: int) -> None:
-        """Blocks of a ring below one are never asked for again."""
+        """Drop the blocks of a ring below `below`, if they are at least half of its blocks."""
         region = self.regions[ring]
         gone = min(max(0, below - region.first), region.count)
-        if gone < max(region.count // 2, 1):  # rows move, so not for every block
+        if gone < max(region.count // 2, 1):  # rows are copied, so not for every block
             return
         self.directory = self.directory.copy()
         kept = self.directory[region.begin + gone : region.begin + region.count].copy()
@@ -183,7 +183,7 @@ class CompressedBlocks:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Pieces in which no block lies any more need no memory."""
+        """Free the memory of buffers without blocks."""
         used = set(self._buffers_in_use().tolist())
         for number, buffer in enumerate(self.buffers[:-1]):
             if number not in used and len(buffer.words):
@@ -195,7 +195,7 @@ class CompressedBlocks:
         return np.unique(np.concatenate(own) >> BUFFER_SHIFT)
 
     def block(self, ring: int, number: int) -> tuple[int, list[Ints]]:
-        """How many keys a block has, and its values by column."""
+        """The number of keys of a block, and its values by column."""
         region = self.regions[ring]
         row = self.directory[region.begin + number - region.first]
         keys = int(row[THEN])
@@ -208,10 +208,10 @@ class CompressedBlocks:
             found.append(values)
         return keys, found
 
-    # -- as it is kept
+    # -- files
 
     def seal(self) -> None:
-        """Have one buffer for all that is in no file yet; all in one if there are many."""
+        """Merge the buffers that are in no file into one; merge all buffers if many are in files."""
         whole = sum(p.file is not None for p in self.buffers) >= MOST_BUFFERS
         first = next((i for i, p in enumerate(self.buffers) if whole or p.file is None), len(self.buffers))
         loose = self.buffers[first:]
@@ -230,7 +230,7 @@ class CompressedBlocks:
         self.find_bases()
 
     def copy(self) -> CompressedBlocks:
-        """Another with the same blocks. Words are shared, for none changes; new ones go elsewhere."""
+        """Return a copy. Words are shared, because they never change; new blocks go to new buffers."""
         regions = [Region(**vars(r)) for r in self.regions]
         buffers = [BlockBuffer(p.words[: p.used], p.used, p.file) for p in self.buffers]
         other = CompressedBlocks(self.slots, self.columns, regions, self.directory.copy(), buffers)
@@ -246,17 +246,17 @@ class CompressedBlocks:
         return 8 * self.words + self.directory.nbytes
 
     def ring_bytes(self, ring: int) -> int:
-        """What the blocks of a ring take."""
+        """The bytes of a ring's blocks."""
         rows = self._own(self.regions[ring])
         bits = rows[:, COLUMNS + BITS_EACH :: COLUMN] * rows[:, [THEN]] * self.slots
         return int((-(-bits // 64) * 8).sum()) + rows.nbytes
 
 
-# --- slots into blocks, and out of them ------------------------------------------------------------
+# --- compression and decompression of slots --------------------------------------------------------
 
 
 def compress_full(store: RingStore) -> None:
-    """Compress blocks of slots that are complete and not needed as they are."""
+    """Compress full blocks of slots that need not stay uncompressed."""
     for r in range(len(store.rings) if store.compress else 0):
         h = store.ring(r)
         while store.compresses(r) and h[END] - h[PLAIN] >= store.plain_room(r) - store.compress:
@@ -270,11 +270,11 @@ def _compress_block(store: RingStore, r: int) -> None:
     assert store.blocks is not None
     h, size = store.ring(r), store.compress
     block = int(h[PLAIN]) // size
-    # Of the first block there may be a part only.
+    # The first block may be partial: its missing slots repeat the first slot, and are never read.
     slots = np.maximum(np.arange(block * size, (block + 1) * size), h[PLAIN])
     cells = size * store.keys
     if not store.blocks.has_room(r, cells):
-        store.head = store.head.copy()  # who reads now reads again: see `RingStore.changed`
+        store.head = store.head.copy()  # concurrent reads are repeated: see `RingStore.changed`
         store.blocks.make_room(r, cells)
         if store.rings[r].slots is not None:
             store.blocks.forget(r, int(h[LOW]) // size)
@@ -288,15 +288,15 @@ def _compress_block(store: RingStore, r: int) -> None:
 
 
 def compress_empty(store: RingStore, r: int, end: int) -> None:
-    """Close the slots of a ring below one. There is nothing in them, nor in those that are not compressed.
+    """Close the slots of a ring below `end`. They must be empty, and so must all uncompressed slots.
 
-    Blocks of nothing are rows of the directory. Those that the ring would not keep are left out.
+    Empty blocks take only rows of the directory. Blocks that the ring would not keep are skipped.
     """
     assert store.blocks is not None
     size, kept, block = store.compress, store.rings[r].slots, int(store.ring(r)[PLAIN]) // store.compress
     plain = store.plain_room(r) - size
-    until = max(block, (end - plain) // size + 1)  # fewer slots than that are left as they are
-    store.head = store.head.copy()  # who reads now reads again: see `RingStore.changed`
+    until = max(block, (end - plain) // size + 1)  # the remaining slots stay uncompressed
+    store.head = store.head.copy()  # concurrent reads are repeated: see `RingStore.changed`
     if kept is not None and (end - kept) // size > block:
         block = min(until, (end - kept) // size)
         store.blocks.restart(r, block)
@@ -311,7 +311,7 @@ def compress_empty(store: RingStore, r: int, end: int) -> None:
 
 
 def decompressed(store: RingStore, r: int, slots: Ints) -> tuple[list[Any], list[Any]]:
-    """As `RingStore.cells`, compressed or not."""
+    """As `RingStore.cells`, but also for compressed slots."""
     hot = int(store.ring(r)[PLAIN])
     own = store.cells(r, slots[slots >= hot])
     packed = slots[slots < hot]
@@ -324,7 +324,7 @@ def decompressed(store: RingStore, r: int, slots: Ints) -> tuple[list[Any], list
 
 
 def _of_block(store: RingStore, r: int, block: int, wanted: Ints) -> tuple[list[Any], list[Any]]:
-    """The slots of a block that are wanted; keys that came later have nothing in it."""
+    """The wanted slots of a block; keys that were added later have empty cells."""
     assert store.blocks is not None
     size, stored = store.compress, len(store.slots.stored)
     then, values = store.blocks.block(r, block)
@@ -343,7 +343,7 @@ def _of_block(store: RingStore, r: int, block: int, wanted: Ints) -> tuple[list[
 
 
 def _as_ints(values: npt.NDArray[Any]) -> Ints:
-    """Values as ints that are compressed: floats by their bits."""
+    """Values as ints for compression: floats by their bits."""
     return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64, copy=False)
 
 

@@ -1,4 +1,4 @@
-"""Rows that came before their time: the overflow of a wheel (paper 001, section 3.3)."""
+"""The buffer of rows beyond the open slots: the overflow of a wheel (paper 001, section 3.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemill.kernels.arrow import values
 
 
 class EarlyRows:
-    """Rows beyond the open slots, in the order of their times."""
+    """A buffer of rows beyond the open slots, sorted by time when some are taken out."""
 
     def __init__(self, time: str, grain: int) -> None:
         self._time, self._grain = time, grain
@@ -24,7 +24,7 @@ class EarlyRows:
 
     @property
     def first_slot(self) -> int:
-        """The slot of the first of them; far away if there is none."""
+        """The slot of the earliest row; a slot in the far future if there is none."""
         return self._first // self._grain
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -33,21 +33,21 @@ class EarlyRows:
             self._first = min(self._first, int(values(rows.column(self._time)).min()))
 
     def batches(self) -> list[pa.RecordBatch]:
-        """All of them."""
+        """All rows."""
         return [*([] if self._sorted is None else [self._sorted]), *self._new]
 
     def cut_back(self, batches: int, first: int) -> None:
-        """Have only so many new batches, of which `first` was the first time: others were added since."""
+        """Return to an earlier `state`: drop the batches that were added since."""
         del self._new[batches:]
         self._first = first
 
     @property
     def state(self) -> tuple[int, int]:
-        """What `cut_back` needs, to come back to this."""
+        """The arguments with which `cut_back` returns to this state."""
         return len(self._new), self._first
 
     def copy(self) -> EarlyRows:
-        """Others with the same rows."""
+        """Return an independent copy."""
         other = EarlyRows(self._time, self._grain)
         other.add_all(self)
         return other

@@ -1,8 +1,8 @@
-"""Slots in which there is nothing, closed many at a time: a wheel that was left alone catches up at once.
+"""Close empty slots in bulk, so that a wheel that was idle catches up quickly.
 
-Time goes on in steps of whole slots of the coarsest ring that can take one. So there are a few steps for each
-ring, however long the time is. What a step costs is what there is to write: rings that keep all their slots
-have nothing in those to come, and of others no more is written than they hold.
+The watermark moves in steps of whole slots of the coarsest ring possible. So there are only a few steps for
+each ring, however long the time is. A step costs what it writes: in rings that keep all slots, new slots
+are empty already, and in others no more is written than they hold.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def close_empty(store: RingStore, until: int) -> int:
-    """Close the slots below one, for which there is room and in which no row is. Bits of what failed."""
+    """Close the slots below `until`, which are allocated and have no rows; returns error bits."""
     store.need_marks()
     units = [int(store.ring(r)[UNIT]) for r in range(len(store.rings))]
     empty_from = [int(store.ring(r)[END]) for r in range(len(store.rings))]
     while (now := store.now) < until:
         coarsest = max(r for r, unit in enumerate(units) if now % unit == 0 and now + unit <= until)
         end = until // units[coarsest] * units[coarsest]
-        if coarsest + 1 < len(units):  # a slot of the next ring may have to be made there
+        if coarsest + 1 < len(units):  # stop where a slot of the next ring becomes complete
             end = min(end, (now // units[coarsest + 1] + 1) * units[coarsest + 1])
         for r in range(coarsest + 1):
             _pass(store, r, end // units[r], empty_from[r])
@@ -35,14 +35,14 @@ def close_empty(store: RingStore, until: int) -> int:
         if err := store.roll_up(coarsest + 1):
             return err
         for r, was in enumerate(before):
-            if store.ring(r)[END] > was:  # with what was there before
+            if store.ring(r)[END] > was:  # the slot just made contains older rows
                 empty_from[r] = was + 1
         compress_full(store)
     return 0
 
 
 def _pass(store: RingStore, r: int, end: int, empty_from: int) -> None:
-    """Close the slots of a ring below one. There is nothing in those from `empty_from` on."""
+    """Close the slots of a ring below `end`. Those from `empty_from` on are empty."""
     while (begin := int(store.ring(r)[END])) < end:
         if not store.compresses(r):
             _write(store, r, begin, end)
@@ -60,7 +60,7 @@ def _pass(store: RingStore, r: int, end: int, empty_from: int) -> None:
 
 
 def _write(store: RingStore, r: int, first: int, end: int) -> None:
-    """Have nothing in the cells of slots, and the prefix sums of what was before them."""
+    """Clear the cells of slots, and repeat the prefix sums of the slot before them."""
     h, room = store.ring(r), int(store.head[ROOM])
     capacity, begin = int(h[CAPACITY]), int(h[OFFSET])
     before = None
@@ -68,10 +68,10 @@ def _write(store: RingStore, r: int, first: int, end: int) -> None:
         at = int(store.rows(r, np.array([first - 1]))[0]) * room
         before = [x[at : at + room].copy() for x in store.prefixes]
     if store.grows(r) and before is None:
-        return  # there has never been anything
+        return  # the cells were never written
     slots = np.arange(max(first, end - capacity), end)
     rows = np.sort(store.rows(r, slots))
-    turn = np.flatnonzero(np.diff(rows) > 1) + 1  # the end of a ring, and its beginning
+    turn = np.flatnonzero(np.diff(rows) > 1) + 1  # where the ring wraps around
     for run in np.split(rows, turn):
         a, b = int(run[0]) * room, (int(run[-1]) + 1) * room
         for j, (name, _) in enumerate(store.slots.stored):

@@ -1,4 +1,4 @@
-"""Rows into the open slots of a store of numbers, by compiled code."""
+"""Insert rows into the open slots of a store of numbers, with compiled kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemill.wheels.spec import WheelSpec
 
 
 class CompiledInsert:
-    """Inserts rows where partials are numbers. It holds no rows, so copies of a wheel share it."""
+    """Inserts rows if partials are numbers. It holds no rows, so copies of a wheel share it."""
 
     def __init__(self, spec: WheelSpec) -> None:
         plan = spec.plan
@@ -31,7 +31,7 @@ class CompiledInsert:
         self._intake = Intake(schema, layout, compiled, keys=plan.group_keys)
         plain, kinds = self._intake.expressions.plain, self._intake.expressions.schema
         self.by_address: Any = None
-        """A kernel that reads columns where Arrow has them, and their positions; None if some cannot be."""
+        """A kernel that reads Arrow buffers directly, and the columns' positions; None if it cannot."""
         if plain is not None and all(has_eight_bytes(kind) for _, kind in kinds):
             read = [schema.names.index(n) for n in (self._time, *plain)]
             self.by_address = self._intake.kernel(Columns(kinds)).run_at, read
@@ -40,16 +40,16 @@ class CompiledInsert:
         return self
 
     def key_ids(self, batch: pa.RecordBatch, keys: KeyIndex) -> Any:
-        """The numbers of the keys of rows; new ones are added."""
+        """The key numbers of rows; new keys are added."""
         return self._intake.key_ids(batch, keys)
 
     def insert(
         self, batch: pa.RecordBatch, store: RingStore, keys: KeyIndex, lock: Any, undo: Any
     ) -> tuple[Any, int, int]:
-        """Insert the rows whose slots are open, so that `undo` can take them out again.
+        """Insert the rows whose slots are open, and log them so that `undo` can roll them back.
 
-        Positions of rows that are too far ahead come first in what it returns, those of late rows last, from
-        the end on; then how many there are of each.
+        Returns the positions of the other rows, early rows from the front and late rows from the back, and
+        the numbers of early and late rows.
         """
         n = batch.num_rows
         columns, args, failure = self._intake.prepare(batch)

@@ -1,4 +1,4 @@
-"""Two stores as one: what both hold, cell by cell."""
+"""Merge two stores, cell by cell."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Ints = npt.NDArray[np.int64]
 
 
 def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingStore, int]:
-    """A store of what both have seen, and bits of what failed.
+    """Return a store with the contents of both, and error bits.
 
-    Both are of one layout, with the same rings, and have the same watermark. Keys of `b` are `key_of`
-    them; there are so many `keys` then, of which `a` has the first.
+    Both have the same layout, rings and watermark. Key `k` of `b` becomes `key_of[k]`; the keys of `a` keep
+    their numbers. The result has `keys` keys.
     """
     assert a.now == b.now and a.rings == b.rings
     compress = a.compress

@@ -1,4 +1,4 @@
-"""Stores in other forms: compressed, or plain."""
+"""Convert stores between compressed and uncompressed form."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidemill.wheels.memory.store import FIRST_ROOM, Ints, RingStore, mark, unma
 
 
 def as_plain(store: RingStore) -> RingStore:
-    """The same without compression."""
+    """The same store without compression."""
     return store if store.blocks is None else _rebuilt(store, 0)
 
 
 def as_compressed(store: RingStore, slots: int) -> RingStore:
-    """The same, compressed in blocks of so many slots."""
+    """The same store, compressed in blocks of `slots` slots."""
     return _rebuilt(store, slots)
 
 
@@ -40,7 +40,7 @@ def _rebuilt(store: RingStore, compress: int) -> RingStore:
 
 
 def _take_ring(store: RingStore, r: int, other: RingStore) -> None:
-    """Have the slots of a ring of another store, block by block."""
+    """Copy the slots of a ring from another store, block by block."""
     low, end = int(other.ring(r)[LOW]), int(other.ring(r)[END])
     store.ring(r)[[LOW, END, PLAIN]] = low
     step = store.compress or other.compress or FIRST_ROOM

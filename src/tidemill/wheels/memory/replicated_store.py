@@ -1,4 +1,4 @@
-"""Several stores that each have rows of any key, to be asked as one."""
+"""Read several stores, each of which may have rows of any key, as one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemill.wheels.memory.store import NOT_ASKED, Ints, RingStore
 class ReplicaStores(Buckets):
     """Stores of one kind. Key `k` of store `i` is number `numbers[i][k]` of all `keys`.
 
-    They are as far as the one that is least far: what the others have beyond is not known of all.
+    The watermark is the earliest of all stores: beyond it, some store is incomplete.
     """
 
     def __init__(self, stores: Sequence[RingStore], numbers: Sequence[Ints], keys: int) -> None:
@@ -30,7 +30,7 @@ class ReplicaStores(Buckets):
 
     @property
     def now(self) -> int:
-        """The first slot that is open in any of them."""
+        """The first slot that is open in any store."""
         return self.typical.now
 
     @property
@@ -47,7 +47,7 @@ class ReplicaStores(Buckets):
         return any(own[key] >= 0 and s.had_rows(own[key]) for own, s in zip(self._own, self._stores))
 
     def ring(self, number: int) -> Ints:
-        """The numbers of a ring, of the store that holds least."""
+        """The numbers of a ring, from the store whose oldest slot is the newest."""
         return max((s.ring(number) for s in self._stores), key=lambda h: int(h[LOW]))
 
     def _numbers_in(self, keys: Ints) -> Iterator[Ints]:
@@ -56,7 +56,7 @@ class ReplicaStores(Buckets):
             yield np.where(known, own[np.where(known, keys, 0)], -1)
 
     def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
-        """Each store adds what it has, as far as all are."""
+        """Every store adds its cells, up to the common watermark."""
         now = self.now
         return super().fold(np.minimum(starts, now), np.minimum(ends, now), keys, total, partials)
 

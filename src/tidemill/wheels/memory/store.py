@@ -1,7 +1,7 @@
-"""The memory of a wheel: open slots ahead of the watermark, rings of closed ones behind it.
+"""The memory of a wheel: open slots ahead of the watermark, rings of closed slots behind it.
 
 Columns hold a cell for each key of each slot, slot by slot, all rings one after the other. Nothing here
-knows of columns of events or of Arrow; keys are numbers `0, 1, 2, …`.
+depends on input columns or Arrow; keys are numbers `0, 1, 2, …`.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ from tidemill.wheels.rings import Ring
 Ints = npt.NDArray[np.int64]
 NOT_ASKED = np.empty(0, dtype=np.bool_)
 FEW_ROWS = 1 << 16
-"""So many rows at the most are inserted by address."""
+"""The most rows that are inserted by address."""
 MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-"""What a wheel may take of the memory for what is not in it yet."""
+"""The most bytes that a wheel allocates ahead: half of the physical memory."""
 MANY_CELLS = 1 << 12
-"""So many cells in which there is nothing are worth closing at once."""
+"""With at least this many empty cells, it pays to close slots in bulk."""
 FIRST_ROOM = 64
-"""Slots a ring that keeps everything has room for at first."""
+"""The initial capacity of a ring that keeps all slots."""
 
 
 class RingStore:
-    """Slots of a layout for some keys. Slots are counted from the epoch, in the finest granularity.
+    """The slots of a wheel, for a layout and some keys. Slots of the finest ring are numbered from the epoch.
 
-    With `compress`, rings that keep many slots have the older ones in blocks of so many, compressed.
+    With `compress`, rings that keep many slots compress the older ones in blocks of that many slots.
     """
 
     def __init__(
@@ -84,28 +84,28 @@ class RingStore:
             columns = len(self.slots.stored) + len(self.slots.marks)
             self.blocks = CompressedBlocks.empty(len(rings), compress, columns)
         offset = self._number_rings(first)
-        if not room:  # there are arrays elsewhere, which take the place of those made here
+        if not room:  # the caller replaces the arrays made here
             offset = 0
         self._require_memory(offset, 1)
         self.slots_in_all = offset
         self.on_change: Callable[[RingStore], None] = lambda store: None
-        """Called when there are new arrays, before anybody reads them."""
+        """Called when arrays were replaced, before anyone reads the new ones."""
         self.on_undo: Callable[[RingStore], None] = lambda store: None
-        """Called when the arrays before are there again."""
+        """Called when the previous arrays were restored."""
         self.on_retry: Callable[[float], None] = lambda since: time.sleep(0)
-        """Called when slots were closing while an answer was made, with when that was first so."""
+        """Called before an answer is retried because slots were closing, with the time of the first retry."""
         self.packed = False
         self.others = np.empty(FEW_ROWS, dtype=np.uint32)
-        """Where `insert` says which rows it left out."""
+        """The positions of rows that an insert left out."""
         self.places = np.zeros(FEW_ROWS + 1, dtype=np.int64)
         self._shadow: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
         self.settled = 0
-        """How often there were new arrays."""
+        """How often arrays were replaced."""
         self._asked: Any = None
-        """What answers are made from: arrays in the order of the kernel, the head as it is now."""
+        """The arrays that answers read, in the order of the kernel, and a view of the head."""
         self.fresh = np.array([self.slots.fresh()], dtype=self.slots.open_type)
         self.records = np.empty(FEW_ROWS, dtype=self.slots.open_type)
-        """With `places`: where the insertion of few rows logs what it changes."""
+        """With `places`, the undo log for the insertion of few rows."""
         self.ahead = records(self.fresh, ahead).reshape(ahead, 1)
         self.totals = self.fresh.copy()
         self.identity = {n: self.fresh[n][0] for n, _ in self.slots.stored}
@@ -120,7 +120,7 @@ class RingStore:
     # -- shape
 
     def _number_rings(self, first: int) -> int:
-        """The head of a store that begins with a slot; how many slots there is room for."""
+        """Make the head of a store that starts at slot `first`; returns the number of allocated slots."""
         self.head = np.zeros(HEAD + RING * len(self.rings), dtype=np.int64)
         self.head[[KEYS, ROOM, RINGS, FIRST, TOTAL]] = (0, 1, len(self.rings), first, 1)
         self.head[PREFIX], self.head[BLOCK] = int(self.prefix), self.compress
@@ -136,17 +136,17 @@ class RingStore:
         return offset
 
     def compresses(self, r: int) -> bool:
-        """Whether a ring has its older slots compressed: not if it keeps few."""
+        """Whether a ring compresses its older slots: not if it keeps few."""
         kept = self.rings[r].slots
         return bool(self.compress) and (kept is None or kept > self.plain_room(r))
 
     def plain_room(self, r: int) -> int:
-        """Slots of a compressed ring that have cells: the next ring is made from them, and windows."""
+        """The most uncompressed slots of a compressed ring: rolling up and windows read them."""
         coarser = self.rings[r + 1].ticks // self.rings[r].ticks if r + 1 < len(self.rings) else 1
         return max(coarser, self.compress) + 2 * self.compress
 
     def _least_room(self, r: int) -> int:
-        """Slots that a ring has room for at first, and for good unless it grows."""
+        """The initial capacity of a ring, which is final unless the ring grows."""
         return self.plain_room(r) if self.compresses(r) else self.rings[r].slots or FIRST_ROOM
 
     def grows(self, r: int) -> bool:
@@ -154,7 +154,7 @@ class RingStore:
         return self.rings[r].slots is None and not self.compresses(r)
 
     def ring(self, number: int) -> Ints:
-        """The numbers of a ring, as they are."""
+        """The numbers of a ring, as a view of the head."""
         return self.head[HEAD + RING * number : HEAD + RING * (number + 1)]
 
     @property
@@ -163,45 +163,45 @@ class RingStore:
 
     @property
     def room(self) -> int:
-        """The keys that there is room for."""
+        """The number of keys that are allocated."""
         return self.head.item(ROOM)
 
     @property
     def now(self) -> int:
-        """The first slot that is open."""
+        """The first open slot."""
         return self.head.item(HEAD + END)
 
     @property
     def capacity(self) -> int:
-        """The closed slots of the finest ring there is room for."""
+        """The number of allocated closed slots of the finest ring."""
         return self.head.item(HEAD + CAPACITY)
 
     @property
     def first(self) -> int:
-        """The slot that everything begins with."""
+        """The first slot of the wheel."""
         return int(self.head[FIRST])
 
     @property
     def cell_bytes(self) -> int:
-        """What a key takes in a slot, marks aside."""
+        """The bytes of a key in a slot, without marks."""
         columns = (*self.columns, *(self.prefixes if self.prefix else ()))
         return sum(c.itemsize for c in columns)
 
     @property
     def choice(self) -> tuple[int, int, int]:
-        """What a plan may choose from: the kinds allowed, the threshold, the cost of a slot."""
+        """The planner's options: the kinds allowed, the threshold, the cost of a slot."""
         allowed = ADDING | (1 << INVERSE_LANDMARK if self.slots.subtracts else 0)
         cost = self.slots.slot_cost(keyed=self.room > 1, compressed=bool(self.compress))
         return allowed, self.threshold, cost
 
     @property
     def held(self) -> list[int]:
-        """How many closed slots each ring holds."""
+        """The number of closed slots in each ring."""
         rings = (self.ring(r) for r in range(len(self.rings)))
         return [int(h[END] - h[LOW]) for h in rings]
 
     def column(self, name: str, slots: int) -> npt.NDArray[Any]:
-        """A column of nothing, for so many slots."""
+        """An empty column for a number of slots."""
         kind = dict(self.slots.stored)[name]
         size = max(1, slots * int(self.head[ROOM]))
         return _filled(size, self.identity[name], numpy_type(kind))
@@ -210,25 +210,25 @@ class RingStore:
 
     @contextlib.contextmanager
     def _all_or_none(self) -> Iterator[None]:
-        """Arrays are replaced here, never changed: where that does not come to its end, those before stay."""
+        """Restore the previous arrays if the body fails; the body may replace arrays, but not change them."""
         before = {**self.__dict__, "columns": list(self.columns), "prefixes": list(self.prefixes)}
         version = self.head.item(VERSION)
         try:
             yield
         except BaseException:  # also Ctrl-C
             self.__dict__.update(before)
-            self.head[VERSION] = version  # readers may have been sent to arrays that are not there
+            self.head[VERSION] = version  # it may be odd already, which would make readers wait forever
             self.on_undo(self)
             raise
 
     def know(self, keys: int) -> None:
-        """There are so many keys now."""
+        """Raise the number of keys to `keys`."""
         if keys > self.keys:
             with self._all_or_none():
                 self._know(keys)
 
     def forget(self, keys: int) -> None:
-        """There are so many keys only: no row of others has ever come."""
+        """Lower the number of keys to `keys`: the others never had a row."""
         self.head[KEYS] = min(keys, self.keys)
 
     def _know(self, keys: int) -> None:
@@ -238,15 +238,15 @@ class RingStore:
             capacities = [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))]
             self._reshape(max(keys, 2 * room), capacities)
         if any(self.held):
-            self.need_marks()  # the new keys were not there in the slots that are closed
+            self.need_marks()  # the new keys have no rows in closed slots
         self.head[KEYS] = keys
 
     def _reshape(self, room: int, capacities: list[int]) -> None:
-        """Room for more keys, or more slots; what there is moves."""
+        """Allocate arrays for more keys or more slots, and copy the contents."""
         self._require_memory(sum(capacities), room)
         before, old_room = self.head, int(self.head[ROOM])
         old = (self.columns, self.prefixes, self.marks)
-        self.head = before.copy()  # who reads now reads again: see `changed`
+        self.head = before.copy()  # concurrent reads are repeated: see `changed`
         self.head[ROOM] = room
         offset = 0
         for r, capacity in enumerate(capacities):
@@ -277,7 +277,7 @@ class RingStore:
         self.changed()
 
     def _require_memory(self, slots: int, keys: int) -> None:
-        """Refuse room for so much that there cannot be: a retention may be a mistake, or a file's."""
+        """Raise if rings need too much memory: a retention may be a mistake, or come from a bad file."""
         each = sum(np.dtype(numpy_type(kind)).itemsize for _, kind in self.slots.stored)
         need = slots * keys * each * (2 if self.prefix else 1)
         if need > MOST_BYTES:
@@ -287,13 +287,13 @@ class RingStore:
             )  # fmt: skip
 
     def rows(self, r: int, slots: Ints) -> Ints:
-        """Where slots of a ring lie."""
+        """The rows of slots of a ring."""
         h = self.ring(r)
         rows: Ints = h[OFFSET] + (slots - h[BASE]) % h[CAPACITY]
         return rows
 
     def no_marks(self) -> npt.NDArray[np.uint8]:
-        """Marks of nothing."""
+        """Empty marks for all cells."""
         cells = self.slots_in_all * int(self.head[ROOM])
         return np.zeros((len(self.slots.marks), cells // 8 + 1), dtype=np.uint8)
 
@@ -306,7 +306,7 @@ class RingStore:
             mark(self.marks[m], (target[:, None] * room + own).ravel()[found != 0])
 
     def need_marks(self) -> None:
-        """From now on it is known for each cell whether there was anything; so far there was."""
+        """Start to store marks; every cell so far gets all of them."""
         if not self.head[MARKED]:
             with self._all_or_none():
                 self._mark_all()
@@ -326,7 +326,7 @@ class RingStore:
     # -- rows in
 
     def remember(self, rows: int) -> bool:
-        """Be ready to take out again a few rows that go in now; whether the kernel logs what it changes."""
+        """Prepare to undo the insertion of a few rows; returns whether the kernel must log its changes."""
         if copies(self._words.size, rows):
             if self._shadow.size != self._words.size:
                 self._shadow = np.empty_like(self._words)
@@ -337,11 +337,11 @@ class RingStore:
         return True
 
     def undo(self) -> OpenSlotsUndo:
-        """What can take out again any number of rows that go in from now on."""
+        """An undo for any number of rows that are inserted from now on."""
         return OpenSlotsUndo(self)
 
     def put_back(self) -> None:
-        """Take out the rows that went in since `remember`."""
+        """Undo the insertion since `remember`."""
         if self.places[0] < 0:
             np.copyto(self._words, self._shadow)
         else:
@@ -350,7 +350,7 @@ class RingStore:
     # -- time
 
     def close(self, until: int) -> int:
-        """Close the open slots below one; bits of what failed, if anything did."""
+        """Close the open slots below `until`; returns error bits, 0 if nothing failed."""
         self.make_room(until)
         seen = self._asked[1]
         seen[VERSION] += 1
@@ -362,19 +362,19 @@ class RingStore:
         return 0 if how == DONE else int(err)
 
     def make_room(self, until: int) -> None:
-        """Have room to close the slots below one."""
+        """Allocate memory to close the slots below `until`."""
         if self.packed:
             self.unpack()
         if until >= self._full_from:
             self.room_until(until)
 
     def roll_up(self, first: int) -> int:
-        """Make the slots of the rings from a number on that are complete now; bits of what failed."""
+        """Make the slots that are now complete in the rings from number `first` on; returns error bits."""
         how, err = self._close.roll_at(self._closing, first)
         return 0 if how == DONE else int(err)
 
     def _close_far(self, until: int) -> tuple[int, int]:
-        """Close the open slots one by one, and those beyond at once: no row lies in them."""
+        """Close the open slots one by one, and those beyond in bulk: they have no rows."""
         how, err = self._close_each(self.now + len(self.ahead))
         if how == DONE and (err := close_empty(self, until)):
             how = FAILED
@@ -382,7 +382,7 @@ class RingStore:
 
     def _close_each(self, until: int) -> tuple[int, int]:
         while True:
-            # Of a ring that compresses, cells may take the place of those a block was made of.
+            # In a ring that compresses, new cells must not overwrite cells before they are in a block.
             step = min(until, self.now + self.compress) if self.compress else until
             how, err = self._close.run_at(self._closing, step)
             if how == NEEDS_MARKS:
@@ -394,14 +394,14 @@ class RingStore:
                 return how, err
 
     def note_directory(self) -> None:
-        """Say in the head where the blocks of each ring are found."""
+        """Write into the head where the directory has the blocks of each ring."""
         assert self.blocks is not None
         for r in range(len(self.rings)):
             if self.compresses(r):
                 self.ring(r)[BLOCK_ROW] = self.blocks.row(r)
 
     def cells(self, r: int, slots: Ints) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
-        """The stored columns, and the marks, of slots that are not compressed: by slot and key."""
+        """The stored columns and the marks of uncompressed slots, by slot and key."""
         rows, room, keys = self.rows(r, slots), int(self.head[ROOM]), self.keys
         columns = [c[: self.slots_in_all * room].reshape(-1, room)[rows, :keys] for c in self.columns]
         if not self.head[MARKED]:
@@ -410,14 +410,14 @@ class RingStore:
         return columns, [(bits[at >> 3] >> (at & 7) & 1).astype(np.bool_) for bits in self.marks]
 
     def have_open(self, slots: int) -> None:
-        """Have so many slots open, a power of two; there are no rows in them now."""
+        """Set the number of open slots, a power of two; they must be empty."""
         room = self.ahead.shape[1]
         self.ahead = records(self.fresh, slots * room).reshape(slots, room)
         self.settle()
 
     @property
     def present(self) -> Ints:
-        """The keys that ever had a row: there is room for null, whether it came or not."""
+        """The keys that ever had a row: null has a number even if it never occurred."""
         return np.flatnonzero(self.totals["rows"][: self.keys])
 
     def had_rows(self, key: int) -> bool:
@@ -425,19 +425,19 @@ class RingStore:
         return bool(self.totals["rows"][key] or self.ahead["rows"][:, key].any())
 
     def begin_at(self, slot: int) -> None:
-        """Have everything begin with a slot, in a store that has seen no row."""
+        """Set the first slot of a store without rows."""
         self.head = self.head.copy()
         self.head[FIRST] = slot
         for r in range(len(self.rings)):
             h = self.ring(r)
             h[[BASE, LOW, END, PLAIN]] = slot // h[UNIT]
-        if self.blocks is not None:  # blocks of nothing
+        if self.blocks is not None:
             self.blocks = CompressedBlocks.empty(len(self.rings), self.compress, self.blocks.columns)
             self.note_directory()
         self.changed()
 
     def hold_until(self, until: int) -> None:
-        """Count all slots below one as closed, with nothing in them."""
+        """Close all slots below `until` as empty."""
         self.room_until(until)
         assert not self.compress
         for r in range(len(self.rings)):
@@ -450,7 +450,7 @@ class RingStore:
             self.changed()
 
     def room_until(self, until: int) -> None:
-        """Have room for all slots below one."""
+        """Allocate memory for all slots below `until`."""
         if not any(map(self.grows, range(len(self.rings)))):
             return
         capacities, grows = [], False
@@ -465,14 +465,14 @@ class RingStore:
                 self._reshape(int(self.head[ROOM]), capacities)
 
     def copy(self) -> RingStore:
-        """Another store with the same in it."""
+        """Return an independent copy."""
         other = RingStore.__new__(RingStore)
         other.__dict__.update(self.__dict__)
-        other.on_change = other.on_undo = lambda store: None  # nobody else reads the copy
+        other.on_change = other.on_undo = lambda store: None  # the copy is not shared
         other._asked = None
         for name in ("head", "ahead", "totals", "marks"):
             setattr(other, name, getattr(self, name).copy())
-        for name in ("others", "places", "records", "_shadow"):  # nothing is in them between two inserts
+        for name in ("others", "places", "records", "_shadow"):  # empty between inserts
             setattr(other, name, np.empty_like(getattr(self, name)))
         other.columns = [c.copy() for c in self.columns]
         other.prefixes = [c.copy() for c in self.prefixes]
@@ -480,10 +480,10 @@ class RingStore:
         other.changed()
         return other
 
-    # -- as it is shared
+    # -- sharing
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What answers are made from, by name."""
+        """The arrays that answers read, by name."""
         named: dict[str, npt.NDArray[Any]] = {
             "head": self.head, "totals": self.totals, "marks": self.marks,
         }
@@ -495,7 +495,7 @@ class RingStore:
         return {name: array.dtype for name, array in self.arrays().items()}
 
     def replace(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Have another array in place of one; `settle` when all are replaced."""
+        """Replace an array by another; call `settle` after the last one."""
         if name in ("head", "totals", "marks"):
             setattr(self, name, array)
             return
@@ -503,17 +503,17 @@ class RingStore:
         columns = self.columns if name.startswith("f_") else self.prefixes
         columns[names.index(name[2:])] = array
 
-    # -- as it is kept in files
+    # -- files
 
     def seal(self) -> CompressedBlocks | None:
-        """The compressed slots, all that is in no file yet in one buffer; None if nothing is compressed."""
+        """The compressed slots, with one buffer for those that are in no file; None without compression."""
         if self.blocks is not None:
             self.blocks.seal()
             self.settle()
         return self.blocks
 
     def unpack(self) -> None:
-        """Have arrays of its own, with room to go on."""
+        """Copy packed arrays into new ones with spare capacity."""
         if self.packed:
             with self._all_or_none():
                 self.packed = False
@@ -526,7 +526,7 @@ class RingStore:
     # -- answers
 
     def answer(self, start: int, end: int, key: int) -> tuple[Any, ...]:
-        """`(status, valid, value, …)` of the results over a range of ticks: see `AnswerKernel.one_at`."""
+        """Answer a range of ticks as `(status, valid, value, …)`: see `AnswerKernel.one_at`."""
         found = self._one_at(self.frame, start, end, key)
         if found[0] != CHANGED:
             return found
@@ -540,8 +540,8 @@ class RingStore:
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
         rows: npt.NDArray[np.bool_] = NOT_ASKED,
     ) -> tuple[int, int]:  # fmt: skip
-        """Answer a range for each key, or one range for all. The first that is not held, or -1; bits of
-        what failed. `rows`, if given, gets whether there was any row."""
+        """Answer a range for each key, or one range for all. Returns the first that is not held, or -1, and
+        error bits. `rows`, if given, receives whether there was any row."""
         shared = len(starts) != len(keys)
         since = 0.0
         while True:
@@ -553,15 +553,15 @@ class RingStore:
             since = since or time.monotonic()
             self.on_retry(since)
 
-    # -- partials, for totals over keys and results that are not the wheel's own
+    # -- partials, for totals over keys and for results other than the wheel's own
 
     def no_partials(self, count: int) -> Any:
-        """So many partials of nothing, for `fold` to add to."""
+        """Empty partials, to which `fold` adds."""
         return records(self.fresh, count)
 
     def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
-        """Add ranges to partials: each for its key, or with `total` for all keys. The first range that is
-        not held, or -1; bits of what failed."""
+        """Add ranges to partials: each for its key, or with `total` for all keys. Returns the first range
+        that is not held, or -1, and error bits."""
         kernel = fold_kernel(self.layout, self.prefix, bool(self.compress))
         since, before = 0.0, partials.copy()
         while True:
@@ -579,7 +579,7 @@ class RingStore:
         return [x for r in results for x in (np.empty(count, np.bool_), allocate(r.type, count))]
 
     def lower(self, partials: Any, layout: Layout, outputs: Sequence[npt.NDArray[Any]]) -> int:
-        """Results of partials, which may be others than those of this store's layout; bits of what failed."""
+        """Compute results of partials, which may differ from this store's results; returns error bits."""
         return int(lower_kernel(layout)(partials, *outputs))
 
     def any_rows(self, partials: Any) -> npt.NDArray[np.bool_]:
@@ -588,7 +588,7 @@ class RingStore:
         return found
 
     def changed(self) -> None:
-        """There are new arrays. Whoever reads the old ones must read again: some are in both, and go on."""
+        """Publish new arrays. Reads of the old ones are repeated, because both share some arrays."""
         before = self._asked
         self.on_change(self)
         self.settle()
@@ -596,14 +596,14 @@ class RingStore:
             before[1][VERSION] |= 1
 
     def settle(self) -> None:
-        """Take note of arrays that are new.
+        """Recompute everything that depends on the arrays, after some were replaced.
 
-        The version is odd while slots close. Who reads meanwhile reads again.
+        The version in the head is odd while slots close; reads meanwhile are repeated.
         """
         block_arrays = () if self.blocks is None else (self.blocks.directory, self.blocks.bases)
         arrays = (self.head, self.totals, self.marks, *block_arrays, *self.columns, *self.prefixes)
         self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
-        self._choice = self.choice  # which takes longer than an answer
+        self._choice = self.choice  # computing it takes longer than an answer
         self.frame = frame_of(arrays, *self._choice, self.rings[0].ticks)
         self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
         self._words = self.ahead.view(np.int64)
@@ -615,18 +615,18 @@ class RingStore:
         self.settled += 1
 
     def _first_without_room(self) -> int:
-        """Slots below can be closed without more room."""
+        """The slot below which slots can be closed without more memory."""
         rings = (self.ring(r) for r in range(len(self.rings)) if self.grows(r))
         return min((int((h[BASE] + h[CAPACITY] + 1) * h[UNIT]) for h in rings), default=FOREVER)
 
     def ring_bytes(self, r: int) -> int:
-        """What the closed slots of a ring take, marks and room to spare aside."""
+        """The bytes of a ring's closed slots, without marks and spare capacity."""
         plain = int(self.ring(r)[END] - self.ring(r)[PLAIN]) * self.keys * self.cell_bytes
         return plain + (self.blocks.ring_bytes(r) if self.blocks is not None else 0)
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """Memory by what it is for."""
+        """Bytes by purpose."""
         return {
             "rings": sum(c.nbytes for c in self.columns),
             "prefixes": sum(c.nbytes for c in self.prefixes) if self.prefix else 0,
@@ -638,20 +638,20 @@ class RingStore:
 
 
 def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
-    """An array of one value. Memory of zeros is not touched before it is used, and many slots never are."""
+    """An array of one value. Zeros are allocated lazily by the system, and many slots are never used."""
     return np.full(size, value, dtype=kind) if value or value != value else np.zeros(size, dtype=kind)
 
 
 def records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """So many records of nothing."""
+    """An array of empty records."""
     return np.repeat(fresh, count) if any(fresh.tobytes()) else np.zeros(count, dtype=fresh.dtype)
 
 
 def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
-    """Say that there was something in cells."""
+    """Set the marks of cells."""
     np.bitwise_or.at(bits, cells >> 3, (1 << (cells & 7)).astype(np.uint8))
 
 
 def unmark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
-    """Say that there was nothing."""
+    """Clear the marks of cells."""
     np.bitwise_and.at(bits, cells >> 3, ~(1 << (cells & 7)).astype(np.uint8))

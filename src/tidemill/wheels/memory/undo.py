@@ -1,8 +1,8 @@
-"""Open slots as they were, so that rows which went in can be taken out again.
+"""Undo for open slots, so that an insert can be rolled back.
 
-Where slots are few beside the rows, all of them are copied first: less than a nanosecond a row. Where they
-are many, kernels log each record before it changes. A log that gets longer than there are slots becomes
-such a copy.
+If there are few records for many rows, all records are copied first: less than a nanosecond a row. Otherwise
+kernels log each record before it changes. A log with more entries than there are records is replaced by a
+copy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tidemill.wheels.memory.store import RingStore
 
 FEW_CELLS = 256
-"""So many records are copied for any number of rows."""
+"""Up to this many records are copied for any number of rows."""
 ROWS_TO_COPY = 8
-"""A record is copied in an eighth of the time that a row takes."""
+"""Copying a record takes an eighth of the time of inserting a row."""
 Log = tuple[npt.NDArray[np.int64], npt.NDArray[Any]]
-"""Places (how many, then slot and key of each), and the records that were there."""
+"""Places (their number, then the slot and key of each), and the records before the change."""
 
 
 def copies(cells: int, rows: int) -> bool:
@@ -29,7 +29,7 @@ def copies(cells: int, rows: int) -> bool:
 
 
 class OpenSlotsUndo:
-    """What the open slots of a store held when this was made. Keys may be added since."""
+    """The contents of a store's open slots when this was made. Keys may have been added since."""
 
     def __init__(self, store: RingStore) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class OpenSlotsUndo:
         self._logs: list[Log] = []
 
     def log_for(self, rows: int) -> Log:
-        """Where a kernel logs what it changes while so many rows go in; no room if it need not."""
+        """The log for an insert of `rows` rows; empty if a copy makes it unnecessary."""
         store = self._store
         if self._copy is None and not self._logs and copies(store.ahead.size, rows):
             self._copy, self._room = store.ahead.copy(), store.ahead.shape[1]
@@ -56,7 +56,7 @@ class OpenSlotsUndo:
         return log
 
     def roll_back(self) -> None:
-        """Have what was there, in the arrays that the store has now."""
+        """Restore the contents, in the store's current arrays."""
         ahead = self._store.ahead
         if self._copy is not None:
             ahead[:, : self._room] = self._copy
@@ -69,7 +69,7 @@ class OpenSlotsUndo:
 
 
 def undo_log(ahead: npt.NDArray[Any], places: npt.NDArray[np.int64], records: npt.NDArray[Any]) -> None:
-    """Put records back, the newest first: of several of one place the oldest stays."""
+    """Restore records, the newest first, so that the oldest record of a place remains."""
     count = int(places[0])
     where = places[count:0:-1]
     ahead[where >> 32, where & 0xFFFFFFFF] = records[:count][::-1]

@@ -1,4 +1,4 @@
-"""Windows over the closed slots of a wheel, kept from one advance to the next."""
+"""The state of windows over the closed slots of a wheel, between advances."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tidemill.wheels.memory.store import RingStore
 
 Ints = npt.NDArray[np.int64]
 ROWS, MOST_ROWS = 128, 1024
-"""Windows there is room for at a time, at least, and at the most if they close few at a time: enough that
-making room costs each of them little, and few enough that who keeps, or pickles, one keeps little else."""
+"""The least capacity of a buffer of closed windows, and the most if few close at a time. Large enough that
+allocation costs little per window; small enough that a result that is kept or pickled holds little else."""
 BEFORE_ALL = -(1 << 61)
-"""Before any slot."""
+"""A number below that of any slot."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class Closed:
     end: Ints
     outputs: list[npt.NDArray[Any]]
     err: int
-    """Bits of what failed."""
+    """Error bits."""
 
 
 @dataclass(frozen=True)
 class WindowState:
-    """Windows that are open, as they are saved: a few numbers, and records by row and key."""
+    """A snapshot of open windows: a few numbers, and records by row and key."""
 
     numbers: list[int]
     arrays: dict[str, npt.NDArray[Any]]
 
 
 class Rows:
-    """Room for windows that close, one after the other.
+    """A buffer for windows that close.
 
-    New arrays for each of them would take longer than all the rest. What was written stays as it is.
+    New arrays for each window would take longer than the rest. Rows never change once written.
     """
 
     def __init__(self, size: int, kinds: Sequence[Any]) -> None:
@@ -62,18 +62,18 @@ class Rows:
         self.outputs = _outputs(size, kinds)
         self.frame = frame_of([self.kid, self.start, self.end, *self.outputs])
         self.shown: Any = None
-        """What the owner makes of all of it."""
+        """A cache of the owner: its table over the whole buffer."""
 
     def closed(self, begin: int, err: int) -> Closed:
-        """The rows from one on."""
+        """The rows from `begin` on."""
         own = slice(begin, self.used)
         return Closed(self.kid[own], self.start[own], self.end[own], [o[own] for o in self.outputs], err)
 
 
 class SlidingWindows:
-    """One hopping or tumbling window, in finest slots, from the next slot to close on.
+    """A hopping or tumbling window, in finest slots, that starts with the next slot to close.
 
-    Slots before its `start` are in no window. One that goes on from a snapshot began with the slot `begin`.
+    Slots before its `start` are in no window. If it continues from a snapshot, it started at slot `begin`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class SlidingWindows:
             [range, slide, origin, slices, each, 0, coming - slices, 0, store.rings[0].ticks,
              BEFORE_ALL if start is None else start], dtype=np.int64,
         )  # fmt: skip
-        # Where in the arrays something lies follows from times alone: no file can say anything else.
+        # Positions in the arrays are computed from times alone, so that no file can set them.
         ends = (store.now - origin) // slide - (self._begin - origin) // slide
         bounds = ends
         if short:
@@ -111,7 +111,7 @@ class SlidingWindows:
     # -- state
 
     def snapshot(self) -> WindowState:
-        """All that the windows to come need of the slots that have closed."""
+        """The state that future windows need from closed slots."""
         self._fit()
         keys = slice(self._store.keys)
         return WindowState(
@@ -128,7 +128,7 @@ class SlidingWindows:
         return rows, self._fresh.dtype
 
     def restore(self, state: WindowState) -> None:
-        """Go on from a snapshot of windows that began at the same slot, in a store as far as it was."""
+        """Continue from a snapshot of windows that started at the same slot, at the same watermark."""
         self._fit()
         self._window[MIDDLE] = state.numbers[1]
         keys = slice(self._store.keys)
@@ -136,8 +136,9 @@ class SlidingWindows:
         self._running[keys], self._current[keys] = state.arrays["running"][0], state.arrays["current"][0]
 
     def add_from(self, other: SlidingWindows, key_of: Ints) -> int:
-        """Count what the same windows of a store as far as this one have seen, whose keys are `key_of` here;
-        bits of what failed. These windows began no later than the others."""
+        """Add the same windows of another store, whose keys are `key_of` here; returns error bits.
+
+        Both stores have the same watermark, and these windows started no later than the others."""
         add = add_slices_kernel(self._store.layout)
         self._fit()
         other._fit()
@@ -151,7 +152,7 @@ class SlidingWindows:
         everyone = np.arange(len(self._running))
         for i in range(low, pushed):
             err |= add(everyone, self._slices[i % self._size], self._running)
-        self._window[MIDDLE] = low  # suffixes are made anew when the next window ends
+        self._window[MIDDLE] = low  # suffixes are rebuilt when the next window ends
         return int(err)
 
     def _empty(self, rows: int) -> npt.NDArray[Any]:
@@ -159,7 +160,7 @@ class SlidingWindows:
         return np.repeat(self._fresh, rows * room).reshape(rows, room)
 
     def _fit(self) -> None:
-        """There may be room for more keys by now."""
+        """Grow the arrays to the store's number of allocated keys."""
         room, had = int(self._store.head[ROOM]), self._slices.shape[1]
         if room == had:
             return
@@ -173,13 +174,12 @@ class SlidingWindows:
             setattr(self, name, wider)
 
     def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
-        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
+        """Return the windows that close with slots `[start, until)`. `kinds` are the results' NumPy types."""
         begin, _, err = self.add(start, until, kinds)
         return self.rows.closed(begin, err)
 
     def add(self, start: int, until: int, kinds: Sequence[Any]) -> tuple[int, bool, int]:
-        """As `take`, into `rows`: the first row that is new, whether a result is missing in one, and bits
-        of what failed."""
+        """As `take`, into `rows`: returns the first new row, whether a result is missing, and error bits."""
         start = max(start, self._begin)
         until = max(start, until)
         ends = (until - self._origin) // self._slide - (start - self._origin) // self._slide
@@ -196,10 +196,10 @@ class SlidingWindows:
         return begin, missing, err
 
     def _settle(self) -> None:
-        """Take note of arrays that are new."""
+        """Update the frame after arrays were replaced."""
         self._fit()
         store = self._store
-        # The frame has only addresses: here is what keeps the arrays.
+        # The frame has only addresses: this reference keeps the arrays alive.
         self._arrays = (
             self._window, store.head, store.marks, *store.columns, self._slices, self._suffixes,
             self._running, self._current, self._fresh,
@@ -210,7 +210,7 @@ class SlidingWindows:
 
 
 class SessionWindows:
-    """Runs of events of a key with gaps below `gap` ticks, which is no less than a slot.
+    """Sessions of each key, with gaps below `gap` ticks; `gap` is at least a slot.
 
     The fields `first` and `last` of closed slots hold the first and the last instant in them.
     """
@@ -222,7 +222,7 @@ class SessionWindows:
         self._sessions = np.repeat(self._fresh, int(store.head[ROOM]))
 
     def snapshot(self) -> WindowState:
-        """The sessions that may still grow."""
+        """The open sessions."""
         self._fit()
         return WindowState([], {"sessions": self._sessions[None, : self._store.keys].copy()})
 
@@ -231,25 +231,25 @@ class SessionWindows:
         return {"sessions": 1}, self._fresh.dtype
 
     def restore(self, state: WindowState) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self._fit()
         self._sessions[: self._store.keys] = state.arrays["sessions"][0]
 
     def add_from(self, other: SessionWindows, key_of: Ints) -> int:
-        """Count what others have seen. Both are open, so that they are less than a gap apart: one session."""
+        """Add the open sessions of another store. Open sessions of a key are within a gap, so they merge."""
         self._fit()
         other._fit()
         add = add_slices_kernel(self._store.layout)
         return int(add(key_of, other._sessions[: len(key_of)], self._sessions))
 
     def _fit(self) -> None:
-        """There may be room for more keys by now."""
+        """Grow the array to the store's number of allocated keys."""
         grown = int(self._store.head[ROOM]) - len(self._sessions)
         if grown:
             self._sessions = np.concatenate((self._sessions, np.repeat(self._fresh, grown)))
 
     def take(self, start: int, until: int, kinds: Sequence[Any]) -> Closed:
-        """Slots `[start, until)` have closed. `kinds` are the NumPy types of the results."""
+        """Return the sessions that close with slots `[start, until)`. `kinds` are NumPy types of results."""
         store = self._store
         self._fit()
         most = (until - start + 1) * store.keys
@@ -264,5 +264,5 @@ class SessionWindows:
 
 
 def _outputs(most: int, kinds: Sequence[Any]) -> list[npt.NDArray[Any]]:
-    """Room for validity and values of each result."""
+    """Arrays for the validity and values of each result."""
     return [x for kind in kinds for x in (np.empty(most, dtype=np.bool_), np.empty(most, dtype=kind))]

@@ -1,7 +1,7 @@
-"""Cells of Python objects: the partials of a key in a slot, where they are not numbers.
+"""Cells of Python objects: the partials of a key in a slot, if they are not numbers.
 
-A cell has a state for each part of a layout, as the reference engine has it: a tuple of scalars, a list of
-argument tuples, a sketch. None is the identity of a sketch. Cells never change; combining makes new ones.
+A cell has a state for each part of a layout, as in the reference engine: a tuple of scalars, a list of
+argument tuples, a sketch. None is the identity of a sketch. Cells are immutable; combining makes new ones.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class CellAlgebra:
         self._folds = [_fold(part) for part in layout.parts]
 
     def combined(self, cells: Sequence[Cell]) -> Cell:
-        """One cell of what some cells, one at least, have seen."""
+        """Combine one or more cells into one."""
         if len(cells) == 1:
             return cells[0]
         return tuple(fold(states) for fold, states in zip(self._folds, zip(*cells)))
 
     def held(self, cells: Sequence[Cell]) -> Cell:
-        """The same as a slot holds it: an error where a sum does not fit, as in wheels of numbers."""
+        """Combine cells for a slot: a sum that overflows is an error, as in wheels of numbers."""
         cell = self.combined(cells)
         for part, state in zip(self._layout.parts, cell):
             carries = part.form.carries if isinstance(part.form, Form) else ()
@@ -57,14 +57,14 @@ class CellAlgebra:
         return cell
 
     def lowered(self, cells: Sequence[Cell], results: Sequence[Result] = ()) -> list[Any]:
-        """The results over some cells, or over none: those of the layout, unless others are given."""
+        """The results over cells, or over none: those of the layout, unless others are given."""
         cell = self.combined(cells) if cells else (None,) * len(self._folds)
         states = [_whole(part, state) for part, state in zip(self._layout.parts, cell)]
         return [lower(r, self._layout, states) for r in results or self._layout.results]
 
 
 class Measure:
-    """Bytes of cells, each counted once. Python shares small values, so it is not exact."""
+    """Measures the bytes of cells, each counted once. Python shares small values, so it is not exact."""
 
     def __init__(self, layout: Layout) -> None:
         algebras = [p.part.algebra for p in layout.parts]
@@ -72,7 +72,7 @@ class Measure:
         self._seen: set[int] = set()
 
     def slots(self, slots: Iterable[Mapping[int, Any]]) -> int:
-        """Of cells by key: a cell, or a tuple of several."""
+        """The bytes of slots, which map a key to a cell or a tuple of cells."""
         return sum(sys.getsizeof(slot) + sum(map(self._entry, slot.values())) for slot in slots)
 
     def _entry(self, entry: Any) -> int:
@@ -101,7 +101,7 @@ class Measure:
 
 
 def _whole(part: StatePart, state: Any) -> Any:
-    """A state as it is lowered: multisets in order, and None as what it stands for."""
+    """A state ready to be lowered: multisets sorted, None replaced by the identity."""
     algebra = part.part.algebra
     if isinstance(algebra, Multiset):
         return sorted(state or (), key=order_key)
@@ -111,7 +111,7 @@ def _whole(part: StatePart, state: Any) -> Any:
 
 
 def _fold(part: StatePart) -> Callable[[tuple[Any, ...]], Any]:
-    """How states of a part become one."""
+    """The function that combines states of a part."""
     algebra = part.part.algebra
     if isinstance(algebra, Multiset):
         return _distinct if algebra.distinct else lambda states: list(chain.from_iterable(states))
@@ -138,7 +138,7 @@ def _distinct(states: tuple[Any, ...]) -> list[Any]:
 
 
 def _sound(part: StatePart, state: Any) -> Any:
-    """A state of which other engines could make numbers: the rules of wheels are the same for all."""
+    """Check a state by the rules for compiled states, so that all wheels follow the same rules."""
     for value, (_, kind) in zip(state, part.columns):
         checked(value)
         if value is None and kind.kind != "string":
@@ -150,12 +150,12 @@ def _sound(part: StatePart, state: Any) -> Any:
 
 
 def take_cells(operator: WindowOperator) -> tuple[list[int], list[int], list[Cell]]:
-    """Key, pane and cell of all that an operator has gathered; it is empty then."""
+    """Take the key, pane and cell of everything in an operator, which is empty afterwards."""
     store = operator.store
     elements = store.elements()
     states: list[list[Any]] = []
     for index, part in enumerate(operator.layout.parts):
-        if index in operator.parts.objects:  # as they are: they need not fit a column
+        if index in operator.parts.objects:  # without conversion: they need not fit a column
             states.append([_known(part, s) for s in elements.objects[index]])
         else:
             states.append(_states_in(part, state_columns(store, index, elements)))
@@ -166,7 +166,7 @@ def take_cells(operator: WindowOperator) -> tuple[list[int], list[int], list[Cel
 
 
 def _known(part: StatePart, state: Any) -> Any:
-    """A state that may be None, for no rows: only that of a sketch stays so."""
+    """Replace None, the state of no rows, by the identity; the state of a sketch stays None."""
     return functions(part)[2] if state is None and isinstance(part.part.algebra, Algebra) else state
 
 
@@ -174,7 +174,7 @@ def _known(part: StatePart, state: Any) -> Any:
 
 
 def cells_out(layout: Layout, cells: Sequence[Cell]) -> dict[str, pa.Array]:
-    """Cells as columns, as partials travel: see `local.partials`."""
+    """Convert cells to columns of partials: see `local.partial_batches`."""
     found: dict[str, pa.Array] = {}
     for index, part in enumerate(layout.parts):
         states = [cell[index] for cell in cells]
@@ -193,7 +193,7 @@ def _lists(part: StatePart, states: list[Any]) -> pa.Array:
 
 
 def cells_in(layout: Layout, table: pa.Table) -> list[Cell]:
-    """What `cells_out` was given."""
+    """The inverse of `cells_out`."""
     columns = {n: table[n].combine_chunks() for n in table.column_names}
     states = [_states_in(p, [columns[n] for n, _ in state_fields(p)]) for p in layout.parts]
     return list(zip(*states))

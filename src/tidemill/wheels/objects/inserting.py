@@ -1,4 +1,4 @@
-"""Rows into a store of Python objects: the window engine aggregates them, slot by slot."""
+"""Insert rows into a store of Python objects: the window engine aggregates them by slot."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tidemill.wheels.spec import WheelSpec
 
 
 class ObjectInsert:
-    """Inserts rows where partials are Python objects. See `wheels.inserting` for where they are numbers."""
+    """Inserts rows if partials are Python objects; for numbers, see `memory.inserting`."""
 
     by_address: Any = None
 
     def __init__(self, spec: WheelSpec) -> None:
         self._spec, self._time = spec, spec.plan.input.time
         self._operator = WindowOperator(spec.plan)
-        """It holds rows only while they are inserted."""
+        """Holds rows only during an insert."""
 
     def copy(self) -> ObjectInsert:
-        """Another one: rows that fail in a copy of the wheel must not be in this one."""
+        """Return a new one: rows that fail in a copy of the wheel must not stay in this operator."""
         return ObjectInsert(self._spec)
 
     def insert(
@@ -61,5 +61,5 @@ class ObjectInsert:
             self._operator = WindowOperator(self._spec.plan)  # rows that failed may be in it
             if isinstance(failed, UserError) or not isinstance(failed, Exception):
                 raise
-            # The user's functions, and what they gave.
+            # Raised by a user's function, or by the value it returned.
             raise UserError("insert", f"raised {type(failed).__name__}: {failed}") from failed

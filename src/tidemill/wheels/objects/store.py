@@ -1,7 +1,7 @@
-"""The memory of a wheel whose partials are Python objects, such as sketches and lists.
+"""The store of a wheel whose partials are Python objects, such as sketches and lists.
 
-Rings, plans and numbers of slots are those of `RingStore`, so that everything about time is the same. Only
-keys that had rows in a slot have a cell there. Cells are never compressed, shared or subtracted.
+Rings, plans and slot numbers are those of `RingStore`, so that time is handled alike. Only keys that had
+rows in a slot have a cell there. Cells are never compressed, shared or subtracted.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Question = tuple[int, int, int]
 Slot = dict[int, Cell]
 """The cells of a slot, by key."""
 OBJECT_SLOT = 10_000
-"""What a slot costs a plan: so much more than a segment that the fewest slots are best."""
+"""The planner's cost of a slot: so much more than a segment that the plan with the fewest slots wins."""
 MOST_TOTALS = 64
-"""Cells of a key that make up its total before they become one: a multiset is copied whole each time."""
+"""A key's total is combined after this many cells: combining copies a whole multiset each time."""
 
 
 class ObjectStore(RingStore):
@@ -52,28 +52,28 @@ class ObjectStore(RingStore):
         self.layout, self.rings, self.threshold = layout, tuple(rings), threshold
         self.prefix, self.compress, self.blocks = False, 0, None
         self._number_rings(first)
-        self.ahead = np.empty((ahead, 0))  # nothing but how many there are
+        self.ahead = np.empty((ahead, 0))  # only its length is used
         self._algebra = CellAlgebra(layout)
         self.open: dict[int, Slot] = {}
         """Open slots, by number."""
         self.closed: list[dict[int, Slot]] = [{} for _ in rings]
         """The closed slots of each ring, by number."""
         self.wholes: dict[int, tuple[Cell, ...]] = {}
-        """Cells that make up the total of each key that ever had a row in a closed slot."""
+        """The cells that make up the total of each key with rows in closed slots."""
         self.new_locks()
 
     def new_locks(self) -> None:
-        """Have locks that nobody has."""
+        """Replace the locks, as after a fork."""
         self._changing = threading.Lock()
-        """Who reads while slots close waits; what was read never changes."""
+        """Held while slots close, and by readers while they collect cells; cells never change."""
 
     def changed(self) -> None:
-        """Nobody keeps arrays of this one."""
+        """Do nothing: there are no arrays that readers could keep."""
 
     def make_room(self, until: int) -> None:
-        """Slots take room when they have cells."""
+        """Do nothing: slots allocate memory when they get cells."""
 
-    # -- what there is
+    # -- shape
 
     @property
     def choice(self) -> tuple[int, int, int]:
@@ -81,7 +81,7 @@ class ObjectStore(RingStore):
         return ADDING, self.threshold, OBJECT_SLOT
 
     cell_bytes = 0
-    """Slots without rows take nothing."""
+    """Slots without rows take no memory."""
 
     @property
     def present(self) -> Ints:
@@ -95,18 +95,18 @@ class ObjectStore(RingStore):
             return key in self.wholes or any(key in cells for cells in self.open.values())
 
     def know(self, keys: int) -> None:
-        """There are so many keys now."""
+        """Raise the number of keys to `keys`."""
         self.head[KEYS] = max(keys, self.keys)
 
     def ring_bytes(self, r: int) -> int:
-        """About what the cells of a ring take. A cell that a finer ring has too counts again."""
+        """The approximate bytes of a ring's cells, including those shared with finer rings."""
         with self._changing:
             slots = list(self.closed[r].values())
         return Measure(self.layout).slots(slots)
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """Memory by what it is for, about; a cell that is in several rings counts once."""
+        """Approximate bytes by purpose; a cell in several rings counts once."""
         with self._changing:
             rings = [slot for ring in self.closed for slot in ring.values()]
             ahead, wholes = list(self.open.values()), dict(self.wholes)
@@ -117,7 +117,7 @@ class ObjectStore(RingStore):
         }  # fmt: skip
 
     def _slots(self, r: int, first: int, end: int) -> list[int]:
-        """The slots of a ring, from one to another, that have cells."""
+        """The slots of a ring in `[first, end)` that have cells."""
         held = self.closed[r]
         if end - first <= len(held):
             return [s for s in range(first, end) if s in held]
@@ -126,7 +126,7 @@ class ObjectStore(RingStore):
     # -- rows in
 
     def add(self, keys: Iterable[int], slots: Iterable[int], cells: Iterable[Cell], undo: Any) -> None:
-        """Add cells to open slots, so that `undo` can take them out again."""
+        """Add cells to open slots, and log them so that `undo` can roll them back."""
         for key, slot, cell in zip(keys, slots, cells):
             if undo is not None:
                 undo.note(slot, key)
@@ -137,11 +137,11 @@ class ObjectStore(RingStore):
         return _OpenCells(self.open)
 
     def forget(self, keys: int) -> None:
-        """There are so many keys only: no row of others has ever come."""
+        """Lower the number of keys to `keys`: the others never had a row."""
         self.head[KEYS] = min(keys, self.keys)
 
     def close(self, until: int) -> int:
-        """Close the open slots below one. What fails is raised; finer slots are closed then."""
+        """Close the open slots below `until`. If rolling up raises, the finer slots are closed."""
         with self._changing:
             for slot in sorted(s for s in self.open if s < until):
                 self.closed[0][slot] = closed = self.open.pop(slot)
@@ -155,7 +155,7 @@ class ObjectStore(RingStore):
         return 0
 
     def count_in(self, key: int, *cells: Cell) -> None:
-        """Add cells to the total of a key. One that overflows makes nobody use the totals."""
+        """Add cells to the total of a key. If a total overflows, totals are not used any more."""
         mine = (*self.wholes.get(key, ()), *cells) if self.head[TOTAL] else ()
         if len(mine) > MOST_TOTALS:
             try:
@@ -166,7 +166,7 @@ class ObjectStore(RingStore):
         self.wholes[key] = mine
 
     def _roll_up(self, r: int, until: int) -> None:
-        """Make the slots of a ring that are complete now, from those of the ring below."""
+        """Make the slots of a ring that are now complete from those of the next finer ring."""
         h = self.ring(r)
         ratio, end = int(h[UNIT] // self.ring(r - 1)[UNIT]), until // int(h[UNIT])
         found: dict[int, dict[int, list[Cell]]] = {}
@@ -174,7 +174,7 @@ class ObjectStore(RingStore):
             for key, cell in self.closed[r - 1][slot].items():
                 found.setdefault(slot // ratio, {}).setdefault(key, []).append(cell)
         for slot, cells in found.items():
-            h[END] = slot  # those before it count, should it fail
+            h[END] = slot  # if this slot fails, those before it are closed
             self.closed[r][slot] = {k: self._algebra.held(c) for k, c in cells.items()}
         h[END] = end
 
@@ -187,18 +187,18 @@ class ObjectStore(RingStore):
         h[LOW] = h[END] - kept
 
     def copy(self) -> ObjectStore:
-        """Another store with the same in it."""
+        """Return an independent copy."""
         other = ObjectStore(
             self.layout, self.rings, self.first, len(self.ahead), threshold=self.threshold
         )
         other.head[...] = self.head
         other.open = {slot: dict(cells) for slot, cells in self.open.items()}
-        other.closed = [dict(ring) for ring in self.closed]  # closed slots stay as they are
+        other.closed = [dict(ring) for ring in self.closed]  # closed slots are immutable
         other.wholes = dict(self.wholes)
         return other
 
     def merged(self, other: ObjectStore, key_of: Ints, keys: int) -> ObjectStore:
-        """A store of what both have seen; see `wheels.merge`."""
+        """Return a store with the cells of both; see `wheels.merge_wheels`."""
         assert self.now == other.now and self.rings == other.rings
         first = min(self.first, other.first)
         both = ObjectStore(self.layout, self.rings, first, len(self.ahead), threshold=self.threshold)
@@ -218,11 +218,11 @@ class ObjectStore(RingStore):
     # -- answers
 
     def _found(self, questions: Iterable[Question], head: Ints) -> list[Any]:
-        """For each range and key: the kind of plan and the cells, or None if the range is not held."""
+        """For each range and key, the kind of plan and the cells, or None if the range is not held."""
         found: list[Any] = []
         segments, planned = np.empty((PLAN_ROOM, 4), dtype=np.int64), None
         for start, end, key in questions:
-            if planned != (start, end):  # often it is one range for many keys
+            if planned != (start, end):  # often one range is asked for many keys
                 planned = start, end
                 kind, n, _ = plan(head, start, end, *self.choice, segments)
                 slots = [slot for s in segments[:n].tolist() for slot in self._of_segment(*s)]
@@ -241,14 +241,14 @@ class ObjectStore(RingStore):
         except UserError:
             if not self.head[TOTAL]:
                 raise
-        head = self.head.copy()  # a total may overflow where the slots of it do not
+        head = self.head.copy()  # a total may overflow although its slots do not
         head[TOTAL] = 0
         with self._changing:
             [found] = self._found([question], head)
         return self._algebra.lowered(cells if found is None else found[1])
 
     def answer(self, start: int, end: int, key: int) -> tuple[Any, ...]:
-        """See `RingStore.answer`; what fails is raised."""
+        """See `RingStore.answer`; errors are raised."""
         grain = self.rings[0].ticks
         if start % grain or end % grain or not -FARTHEST <= start <= end <= FARTHEST:
             return (OFF_GRID,)
@@ -264,7 +264,7 @@ class ObjectStore(RingStore):
         self, starts: Ints, ends: Ints, keys: Ints, outputs: Sequence[npt.NDArray[Any]],
         rows: npt.NDArray[np.bool_] = NOT_ASKED,
     ) -> tuple[int, int]:  # fmt: skip
-        """See `RingStore.answers`; outputs are of objects, and what fails is raised."""
+        """See `RingStore.answers`; outputs are object arrays, and errors are raised."""
         n = len(keys)
         asked = list(zip(*(np.broadcast_to(x, n).tolist() for x in (starts, ends, keys))))
         with self._changing:
@@ -278,7 +278,7 @@ class ObjectStore(RingStore):
                 rows[i] = bool(cells[1])
         return -1, 0
 
-    # -- partials: lists of cells, which are combined when they are lowered
+    # -- partials: lists of cells, combined when they are lowered
 
     def no_partials(self, count: int) -> Any:
         return [[] for _ in range(count)]
@@ -291,10 +291,10 @@ class ObjectStore(RingStore):
         else:
             asked = [(a, b, k) for (a, b), k in zip(ranges, numbers)]
         head = self.head.copy()
-        head[TOTAL] = 0  # a total may overflow where the slots of it do not
+        head[TOTAL] = 0  # a total may overflow although its slots do not
         with self._changing:
             found = self._found(asked, head)
-            if any(f is None for f in found):  # slots were dropped: what there is is in the totals
+            if any(f is None for f in found):  # slots were evicted: only the totals can answer
                 found = self._found(asked, self.head)
         each = len(numbers) if total else 1
         for i, cells in enumerate(found):
@@ -307,7 +307,7 @@ class ObjectStore(RingStore):
         return [np.empty(count, dtype=kind) for _ in results for kind in (np.bool_, np.object_)]
 
     def lower(self, partials: Any, layout: Layout, outputs: Sequence[npt.NDArray[Any]]) -> int:
-        """See `RingStore.lower`; what fails is raised."""
+        """See `RingStore.lower`; errors are raised."""
         for i, cells in enumerate(partials):
             for j, value in enumerate(self._algebra.lowered(cells, layout.results)):
                 outputs[2 * j][i], outputs[2 * j + 1][i] = value is not None, value
@@ -318,14 +318,14 @@ class ObjectStore(RingStore):
 
 
 class _OpenCells:
-    """The cells of open slots before others are added. Cells never change."""
+    """Undo for open slots: the cells before others are added. Cells are immutable."""
 
     def __init__(self, slots: dict[int, Slot]) -> None:
         self._slots = slots
         self._before: list[tuple[int, int, Cell | None]] = []
 
     def note(self, slot: int, key: int) -> None:
-        """This cell is about to change."""
+        """Log a cell before it changes."""
         self._before.append((slot, key, self._slots.get(slot, {}).get(key)))
 
     def roll_back(self) -> None:

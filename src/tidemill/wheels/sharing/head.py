@@ -1,7 +1,7 @@
-"""What a shared directory says of arrays, checked before a kernel uses it: kernels look at no bounds.
+"""Check the head of a shared wheel before kernels use it: kernels do not check bounds.
 
-A writer that goes on keeps to it. Of a directory that was damaged, or made by someone else, nothing is read
-that lies outside of its files.
+A live writer keeps the head consistent. With a damaged or forged directory, nothing outside of its files is
+read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidemill.wheels.memory.store import RingStore
 def check_arrays(
     head: npt.NDArray[np.int64], arrays: Mapping[str, npt.NDArray[Any]], store: RingStore
 ) -> None:
-    """Refuse a head, as it was at one moment, that does not fit the arrays, or a store of this kind."""
+    """Raise unless a consistent copy of a head fits the arrays and a store of this kind."""
     check_length(head, store.rings)
     check_head(head, store.rings, keys=int(head[KEYS]), prefix=store.prefix, block=0, cells=True)
     keys, room = int(head[KEYS]), int(head[ROOM])
@@ -44,7 +44,7 @@ def check_arrays(
         held = own[END] - own[LOW]
         require(held <= own[CAPACITY] < 1 << 48, f"room for {held} slots of {ring.shown}", own[CAPACITY])
         require(own[CAPACITY] > 0, f"room for slots of {ring.shown}", own[CAPACITY])
-        require(own[BLOCK_ROW] == NEVER, f"ring {ring.shown} as it is", "a compressed one")
+        require(own[BLOCK_ROW] == NEVER, f"ring {ring.shown} uncompressed", "a compressed one")
         slots += own[CAPACITY]
     cells = slots * room
     marks = cells // 8 + 1 if head[MARKED] else 1

@@ -1,4 +1,4 @@
-"""A wheel that another process writes, to be asked here: see `sharing.writer`."""
+"""Query a wheel that another process writes: see `sharing.writer`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemill.wheels.view import ALL, Ints, WheelView
 
 
 class WheelReader(WheelQueries):
-    """A wheel that another process writes."""
+    """A read-only wheel that another process writes."""
 
     _view: SharedView
 
@@ -25,9 +25,9 @@ class WheelReader(WheelQueries):
 
     @property
     def writer(self) -> str:
-        """Whether the writer goes on: "alive", or "gone", and then nothing changes any more."""
+        """The state of the writer: "alive", or "gone", after which nothing changes any more."""
         source = self._view.source
-        source.stale()  # it refuses if another has taken its place
+        source.stale()  # raises if another writer has taken over the directory
         return "alive" if source.writes() else "gone"
 
     def query(self, start: Any, end: Any, key: Any = ALL, **options: Any) -> Any:
@@ -36,12 +36,12 @@ class WheelReader(WheelQueries):
         return super().query(start, end, key, **options)
 
     def stats(self) -> dict[str, Any]:
-        """Slots and bytes by ring, and whether the writer goes on."""
+        """Slots and bytes by ring, and whether the writer is alive."""
         return {**super().stats(), "writer": self.writer}
 
 
 class SharedView(WheelView):
-    """The arrays of the writer, and the keys that it has told of."""
+    """The arrays of the writer, and the keys that it has published."""
 
     store: RingStore
 
@@ -59,7 +59,7 @@ class SharedView(WheelView):
     def new_locks(self) -> None:
         super().new_locks()
         self._catching_up = threading.RLock()
-        """Of what the writer did meanwhile, one thread takes note at a time."""
+        """Held by the one thread that reads the writer's latest changes."""
 
     def catch_up(self) -> None:
         with self._catching_up:
@@ -73,7 +73,7 @@ class SharedView(WheelView):
     def numbers(self, keys: Any) -> Ints:
         numbers = super().numbers(keys)
         if keys is ALL and len(numbers) and numbers.max() >= self.keys.count:
-            self.catch_up()  # keys are told before their slots close, so those that there are now are known
+            self.catch_up()  # keys are published before their slots close, so all present keys are known now
             numbers = numbers[numbers < self.keys.count]
         return numbers
 
@@ -82,7 +82,7 @@ class SharedView(WheelView):
         self.store.settle()
 
     def _again(self, since: float) -> None:
-        """Slots are closing, for one answer since then: read again, the newest arrays."""
+        """Prepare a retry of an answer during which slots closed; the first try was at `since`."""
         with self._catching_up:
             if self.source.stale():
                 self._refresh()

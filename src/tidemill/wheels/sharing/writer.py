@@ -1,12 +1,12 @@
-"""One writer, readers in other processes: the arrays of a wheel in files that both map to memory.
+"""Share a wheel between one writer and readers in other processes, by files that all of them memory-map.
 
-The writer's arrays are those of the newest *generation*, which has a file for each; growing makes a new
-one. Readers see in the root which that is. While slots close, the version in the head is odd, and who
-reads meanwhile reads again: nobody sees half of it.
+The writer's arrays are those of the newest *generation*, which has a file for each array; growing makes a new
+generation. The root has its number. While slots close, the version in the head is odd, and a read that
+overlaps is repeated: no reader sees a partial change.
 
-Every file but the root has the id of its writer in its name. A writer that takes a directory over says so in
-the root before, which its readers have mapped, and makes a root of its own: what two writers have written
-never mixes. Only files by such names are ever removed.
+Every file except the root has the id of its writer in its name. A writer that takes over a directory marks
+the old root, which readers have mapped, and makes a new root: the files of two writers never mix. Only files
+with such names are ever removed.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from tidemill.wheels.sharing.head import check_arrays
 ROOT, LOCK = "root.bin", "writer.lock"
 MAGIC = int.from_bytes(b"tidewhl2", "little")
 MARK, WRITER, STATE, GENERATION, KEY_FILES = range(5)
-"""The numbers in the root: that it is one; who writes; whether that goes on; the newest generation; how many
-files of keys there are."""
+"""Positions in the root: the magic number; the writer's id; its state; the newest generation; the number of
+key files."""
 WRITES, CLOSED, REPLACED = range(3)
-"""States: the writer goes on, or was killed; it has let go; another has taken the directory over."""
+"""States: the writer is alive, or was killed; it has closed; another has taken over the directory."""
 ROOT_NUMBERS = 8
 _HINT = "share the wheel again, in an empty directory"
 SOON = 0.05
-"""Seconds after which a reader that waits looks whether there is a writer at all."""
+"""Seconds after which a waiting reader checks whether the writer is alive."""
 PATIENCE = 10.0
-"""Seconds after which a reader no longer waits for a writer that lives."""
+"""Seconds after which a reader stops waiting for a live writer."""
 HANDOVER = 1.0
-"""Seconds that a writer tries to get the lock: readers have it for an instant, to see whether one lives."""
+"""Seconds for which a writer tries to lock: readers hold the lock briefly to test whether a writer lives."""
 _OURS = re.compile(
     rf"{re.escape(LOCK)}|{re.escape(ROOT)}"
     r"|[0-9a-f]{16}-(wheel\.json|[0-9]+\.json|[0-9]+-\w+\.bin|keys-[0-9]+\.arrow)"
@@ -74,7 +74,7 @@ def is_shared(path: Path) -> bool:
 
 
 class Publisher:
-    """The writer's side of a directory; there is one for each directory at a time."""
+    """The writer's side of a directory, which has one writer at a time."""
 
     def __init__(self, path: Path, described: Mapping[str, Any]) -> None:
         have_directory(path, step=_STEP)
@@ -94,22 +94,22 @@ class Publisher:
             self.close()
             raise
         self.keys = 0
-        """How many keys readers know."""
+        """The number of published keys."""
         self._generation = 0
         self._head: npt.NDArray[np.int64] | None = None
-        """That of the newest generation."""
+        """The head of the newest generation."""
         _publishers.add(self)
 
     def require_own(self) -> None:
-        """Refuse a process that was forked: it has the same files mapped, and would write them too."""
+        """Raise in a forked process: it has the same files mapped, and would write to them, too."""
         if os.getpid() != self._maker:
             raise UserError(
-                _STEP, expected="the process that shares the wheel to go on with it",
-                got="one that was forked from it", hint="there, read it: tm.open_wheel(path)",
+                _STEP, expected="writes only by the process that shares the wheel",
+                got="a process forked from it", hint="there, read it: tm.open_wheel(path)",
             )  # fmt: skip
 
     def publish(self, store: RingStore) -> None:
-        """Have the arrays of a store in files from now on; all of them, or it stays as it was."""
+        """Move all arrays of a store into files; on failure the store is unchanged."""
         self.require_own()
         generation = self._generation + 1
         made: dict[str, npt.NDArray[Any]] = {}
@@ -134,12 +134,12 @@ class Publisher:
         self._remove(before)
 
     def publish_again(self, store: RingStore) -> None:
-        """Publish a store that has come back to arrays before, unless readers have these still."""
+        """Publish a store that returned to its previous arrays, unless readers still have these."""
         if self._head is store.head:
             return
         try:
             self.publish(store)
-        except BaseException:  # readers have arrays in which nothing changes any more: they are told so
+        except BaseException:  # the arrays of readers do not change any more: `close` tells them
             self.close()
             store.on_change = store.on_undo = lambda store: None
             raise
@@ -158,12 +158,12 @@ class Publisher:
         return root
 
     def _write(self, name: str, content: Any) -> None:
-        """A file of this writer, which appears whole. It need not outlive the machine."""
+        """Write a file of this writer atomically; it need not survive a crash of the machine."""
         with appearing(self._path / f"{self._name}-{name}", step=_STEP, durable=False) as file:
             file.write(content)
 
     def add_keys(self, keys: pa.Table) -> None:
-        """Tell readers of more keys."""
+        """Publish more keys to readers."""
         assert self._root is not None
         self.require_own()
         number = int(self._root[KEY_FILES])
@@ -176,11 +176,11 @@ class Publisher:
 
     @property
     def closed(self) -> bool:
-        """Whether this is a writer no more."""
+        """Whether this writer has released the directory."""
         return self._lock < 0
 
     def close(self) -> None:
-        """Let another writer have the directory. What was shared stays, for those who read it."""
+        """Release the directory for other writers. The files stay for readers."""
         if self._lock >= 0:
             if self._root is not None and os.getpid() == self._maker:
                 self._root[STATE] = CLOSED
@@ -188,7 +188,7 @@ class Publisher:
             self._lock = -1
 
     def withdraw(self) -> None:
-        """Remove what was written: it was not to be shared after all."""
+        """Remove the files of this writer after a failed `share`."""
         try:
             with our_errors(_STEP, self._path):
                 if self._root is not None:
@@ -206,7 +206,7 @@ class Publisher:
 
 
 def _let_go() -> None:
-    """In a child that was forked: who only has a copy of the lock keeps nobody waiting."""
+    """Close the locks that a forked child inherits, so that they block nobody."""
     for publisher in _publishers:
         if publisher._lock >= 0:
             os.close(publisher._lock)
@@ -217,7 +217,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 class Subscriber:
-    """A reader's side. It needs no permission to write."""
+    """The reader's side of a directory. It needs no write permission."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -230,7 +230,7 @@ class Subscriber:
             try:
                 found = read_json(file, _HINT)
                 break
-            except FileNotFoundError as gone:  # another writer has come, a moment ago
+            except FileNotFoundError as gone:  # another writer has just taken over
                 if time.monotonic() - since > PATIENCE / 10:
                     raise corrupt(file, "no such file", _HINT) from gone
                 time.sleep(0.001)
@@ -250,7 +250,7 @@ class Subscriber:
         return root
 
     def stale(self) -> bool:
-        """Whether there is a newer generation. A writer that was replaced makes none."""
+        """Whether there is a newer generation. Raises if the writer was replaced."""
         if self._seen[STATE] == REPLACED:
             raise UserError(
                 "wheel query", expected=f"the writer that shared this wheel in {self.path}",
@@ -259,7 +259,7 @@ class Subscriber:
         return bool(self._seen[GENERATION] != self._generation)
 
     def writes(self) -> bool:
-        """Whether the writer goes on. One that was killed does not."""
+        """Whether the writer is alive and has not closed."""
         if self._seen[STATE] != WRITES:
             return False
         with our_errors("wheel query", self.path):
@@ -276,7 +276,7 @@ class Subscriber:
             os.close(lock)
 
     def attach(self, store: RingStore) -> None:
-        """Read the newest generation from now on."""
+        """Switch a store to the newest generation."""
         since = time.monotonic()
         while True:
             self.stale()
@@ -284,7 +284,7 @@ class Subscriber:
             try:
                 found = self._arrays(generation, store)
                 break
-            except FileNotFoundError as gone:  # the writer went on meanwhile
+            except FileNotFoundError as gone:  # the writer has made a newer generation
                 same = generation == int(self._seen[GENERATION])
                 if time.monotonic() - since > (SOON if same else PATIENCE):
                     self.stale()
@@ -317,39 +317,39 @@ class Subscriber:
         return found
 
     def _settled(self, head: npt.NDArray[np.int64], generation: int) -> npt.NDArray[np.int64]:
-        """The head as it was at one moment. While slots close it says nothing: who reads it waits."""
+        """A consistent copy of the head. While slots close there is none: this waits."""
         since = time.monotonic()
         while True:
             copied = head.copy()
             if copied[VERSION] == head[VERSION] and not copied[VERSION] & 1:
                 return copied
-            if self._seen[GENERATION] != generation:  # these arrays are done with: to be found again
+            if self._seen[GENERATION] != generation:  # these arrays are outdated: `attach` tries again
                 raise FileNotFoundError(errno.ENOENT, "a newer generation", str(self.path))
             self.require_progress(since)
             time.sleep(0)
 
     def require_progress(self, since: float) -> None:
-        """Refuse to wait any more for slots to close, if nobody closes them or it takes too long."""
+        """Raise if the writer died while slots were closing, or if waiting takes too long."""
         waited = time.monotonic() - since
         if waited > SOON and not self.writes():
             raise UserError(
-                "wheel query", expected=f"a writer that goes on in {self.path}", got="one that is gone",
+                "wheel query", expected=f"a live writer in {self.path}", got="one that is gone",
                 hint="it died while slots were closing; open what it saved",
             )  # fmt: skip
         if waited > PATIENCE:
             raise UserError(
-                "wheel query", expected=f"a writer that goes on in {self.path}",
+                "wheel query", expected=f"a live writer in {self.path}",
                 got=f"one that stopped {PATIENCE} s ago", hint="slots were closing; open what it saved",
             )  # fmt: skip
 
     def new_keys(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Keys that were added since this was asked last."""
+        """Yield the keys that were published since the last call."""
         while self._key_files < self._seen[KEY_FILES]:
             file = self.path / f"{self._name}-keys-{self._key_files}.arrow"
             try:
                 content = read_plain(file, step="open wheel")
             except FileNotFoundError as gone:
-                self.stale()  # it says so if another writer has come
+                self.stale()  # raises if another writer has taken over
                 raise corrupt(file, "no such file", _HINT) from gone
             yield table_in(pa.py_buffer(content), schema, file, _HINT)
             self._key_files += 1
@@ -359,18 +359,18 @@ class Subscriber:
 
 
 def _refuse_others(path: Path) -> None:
-    """Refuse a directory in which there is anything that no writer left: it would be in the way."""
+    """Raise if a directory has files that no writer made."""
     with our_errors(_STEP, path):
         for found in path.iterdir():
             if not _is_ours(found) or (found.name == ROOT and not _is_root(found)):
                 raise UserError(
                     _STEP, expected="an empty directory, or one in which a wheel was shared",
-                    got=f"{found}, which is no file of one", hint="nothing of it was touched: name another",
+                    got=f"{found}, which is another file", hint="nothing was touched: use another directory",
                 )  # fmt: skip
 
 
 def _remove_ours(path: Path) -> None:
-    """Remove what a writer before has left. Someone else may have put other files there just now."""
+    """Remove the files of earlier writers. Other files may have appeared just now: they stay."""
     with our_errors(_STEP, path):
         for old in path.iterdir():
             if old.name != LOCK and _is_ours(old):
@@ -403,7 +403,7 @@ def _take(lock: int, path: Path) -> None:
 
 
 def _take_over(path: Path) -> None:
-    """Tell who reads what a writer before has left that it is being removed."""
+    """Tell the readers of an earlier writer that its files are being removed."""
     if not is_plain(path / ROOT):
         return
     file = open_plain(path / ROOT, os.O_RDWR, step=_STEP)
@@ -415,7 +415,7 @@ def _take_over(path: Path) -> None:
 
 
 def _create(path: Path, size: int) -> mmap.mmap:
-    """A new file of zeros, mapped to memory."""
+    """Create a file of zeros, memory-mapped."""
     with our_errors(_STEP, path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
@@ -428,17 +428,17 @@ def _create(path: Path, size: int) -> mmap.mmap:
 
 
 def _mapped(descriptor: int, size: int) -> mmap.mmap:
-    """Zeros in an empty file. Its blocks are there: a full disk is an error here, not later when memory is
-    written."""
+    """Fill an empty file with zeros and map it. Blocks are allocated: a full disk is an error here, not a
+    crash when memory is written."""
     size = max(8, -(-size // 8) * 8)
     os.posix_fallocate(descriptor, 0, size)
     return mmap.mmap(descriptor, size)
 
 
 class _Mapped:
-    """Memory of a file that can only be read, in a form that kernels take for any other array.
+    """A read-only file mapping, exposed as a writable array.
 
-    NumPy would mark it as read-only, and every kernel would be compiled once more for that.
+    NumPy would mark the array as read-only, and every kernel would be compiled again for that type.
     """
 
     def __init__(self, memory: mmap.mmap, kind: np.dtype[Any], size: int) -> None:
@@ -450,7 +450,7 @@ class _Mapped:
 
 
 def _map(path: Path, kind: np.dtype[Any], size: int) -> Any:
-    """So many values of a file, to be read. That there is no such file is left to the caller."""
+    """Map `size` values of a file for reading. Raises `FileNotFoundError` if there is none."""
     need = size * kind.itemsize
     descriptor = open_plain(path, step="open wheel")
     with our_errors("open wheel", path):
