@@ -52,7 +52,7 @@ def test_words_that_end_too_early_are_refused() -> None:
     words, _ = encode(np.arange(0, 1000, 7), 5)
     with pytest.raises(ValueError, match="end before 143 values"):
         decode(words[:-1], 143, 5)
-    with pytest.raises(ValueError, match="no parameter"):
+    with pytest.raises(ValueError, match="invalid parameter"):
         encode(np.arange(3), 0)
 
 
