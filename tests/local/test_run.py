@@ -144,6 +144,7 @@ def test_inputs_are_those_that_the_query_names(inputs: dict[str, Any]) -> None:
 ORDERED = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"}, ordered=True)
 
 
+@pytest.mark.compiled
 def test_an_ordered_stream_closes_windows_as_it_is_read() -> None:
     read = []
 
