@@ -209,7 +209,7 @@ def test_an_input_that_breaks_its_promise_is_an_error(monkeypatch: pytest.Monkey
     """Windows were closed by what it said: without an error rows would be lost."""
 
     class Liar:
-        total_rows = 4
+        total_rows, exact = 4, False
 
         def __iter__(self) -> Iterator[Chunk]:
             yield Chunk(batch(1, 2), 10)

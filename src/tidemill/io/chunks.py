@@ -70,6 +70,8 @@ class Reader:
     raw: Callable[[], Iterable[RawChunk]]
     total_rows: int | None = None
     sizes: ChunkSizes = SIZES
+    exact: bool = True
+    """Whether promises follow from the rows. Statistics of files may be wrong, so rows may break them."""
 
     def __iter__(self) -> Iterator[Chunk]:
         chunks = _joined(_conformed(self.raw(), self.source, self.sizes), self.sizes)

@@ -109,7 +109,7 @@ def _ticks(statistics: Any, logical: dict[str, Any], unit: str | None) -> int:
 def _reader(files: Sequence[_File], source: Source, about: str, sizes: ChunkSizes) -> Reader:
     groups = [group for i, file in enumerate(files) for group in _survey(i, file, source)]
     rows = sum(group.rows for group in groups)
-    return Reader(source, about, lambda: _read(files, groups, source, sizes.most), rows, sizes)
+    return Reader(source, about, lambda: _read(files, groups, source, sizes.most), rows, sizes, exact=False)
 
 
 def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:

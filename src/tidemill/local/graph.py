@@ -69,14 +69,17 @@ class Graph:
     [[{'window_start': 0, 'window_end': 10, 'n': 1}]]
     """
 
-    def __init__(self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT) -> None:
+    def __init__(
+        self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True
+    ) -> None:
+        """Pass `watch=False` where promises follow from the rows themselves, so that none can be late."""
         require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
         """The leaves of the plan, by the name of the stream."""
         self.steps: list[OperatorStep] = []
         """In topological order: each step comes after the steps that it reads."""
-        self._lanes, self._tuning = 1 << (threads.bit_length() - 1), tuning
+        self._lanes, self._tuning, self._watch = 1 << (threads.bit_length() - 1), tuning, watch
         self._shared = used_often(plan)
         self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
@@ -108,7 +111,9 @@ class Graph:
             stage = stage_of(plan.input, self._shared)
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
             lanes = self._lanes if alone else 1
-            return WindowOperator(plan, lanes, tuning=self._tuning, stage=stage), (stage.base,)
+            return WindowOperator(
+                plan, lanes, tuning=self._tuning, stage=stage, watch=self._watch
+            ), (stage.base,)
         stage = stage_of(plan, self._shared - {id(plan)})
         return StageOperator(stage), (stage.base,)
 

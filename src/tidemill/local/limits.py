@@ -57,10 +57,9 @@ class Limits:
             return self.common
         return max(self.common, int(self.by_key.max()))
 
-    def mapped(self, change: Callable[[Ints], Ints]) -> Limits:
-        """Every limit changed alike."""
-        common = int(change(np.array([self.common], dtype=np.int64))[0])
-        return Limits(common, None if self.by_key is None else change(self.by_key))
+    def mapped(self, change: Callable[[Any], Any]) -> Limits:
+        """Every limit changed alike; `change` takes an int, and an array of them."""
+        return Limits(int(change(self.common)), None if self.by_key is None else change(self.by_key))
 
     def raised(self, other: Limits) -> Limits:
         """The higher limit of both for each key."""

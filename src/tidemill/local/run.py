@@ -73,18 +73,20 @@ def _run(
     stateful = any(isinstance(n, WindowAggregate) for n in plan.walk())
     chunks: dict[str, Iterable[Chunk]] = {}
     rows: list[int | None] = []
+    watch = False
     for name, leaf in leaves_of(plan).items():
         if isinstance(leaf, WheelWindows):
             chunks[name], total = inputs[leaf.stream].read_windows(leaf), None
         else:
             reader = open_source(inputs[name], leaf, promises=stateful)
             chunks[name], total = reader, reader.total_rows
+            watch |= not reader.exact
             rows.append(total)
         if progress:
             chunks[name] = shown(chunks[name], name, total)
     few = None not in rows and sum(n for n in rows if n is not None) < tuning.few_rows
     workers = 1 if few else threads()
-    graph = Graph(plan, workers, tuning)
+    graph = Graph(plan, workers, tuning, watch=watch)
     yield from run_graph(graph, chunks, workers)
     for late in graph.late().values():
         raise broken_promise(list(chunks), late.num_rows)

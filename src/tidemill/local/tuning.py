@@ -22,7 +22,7 @@ class Tuning:
     """Memory limit for the planes of all lanes. With more keys, every record is spilled and sorted."""
     few_strings: int = 1 << 16
     """A pool with at most this many strings is not searched for unused ones."""
-    few_keys: int = 1 << 16
+    few_keys: int = 1 << 20
     """With at most this many keys, only a snapshot removes keys without state from the index."""
     backlog: int = 4
     """Maximum number of calls queued for the lanes before the caller waits."""

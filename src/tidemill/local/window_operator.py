@@ -64,10 +64,11 @@ class WindowOperator(Operator):
 
     def __init__(
         self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
-        tuning: Tuning = DEFAULT, stage: Stage | None = None,
+        tuning: Tuning = DEFAULT, stage: Stage | None = None, watch: bool = True,
     ) -> None:  # fmt: skip
         """`stage` has the filters and projections to fuse; by default, all that are directly below."""
         self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
+        self._watch = watch
         stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
@@ -157,7 +158,7 @@ class WindowOperator(Operator):
         def add(lane: Lane) -> _Closed:
             kernel = partial(self._intake.kernel, columns)
             lane.add(kernel, batch.num_rows, keys, args, kid, failure, wanted)
-            return [], lane.promise
+            return [], None
 
         self._run([partial(add, lane) for lane in self.lanes])
 
@@ -167,7 +168,8 @@ class WindowOperator(Operator):
         Windows that the promise completed close first, whether it is worth it or not. In a session no
         late row counts: it could join two sessions of which one was given.
         """
-        if self._promised.highest == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+        unwatched = not self._watch or self._promised.highest == BEGINNING
+        if unwatched or isinstance(self.plan.windows[0].spec, Rows):
             return batch, kid
         late = self._late.keep(batch, kid, self._promised)
         if late is None:
@@ -322,14 +324,17 @@ class WindowOperator(Operator):
             self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
             self._drain(self._tuning.backlog)
             return
-        batches, self._given = calls[0]()
+        batches, promise = calls[0]()
+        self._given = promise or self._given
         if found is not None:
             found += batches
 
     def _finished(self) -> Iterator[pa.RecordBatch]:
         """Wait for the oldest calls and yield their results."""
         closed = [future.result() for future in self._running.popleft()]
-        self._given = Limits.joined([promise for _, promise in closed], self.keys.count)
+        promised = [promise for _, promise in closed if promise is not None]
+        if promised:
+            self._given = Limits.joined(promised, self.keys.count)
         for batches, _ in closed:
             yield from batches
 
@@ -459,7 +464,7 @@ class WindowOperator(Operator):
         return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
 
 
-_Closed = tuple[list[pa.RecordBatch], Limits]
+_Closed = tuple[list[pa.RecordBatch], Limits | None]
 """Windows that a lane closed, and its promise for those to come."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,11 +47,11 @@ class Progress:
     partition: Ints
     """The partition of each key."""
 
-    @property
+    @functools.cached_property
     def below(self) -> Limits:
         """The instant below which rows are complete, for each key."""
         # No time is as far away as this, and windows around it can still be counted.
-        return self.promise.mapped(lambda below: np.clip(below, -_NEVER, _NEVER))
+        return self.promise.mapped(lambda below: _least(_most(below, -_NEVER), _NEVER))
 
     @property
     def floor(self) -> int:
@@ -194,7 +195,7 @@ class GridSlide(Slide):
         # Whether windows go on past the last row so far, only a row to come can say.
         most = last if self._everyone else _NEVER
         return progress.below.mapped(
-            lambda below: np.minimum((below - self.spec.origin) // self.spec.slide - 1, most)
+            lambda below: _least((below - self.spec.origin) // self.spec.slide - 1, most)
         )
 
     def _rows_so_far(self, progress: Progress) -> Limits:
@@ -202,17 +203,17 @@ class GridSlide(Slide):
             return Limits(int(progress.rows[0]))
         return Limits(0, progress.rows[progress.partition[: progress.keys]])
 
-    def _last_full(self, rows: Ints) -> Ints:
+    def _last_full(self, rows: Any) -> Any:
         return rows // self.spec.slide - 1
 
-    def _last_begun(self, rows: Ints) -> Ints:
+    def _last_begun(self, rows: Any) -> Any:
         return np.where(rows > 0, self._last_window((rows - 1) // self._size), -1)
 
     def goes_on_to(self, pane: int) -> None:
         last = int(self._last_window(np.asarray([pane]))[0])
         self.state["last"] = self.state["last"].raised(Limits(last))
 
-    def _last_window(self, pane: Ints) -> Ints:
+    def _last_window(self, pane: Any) -> Any:
         """Return the last window that contains a pane; for a pane in a gap, the window before it."""
         reach = 0 if self._length is None else self._length - self._slide
         return (pane - self._shift + reach) // self._slide
@@ -422,15 +423,25 @@ def _looked_up(
     return Ranges(*(np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in found))
 
 
-def _promised(limits: Limits, start: Callable[[Ints], Ints]) -> Limits:
+def _promised(limits: Limits, start: Callable[[Any], Any]) -> Limits:
     """What limits say about the start of windows to come; nothing, or everything, at their ends."""
 
-    def change(limit: Ints) -> Ints:
+    def change(limit: Any) -> Any:
+        if isinstance(limit, int):  # most often, and quick
+            return start(limit) if -_NEVER < limit < _NEVER else BEGINNING if limit <= -_NEVER else FOREVER
         inside = (limit > -_NEVER) & (limit < _NEVER)
         at_ends = np.where(limit <= -_NEVER, BEGINNING, FOREVER)
         return np.where(inside, start(np.where(inside, limit, 0)), at_ends)
 
     return limits.mapped(change)
+
+
+def _least(limits: Any, bound: int) -> Any:
+    return min(limits, bound) if isinstance(limits, int) else np.minimum(limits, bound)
+
+
+def _most(limits: Any, bound: int) -> Any:
+    return max(limits, bound) if isinstance(limits, int) else np.maximum(limits, bound)
 
 
 def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout) -> Slide:
