@@ -18,7 +18,8 @@ import json, time
 start = time.perf_counter()
 import tidemill as tm
 from tidemill import col
-clicks = tm.stream("clicks", time="ts", schema={"ts": "timestamp", "ad": "int64", "v": "float64"})
+clicks = tm.stream("clicks", time="ts", unit="us",
+    schema={"ts": "timestamp", "ad": "int64", "v": "float64"})
 query = clicks.group_by("ad").window(tm.hopping("1h", every="10m")).agg(x=tm.sum(col.v))
 rows = [{"ts": 1_767_225_600_000_000 + i * 60_000_000, "ad": i % 7, "v": 1.0} for i in range(1000)]
 table = query.run(clicks=rows)
