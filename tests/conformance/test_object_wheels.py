@@ -273,8 +273,8 @@ def test_partials_that_no_file_can_hold_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("act", "parts"),
     [
-        (lambda: pair("kept", MIXED, "one", 0, prefix=True), ["prefix=True", "multiset"]),
-        (lambda: pair("kept", MIXED, "one", 0, compress=True), ["compress", "multiset"]),
+        (lambda: pair("kept", MIXED, "one", 0, prefix=True), ["prefix=True", "quantile"]),
+        (lambda: pair("kept", MIXED, "one", 0, compress=True), ["compress", "quantile"]),
         (lambda: pair("kept", MIXED, "one", 0, windows=[tm.tumbling(4)]), ["use the query engine"]),
         (lambda: pair("kept", MIXED, "one", 0, windows=[tm.session(7)]), ["use the query engine"]),
         (lambda: pair("kept", MIXED, "one", 0)[0].window(4, 2), ["windows", "use the query engine"]),
