@@ -131,7 +131,7 @@ class Graph:
         return self._passed_on(self._from[stream], batch)
 
     def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
-        """What comes out now that no later row of a stream is below an instant. Read it to its end."""
+        """Set the watermark of a stream and return the results. Exhaust the iterator."""
         told: dict[int, list[tuple[int, int]]] = {}
 
         def tell(step: Step, promise: int) -> None:
@@ -139,7 +139,7 @@ class Graph:
                 told.setdefault(id(reader), []).append((port, promise))
 
         tell(self._from[stream], below)
-        for step in self.steps:  # each after those that it reads, and each once
+        for step in self.steps:  # in topological order, so each step advances once
             for port, promise in told.get(id(step), ()):
                 for out in step.operator.advance(port, promise, prompt=prompt):
                     yield from self._passed_on(step, out)
@@ -149,10 +149,10 @@ class Graph:
     def advance_keys(
         self, stream: str, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """What comes out now that no later row of a stream with some keys is below an instant.
+        """Set the watermark of some keys of a stream and return the results. Exhaust the iterator.
 
-        `keys` are columns of the stream, with a row for each key that is promised apart. Operators that read
-        the stream directly use it; to others nothing is promised before all keys are.
+        `keys` are columns of the stream, with a row for each key. Only operators that read the stream
+        directly use this watermark; other operators wait for the watermark of the whole stream.
         """
         for step, port in self._from[stream].readers:
             for out in step.operator.advance_keys(port, keys, below, prompt=prompt):

@@ -29,7 +29,7 @@ class LateRows:
     def keep(
         self, batch: pa.RecordBatch, kid: Ints, promise: Limits
     ) -> npt.NDArray[np.bool_] | None:
-        """Keep the rows of a batch that are late, and say which rows are below the promise, if any."""
+        """Store the late rows of a batch. Return a mask of the rows below the watermark, or None."""
         times = evaluate(self._attribute, batch, self._schema)
         ticks = values(times)
         if not len(ticks) or ticks.min() >= promise.highest:
@@ -52,5 +52,5 @@ class LateRows:
         return pa.Table.from_batches(self._rows, schema=self.schema.to_arrow())
 
     def restore(self, table: pa.Table) -> None:
-        """What `table` gave."""
+        """Load the rows that `table` returned."""
         self._rows = table.to_batches()

@@ -42,19 +42,19 @@ class Operator(ABC):
     def advance_keys(
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """What is complete now that no row with some keys can come to a port below an instant.
+        """Set the watermark of some keys of a port and return the results that are now complete.
 
-        `keys` are columns of the port by name, with a row for each key that is promised apart. An operator
-        that cannot use such a promise gives nothing: it waits for one about all keys.
+        `keys` are columns of the port by name, with a row for each key. An operator that cannot use such a
+        watermark returns nothing and waits for that of the whole port.
         """
         return iter(())
 
     @property
     @abstractmethod
     def promise(self) -> Limits:
-        """What this operator promises about the time of the rows that it still gives.
+        """The watermark of the results: no later result has a time below it.
 
-        Limits by key, where it has any, are by ids of its own; others use the common one.
+        Limits by key refer to key ids of this operator; other operators use the common limit.
         """
 
     def late(self) -> pa.Table | None:
@@ -87,12 +87,12 @@ class Watermarks:
         self._below = [BEGINNING] * ports
 
     def raise_to(self, port: int, below: int) -> None:
-        """Note what a port promised."""
+        """Raise the watermark of a port; it never falls."""
         self._below[port] = max(self._below[port], below)
 
     @property
     def lowest(self) -> int:
-        """The promise for all ports together."""
+        """The minimum over all ports."""
         return min(self._below)
 
     @property

@@ -88,7 +88,7 @@ def _run(
     workers = 1 if few else threads()
     graph = Graph(plan, workers, tuning, watch=watch)
     yield from run_graph(graph, chunks, workers)
-    for late in graph.late().values():
-        raise broken_promise(list(chunks), late.num_rows)
+    if late := graph.late():
+        raise broken_promise(list(chunks), sum(rows.num_rows for rows in late.values()))
     if counts is not None:
         counts["before_start"] = graph.before_start

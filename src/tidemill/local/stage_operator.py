@@ -14,7 +14,7 @@ from tidemill.plan.stages import Stage
 
 
 class StageOperator(Operator):
-    """Filters and projections: no state, nothing waits."""
+    """Filters and projects each batch; it keeps no rows, and passes the watermark on."""
 
     def __init__(self, stage: Stage) -> None:
         self.runner = StageRunner(stage.predicates, stage.outputs, stage.base.schema)

@@ -59,14 +59,18 @@ class WindowOperator(Operator):
 
     With several lanes, `advance` returns the results that their threads have finished; the end of the
     input returns the rest. A row below the watermark is late. Late rows are kept (`late`), and they are
-    aggregated in windows that are still open. A complete window never changes.
+    aggregated in windows that are still open, except in a query with sessions. A complete window never
+    changes.
     """
 
     def __init__(
         self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
         tuning: Tuning = DEFAULT, stage: Stage | None = None, watch: bool = True,
     ) -> None:  # fmt: skip
-        """`stage` has the filters and projections to fuse; by default, all that are directly below."""
+        """`stage` has the filters and projections to fuse; by default, all that are directly below.
+
+        `watch=False` skips the check for late rows, where no row can be late.
+        """
         self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         self._watch = watch
         stage = stage or stage_of(plan.input)
@@ -103,9 +107,9 @@ class WindowOperator(Operator):
         self._late = LateRows(base, self._attribute, predicates)
         self._key_columns = _plain_columns(stage, plan.group_keys)
         self._promised = Limits()
-        """What was promised about the rows to come, by the windowing attribute."""
+        """The watermark of the input, in ticks of the windowing attribute."""
         self._given = self._held = Limits()
-        """What it promises about results to come, now and before those that are ready."""
+        """The promise about results to come: now, and before the buffered results (`_ready`)."""
         self._ready: list[pa.RecordBatch] = []
         """Results of closed windows that were not returned yet."""
         self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
@@ -163,10 +167,10 @@ class WindowOperator(Operator):
         self._run([partial(add, lane) for lane in self.lanes])
 
     def _without_late(self, batch: pa.RecordBatch, kid: Ints) -> tuple[pa.RecordBatch, Ints]:
-        """Keep the rows that came below the promise; what is left counts.
+        """Store the late rows of a batch and return the rows to aggregate.
 
-        Windows that the promise completed close first, whether it is worth it or not. In a session no
-        late row counts: it could join two sessions of which one was given.
+        Complete windows are closed first, so that no late row changes them. A query with sessions does not
+        aggregate late rows: one could join two sessions, of which one was already returned.
         """
         unwatched = not self._watch or self._promised.highest == BEGINNING
         if unwatched or isinstance(self.plan.windows[0].spec, Rows):
@@ -277,7 +281,7 @@ class WindowOperator(Operator):
         return ready
 
     def _make_ready(self) -> None:
-        """Close the windows that are complete, whether it is worth it or not; they are given next time."""
+        """Close all complete windows now; the next call of `advance` returns their results."""
         if self._promised.highest == BEGINNING or self._promised.common == FOREVER:
             return
         before, progress = self.promise, self._progress(False)
@@ -287,13 +291,13 @@ class WindowOperator(Operator):
         self._hold(found, before)
 
     def _drain(self, most: int) -> None:
-        """Wait until no more than so many calls of the lanes are under way."""
+        """Wait until at most `most` calls of the lanes are running."""
         while len(self._running) > most:
             before = self.promise
             self._hold(list(self._finished()), before)
 
     def _hold(self, found: list[pa.RecordBatch], before: Limits) -> None:
-        """Have results ready. What is promised until they are given is what was promised before."""
+        """Buffer results for `advance`. Until it returns them, the promise stays what it was `before`."""
         if found:
             self._held = before
             self._ready += found
@@ -355,7 +359,7 @@ class WindowOperator(Operator):
     # -- eviction of keys
 
     def _forget_keys(self) -> None:
-        """Forget the keys that have no state any more, once they are most of the index."""
+        """Evict the keys without state from the index, if they are at least half of it."""
         self._drain(0)
         count, lanes = self.keys.count, len(self.lanes)
         live = [lane.live_keys(count) for lane in self.lanes]
@@ -386,7 +390,6 @@ class WindowOperator(Operator):
         self._drain(0)
         self._make_ready()
         if self._forgets:
-            self._forget_above = 0
             self._forget_keys()
         found = {
             "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
