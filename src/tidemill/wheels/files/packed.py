@@ -25,7 +25,7 @@ from tidemill.wheels.loops.range_plan import (
     VERSION,
 )  # fmt: skip
 from tidemill.wheels.memory.compressed import CompressedBlocks
-from tidemill.wheels.memory.store import MOST_BYTES, RingStore, records
+from tidemill.wheels.memory.store import MOST_BYTES, RingStore, no_bits, records
 from tidemill.wheels.rings import Ring
 
 
@@ -104,6 +104,7 @@ def unpacked(
         store.marks = np.array([np.packbits(m, bitorder="little") for m in marks])
     room = int(store.head[ROOM])
     store.ahead = records(store.fresh, ahead * room).reshape(ahead, room)
+    store.touched = no_bits(ahead, room)
     store.totals = records(store.fresh, room)
     if keys:
         if len(rest["ahead"]):

@@ -64,8 +64,10 @@ class EarlyRows:
             held = [] if self._sorted is None else [self._sorted]
             table = pa.Table.from_batches([*held, *self._new]).combine_chunks()
             [batch] = table.to_batches()
-            order = np.argsort(values(batch.column(self._time)), kind="stable")
-            self._sorted, self._new = batch.take(pa.array(order)), []
+            times = values(batch.column(self._time))
+            if (times[1:] < times[:-1]).any():
+                batch = batch.take(pa.array(np.argsort(times, kind="stable")))
+            self._sorted, self._new = batch, []
         assert self._sorted is not None
         times = values(self._sorted.column(self._time))
         count = int(np.searchsorted(times, tick))

@@ -22,7 +22,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
 from tidemill.jit.addresses import frame_of
 from tidemill.local.expressions import allocate
-from tidemill.wheels.loops.answer import CHANGED, answer_kernel
+from tidemill.wheels.loops.answer import CHANGED, Storage, answer_kernel
 from tidemill.wheels.loops.close import DONE, FAILED, NEEDS_MARKS, close_kernel
 from tidemill.wheels.loops.fold import fold_kernel, lower_kernel
 from tidemill.wheels.loops.range_plan import (
@@ -63,6 +63,8 @@ MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 """The most bytes that a wheel allocates ahead: half of the physical memory."""
 MANY_CELLS = 1 << 12
 """With at least this many empty cells, it pays to close slots in bulk."""
+MANY_KEYS = 1 << 16
+"""From this many keys on, room for keys grows by a quarter instead of twofold."""
 FIRST_ROOM = 64
 """The initial capacity of a ring that keeps all slots."""
 
@@ -73,9 +75,12 @@ class RingStore:
     With `compress`, rings that keep many slots compress the older ones in blocks of that many slots.
     """
 
+    OWN: tuple[str, ...] = ("head", "ahead", "touched", "totals", "marks")
+    """The arrays that a copy of a store copies, besides its columns."""
+
     def __init__(
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
-        threshold: int = 0, compress: int = 0, room: bool = True,
+        threshold: int = 0, compress: int = 0, room: bool = True, storage: Storage = Storage.DENSE,
     ) -> None:  # fmt: skip
         self.layout, self.rings, self.slots = layout, tuple(rings), SlotLayout(layout)
         self.prefix, self.threshold, self.compress = prefix, threshold, compress
@@ -112,10 +117,16 @@ class RingStore:
         self.columns = [self.column(n, offset) for n, _ in self.slots.stored]
         self.prefixes = [self.column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
-        self._close = close_kernel(layout, prefix)
-        self._answer = answer_kernel(layout, prefix, bool(compress))
+        self.touched = no_bits(ahead, 1)
+        """With keys, a bit for each key with rows in an open slot."""
+        self.storage = Storage.PREFIX if prefix else Storage.COMPRESSED if compress else storage
+        self._close: Any = self._closing_kernel()
+        self._answer = answer_kernel(layout, self.storage)
         self._one_at = self._answer.one_at
         self.changed()
+
+    def _closing_kernel(self) -> Any:
+        return close_kernel(self.layout, self.prefix)
 
     # -- shape
 
@@ -236,7 +247,7 @@ class RingStore:
         room = int(self.head[ROOM])
         if keys > room:
             capacities = [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))]
-            self._reshape(max(keys, 2 * room), capacities)
+            self._reshape(max(keys, room + (room if room < MANY_KEYS else room // 4)), capacities)
         if any(self.held):
             self.need_marks()  # the new keys have no rows in closed slots
         self.head[KEYS] = keys
@@ -274,6 +285,7 @@ class RingStore:
             more = records(self.fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
             self.ahead = np.concatenate((self.ahead, more), axis=1)
             self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
+            self.touched = no_bits(len(self.ahead), room)
         self.changed()
 
     def _require_memory(self, slots: int, keys: int) -> None:
@@ -413,6 +425,7 @@ class RingStore:
         """Set the number of open slots, a power of two; they must be empty."""
         room = self.ahead.shape[1]
         self.ahead = records(self.fresh, slots * room).reshape(slots, room)
+        self.touched = no_bits(slots, room)
         self.settle()
 
     @property
@@ -466,11 +479,11 @@ class RingStore:
 
     def copy(self) -> RingStore:
         """Return an independent copy."""
-        other = RingStore.__new__(RingStore)
+        other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.on_change = other.on_undo = lambda store: None  # the copy is not shared
         other._asked = None
-        for name in ("head", "ahead", "totals", "marks"):
+        for name in self.OWN:
             setattr(other, name, getattr(self, name).copy())
         for name in ("others", "places", "records", "_shadow"):  # empty between inserts
             setattr(other, name, np.empty_like(getattr(self, name)))
@@ -562,7 +575,7 @@ class RingStore:
     def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
         """Add ranges to partials: each for its key, or with `total` for all keys. Returns the first range
         that is not held, or -1, and error bits."""
-        kernel = fold_kernel(self.layout, self.prefix, bool(self.compress))
+        kernel = fold_kernel(self.layout, self.storage)
         since, before = 0.0, partials.copy()
         while True:
             arrays, seen = self._asked
@@ -605,7 +618,9 @@ class RingStore:
         self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
         self._choice = self.choice  # computing it takes longer than an answer
         self.frame = frame_of(arrays, *self._choice, self.rings[0].ticks)
-        self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
+        self.inserting = frame_of(
+            [self.head, self.ahead, self.touched, self.others, self.places, self.records]
+        )
         self._words = self.ahead.view(np.int64)
         self._closing = frame_of(
             [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
@@ -645,6 +660,11 @@ def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
 def records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     """An array of empty records."""
     return np.repeat(fresh, count) if any(fresh.tobytes()) else np.zeros(count, dtype=fresh.dtype)
+
+
+def no_bits(rows: int, keys: int) -> Ints:
+    """Rows of 64-bit words with a bit for each key, all clear."""
+    return np.zeros((rows, (keys + 63) // 64), dtype=np.int64)
 
 
 def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:
