@@ -34,6 +34,8 @@ LATE_ROWS = 100_000
 """The most late rows that are kept; all are counted."""
 LONG_STEP = 1 << 20
 """If a step of the watermark adds more cells than this to the finest ring, memory is checked first."""
+OPEN_CELLS = 1 << 14
+"""As many slots times keys may be open although `write_ahead` is less."""
 EARLY_ROWS = 1 << 19
 """About as many early rows are taken at a time when their slots close."""
 INSERTING = UserError("insert", "another insert is not complete yet")
@@ -103,7 +105,7 @@ class WheelState(WheelView):
         other.left_out, other.late = dict(self.left_out), list(self.late)
         other.lineage, other.before_close = self.lineage.copy(), None
         other.windows = self.windows.copy(other.store, other.keys, other.look_at)
-        other.notes = {}
+        other.notes = dict(self.notes)
         other.new_locks()
         renew_locks(other)
         return other
@@ -130,12 +132,16 @@ class WheelState(WheelView):
         try:
             yield
         except BaseException as failed:
-            self.failed = failed if isinstance(failed, UserError) else UserError(
-                step, f"raised {type(failed).__name__}: {failed}"
-            )  # fmt: skip
-            if isinstance(failed, UserError) or not isinstance(failed, Exception) or not self.spec.objects:
-                raise
-            raise self.failed from failed  # a user's function
+            self._stop(step, failed)
+            raise
+
+    def _stop(self, step: str, failed: BaseException) -> None:
+        """Make the wheel read-only after an error; that of a user's function is raised as a `UserError`."""
+        self.failed = failed if isinstance(failed, UserError) else UserError(
+            step, f"raised {type(failed).__name__}: {failed}"
+        )  # fmt: skip
+        if isinstance(failed, Exception) and not isinstance(failed, UserError) and self.spec.objects:
+            raise self.failed from failed
 
     def require_sound(self, step: str) -> None:
         """Raise if an earlier step failed and left the wheel read-only."""
@@ -284,6 +290,8 @@ class WheelState(WheelView):
                 store.begin_at(min(until, self.early.first_slot))
                 self.bring_in()
             self.require_memory(until)
+        if self.early.first_slot < until and not self.spec.objects:
+            self._open_more()
         closed: list[pa.Table] = []
         if isinstance(store, SparseStore):
             self._advance_sparse(store, until, progress)
@@ -299,19 +307,40 @@ class WheelState(WheelView):
         """Close as many slots as one step can; returns the windows that closed."""
         store, first = self.store, self.early.first_slot
         target = min(until, max(first, before + 1))
-        if self.windows:  # they must read closed slots before these are overwritten or compressed
-            target = min(target, before + min(store.capacity, store.compress or store.capacity))
         if self.before_close is not None:
             self.before_close()
         store.make_room(target)  # if allocation fails, nothing has changed yet
-        with self._stopping("advance_to"):
-            err = store.close(target)
-        if err:
-            self.look_at(err, "advance_to")
-        closed = list(self.windows.take(before, target)) if self.windows else []
+        # Windows must read closed slots before these are overwritten or compressed.
+        step = min(store.capacity, store.compress or store.capacity) if self.windows else target - before
+        try:
+            while before < target:
+                upto = min(target, before + step)
+                if err := store.close(upto):
+                    self.look_at(err, "advance_to")
+                if self.windows:
+                    self.windows.take(before, upto)
+                before = upto
+        except BaseException as failed:
+            self._stop("advance_to", failed)
+            raise
+        closed = self.windows.taken() if self.windows else []
         if first < target + len(store.ahead):
             self.bring_in()
         return closed
+
+    def _open_more(self) -> None:
+        """Open more slots for early rows, if they take little memory: buffering takes longer."""
+        store = self.store
+        most = OPEN_CELLS // store.room
+        need = self.early.last_slot - store.now + 1
+        if isinstance(store, SparseStore) and need > most:
+            return  # they are closed without being opened
+        slots = power_of_two(max(1, min(most, need)))
+        if slots > len(store.ahead):
+            if store.packed:
+                store.unpack()
+            store.have_open(slots)
+            self.bring_in()
 
     def _advance_sparse(self, store: SparseStore, until: int, progress: Progress) -> None:
         """Close all slots below `until`: the open slots, then those of early rows, many at a time."""

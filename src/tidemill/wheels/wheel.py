@@ -283,6 +283,7 @@ class Wheel(WheelQueries):
 
     def _share_by(self, publisher: Publisher | None) -> None:
         self._publisher, store = publisher, self._state.store
+        store.shared = publisher is not None
         store.on_change = _nobody if publisher is None else publisher.publish
         store.on_undo = _nobody if publisher is None else publisher.publish_again
         self._state.before_close = None if publisher is None else self._publish_keys

@@ -97,6 +97,8 @@ def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> WheelState
     lineage.merged = by_text(facts["merged"], "merged", str)
     state.inserted = an_int(facts["rows"], "rows", 0, 1 << 62)
     state.left_out |= by_text(facts["left out"], "rows that were left out", int)
+    if facts["format"] > 2:
+        state.notes = by_text(facts["notes"], "notes", str)
     _restore_windows(state, opened)
     lineage.opened = state.version
     return state

@@ -121,6 +121,7 @@ def described(state: WheelState) -> dict[str, Any]:
         "write ahead": spec.write_ahead, "prefix": spec.prefix, "one ring below": spec.one_ring_below,
         "name": lineage.name, "merged": lineage.merged, "line": line,
         "rows": state.inserted, "left out": state.left_out, "sparse": isinstance(state.store, SparseStore),
+        "notes": state.notes,
         "compressed": None if blocks is None else {
             "slots": blocks.slots, "columns": blocks.columns, "pieces": len(blocks.buffers),
             "regions": [[r.begin, r.room, r.first, r.count] for r in blocks.regions],

@@ -32,9 +32,11 @@ from tidemill.wheels.loops.range_plan import (
 from tidemill.wheels.loops.sparse_cells import BITS, START, WIDTH
 from tidemill.wheels.memory.sparse_store import SparseStore, packed_marks
 from tidemill.wheels.memory.store import MOST_BYTES, Ints, no_bits, records
+from tidemill.wheels.spec import MOST_AHEAD, power_of_two
 
 PLACE = "place"
-"""The column that locates an open record: the position of its slot times the number of keys, plus its key."""
+"""The column that locates an open record: its slots from the watermark on, times the number of keys, plus its
+key."""
 
 
 def sparse_tables(store: SparseStore) -> dict[str, pa.Table]:
@@ -46,15 +48,17 @@ def sparse_tables(store: SparseStore) -> dict[str, pa.Table]:
     marks = store.marks_of(cells)
     held = {f"f_{n}": c[cells] for (n, _), c in zip(store.slots.stored, store.columns)}
     held |= {f"mark{m}": marks[m] for m in range(1, len(marks))}
-    ahead = store.ahead[:, :keys].ravel()
-    place = np.flatnonzero(ahead["rows"])
+    occupied = store.occupied
+    opened = store.ahead[occupied & (len(store.ahead) - 1), :keys]
+    which, key = np.nonzero(opened["rows"])
+    place = (occupied[which] - store.now) * keys + key
     return {
         "cells": pa.table(held),
         "groups": pa.table({"start": store.groups[rows, START], "bits": store.groups[rows, BITS]}),
         "spans": pa.table({"groups": counts.ravel()}),
         "head": pa.table({"head": store.head}),
         "totals": _records(store.totals[:keys]),
-        "open": _records(ahead[place]).append_column(PLACE, pa.array(place, pa.int64())),
+        "open": _records(opened[which, key]).append_column(PLACE, pa.array(place, pa.int64())),
     }
 
 
@@ -106,15 +110,19 @@ def restore_sparse(store: SparseStore, tables: Mapping[str, pa.Table]) -> None:
     totals, opened = tables["totals"], tables["open"]
     require(totals.num_rows == keys, f"totals of {keys} keys", totals.num_rows)
     place = column(opened, PLACE)
-    inside = bool(((place >= 0) & (place < ahead * keys)).all())
-    require(inside, f"records of {ahead} open slots of {keys} keys", place)
+    inside = bool(((place >= 0) & (place < MOST_AHEAD * keys)).all())
+    require(inside, f"records of {MOST_AHEAD} open slots of {keys} keys", place)
+    slot, key = np.divmod(place, room)
+    ahead = power_of_two(max(ahead, int(slot.max(initial=0)) + 1))
+    need = room * ahead * store.fresh.itemsize
+    require(need <= MOST_BYTES, f"open slots that take at most {MOST_BYTES} bytes of memory", need)
     store.totals = records(store.fresh, room)
     store.ahead = records(store.fresh, ahead * room).reshape(ahead, room)
     store.touched = no_bits(ahead, room)
-    flat = store.ahead.reshape(-1)
+    row = (slot + store.now) & (ahead - 1)
     for name in store.slots.open_type.names or ():
         store.totals[name][:keys] = column(totals, name)
-        flat[name][place] = column(opened, name)
+        store.ahead[name][row, key] = column(opened, name)
     store.packed = True
     store.touch()
     store.changed()

@@ -43,7 +43,12 @@ def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingSto
     for one, names in named:
         if kernel.records(names, one.totals, both.totals) or not one.head[TOTAL]:
             both.head[TOTAL] = 0
-        for mine, theirs in zip(one.ahead, both.ahead):
+    slots = max(len(a.ahead), len(b.ahead))
+    if len(both.ahead) < slots:
+        both.have_open(slots)
+    for one, names in named:
+        for slot in one.occupied.tolist():
+            mine, theirs = one.ahead[slot & (len(one.ahead) - 1)], both.ahead[slot & (len(both.ahead) - 1)]
             err |= kernel.records(names, mine, theirs)
     if any(both.ahead[name].any() for name in both.slots.carries):
         err |= OVERFLOW

@@ -34,6 +34,7 @@ from tidemill.wheels.loops.range_plan import (
 from tidemill.wheels.loops.sparse_cells import (
     BITS,
     CELL,
+    CELLS_LEFT,
     CELLS_USED,
     CLASSES,
     GROUP,
@@ -46,7 +47,7 @@ from tidemill.wheels.loops.sparse_cells import (
     WIDTH,
 )  # fmt: skip
 from tidemill.wheels.loops.sparse_close import NEEDS_ROOM, NOBODY, sparse_close_kernel
-from tidemill.wheels.memory.store import Ints, RingStore, no_bits, records
+from tidemill.wheels.memory.store import Ints, RingStore, no_bits
 from tidemill.wheels.rings import Ring
 
 FIRST_GROUPS, FIRST_CELLS = 16, 256
@@ -121,12 +122,10 @@ class SparseStore(RingStore):
         spans = np.zeros((len(self.rings), room, SPAN), dtype=np.int64)
         spans[:, :old] = self.spans.reshape(len(self.rings), old, SPAN)
         self.spans = spans.reshape(-1, SPAN)
-        grown = room - old
-        if grown:
-            more = records(self.fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
-            self.ahead = np.concatenate((self.ahead, more), axis=1)
-            self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
-            self.touched, self.due = _wider(self.touched, room), _wider(self.due, room)
+        self._have_keys(room)
+        due = no_bits(len(self.rings), room)
+        due[:, : self.due.shape[1]] = self.due
+        self.due = due
         self.changed()
 
     def need_marks(self) -> None:
@@ -140,10 +139,6 @@ class SparseStore(RingStore):
             if h[CAPACITY]:
                 h[LOW] = h[PLAIN] = max(h[LOW], h[END] - h[CAPACITY])
 
-    def have_open(self, slots: int) -> None:
-        super().have_open(slots)
-        self.touch()
-
     def touch(self) -> None:
         """Set the bits of the keys with rows in open slots, as they are in the records."""
         if self.keyed:
@@ -156,9 +151,26 @@ class SparseStore(RingStore):
     # -- time
 
     def make_room(self, until: int) -> None:
-        """Prepare to close slots: cells are allocated as they are needed."""
+        """Prepare to close slots. Cells are allocated as they are needed; where other processes read them,
+        the disk may be full, and they are allocated here, before anything changes."""
         if self.packed:
             self.unpack()
+        if self.shared:
+            self._reserve(until)
+
+    def _reserve(self, until: int) -> None:
+        """Allocate all cells and groups that closing the open slots below `until` may take."""
+        open_ = self.occupied
+        rows = self.ahead["rows"][open_[open_ < until] & (len(self.ahead) - 1), : self.keys]
+        new = np.count_nonzero(rows, axis=0)
+        at = np.flatnonzero(new)
+        spans = self.spans.reshape(len(self.rings), self.room, SPAN)[:, at]
+        cells = 2 * new[at] + WIDTH * (spans[..., CELLS_LEFT] < new[at])
+        count = spans[..., GROUP_COUNT] + new[at]
+        groups = 4 * count * (count > spans[..., GROUP_ROOM])
+        need = max(int(cells.sum()), int(groups.sum()))
+        while need > min(self._cells - self.head[CELLS_USED], len(self.groups) - self.head[GROUPS_USED]):
+            self._more(need)
 
     def close(self, until: int) -> int:
         """Close the open slots below `until`; returns error bits, 0 if nothing failed."""
@@ -198,8 +210,8 @@ class SparseStore(RingStore):
                 self._compact()
             groups, cells = int(self.head[GROUPS_USED]), int(self.head[CELLS_USED])
             need = groups + 2 * int(self.spans[:, GROUP_ROOM].max()) + 1
-            full = cells + WIDTH > self._cells
-            if need > len(self.groups) or not full:
+            full = cells + max(WIDTH, expected) > self._cells
+            if need + expected > len(self.groups) or not full:
                 more = np.empty((max(need, groups + max(groups // 4, expected)), GROUP), dtype=np.int64)
                 more[:groups] = self.groups[:groups]
                 self.groups = more
@@ -364,10 +376,3 @@ def grouped(of: Ints, slot: Ints) -> tuple[Ints, Ints, Ints]:
     each = np.int64(1) << (slot - start[np.cumsum(new) - 1])
     bits = np.bitwise_or.reduceat(each, begin) if len(begin) else each
     return start, bits, of[begin]
-
-
-def _wider(bits: Ints, keys: int) -> Ints:
-    """The same bits, in rows with room for more keys."""
-    wider = no_bits(len(bits), keys)
-    wider[:, : bits.shape[1]] = bits
-    return wider

@@ -63,6 +63,8 @@ MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 """The most bytes that a wheel allocates ahead: half of the physical memory."""
 MANY_CELLS = 1 << 12
 """With at least this many empty cells, it pays to close slots in bulk."""
+OPEN_BYTES = 32 << 20
+"""If open slots would take more bytes than this, fewer slots are open; the rows of others are buffered."""
 MANY_KEYS = 1 << 16
 """From this many keys on, room for keys grows by a quarter instead of twofold."""
 FIRST_ROOM = 64
@@ -99,6 +101,8 @@ class RingStore:
         """Called when the previous arrays were restored."""
         self.on_retry: Callable[[float], None] = lambda since: time.sleep(0)
         """Called before an answer is retried because slots were closing, with the time of the first retry."""
+        self.shared = False
+        """Whether other processes read the arrays."""
         self.packed = False
         self.others = np.empty(FEW_ROWS, dtype=np.uint32)
         """The positions of rows that an insert left out."""
@@ -280,13 +284,17 @@ class RingStore:
                 new.reshape(-1, room)[target, :old_room] = by_slot[source]
             if self.head[MARKED]:
                 self._move_marks(old[2], old_room, source, target)
-        grown = room - self.ahead.shape[1]
-        if grown:
-            more = records(self.fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
-            self.ahead = np.concatenate((self.ahead, more), axis=1)
-            self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
-            self.touched = no_bits(len(self.ahead), room)
+        self._have_keys(room)
         self.changed()
+
+    def _have_keys(self, room: int) -> None:
+        """Allocate open slots and totals for more keys. For many keys, fewer slots are open."""
+        if (grown := room - self.ahead.shape[1]) > 0:
+            slots, most = len(self.ahead), max(1, OPEN_BYTES // (room * self.fresh.itemsize))
+            while slots > most and slots // 2 >= self._extent:
+                slots //= 2
+            self._have_open(slots, room)
+            self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
 
     def _require_memory(self, slots: int, keys: int) -> None:
         """Raise if rings need too much memory: a retention may be a mistake, or come from a bad file."""
@@ -422,11 +430,34 @@ class RingStore:
         return columns, [(bits[at >> 3] >> (at & 7) & 1).astype(np.bool_) for bits in self.marks]
 
     def have_open(self, slots: int) -> None:
-        """Set the number of open slots, a power of two; they must be empty."""
-        room = self.ahead.shape[1]
+        """Set the number of open slots, a power of two; all slots with rows must be among them."""
+        self._have_open(slots, self.ahead.shape[1])
+        self.settle()
+
+    def _have_open(self, slots: int, room: int) -> None:
+        before, touched, occupied = self.ahead, self.touched, self.occupied
+        # Slots without rows are not copied: the system allocates zeros when they are first written.
         self.ahead = records(self.fresh, slots * room).reshape(slots, room)
         self.touched = no_bits(slots, room)
-        self.settle()
+        at, was = occupied & (slots - 1), occupied & (len(before) - 1)
+        self.ahead[at, : before.shape[1]] = before[was]
+        self.touched[at, : touched.shape[1]] = touched[was]
+
+    @property
+    def occupied(self) -> Ints:
+        """The open slots with rows."""
+        at = np.flatnonzero(self.ahead["rows"].any(axis=1))
+        return np.sort(self.now + ((at - self.now) & (len(self.ahead) - 1)))
+
+    @property
+    def _extent(self) -> int:
+        """The number of slots from the watermark to the last one with rows."""
+        found = self.occupied
+        return int(found[-1]) - self.now + 1 if len(found) else 0
+
+    def moved(self, at: Ints, slots: int) -> Ints:
+        """The rows of `ahead` to which rows were moved that were at `at` when it had `slots` rows."""
+        return (self.now + ((at - self.now) & (slots - 1))) & (len(self.ahead) - 1)
 
     @property
     def present(self) -> Ints:
@@ -482,6 +513,7 @@ class RingStore:
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.on_change = other.on_undo = lambda store: None  # the copy is not shared
+        other.shared = False
         other._asked = None
         for name in self.OWN:
             setattr(other, name, getattr(self, name).copy())
