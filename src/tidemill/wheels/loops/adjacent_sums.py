@@ -20,10 +20,9 @@ SIGN = np.uint64(1 << 31)
 @adding_kernel
 def sum_floats(values: Any, first: int, end: int) -> Any:
     """The sum of `values[first:end]`."""
-    some = values[first:end]  # positions from 0 on need no check for negative ones
     total = 0.0
-    for i in range(some.size):
-        total += some[i]
+    for i in range(np.uint64(first), np.uint64(end)):  # unsigned: negative positions are not looked for
+        total += values[i]
     return total
 
 
@@ -34,14 +33,13 @@ def sum_ints(values: Any, first: int, end: int) -> Any:
     The halves of the ints are added up separately, the upper ones plus 2**31: no sum can overflow, no step
     needs a carry, and there are machine instructions for vectors of each.
     """
-    some = values[first:end]
     lower = np.uint64(0)
     upper = np.uint64(0)
-    for i in range(some.size):
-        x = np.uint64(some[i])
+    for i in range(np.uint64(first), np.uint64(end)):
+        x = np.uint64(values[i])
         lower += x & LOWER
         upper += (x >> HALF) ^ SIGN
-    high = np.int64(upper) - (some.size << 31)
+    high = np.int64(upper) - ((end - first) << 31)
     a = np.int64(np.uint64(high) << HALF)
     low = np.int64(lower)
     return wrap_add(a, low), (high >> 32) + np.int64(a < 0) + carry(a, low)

@@ -324,17 +324,19 @@ def _over_groups(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) ->
     """Combine the cells of a segment in a sparse store: see `loops.sparse_cells`."""
     parts = slots.stored_codes()
     e.line("at = ring * room + k")
-    e.line("g = spans[at, GROUPS_AT]")
-    e.line("last = g + spans[at, GROUP_COUNT]")
+    e.line("g = spans[np.uint64(at), GROUPS_AT]")
+    e.line("last = g + spans[np.uint64(at), GROUP_COUNT]")
     # Slots may close meanwhile: the answer is then repeated, but reads must stay in bounds.
     e.line("if g < 0 or g >= last or last > groups.shape[0]:")
     e.line("    continue")
     e.line("g = seek(groups, g, last, lo)")
-    with e.block("while g < last and groups[g, START] < hi:"):
+    with e.block("while g < last and groups[np.uint64(g), START] < hi:"):
         e.line("begin_cell, end_cell = cells_in(groups, g, lo, hi)")
         e.line("g += 1")
-        with e.block("while g < last and groups[g, CELL] == end_cell and groups[g, START] + WIDTH <= hi:"):
-            e.line("end_cell += popcount(groups[g, BITS])")
+        with e.block("while g < last and groups[np.uint64(g), CELL] == end_cell:"):
+            e.line("if groups[np.uint64(g), START] + WIDTH > hi:")
+            e.line("    break")
+            e.line("end_cell += popcount(groups[np.uint64(g), BITS])")
             e.line("g += 1")
         e.line("if begin_cell >= end_cell or begin_cell < 0 or end_cell > size:")
         e.line("    continue")

@@ -33,7 +33,7 @@ class InsertKernel:
     If `logs` is set, each record is copied to `records` before it changes, and its slot and key (32 bits
     each) to `places` from 1 on; `places[0]` is their number. The log is complete even if a function raises.
 
-    With keys, `touched` gets a bit for each key with rows in a slot.
+    `touched`, which is passed only with keys, gets a bit for each key with rows in a slot.
 
     `run_at(frame, n, grain, logs, ts, *columns, kid)` takes all arrays by address: the frame has the head,
     the open slots, `touched`, `others`, `places` and `records`; `kid` is passed only with keys. `run_at`
@@ -112,8 +112,9 @@ def insert_kernel(
     # Checked at the end: a sum may leave int64 and return, so the order of rows does not matter.
     e.line("err |= OVERFLOW * (large != 0)")
     parameters = ", ".join(
-        ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "touched", "first",
-         "others", "logs", "places", "records"]
+        ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead",
+         *(["touched"] if keyed else []),
+         "first", "others", "logs", "places", "records"]
     )  # fmt: skip
     body = [
         "    err = 0", "    late = 0", "    m = 0", "    large = 0", "    mask = ahead.shape[0] - 1",

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tidemill.jit.intrinsics import popcount
 from tidemill.jit.kernel import kernel
+from tidemill.wheels.loops.range_plan import ROOM
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,31 +62,33 @@ def any_bit(words: Any, row: int) -> bool:
 
 @kernel
 def seek(groups: Ints, begin: int, end: int, slot: int) -> Any:
-    """The last of the groups `[begin, end)` that starts at or before a slot; else the first.
+    """A group of `[begin, end)` before which all cells are before a slot.
 
     The search starts where the group is if no slot is empty.
     """
-    first = groups[begin, START]
+    first = groups[np.uint64(begin), START]
     if slot <= first:
         return begin
     low = begin + min((slot - first) >> 6, end - 1 - begin)
+    if 0 <= slot - groups[np.uint64(low), START] < WIDTH:  # perhaps not the last: readers go on from there
+        return low
     high = low + 1
     step = 1
-    if groups[low, START] <= slot:
-        while high < end and groups[high, START] <= slot:
+    if groups[np.uint64(low), START] <= slot:
+        while high < end and groups[np.uint64(high), START] <= slot:
             low = high
             high = min(end, high + step)
             step *= 2
     else:
         high = low
         low = max(begin, high - step)
-        while low > begin and groups[low, START] > slot:
+        while low > begin and groups[np.uint64(low), START] > slot:
             high = low
             step *= 2
             low = max(begin, high - step)
     while high - low > 1:
         middle = (low + high) // 2
-        if groups[middle, START] <= slot:
+        if groups[np.uint64(middle), START] <= slot:
             low = middle
         else:
             high = middle
@@ -95,9 +98,9 @@ def seek(groups: Ints, begin: int, end: int, slot: int) -> Any:
 @kernel
 def cells_in(groups: Ints, g: int, low: int, high: int) -> Any:
     """The first cell of a group in the slots `[low, high)`, and the cell after the last."""
-    start = groups[g, START]
-    bits = groups[g, BITS]
-    cell = groups[g, CELL]
+    start = groups[np.uint64(g), START]
+    bits = groups[np.uint64(g), BITS]
+    cell = groups[np.uint64(g), CELL]
     return cell + below(bits, low - start), cell + below(bits, high - start)
 
 
@@ -139,7 +142,7 @@ def cell_for(head: Ints, spans: Any, groups: Ints, free: Ints, size: int, at: in
     """The cell of a slot that is later than all slots of a ring and key; -1 if there is no room for it.
 
     `at` is the row of `spans`, `size` the number of allocated cells. A key that had a row in each of the last
-    slots gets room for twice as many, up to a whole group.
+    slots gets room for twice as many, up to a whole group; without keys, there is always that much.
     """
     count = spans[at, GROUP_COUNT]
     g = spans[at, GROUPS_AT] + count - 1
@@ -148,7 +151,9 @@ def cell_for(head: Ints, spans: Any, groups: Ints, free: Ints, size: int, at: in
         groups[g, BITS] |= np.int64(1) << (slot - groups[g, START])
     else:
         if left == 0:
-            more = min(WIDTH, 2 * popcount(groups[g, BITS])) if count > 0 else np.int64(1)
+            more = np.int64(WIDTH)
+            if head[ROOM] > 1:
+                more = min(more, 2 * popcount(groups[g, BITS])) if count > 0 else np.int64(1)
             if head[CELLS_USED] + more > size:
                 return -1
         if count == spans[at, GROUP_ROOM] and not _double(head, groups, free, spans, at):
