@@ -36,7 +36,10 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def read_results(path: Path) -> list[Result]:
     """The results that an earlier run wrote."""
     cases = json.loads(path.read_text())["cases"]
-    return [Result(c["case"], c["params"], c["seconds"], c.get("measured", {})) for c in cases]
+    return [
+        Result(c["case"], c["params"], c["seconds"], c.get("measured", {}), c.get("queries", {}))
+        for c in cases
+    ]
 
 
 def by_group(results: Sequence[Result], titles: Mapping[str, str]) -> dict[str, list[Result]]:

@@ -16,9 +16,9 @@ import benchmarks.__main__ as command
 from benchmarks import registry
 from benchmarks.answers import Mismatch, same_numbers, same_rows
 from benchmarks.docs import replaced, write_docs
-from benchmarks.harness import Case, Effort, Measured, Result, run_case
+from benchmarks.harness import Asked, Case, Effort, Measured, Result, run_case
 from benchmarks.registry import Benchmark, Unit
-from benchmarks.report import WIDTH, cells, document, line
+from benchmarks.report import WIDTH, cells, document, line, read_results, write_json
 from benchmarks.report import table as shown
 
 TWICE = Effort(repeats=2, at_most=2, enough=0.0, budget=10.0)
@@ -126,11 +126,44 @@ def test_ratio_is_how_many_times_as_long_the_peer_took() -> None:
     assert line(result).startswith("c: 5× duckdb, 0.5× polars")
 
 
-def test_what_else_is_measured_is_the_worst_of_all_runs() -> None:
-    left = [300, 500, 400]
-    system = lambda _: Measured(None, 1.0, {"peak_rss_mb": left.pop(0)})
-    result = run_case(Case("c", {}, {"tidemill": system}, agree), TWICE)
-    assert result.measured == {"peak_rss_mb": {"tidemill": 500}}
+def measuring(*runs: tuple[float, float]) -> Callable[[Any], Measured]:
+    """A system that says what each of its runs took, and the rate of it."""
+    left = list(runs)
+
+    def system(_: Any) -> Measured:
+        seconds, rate = left.pop(0)
+        return Measured(None, seconds, {"rate": rate})
+
+    return system
+
+
+def test_what_else_is_measured_comes_from_the_run_that_is_shown() -> None:
+    """Neither the warm-up nor the greatest of all runs: a rate beside 2 s is the rate of those 2 s."""
+    systems = {"tidemill": measuring((0.5, 900.0), (2.0, 300.0), (3.0, 800.0))}
+    result = run_case(Case("c", {}, systems, agree), TWICE)
+    assert result.seconds == {"tidemill": 2.0} and result.measured == {"rate": {"tidemill": 300.0}}
+
+
+def test_a_first_run_that_is_shown_brings_what_else_it_measured() -> None:
+    fresh = {"tidemill": measuring((1.0, 10.0), (2.0, 20.0))}
+    assert run_case(Case("c", {}, fresh, agree, fresh=True), TWICE).measured == {"rate": {"tidemill": 10.0}}
+    slow = {"tidemill": taking(1.0, 1.0, 1.0), "peer": measuring((11.0, 7.0))}
+    assert run_case(Case("c", {}, slow, agree), TWICE).measured["rate"] == {"peer": 7.0}
+
+
+def test_what_follows_from_the_best_times_is_shown_beside_them() -> None:
+    systems = {"tidemill": taking(1.0, 3.0, 2.0), "one thread": taking(1.0, 4.0, 5.0)}
+    gain = lambda seconds: {"gain": {"tidemill": seconds["one thread"] / seconds["tidemill"]}}
+    result = run_case(Case("c", {}, systems, agree, derive=gain), TWICE)
+    assert result.measured == {"gain": {"tidemill": 2.0}}
+
+
+def test_queries_travel_with_the_result(tmp_path: Any) -> None:
+    systems = {"tidemill": taking(1.0, 1.0, 1.0), "peer": Asked("SELECT 1", taking(1.0, 1.0, 1.0))}
+    result = run_case(Case("c", {}, systems, agree), TWICE)
+    assert result.queries == {"peer": "SELECT 1"}
+    write_json(tmp_path / "out.json", document("fake", [result]))
+    assert read_results(tmp_path / "out.json") == [result]
 
 
 def test_json_has_the_shape_of_the_design() -> None:
