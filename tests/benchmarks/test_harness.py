@@ -259,6 +259,23 @@ class TestCommand:
     def test_docs_want_all_cases(self, cases: list[Case]) -> None:
         with pytest.raises(SystemExit):
             command.main(["fake", "--docs", "--case", "sum"])
+        with pytest.raises(SystemExit):
+            command.main(["fake", "--docs", "--ask", "sum"])
+
+    def test_ask_makes_a_case(self, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+        def asked(text: str, quick: bool) -> Case:
+            if text != "sum":
+                raise ValueError(f"{text!r} is none of sum")
+            return dataclasses.replace(fake(slow=0.0), name=f"asked/{text}")
+
+        bench = Benchmark("fake", lambda quick: [fake(slow=0.0)], asked=asked)
+        monkeypatch.setitem(registry.MODULES, "fake", "nowhere")
+        monkeypatch.setattr(registry, "benchmark", lambda name: bench)
+        assert command.main(["fake", "--quick", "--ask", "sum"]) == 0
+        shown = capsys.readouterr().out
+        assert "asked/sum" in shown and "fake/sum" not in shown
+        assert command.main(["fake", "--ask", "max"]) == 2
+        assert "'max' is none of sum" in capsys.readouterr().out
 
 
 def test_the_page_is_rewritten_between_its_markers_only(tmp_path: Any) -> None:
@@ -279,6 +296,30 @@ def test_the_page_is_rewritten_between_its_markers_only(tmp_path: Any) -> None:
     assert "| sum | rows 2 | 4× | 1 | 4¹ |" in text and "¹ ran once" in text
     assert content["machine"]["cpu"] in text and plot.exists()
     assert "(benchmarks/fake-line.png)" in text
+
+
+def test_the_page_says_where_a_peer_is_faster_and_what_it_was_asked(tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib")
+    bench = Benchmark("fake", lambda quick: [], {"fake": "A fake"}, peers=("duckdb",))
+    asked = {"tidemill": "events.where(col.x > 1)", "duckdb": "SELECT *\nFROM events"}
+    results = [
+        Result(f"fake/{name}", {}, {"tidemill": 2.0, "duckdb": peer, "one thread": 1.0}, {}, asked)
+        for name, peer in (("slow", 1.0), ("fast", 8.0))
+    ]
+    [page] = write_docs(bench, results, document("fake", results), quick=True, page=tmp_path / "page.md")
+    text = page.read_text()
+    assert "### Where Tidemill is behind\n\n- fake/slow: duckdb 0.5×\n\n###" in text
+    assert "| slow |  | 0.5× ▼ | 0.5× |" in text and "| fast |  | 4× | 0.5× |" in text  # a peer, or itself
+    assert text.count("**slow; fast**") == text.count("SELECT *\nFROM events") == 1  # each query once
+    assert "events.where(col.x > 1)" in text
+
+
+def test_a_page_without_a_faster_peer_does_not_speak_of_one(tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib")
+    bench = Benchmark("fake", lambda quick: [])
+    results = [Result("fake/sum", {}, {"tidemill": 1.0, "duckdb": 4.0})]
+    [page] = write_docs(bench, results, document("fake", results), quick=True, page=tmp_path / "page.md")
+    assert "behind" not in page.read_text() and "<details>" not in page.read_text()
 
 
 def many_systems() -> Result:
