@@ -116,4 +116,5 @@ def _described(shape: Shape) -> dict[str, Any]:
         found["value"] = shape.value
     if shape.disorder:
         found["disorder"] = f"{shape.disorder:g} s"
-    return {**found, "hours": shape.hours}
+    whole = int(shape.hours)
+    return {**found, "hours": whole if whole == shape.hours else shape.hours}

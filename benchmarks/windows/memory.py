@@ -21,7 +21,7 @@ from benchmarks.windows.questions import Question
 ROW_GROUP = 500_000
 """Rows of an hour, and of a row group."""
 
-# Arguments: the file to read, the file to write, the query, the types of the columns.
+# Arguments: the file to read, the file to write, the query, the types of the columns, Polars' engine.
 _SYSTEMS = {
     "tidemill": """
 import json, sys, time
@@ -47,7 +47,7 @@ import json, sys, time
 start = time.perf_counter()
 import polars as pl
 events = pl.scan_parquet(sys.argv[1])
-eval(sys.argv[3]).sink_parquet(sys.argv[2])
+eval(sys.argv[3]).sink_parquet(sys.argv[2], engine=sys.argv[5])
 print(json.dumps({"seconds": time.perf_counter() - start, "mb": peak_mb()}))
 """,
 }
@@ -139,17 +139,17 @@ def added(keys: int, kind: str, repeats: int) -> Case:
 def _files(name: str, file: Callable[[], Path], params: dict[str, Any], question: Question) -> Case:
     texts = {"tidemill": question.tidemill, "duckdb": question.duckdb, "polars": question.polars}
     return Case(
-        f"memory/{name}", params, {s: _system(s, text) for s, text in texts.items()},
+        f"memory/{name}", params, {s: _system(s, text, question.engine) for s, text in texts.items()},
         same_rows(*question.by), file, repeats=1, fresh=True,
     )  # fmt: skip
 
 
-def _system(name: str, query: str) -> Asked:
+def _system(name: str, query: str, engine: str) -> Asked:
     schema = json.dumps(Shape(1).schema)
 
     def run(path: Path) -> Measured:
         out = resources.scratch() / f"out-{name}.parquet"
-        found = fresh(_SYSTEMS[name], path, out, query, schema)
+        found = fresh(_SYSTEMS[name], path, out, query, schema, engine)
         answer: Any = pq.read_table(out)
         out.unlink()
         return Measured(answer, found["seconds"], {"peak_rss_mb": found["mb"]})

@@ -22,6 +22,9 @@ ONE = "one thread"
 LOOP = "plain loop"
 LOOP_ONE = "plain loop, one thread"
 
+PANE, PANES = 10 * MINUTE, 2 * 24 * 6
+"""Panes of two days."""
+
 
 def cases(quick: bool) -> list[Case]:
     return compared(200_000 if quick else 8_000_000)
@@ -45,7 +48,7 @@ def compared(rows: int) -> list[Case]:
 
 def _case(name: str, shape: Shape, question: Question, key: str | None = "k") -> Case:
     query = question.query(shape.stream)
-    loop = functools.partial(_summed, key=key)
+    loop = functools.partial(_summed, keys=0 if key is None else shape.keys)
 
     def run(threads: int, data: Events) -> Any:
         with _threads(threads):
@@ -97,27 +100,25 @@ def _threads(count: int) -> Iterator[None]:
 def _compiled() -> Callable[..., None]:
     import numba
 
-    def add(ts: Any, k: Any, v: Any, first: int, pane: int, sums: Any) -> None:
+    def add(ts: Any, k: Any, v: Any, keys: int, sums: Any) -> None:
         for i in range(len(k)):
-            p = (ts[i] - first) // pane
-            sums[0, p] += v[i]
-            sums[1, k[i]] += v[i]
+            sums[keys + (ts[i] - START) // PANE] += v[i]
+            if keys:
+                sums[k[i]] += v[i]
 
     compiled: Callable[..., None] = numba.njit(nogil=True)(add)
     return compiled
 
 
-def _summed(data: Events, *, key: str | None, threads: int) -> Any:
-    """Sums by pane of ten minutes and by key; each thread has rows as they come, and sums of its own."""
-    ts, v = (np.asarray(data.arrow[c]) for c in ("ts", "v"))
+def _summed(data: Events, *, keys: int, threads: int) -> Any:
+    """Sums by key, if any, and by pane; each thread has rows as they come, and sums of its own."""
+    ts, k, v = (np.asarray(data.arrow[c]) for c in ("ts", "k", "v"))
     ts = ts.view(np.int64)
-    k = np.asarray(data.arrow[key]) if key else np.zeros(len(v), dtype=np.int64)
-    pane, size = 10 * MINUTE, max(int(k.max()) + 1, 1_000)
     add = _compiled()
 
     def part(bounds: tuple[int, int]) -> Any:
-        some, sums = slice(*bounds), np.zeros((2, size))
-        add(ts[some], k[some], v[some], START, pane, sums)
+        some, sums = slice(*bounds), np.zeros(keys + PANES)
+        add(ts[some], k[some], v[some], keys, sums)
         return sums
 
     edges = [len(v) * i // threads for i in range(threads + 1)]

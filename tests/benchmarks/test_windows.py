@@ -15,7 +15,7 @@ from benchmarks.windows import advance, families, memory, process, shapes, threa
 from benchmarks.windows.questions import AGGREGATES, CONDITIONS
 
 ONCE = Effort(repeats=1, at_most=1, enough=0.0, budget=60.0)
-FEW = 1_000
+FEW = 500
 
 pytestmark = pytest.mark.interpreted
 
@@ -24,11 +24,19 @@ def by_name(cases: list[Case]) -> list[Any]:
     return [pytest.param(case, id=case.name) for case in cases]
 
 
+def answers(case: Case) -> dict[str, Any]:
+    """What all systems answer, compared as before any timing."""
+    data = case.data()
+    found = {name: system(data) for name, system in case.systems.items()}
+    case.check(found)
+    return found
+
+
 @pytest.mark.parametrize("case", by_name(shapes.shapes(FEW, FEW)))
 def test_shapes(case: Case) -> None:
-    result = run_case(case, ONCE)
-    assert set(result.seconds) == {"tidemill", "duckdb", "polars"} == set(result.queries)
-    assert len(case.systems["duckdb"](case.data())) > 0
+    found = answers(case)
+    assert {"tidemill", "duckdb", "polars"} <= set(found) == set(case.queries)
+    assert len(found["tidemill"]) > 0
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_shapes(case: Case) -> None:
     ],
 )
 def test_any_case_of_a_family_can_be_asked_for(text: str) -> None:
-    run_case(families.asked(f"{text} rows=300", quick=True), ONCE)
+    answers(families.asked(f"{text} rows=300", quick=True))
 
 
 def test_every_aggregate_is_in_a_case() -> None:
@@ -85,7 +93,7 @@ def test_threads(case: Case) -> None:
     assert set(result.measured["two threads over one"]) == {"tidemill", "plain loop"}
 
 
-@pytest.mark.parametrize("case", by_name(advance.advancing(2_000, rate=50)))
+@pytest.mark.parametrize("case", by_name(advance.advancing(1_500, rate=50)))
 def test_advances_give_what_a_run_gives(case: Case) -> None:
     measured = run_case(case, ONCE).measured
     assert {"million events/s", "closes none p99 µs", "closes p99 µs"} <= set(measured)
