@@ -21,7 +21,7 @@ EACH = 100
 
 
 def cases(quick: bool) -> list[Case]:
-    return advancing(40_000 if quick else 2_000_000)
+    return advancing(40_000 if quick else 1_000_000)
 
 
 def advancing(rows: int, rate: int = 1_000) -> list[Case]:

@@ -105,6 +105,8 @@ class Aggregate:
     polars_of_panes: str = ""
     column: str | None = "v"
     """The column that it reads."""
+    engine: str = "streaming"
+    """Polars' faster engine for it, over rows."""
 
 
 def _v(function: str) -> str:
@@ -150,7 +152,9 @@ AGGREGATES = {
         ("l", "n"), "exp(sum(l){over} / sum(n){over})",
         '(pl.col("l").sum() / pl.col("n").sum()).exp()',
     ),
-    "median": Aggregate("median", "tm.median(col.v)", "quantile_cont(v, 0.5)", _v("median")),
+    "median": Aggregate(
+        "median", "tm.median(col.v)", "quantile_cont(v, 0.5)", _v("median"), engine="in-memory"
+    ),
     "distinct": Aggregate(
         "users", "tm.distinct_count(col.user)", "count(DISTINCT user)", 'pl.col("user").n_unique()',
         column="user",
@@ -213,7 +217,8 @@ def windows(
             ours, duckdb.direct(), polars.dynamic(ordered=True), by, "in-memory", any_order=polars.direct()
         )
     if overlap == 1:
-        return Question(ours, duckdb.direct(), polars.direct(), by)
+        engine = "streaming" if any(a.engine == "streaming" for a in asked) else "in-memory"
+        return Question(ours, duckdb.direct(), polars.direct(), by, engine)
     if overlap > MUCH and in_panes:
         frame = polars.framed() if overlap > VERY_MUCH else polars.dynamic(ordered=ordered)
         return Question(ours, duckdb.framed(), frame, by, "in-memory")
