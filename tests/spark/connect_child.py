@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import tidemill as tm
+from tests import interpreter
 from tidemill import col
 from tidemill.core.errors import TidemillError, UnsupportedError, UserError
 
@@ -197,6 +198,7 @@ CASES = [name for name in vars(Cases) if not name.startswith("_")]
 def main(folder: str) -> None:
     from pyspark.sql import SparkSession
 
+    interpreter.in_child()  # Spark's workers compile their kernels
     builder = SparkSession.builder.remote("local[2]")
     for name, value in {
         "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",

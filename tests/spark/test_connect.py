@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def connect(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     env = {
         **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1",  # so that the server takes any free port
@@ -33,5 +33,5 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_under_connect(results: dict[str, str], case: str) -> None:
-    assert results[case] == ""
+def test_under_connect(connect: dict[str, str], case: str) -> None:
+    assert connect[case] == ""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tests.examples import later
 from tests.expressions import (
     EDGES,
     INT_MAX,
@@ -183,14 +184,14 @@ def test_every_signature_equals_its_definition(spark: Any, part: int) -> None:
         assert not differences(spark, nodes, make_rows(start, 80))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *later(*range(2, 6))])
 def test_random_trees_equal_the_definition(spark: Any, seed: int) -> None:
     rng = random.Random(1000 + seed)
     nodes = [random_expression(rng, ROWS_SCHEMA, rng.choice(KINDS), 3) for _ in range(24)]
     assert not differences(spark, nodes, make_rows(seed, 60))
 
 
-@pytest.mark.parametrize("zone", ["Asia/Kathmandu", "UTC"])
+@pytest.mark.parametrize("zone", ["Asia/Kathmandu", *later("UTC")])
 def test_the_time_zone_of_the_session_has_no_say(spark: Any, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -234,10 +235,11 @@ STRICT = {
 }  # fmt: skip
 
 
-def test_where_the_definition_fails_spark_fails(spark: Any) -> None:
+@pytest.mark.parametrize("count", [5, *later(15)])
+def test_where_the_definition_fails_spark_fails(spark: Any, count: int) -> None:
     rng, found = random.Random(77), 0
     rows = make_rows(77, 30)
-    while found < 15:
+    while found < count:
         node = random_expression(rng, ROWS_SCHEMA, rng.choice((INT64, TIMESTAMP, STRING)), 3)
         if not all(not isinstance(n, Call) or n.function in STRICT for n in node.walk()):
             continue
