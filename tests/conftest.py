@@ -13,10 +13,11 @@ import pytest
 from hypothesis import settings
 
 from tests import compiling, interpreter
+from tests.examples import TIMES
 from tests.faults.counts import LINES
 
 # The first call of anything that compiles is slow, and the machine may be busy.
-settings.register_profile("tidemill", deadline=None)
+settings.register_profile("tidemill", deadline=None, max_examples=30 if TIMES == 1 else 100)
 settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,6 +114,7 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.showConsoleProgress", "false")
         # Tests are many small queries, each new to Java: compiling them well takes longer than they do.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.python.daemon.module", "tests.spark_daemon")
         # Every call of a column's method would tell Java where it was called from.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         # Rows made in a test are few enough for the optimizer to compute with; real ones are not.

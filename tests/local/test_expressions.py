@@ -12,9 +12,9 @@ import pytest
 import tidemill as tm
 from tests.expressions import (
     KINDS,
+    ONE_FOR_EACH_FUNCTION,
     SIGNATURES,
     TRANSCENDENTAL,
-    Signature,
     random_call,
     random_expression,
     random_rows,
@@ -114,19 +114,11 @@ def test_every_signature_by_itself(part: int) -> None:
     check(nodes, random_rows(rng, FIELDS, 60))
 
 
-def _one_for_each_function() -> list[Signature]:
-    """Of the signatures of a function, one: the first of the first, the second of the second, and so on."""
-    found: dict[str, list[Signature]] = {}
-    for signature in SIGNATURES:
-        found.setdefault(signature.function, []).append(signature)
-    return [each[number % len(each)] for number, each in enumerate(found.values())]
-
-
 @pytest.mark.compiled
 @pytest.mark.parametrize("part", range(4))
 def test_every_function_compiled(part: int) -> None:
     rng = random.Random(part)
-    nodes = [random_call(rng, FIELDS, s, 0) for s in _one_for_each_function()[part::4]]
+    nodes = [random_call(rng, FIELDS, s, 0) for s in ONE_FOR_EACH_FUNCTION[part::4]]
     check(nodes, random_rows(rng, FIELDS, 60))
 
 

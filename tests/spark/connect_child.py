@@ -195,7 +195,7 @@ class Cases:
 CASES = [name for name in vars(Cases) if not name.startswith("_")]
 
 
-def main(folder: str) -> None:
+def main(folder: str, *asked: str) -> None:
     from pyspark.sql import SparkSession
 
     interpreter.in_child()  # Spark's workers compile their kernels
@@ -208,7 +208,7 @@ def main(folder: str) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     cases, found = Cases(spark, Path(folder)), {}
-    for name in CASES:
+    for name in asked:
         try:
             getattr(cases, name)()
             found[name] = ""
@@ -219,4 +219,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -78,7 +78,7 @@ def right(spark: Any) -> DataFrame:
     return other.withColumn("k", F.col("k").cast("int")).cache()  # of another type than on the left
 
 
-@pytest.fixture(params=["partitions", "hosts"])
+@pytest.fixture(params=["hosts", *later("partitions")])
 def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Units are partitions, as on one machine; or hosts, of which Spark says that there are two, and rows
     are looked up as if many left."""
