@@ -1,7 +1,7 @@
-"""The process that Spark's Python workers are forked from in tests: generated kernels run as plain Python there.
+"""Spark's Python workers in tests are forked from this process: they interpret generated kernels.
 
-Each worker would compile each kernel by itself, which takes longer than the tests. Workers compile as they do for
-users in `make soak` (`TIDEMILL_KERNELS=compiled`), and where a test has a session in a process of its own
+Each worker would compile each kernel by itself, which takes longer than the tests. Workers compile as they do
+for users in `make soak` (`TIDEMILL_KERNELS=compiled`), and in sessions that a test starts in a child process
 (`test_connect.py`, `test_workers.py`).
 """
 
