@@ -63,7 +63,9 @@ QUERIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.soak if i % 2 else ()) for i, n in enumerate(QUERIES)]
+)
 def test_the_number_of_threads_does_not_show(name: str) -> None:
     alone, *others = [ordered(run(QUERIES[name], n, rows(2_000))) for n in (1, 2, 3, 4)]
     assert alone
