@@ -51,7 +51,7 @@ BENCHMARK = Benchmark(
         "spark": plots.spark,
         "paper-003-figure-8": plots.figure_8,
     },
-    quick=dataclasses.replace(QUICK, last_start=100.0),
+    quick=dataclasses.replace(QUICK, last_start=150.0),
     peers=(
         "duckdb", "polars", "polars, any order", "spark window()", "spark OVER RANGE", "buffering",
         "buffering, all at once",

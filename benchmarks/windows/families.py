@@ -21,7 +21,7 @@ def windows(
     key: str = "k",
 ) -> Case:  # fmt: skip
     """Hopping or tumbling windows for each value of a column, or of the whole stream where `key` is empty."""
-    question = questions.windows(aggregates, range, every, key=key or None, ordered=not shape.disorder)
+    question = questions.windows(aggregates, range, every, key=key or None, shape=shape)
     read = [a.column for a in questions.aggregates(aggregates)]
     return _case(
         name, _with_texts(shape, key, *read), question,

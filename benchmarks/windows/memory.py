@@ -115,7 +115,7 @@ def overlapping(rows: int, range: str = "1d") -> Case:
     return _files(
         f"hopping {range} every second, 4 keys", lambda: _one_file(shape),
         {"rows": rows, "keys": 4, "range": range, "every": "1s"},
-        questions.windows(("sum", "count"), range, "1s"),
+        questions.windows(("sum", "count"), range, "1s", shape=shape),
     )  # fmt: skip
 
 

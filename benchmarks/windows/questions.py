@@ -5,7 +5,8 @@ before the first row) included. Peers get the fastest of the forms that were tri
 
 - Hopping windows aggregate panes first. Each pane is then joined to the windows that it is in: a cross join
   with the numbers of windows was ahead of `unnest` and `explode`, and all were ahead of joining rows.
-- Where windows overlap much, DuckDB has a row for each key and window and slides a frame of panes over them.
+- Where windows overlap much and rows are dense, DuckDB has a row for each key and window, and a frame of
+  panes slides over them.
   Polars does so where they overlap very much; before that, `group_by_dynamic` is as fast.
 - Without a key, `group_by_dynamic` is Polars' fastest form for tumbling windows where rows are known to be in
   time order, as Tidemill does not know; the form for any order is beside it.
@@ -26,11 +27,15 @@ from typing import Any, TypeVar
 import polars as pl
 
 import tidemill as tm
+from benchmarks.data import HOUR, Shape
 from benchmarks.harness import Asked
 from tidemill import col
 from tidemill.core.time import duration
 
 Named = TypeVar("Named")
+
+TWO_DAYS = Shape(8_000_000)
+"""What events are like where a question does not say."""
 
 MUCH, VERY_MUCH = 24, 100
 """How many windows a row is in where they overlap much, and where even more."""
@@ -194,11 +199,11 @@ def _known(table: Mapping[str, Named], name: str) -> Named:
 
 
 def windows(
-    names: Sequence[str], range: str, every: str, *, key: str | None = "k", ordered: bool = True
+    names: Sequence[str], range: str, every: str, *, key: str | None = "k", shape: Shape = TWO_DAYS
 ) -> Question:
-    """Windows of length `range`, one each `every`, for each key or without one.
+    """Windows of length `range`, one each `every`, for each key or without one. Peers' forms suit the shape.
 
-    `ordered` says that rows are in time order; `range` is a multiple of `every`.
+    `range` is a multiple of `every`.
     """
     asked = aggregates(names)
     length, slide = (duration(d, step="benchmark").ticks for d in (range, every))
@@ -212,6 +217,7 @@ def windows(
     by = ("window_start",) if key is None else (key, "window_start")
     in_panes = all(a.partials for a in asked)
     polars, duckdb = _Polars(asked, key, slide, overlap), _DuckDB(asked, key, slide, overlap)
+    ordered = not shape.disorder
     if overlap == 1 and key is None and ordered:
         return Question(
             ours, duckdb.direct(), polars.dynamic(ordered=True), by, "in-memory", any_order=polars.direct()
@@ -219,7 +225,7 @@ def windows(
     if overlap == 1:
         engine = "streaming" if any(a.engine == "streaming" for a in asked) else "in-memory"
         return Question(ours, duckdb.direct(), polars.direct(), by, engine)
-    if overlap > MUCH and in_panes:
+    if overlap > MUCH and in_panes and _dense(shape, key, slide, overlap):
         frame = polars.framed() if overlap > VERY_MUCH else polars.dynamic(ordered=ordered)
         return Question(ours, duckdb.framed(), frame, by, "in-memory")
     if in_panes:
@@ -250,6 +256,15 @@ FROM events JOIN (
 )"""
     query = f'events.group_by("{key}").window(tm.tumbling("{every}")).agg({ours})'
     return Question(query, duckdb.strip(), polars, (key, "window_start"), "in-memory")
+
+
+def _dense(shape: Shape, key: str | None, slide: int, overlap: int) -> bool:
+    """Whether a row for each key and window is less work than each pane once for each of its windows.
+
+    A row with a frame takes about as long as five rows of a join.
+    """
+    keys, span = shape.keys if key else 1, int(shape.hours * HOUR) // slide
+    return 5 * keys * (span + overlap) < min(shape.rows, keys * span) * overlap
 
 
 def sessions(names: Sequence[str], gap: str, *, key: str = "k", ordered: bool = True) -> Question:

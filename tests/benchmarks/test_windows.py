@@ -48,10 +48,10 @@ def test_shapes(case: Case) -> None:
         "windows keys=3 key=name range=30m every=30m aggregates=min",
         "windows key= range=30m every=10m aggregates=sum,count",
         "windows key= range=30m every=30m aggregates=sum disorder=600",
-        "windows keys=3 hours=1 range=30m every=1m aggregates=sum,count,mean,min,max",
-        "windows keys=3 hours=1 range=30m every=1m disorder=600",
+        "windows keys=1 hours=1 range=30m every=1m aggregates=sum,count,mean,min,max",
+        "windows keys=1 hours=1 range=30m every=1m disorder=600",
         "windows key= hours=1 range=30m every=1m aggregates=sum",
-        "windows keys=3 hours=1 range=5m every=1s aggregates=sum,mean,min,max",
+        "windows keys=3 hours=0.2 range=5m every=1s aggregates=sum,mean,min,max",
         "windows key= hours=1 range=5m every=1s aggregates=sum,count",
         "windows keys=3 range=1h every=10m aggregates=median,distinct",
         "windows keys=3 range=1h every=10m 'aggregates=geometric mean,max user'",
@@ -64,6 +64,21 @@ def test_shapes(case: Case) -> None:
 )
 def test_any_case_of_a_family_can_be_asked_for(text: str) -> None:
     answers(families.asked(f"{text} rows=300", quick=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "joined", "dynamic"),
+    [
+        ("windows keys=10 range=1h every=10m", True, False),
+        ("windows keys=10 range=1h every=1m", False, True),
+        ("windows keys=10 range=1d every=1s", False, False),
+        ("windows keys=1e6 range=1h every=1m rows=1e4", True, False),
+    ],
+)
+def test_peers_have_the_form_that_suits_the_shape(text: str, joined: bool, dynamic: bool) -> None:
+    queries = families.asked(text, quick=False).queries
+    assert ("panes CROSS JOIN range" in queries["duckdb"]) == joined
+    assert ("group_by_dynamic" in queries["polars"]) == dynamic
 
 
 def test_every_aggregate_is_in_a_case() -> None:
