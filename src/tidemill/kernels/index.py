@@ -311,6 +311,10 @@ class StringIndex:
         count, ends, arena = self.count, self._ends, self._arena
         return pa.LargeStringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(arena))
 
+    def clear(self) -> None:
+        """Remove all strings."""
+        self.__dict__.update(StringIndex().__dict__)
+
     def keep(self, used: npt.NDArray[np.bool_]) -> Ints:
         """Remove the strings that are not `used`; return the new id of each old id, -1 if removed.
 

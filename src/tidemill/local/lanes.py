@@ -7,16 +7,14 @@ no key and no state, so each can run on its own thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
-from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FARTHEST
 from tidemill.core.types import STRING, to_arrow
@@ -24,6 +22,7 @@ from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.pane_records import pick
 from tidemill.kernels.window_ranges import Ranges
+from tidemill.local.collector import Collector, Prepared
 from tidemill.local.limits import Limits
 from tidemill.local.pane_store import Elements, PaneStore
 from tidemill.local.results import Results
@@ -72,8 +71,9 @@ class Lane:
         self._keys, self._share, self._tuning = keys, share, tuning
         self.slides = [slide_for(w.spec, plan, choices.panes, layout) for w in plan.windows]
         reaches = [s.reach for s in self.slides]
-        reach = None if None in reaches else max(r for r in reaches if r is not None)
-        self.store = PaneStore(plan, choices.panes, layout, parts, reach, share.lanes, tuning)
+        self.reach = None if None in reaches else max(r for r in reaches if r is not None)
+        """The number of panes that the longest window covers, or None if it is not known."""
+        self.store = PaneStore(plan, choices.panes, layout, parts, self.reach, share.lanes, tuning)
         sliding = (*choices.sliding, *("merge",) * (len(layout.parts) - len(choices.sliding)))
         self._results = Results(layout, parts, sliding)
         self._arrow = plan.schema.to_arrow()
@@ -82,29 +82,15 @@ class Lane:
         self.before_start = 0
         """The number of rows in no window because they lie before the start of all windows."""
 
-    def add(
-        self, kernel: Callable[[bool], AccumulateKernel], n: int, keys: int, args: list[Any],
-        kid: Ints, failure: UserError | None, wanted: npt.NDArray[np.bool_] | None = None,
-    ) -> None:  # fmt: skip
-        """Accumulate the rows of a batch whose keys belong to this lane; all lanes have `keys` keys.
-
-        `wanted` is a mask of the rows to accumulate, or None for all rows.
-        """
-        rows = self._rows(n, kid)
-        if wanted is not None:
-            rows = rows[wanted[rows]]
-        start = BEGINNING if self.plan.start is None else self.plan.start
-        grid = (start, self._panes.origin, self._panes.size)
-        self.before_start += self.store.add(
-            kernel, rows, self._share.keys(keys), args, kid, self._share.shift, grid, failure
-        )
-
-    def _rows(self, n: int, kid: Ints) -> npt.NDArray[np.uint32]:
-        if n > len(self._numbers):
-            self._numbers = np.arange(n, dtype=np.uint32)
-        if self._share.lanes == 1:
-            return self._numbers[:n]
-        return pick(kid, self._share.lanes, self._share.number, self._numbers)
+    def add(self, collector: Collector, found: Prepared) -> None:
+        """Accumulate the rows of a batch whose keys belong to this lane."""
+        if found.rows > len(self._numbers):
+            self._numbers = np.empty(found.rows, dtype=np.uint32)
+        rows = pick(found.kid, self._share.lanes, self._share.number, self._numbers)
+        if found.wanted is not None:
+            rows = rows[found.wanted[rows]]
+        keys, shift = self._share.keys(found.keys), self._share.shift
+        self.before_start += collector.add_rows(found, rows, self.store, keys, shift)
 
     def advance(self, progress: Progress, *, prompt: bool) -> Iterator[pa.RecordBatch]:
         """Return the windows that close; without `prompt`, they may be returned by a later call."""

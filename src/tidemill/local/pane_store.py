@@ -6,7 +6,7 @@ and pane, combines those with the same key and pane, and stores the result in pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.codegen.algebra import numpy_type, record_type
-from tidemill.codegen.combine_partials import combine_kernel
+from tidemill.codegen.combine_partials import combine_kernel, merge_kernel
 from tidemill.codegen.fold_ordered_rows import refold_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
@@ -120,20 +120,26 @@ class PaneStore:
         """The number of spilled partials and kept rows."""
         return self._count + int(self._filled.sum())
 
+    def by_plane(self, keys: int) -> bool:
+        """Make room for `keys` keys, and return whether their records are in planes."""
+        self.fit(keys)
+        return self._by_plane
+
     def add(
-        self, kernel: Callable[[bool], AccumulateKernel], rows: npt.NDArray[np.uint32], keys: int,
-        args: list[Any], kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
+        self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], keys: int, args: list[Any],
+        kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
     ) -> int:  # fmt: skip
         """Accumulate rows of a batch, and return how many lie before the start of all windows.
 
-        `kernel(by_plane)` returns the kernel for planes, or the one for newest records. The store numbers
-        keys by `kid >> shift`. `failure` is raised if the kernel reads a row for which a column failed.
+        `rows` is the number of rows, or an array of some of them. The kernel is one for planes if
+        `by_plane(keys)`. The store numbers keys by `kid >> shift`. `failure` is raised if the kernel reads
+        a row for which a column failed.
         """
         self.fit(keys)
-        self._room(len(rows))
+        self._room(rows if isinstance(rows, int) else len(rows))
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
-        self._count, first, last, before, err = kernel(self._by_plane).run(
+        self._count, first, last, before, err = kernel.run(
             rows, *args, kid, shift, *grid, places, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
@@ -145,6 +151,41 @@ class PaneStore:
             self._reached(int(first), int(last))
         raise_for(err, "window aggregate", failure)
         return int(before)
+
+    def absorb(self, other: PaneStore, ids: Ints) -> None:
+        """Move all partials of another store to this one; `ids` has the key here of each key there."""
+        self._take_strings(other)
+        keys = min(len(ids), other._keys)
+        if self._by_plane and other._by_plane and keys:
+            self._room(other._planes.size)
+            kernel = merge_kernel(self.layout, self.parts.records)
+            self._count, err = kernel.run(
+                other._planes, keys, ids, self._planes, self._needed, self._spill, self._count, self.rank
+            )
+            raise_for(err, "window aggregate")
+        else:
+            other._flush()
+        if other._first <= other._last:
+            self._reached(other._first, other._last)
+        moved = other._spill[: other._count]
+        moved = moved[moved["pane"] >= self._needed]
+        moved["kid"] = ids[moved["kid"]]
+        self.room_for(len(moved))[...] = moved
+        self._count += len(moved)
+        other._count = 0
+        for index, rows, count in zip(self.parts.kept, other._kept, other._filled):
+            self.add_rows(index, ids[rows.kid[:count]], rows.pane[:count], [a[:count] for a in rows.args])
+        other._filled.fill(0)
+        other._needed, other._first, other._last = self._needed, FOREVER, NO_PANE
+
+    def _take_strings(self, other: PaneStore) -> None:
+        """Change the string ids of another store to those of this one."""
+        if other.pool.count == 0:
+            return
+        ids = self.pool.encode(other.pool.values())
+        for column in other._string_columns():
+            column[...] = np.where(column >= 0, ids[column], -1)
+        other.pool.clear()
 
     def room_for(self, n: int) -> npt.NDArray[Any]:
         """Return `n` uninitialised records for partials from elsewhere; `add_partials` then adds them.
