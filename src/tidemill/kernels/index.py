@@ -31,6 +31,20 @@ def _slot(x: Any, bits: Any) -> Any:
 
 
 @kernel
+def _look_up(values: Any, table: Any, base: int, out: Ints) -> bool:
+    """Look up values that have no nulls, without a branch; return whether all are in the table."""
+    size = np.uint64(table.size)
+    missing = False
+    for i in range(values.size):
+        at = np.uint64(values[i]) - np.uint64(base)
+        inside = at < size
+        k = table[at if inside else np.uint64(0)]
+        out[i] = k
+        missing |= (not inside) | (k < 0)
+    return not missing
+
+
+@kernel
 def _encode_direct(
     values: Any, valid: Bytes, start: int, n: int, table: Any, base: int, keys: Ints, count: int,
     null_id: int, add: bool, out: Ints,
@@ -135,6 +149,9 @@ class IntIndex:
         if add and valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
         done = 0
+        if valid is None and self._direct is not None and len(self._direct):
+            if _look_up(values, self._direct, self._base, out):
+                return out
         while True:
             if self._direct is not None:
                 done, self.count = _encode_direct(

@@ -5,6 +5,7 @@ Each thread that collects rows has a collector of its own, with its own keys and
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ class RowLoop:
     outputs: dict[str, Node]
     """Columns that keys and aggregates refer to, as expressions over the columns of the batches."""
 
-    @property
+    @functools.cached_property
     def grid(self) -> tuple[int, int, int]:
         """The start of all windows, and the origin and size of the panes."""
         start = BEGINNING if self.plan.start is None else self.plan.start

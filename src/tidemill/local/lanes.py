@@ -99,17 +99,22 @@ class Lane:
             yield from self._close(progress)
             return
         waiting = self.store.spilled - self._retained
-        enough = self.store.crowded or waiting > max(self._tuning.few_partials, 2 * self._retained)
-        if progress.promise.highest > BEGINNING and (prompt or enough):
-            yield from self._close(progress)
-        else:
+        many = waiting > max(self._tuning.few_partials, 2 * self._retained)
+        if progress.promise.highest == BEGINNING or not (prompt or many or self.store.crowded):
             self.settle()
+        elif any(slide.closes(progress) for slide in self.slides):
+            yield from self._close(progress)
+        elif many:
+            self._combine()
 
     def settle(self) -> None:
         """Combine the waiting partials if they are many, so that memory is bounded by keys times panes."""
         if self.store.spilled - self._retained > max(self._tuning.many_partials, self._retained):
-            self.store.elements()
-            self._retained = self.store.spilled
+            self._combine()
+
+    def _combine(self) -> None:
+        self.store.elements()
+        self._retained = self.store.spilled
 
     def goes_on_to(self, window: int, pane: int) -> None:
         """Record that another part of the stream has rows up to a pane of this window."""
@@ -191,7 +196,9 @@ class Lane:
         self._retained = self.store.spilled
 
     def _close(self, progress: Progress) -> Iterator[pa.RecordBatch]:
-        elements = self.store.elements()
+        bounds = [slide.reads_below(progress) for slide in self.slides]
+        known = [b for b in bounds if b is not None]
+        elements = self.store.elements(max(known) if len(known) == len(bounds) else None)
         for window, slide in zip(self.plan.windows, self.slides):
             ranges = slide.ranges(elements, progress)
             rows = self._tuning.output_rows

@@ -224,10 +224,14 @@ class PaneStore:
         for at, state in zip(zip(kid.tolist(), pane.tolist()), states):
             held[at] = combine_objects(part, held.get(at), state)
 
-    def elements(self) -> Elements:
-        """Return all partials, combined and sorted by key and pane. They also stay in the store."""
+    def elements(self, below: int | None = None) -> Elements:
+        """Return all partials, combined and sorted by key and pane. They also stay in the store.
+
+        Partials in panes from `below` on may be left out, unless evicting panes needs them (`forget`).
+        """
         if self._by_plane and self._count == 0 and self._in_one_turn:
-            elements = Elements(self._from_planes())
+            last = self._last if below is None or self.parts.kept else min(self._last, below - 1)
+            elements = Elements(self._from_planes(last))
         else:
             elements = Elements(self._sorted())
         for position, index in enumerate(self.parts.kept):
@@ -251,13 +255,13 @@ class PaneStore:
         """Whether each pane that is still needed has a plane of its own."""
         return self._last - self._oldest < len(self._planes)
 
-    def _from_planes(self) -> npt.NDArray[Any]:
-        most = self._keys * max(0, self._last - self._oldest + 1)
+    def _from_planes(self, last: int) -> npt.NDArray[Any]:
+        most = self._keys * max(0, last - self._oldest + 1)
         if most == 0:
             return self._unrolled[:0]
         if most >= len(self._unrolled):  # reused: touching fresh memory costs more than the loop
             self._unrolled = np.empty(most + 1, dtype=self._dtype)
-        found = unroll(self._planes, self._keys, self._oldest, self._last, self._unrolled)
+        found = unroll(self._planes, self._keys, self._oldest, last, self._unrolled)
         return self._unrolled[:found]
 
     def _sorted(self) -> npt.NDArray[Any]:

@@ -51,6 +51,7 @@ from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
+_NO_ROWS = np.zeros(1, dtype=np.int64)
 FORMAT = 1
 """The format version of snapshots; `restore` rejects any other."""
 
@@ -407,7 +408,7 @@ class WindowOperator(Operator):
         return below if self.plan.attribute == self.plan.input.time else BEGINNING
 
     def _progress(self, final: bool) -> Progress:
-        none = np.zeros(1, dtype=np.int64)
+        none = _NO_ROWS
         rows = none if self._partitions is None else self._partitions.rows
         partition = none if self._partitions is None else self._partitions.of_key
         return Progress(self._promised, final, self.keys.count, rows, partition)

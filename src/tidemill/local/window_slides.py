@@ -67,6 +67,14 @@ class Slide(ABC):
         """Return the windows that close now; each window is returned once."""
 
     @abstractmethod
+    def closes(self, progress: Progress) -> bool:
+        """Return False if no window closes now, without a look at the elements."""
+
+    def reads_below(self, progress: Progress) -> int | None:
+        """Return the pane below which all elements of the windows that close lie; None if it is not known."""
+        return None
+
+    @abstractmethod
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
         """Return a mask of the elements that a future window may need."""
 
@@ -129,6 +137,20 @@ class GridSlide(Slide):
         # first: the first window of each key, and last: the last one of the stream so far.
         self.state = {"after": Limits(-_NEVER), "first": Limits(_NEVER), "last": Limits(-_NEVER)}
         self._partitioned = isinstance(spec, Rows) and bool(plan.partition_of(spec))
+
+    def closes(self, progress: Progress) -> bool:
+        if self._everyone:  # only the elements say how far windows go on
+            return True
+        until, after = self._until(progress), self.state["after"]
+        if until.by_key is None and after.by_key is None:
+            return until.common > after.common
+        keys = progress.keys
+        return bool((until.full(keys) > after.full(keys)).any())
+
+    def reads_below(self, progress: Progress) -> int | None:
+        if self._everyone:
+            return None
+        return int(self._shift + (self._until(progress).highest + 1) * self._slide)
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         if self._everyone:
@@ -265,6 +287,9 @@ class EventSlide(Slide):
             index = next(r.parts[0] for r in layout.results if r.name == name)
             self._column = layout.parts[index].columns.names[0]
 
+    def closes(self, progress: Progress) -> bool:
+        return progress.below.highest > self.state["emitted"].common
+
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         partition = elements.kid if self._own else progress.partition[elements.kid]
         below = progress.below if self._own else Limits(progress.floor)
@@ -351,6 +376,9 @@ class SessionSlide(Slide):
         # given: sessions whose last row is below this were given before, and may still lie there.
         # open: where the first session begins that is not given yet.
         self.state = {"given": Limits(-_NEVER), "open": Limits(-_NEVER)}
+
+    def closes(self, progress: Progress) -> bool:
+        return True
 
     def ranges(self, elements: Elements, progress: Progress) -> Ranges:
         gap = self.spec.gap.ticks
