@@ -92,7 +92,8 @@ def test_work_is_divided_by_rows_and_with_many_keys_by_key(
 ) -> None:
     graph = Graph(query.optimized, 4, Tuning(keys_by_row=5))
     [step] = graph.steps
-    assert isinstance(operator := step.operator, WindowOperator)
+    operator = step.operator
+    assert isinstance(operator, WindowOperator)
     assert len(operator.collectors) == collectors
     for chunk in rows(100):
         list(graph.push("s", chunk.batch))

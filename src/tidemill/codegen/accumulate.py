@@ -7,6 +7,8 @@ In-order data therefore touches one record per row. Disorder costs only spills, 
 
 Otherwise all records are in the list, in the order of their first rows, and an array holds the position
 of each key's *newest* record. The result is correct for any order of rows.
+
+Sessions have no panes. A record in the list *spans* rows of a key with gaps below that of the sessions.
 """
 
 from __future__ import annotations
@@ -59,16 +61,21 @@ def accumulate_kernel(
     unit_pane: bool,
     by_plane: bool,
     picked: bool,
+    spans: bool,
 ) -> AccumulateKernel:
     """Generate a kernel. `args` are the arguments of each part; `fixed` parts have records, `kept` rows.
 
-    With `by_plane`, records are in planes. With `picked`, `rows` is an array of row numbers.
+    With `by_plane`, records are in planes. With `picked`, `rows` is an array of row numbers. With `spans`,
+    the size of the panes is the gap of sessions.
     """
     e = Emitter(columns.schema, columns.loads(), indent=1)
     with _rows_that_pass(e, predicates, picked):
         time = e.emit(attribute)
         _find_place(e, time, keyed, has_start, unit_pane)
-        _open_record(e, layout, fixed, by_plane)
+        if spans:
+            _open_span(e, layout, fixed)
+        else:
+            _open_record(e, layout, fixed, by_plane)
         for index in fixed:
             _accumulate(e, PartCode(index, layout.parts[index]), args[index])
         for position, index in enumerate(kept):
@@ -163,12 +170,34 @@ def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...], by_plane: b
             e.line("r = spill[count]")
             e.line("places[k] = count")
             e.line("count += 1")
-        e.line("r.kid = k")
+        _start_record(e, layout, fixed)
+
+
+def _open_span(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    e.line("s = places[k]")
+    e.line("r = spill[s]")
+    with e.block("if s < 0 or p - r.end >= pane or r.pane - p >= pane:"):
+        e.line("last = max(last, p)")
+        e.line("first = min(first, p)")
+        e.line("if s < 0 or p > r.end:")
+        e.line("    places[k] = count")
+        e.line("r = spill[count]")
+        e.line("count += 1")
+        _start_record(e, layout, fixed)
+        e.line("r.end = p")
+    with e.block("elif p > r.end:"):
+        e.line("r.end = p")
+    with e.block("elif p < r.pane:"):
         e.line("r.pane = p")
-        for index in fixed:
-            part = PartCode(index, layout.parts[index])
-            for name, code in zip(part.names, part.identity()):
-                e.line(f"r.{name} = {code}")
+
+
+def _start_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    e.line("r.kid = k")
+    e.line("r.pane = p")
+    for index in fixed:
+        part = PartCode(index, layout.parts[index])
+        for name, code in zip(part.names, part.identity()):
+            e.line(f"r.{name} = {code}")
 
 
 def with_arguments(

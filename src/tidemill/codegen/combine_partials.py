@@ -16,7 +16,10 @@ from tidemill.jit.kernel import any_kernel
 
 @dataclass(frozen=True)
 class CombineKernel:
-    """`run(order, n, spill, out, rank) -> (distinct, err)`; `order` sorts by key, then pane."""
+    """`run(order, n, spill, out, rank, gap) -> (distinct, err)`; `order` sorts by key, then pane.
+
+    Records that span sessions are combined if they are less than `gap` apart.
+    """
 
     run: Callable[..., tuple[int, int]]
     source: str
@@ -35,18 +38,21 @@ class MergeKernel:
 
 
 @functools.lru_cache(maxsize=512)
-def combine_kernel(layout: Layout, fixed: tuple[int, ...]) -> CombineKernel:
+def combine_kernel(layout: Layout, fixed: tuple[int, ...], spans: bool = False) -> CombineKernel:
     e = Emitter(Schema(()), {})
     e.line("r = spill[order[i]]")
-    with e.block("if m > 0 and out[m - 1].kid == r.kid and out[m - 1].pane == r.pane:"):
+    same = "r.pane - out[m - 1].end < gap" if spans else "out[m - 1].pane == r.pane"
+    with e.block(f"if m > 0 and out[m - 1].kid == r.kid and {same}:"):
         e.line("o = out[m - 1]")
+        if spans:
+            e.line("o.end = max(o.end, r.end)")
         _combine(e, layout, fixed)
     with e.block("else:"):
         e.line("out[m] = r")
         e.line("m += 1")
     source = "\n".join(
         [
-            "@kernel", "def run(order, n, spill, out, rank):", "    err = 0", "    m = 0",
+            "@kernel", "def run(order, n, spill, out, rank, gap):", "    err = 0", "    m = 0",
             "    for i in range(n):", *e.lines, "    return m, err", "",
         ]
     )  # fmt: skip

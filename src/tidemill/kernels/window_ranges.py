@@ -199,7 +199,7 @@ def per_event(
 
 @kernel
 def _sessions(
-    kid: Ints, time: Ints, gap: int, below: Ints, okid: Ints, owid: Ints, olow: Ints,
+    kid: Ints, time: Ints, last: Ints, gap: int, below: Ints, okid: Ints, owid: Ints, olow: Ints,
     ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -207,10 +207,10 @@ def _sessions(
     a = 0
     while a < n:
         b = a + 1
-        while b < n and kid[b] == kid[a] and time[b] - time[b - 1] < gap:
+        while b < n and kid[b] == kid[a] and time[b] - last[b - 1] < gap:
             b += 1
         # The session is complete: no row at or above the watermark can extend it.
-        if time[b - 1] < below[kid[a] if below.size > 1 else 0] - gap + 1:
+        if last[b - 1] < below[kid[a] if below.size > 1 else 0] - gap + 1:
             okid[m] = kid[a]
             owid[m] = time[a]
             olow[m] = a
@@ -220,12 +220,14 @@ def _sessions(
     return m
 
 
-def sessions(kid: Ints, time: Ints, *, gap: int, below: Ints) -> Ranges:
+def sessions(kid: Ints, time: Ints, last: Ints, *, gap: int, below: Ints) -> Ranges:
     """Find the sessions with gaps below `gap` that are complete at the watermark `below`.
+
+    An element has rows from `time` to `last`, and elements of a key do not overlap.
 
     The watermark is by key, or one for all keys.
     """
-    return _filled(_sessions, len(kid), kid, time, gap, below)
+    return _filled(_sessions, len(kid), kid, time, last, gap, below)
 
 
 @kernel

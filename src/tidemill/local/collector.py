@@ -45,14 +45,16 @@ class RowLoop:
     predicates: tuple[Node, ...]
     attribute: Node
     """The windowing attribute, over the columns of the batches."""
+    gap: int | None
+    """The gap of sessions whose records span rows (`pane_store`)."""
     outputs: dict[str, Node]
     """Columns that keys and aggregates refer to, as expressions over the columns of the batches."""
 
     @functools.cached_property
     def grid(self) -> tuple[int, int, int]:
-        """The start of all windows, and the origin and size of the panes."""
+        """The start of all windows, the origin of the panes, and their size or the gap of sessions."""
         start = BEGINNING if self.plan.start is None else self.plan.start
-        return start, self.panes.origin, self.panes.size
+        return start, self.panes.origin, self.panes.size if self.gap is None else self.gap
 
     def kernel(
         self, columns: Columns, nodes: LoopNodes, by_plane: bool, picked: bool
@@ -61,7 +63,7 @@ class RowLoop:
         return accumulate_kernel(
             columns, nodes.predicates, nodes.attribute, self.layout, nodes.args, self.parts.records,
             self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.panes.size == 1, by_plane, picked,
+            self.panes.size == 1, by_plane, picked, self.gap is not None,
         )  # fmt: skip
 
 

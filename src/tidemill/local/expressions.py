@@ -71,7 +71,8 @@ class Expressions:
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
         """Return the columns that the nodes read, as parameters of a kernel.
 
-        Batches with the same layout of columns get the same `Columns` object. The error is to be raised only if the loop reads a row for which a column failed.
+        Batches with the same layout of columns get the same `Columns` object. The error is to be raised only
+        if the loop reads a row for which a column failed.
         """
         failure: UserError | None = None
         nullable: set[str] = set()

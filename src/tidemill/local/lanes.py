@@ -65,7 +65,7 @@ class Lane:
 
     def __init__(
         self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: StatePlan,
-        keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT,
+        keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT, gap: int | None = None,
     ) -> None:  # fmt: skip
         self.plan, self._parts, self._panes = plan, parts, choices.panes
         self._keys, self._share, self._tuning = keys, share, tuning
@@ -73,7 +73,7 @@ class Lane:
         reaches = [s.reach for s in self.slides]
         self.reach = None if None in reaches else max(r for r in reaches if r is not None)
         """The number of panes that the longest window covers, or None if it is not known."""
-        self.store = PaneStore(plan, choices.panes, layout, parts, self.reach, share.lanes, tuning)
+        self.store = PaneStore(plan, choices.panes, layout, parts, self.reach, share.lanes, tuning, gap)
         sliding = (*choices.sliding, *("merge",) * (len(layout.parts) - len(choices.sliding)))
         self._results = Results(layout, parts, sliding)
         self._arrow = plan.schema.to_arrow()
@@ -161,6 +161,8 @@ class Lane:
         columns: dict[str, pa.Array] = {
             "kid": pa.array(self._share.ids(elements.kid)), "pane": pa.array(elements.pane),
         }  # fmt: skip
+        if self.store.gap is not None:
+            columns["end"] = pa.array(elements.end)
         for index in range(len(self.store.layout.parts)):
             arrays = state_columns(self.store, index, elements, saved=True)
             for (name, kind), array in zip(saved_fields(self.store, index), arrays):
@@ -171,7 +173,8 @@ class Lane:
     def saved_schema(self) -> pa.Schema:
         """The columns of `snapshot`."""
         states = [f for i in range(len(self.store.layout.parts)) for f in saved_fields(self.store, i)]
-        fields = [("kid", pa.int64()), ("pane", pa.int64())]
+        spans = [("end", pa.int64())] if self.store.gap is not None else []
+        fields = [("kid", pa.int64()), ("pane", pa.int64()), *spans]
         return pa.schema([*fields, *((name, to_arrow(kind)) for name, kind in states)])
 
     def restore(self, elements: pa.Table, windows: Sequence[Mapping[str, Limits]], keys: int) -> None:
@@ -180,8 +183,9 @@ class Lane:
         mine = np.flatnonzero(kid & (self._share.lanes - 1) == self._share.number)
         some = elements.take(pa.array(mine))
         farthest = FARTHEST // self._panes.size + 1
-        if len(some) and np.abs(column(some, "pane")).max() > farthest:
-            raise UserError("restore", expected=f"panes within {farthest} of zero", got="one beyond")
+        for name in ("pane", "end") if self.store.gap is not None else ("pane",):
+            if len(some) and np.abs(column(some, name)).max() > farthest:
+                raise UserError("restore", expected=f"{name} within {farthest} of zero", got="one beyond")
         for index in self.store.parts.fixed:
             for name, kind in saved_fields(self.store, index):
                 if kind.kind != "string" and some.column(name).null_count:

@@ -1,5 +1,7 @@
 """The store of partials by key and pane: records, the spill, and the rows that some parts keep.
 
+For sessions, a record may span many panes: the rows of a key from the time `pane` to the time `end`.
+
 `add` is called for every batch. `elements` is called when windows may close: it sorts the partials by key
 and pane, combines those with the same key and pane, and stores the result in place of its inputs.
 """
@@ -74,6 +76,12 @@ class Elements:
     def pane(self) -> Ints:
         return self.records["pane"]
 
+    @property
+    def end(self) -> Ints:
+        """The time of the last row of each element, where panes are single times."""
+        names = self.records.dtype.names or ()
+        return self.records["end" if "end" in names else "pane"]
+
     def __len__(self) -> int:
         return len(self.records)
 
@@ -82,13 +90,15 @@ class PaneStore:
     """The mutable state of a window aggregate.
 
     `reach` is the number of panes that a window covers, or None if it is not known. If it is known,
-    recent panes are held in planes, so that in-order data never has to be sorted.
+    recent panes are held in planes, so that in-order data never has to be sorted. `gap` is the gap of
+    sessions whose records span rows, otherwise None.
     """
 
     def __init__(
         self, plan: WindowAggregate, panes: Panes, layout: Layout, parts: StatePlan, reach: int | None = None,
-        lanes: int = 1, tuning: Tuning = DEFAULT,
+        lanes: int = 1, tuning: Tuning = DEFAULT, gap: int | None = None,
     ) -> None:  # fmt: skip
+        self.gap = gap
         self.plan, self._panes, self.layout, self.parts = plan, panes, layout, parts
         self._plane_bytes = tuning.plane_bytes // lanes
         self._few_strings = tuning.few_strings
@@ -98,7 +108,7 @@ class PaneStore:
         self._first, self._last = FOREVER, NO_PANE
         self.pool = StringIndex()
         self._trim_above = tuning.few_strings
-        self._dtype = record_type(layout, parts.fixed)
+        self._dtype = record_type(layout, parts.fixed, gap is not None)
         self._by_plane = reach is not None
         self._planes = np.zeros((1, 0), dtype=self._dtype)
         self._newest = np.zeros(0, dtype=np.int64)
@@ -269,8 +279,8 @@ class PaneStore:
         spill = self._spill[: self._count]
         order = order_by(spill["kid"], spill["pane"])
         out = np.empty(len(self._spill), dtype=self._dtype)
-        kernel = combine_kernel(self.layout, self.parts.records)
-        distinct, err = kernel.run(order, len(spill), spill, out, self.rank)
+        kernel = combine_kernel(self.layout, self.parts.records, self.gap is not None)
+        distinct, err = kernel.run(order, len(spill), spill, out, self.rank, self.gap or 0)
         raise_for(err, "window aggregate")
         self._spill, self._count = out, distinct
         return out[:distinct]

@@ -39,7 +39,7 @@ from tidemill.local.row_numbers import ROW, RowNumbers
 from tidemill.local.snapshot import column, limits_of, limits_table, numbers, tables
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stage_runner import StageRunner
-from tidemill.local.state_plan import plan_states
+from tidemill.local.state_plan import StatePlan, plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name
@@ -52,7 +52,7 @@ from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.zeros(1, dtype=np.int64)
-FORMAT = 1
+FORMAT = 2
 """The format version of snapshots; `restore` rejects any other."""
 
 
@@ -97,8 +97,9 @@ class WindowOperator(Operator):
         by_number = isinstance(specs[0], Rows)
         attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
         self._loop = RowLoop(
-            plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute, outputs
-        )
+            plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute,
+            _gap_of_spans(plan, self.parts), outputs,
+        )  # fmt: skip
         by_rows = self._collects_apart() and not (self.parts.kept and self._divides())
         by_key = not by_rows and self._divides()
         self.lanes = self._new_lanes(lanes if by_key else 1)
@@ -522,16 +523,20 @@ class WindowOperator(Operator):
     def _new_lanes(self, lanes: int) -> list[Lane]:
         shares = [Share(i, lanes) for i in range(lanes)]
         return [
-            Lane(self.plan, self.choices, self.layout, self.parts, self.keys, share, self._tuning)
+            Lane(
+                self.plan, self.choices, self.layout, self.parts, self.keys, share, self._tuning,
+                self._loop.gap,
+            )
             for share in shares
-        ]
+        ]  # fmt: skip
 
     def _side_collector(self, threads: int, before: Collector | None = None) -> Collector:
         """Return a collector without keys and partials, in place of the one that was there `before`."""
         lane = self.lanes[0]
         store = PaneStore(
-            self.plan, self.choices.panes, self.layout, self.parts, lane.reach, threads, self._tuning
-        )
+            self.plan, self.choices.panes, self.layout, self.parts, lane.reach, threads, self._tuning,
+            self._loop.gap,
+        )  # fmt: skip
         side = Collector(self._loop, KeyIndex(self.keys.schema), store)
         side.ids = np.zeros(0 if self.plan.group_keys else 1, dtype=np.int64)
         side.before_start = 0 if before is None else before.before_start
@@ -572,6 +577,17 @@ def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:
     """The columns of a stage's base that its outputs are, where these are not computed."""
     nodes = {name: stage.output(name) for name in names}
     return {name: node.name for name, node in nodes.items() if isinstance(node, Column)}
+
+
+def _gap_of_spans(plan: WindowAggregate, parts: StatePlan) -> int | None:
+    """Return the gap of sessions if one record can span all rows of a session, otherwise None.
+
+    It cannot if other windows or keys cut the rows elsewhere, or if rows are kept and sorted by time.
+    """
+    spec = plan.windows[0].spec
+    if len(plan.windows) > 1 or not isinstance(spec, Session) or parts.kept:
+        return None
+    return spec.gap.ticks if set(plan.partition_of(spec)) == set(plan.group_keys) else None
 
 
 def _first_of(live: npt.NDArray[np.bool_], count: int) -> Ints:

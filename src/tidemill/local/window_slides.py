@@ -385,7 +385,7 @@ class SessionSlide(Slide):
         below = progress.below if self._own else Limits(progress.floor)
         if self._own:
             found = kernels.sessions(
-                elements.kid, elements.pane, gap=gap, below=below.array(progress.keys)
+                elements.kid, elements.pane, elements.end, gap=gap, below=below.array(progress.keys)
             )
         else:
             found = self._shared(elements, progress.partition[elements.kid], below.common)
@@ -393,7 +393,7 @@ class SessionSlide(Slide):
         np.add.at(marks, found.low, 1)
         np.add.at(marks, found.high, -1)
         self._closed = np.cumsum(marks)[:-1] > 0
-        last = elements.pane[found.high - 1] if found.end is None else found.end
+        last = elements.end[found.high - 1] if found.end is None else found.end
         given = self.state["given"]
         fresh = np.asarray(last >= given.of(found.kid))
         begins = int(elements.pane[~self._closed].min(initial=progress.floor))
@@ -423,7 +423,7 @@ class SessionSlide(Slide):
         return ~self._closed
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
-        last = elements.pane[ranges.high - 1] if ranges.end is None else ranges.end
+        last = elements.end[ranges.high - 1] if ranges.end is None else ranges.end
         return ranges.wid, last + self.spec.gap.ticks
 
 
