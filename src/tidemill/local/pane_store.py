@@ -26,7 +26,7 @@ from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
-from tidemill.kernels.pane_records import unroll
+from tidemill.kernels.pane_records import grouped, moved, unroll
 from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects, update_object
 from tidemill.local.state_plan import StatePlan
@@ -454,17 +454,19 @@ class PaneStore:
         part = self.layout.parts[index]
         kid, pane = rows.kid[:count], rows.pane[:count]
         args = [a[:count] for a in rows.args]
-        ties = [_order_key(a, t, self.rank) for a, t in zip(args, part.types)]
-        by = ties if index in self.parts.ordered else []
-        order = order_by(kid, pane, *by)
-        if self._needed > NO_PANE + 1:  # rows between sampling windows are in no window
-            order = order[pane[order] >= self._needed]
-        rows.take(order)
-        self._filled[position] = len(order)
+        if index in self.parts.ordered:
+            order = order_by(kid, pane, *(_order_key(a, t, self.rank) for a, t in zip(args, part.types)))
+            places, offsets = grouped(kid[order], pane[order], elements.kid, elements.pane, self._needed)
+            kept = order[places >= 0]
+            rows.take(kept)
+        else:
+            places, offsets = grouped(kid, pane, elements.kid, elements.pane, self._needed)
+            rows.kid, rows.pane = (np.repeat(x, np.diff(offsets)) for x in (elements.kid, elements.pane))
+            rows.args = [moved(a, places, int(offsets[-1])) for a in args]
+        self._filled[position] = int(offsets[-1])
         if index in self._objects:
             self._update_objects(elements, position, index)
             return
-        offsets = _offsets(elements, rows.kid, rows.pane)
         if index in self.parts.ordered:
             kernel = refold_kernel(self.layout, index)
             err = kernel.run(len(elements), offsets, elements.records, self.rank, *rows.args)
@@ -512,22 +514,3 @@ def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:
     if column.dtype.kind != "f":
         return column.astype(np.int64)
     return float_key(column)
-
-
-def _offsets(elements: Elements, kid: Ints, pane: Ints) -> Ints:
-    """Return the offsets of the rows of each element; elements and rows have the same order."""
-    starts = np.flatnonzero(np.r_[True, (np.diff(kid) != 0) | (np.diff(pane) != 0)][: len(kid)])
-    sizes = np.zeros(len(elements), dtype=np.int64)
-    at = _positions(elements, kid[starts], pane[starts])
-    sizes[at] = np.diff(np.r_[starts, len(kid)])
-    offsets: Ints = np.r_[0, np.cumsum(sizes)]
-    return offsets
-
-
-def _positions(elements: Elements, kid: Ints, pane: Ints) -> Ints:
-    """Return the position of the element of each pair of key and pane, by merging sorted pairs."""
-    everything = np.concatenate((elements.kid, kid)), np.concatenate((elements.pane, pane))
-    order = order_by(*everything)
-    is_element = order < len(elements)
-    at: Ints = (np.cumsum(is_element) - 1)[~is_element]
-    return at
