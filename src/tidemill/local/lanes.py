@@ -204,11 +204,11 @@ class Lane:
         known = [b for b in bounds if b is not None]
         elements = self.store.elements(max(known) if len(known) == len(bounds) else None)
         for window, slide in zip(self.plan.windows, self.slides):
-            ranges = slide.ranges(elements, progress)
             rows = self._tuning.output_rows
-            for start in range(0, len(ranges), rows):
-                some = ranges[start : start + rows]
-                yield self._batch(window.label, slide, elements, some)
+            for ranges in slide.ranges(elements, progress, rows):
+                for start in range(0, len(ranges), rows):
+                    some = ranges[start : start + rows]
+                    yield self._batch(window.label, slide, elements, some)
         if not progress.final:
             self._forget(elements, progress)
             self.store.trim()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,8 @@ class Slide(ABC):
     """The state of one window specification: which windows were returned, and what future ones need."""
 
     @abstractmethod
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
-        """Return the windows that close now; each window is returned once."""
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterable[Ranges]:
+        """Return the windows that close now, each once; if they can be very many, at most `room` at once."""
 
     @abstractmethod
     def closes(self, progress: Progress) -> bool:
@@ -152,7 +152,7 @@ class GridSlide(Slide):
             return None
         return int(self._shift + (self._until(progress).highest + 1) * self._slide)
 
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterator[Ranges]:
         if self._everyone:
             self._note_first(elements, progress.keys)
         until, after, keys = self._until(progress), self.state["after"], progress.keys
@@ -162,11 +162,10 @@ class GridSlide(Slide):
         }  # fmt: skip
         if self._everyone:
             first = self.state["first"].full(keys)
-            found = kernels.every(elements.kid, elements.pane, first=first, **grid)
+            yield kernels.every(elements.kid, elements.pane, first=first, **grid)
         else:
-            found = kernels.grid(elements.kid, elements.pane, **grid)
+            yield from kernels.grid(elements.kid, elements.pane, room=room, **grid)
         self.state["after"] = after.raised(until)
-        return found
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
         if self._length is None:
@@ -290,7 +289,7 @@ class EventSlide(Slide):
     def closes(self, progress: Progress) -> bool:
         return progress.below.highest > self.state["emitted"].common
 
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterable[Ranges]:
         partition = elements.kid if self._own else progress.partition[elements.kid]
         below = progress.below if self._own else Limits(progress.floor)
         emitted, keys = self.state["emitted"], progress.keys
@@ -303,7 +302,7 @@ class EventSlide(Slide):
         else:
             found = self._shared(elements, partition, below.common)
         self.state["emitted"] = emitted.raised(below)
-        return found
+        return (found,)
 
     def _shared(self, elements: Elements, partition: Ints, below: int) -> Ranges:
         order = order_by(partition, elements.pane)
@@ -380,7 +379,7 @@ class SessionSlide(Slide):
     def closes(self, progress: Progress) -> bool:
         return True
 
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterable[Ranges]:
         gap = self.spec.gap.ticks
         below = progress.below if self._own else Limits(progress.floor)
         if self._own:
@@ -400,7 +399,7 @@ class SessionSlide(Slide):
         self.state = {
             "given": given.raised(below.mapped(lambda limit: limit - gap + 1)), "open": Limits(begins),
         }  # fmt: skip
-        return found if fresh.all() else found[fresh]
+        return (found if fresh.all() else found[fresh],)
 
     def promise(self) -> Limits:
         return _promised(self.state["open"], lambda begins: begins)
