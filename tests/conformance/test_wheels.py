@@ -70,7 +70,6 @@ def test_prefixes(rings: str, keys: str, script: list[Any], start: int, pick: ra
     check_ranges(wheel, reference, pick)
 
 
-@pytest.mark.compiled
 def test_every_plan_is_used() -> None:
     """One event a slot, so that nothing is absent, and every plan may be the best."""
     found = set()
