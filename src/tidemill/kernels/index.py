@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.jit.intrinsics import bytes_at
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import enlarged, validity
 
@@ -215,12 +216,46 @@ class IntIndex:
 
 
 @kernel
+def _mixed(h: Any, w: Any) -> Any:
+    h = (h ^ w) * np.uint64(0x9E3779B97F4A7C15)
+    return h ^ (h >> np.uint64(29))
+
+
+@kernel
 def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
-    h = np.uint64(0xCBF29CE484222325)
-    for i in range(start, end):
-        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
-    h ^= h >> np.uint64(32)
-    return np.int64(h)
+    """Return a hash of some bytes, eight at a time; the last eight may overlap those before."""
+    length = end - start
+    h = np.uint64(length)
+    if length >= 8:
+        at = data.ctypes.data + start
+        for _ in range((length - 1) >> 3):
+            h = _mixed(h, bytes_at(at))
+            at += 8
+        h = _mixed(h, bytes_at(data.ctypes.data + end - 8))
+    else:
+        w = np.uint64(0)
+        for j in range(start, end):
+            w = (w << np.uint64(8)) | np.uint64(data[np.uint64(j)])
+        h = _mixed(h, w)
+    return np.int64(h * np.uint64(0x9E3779B97F4A7C15))
+
+
+@kernel
+def _same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
+    if length >= 8:
+        at = a.ctypes.data + i
+        to = b.ctypes.data + j
+        for _ in range((length - 1) >> 3):
+            if bytes_at(at) != bytes_at(to):
+                return False
+            at += 8
+            to += 8
+        end = length - 8
+        return bool(bytes_at(a.ctypes.data + i + end) == bytes_at(b.ctypes.data + j + end))
+    for k in range(length):
+        if a[np.uint64(i + k)] != b[np.uint64(j + k)]:
+            return False
+    return True
 
 
 @kernel
@@ -255,16 +290,10 @@ def _encode_strings(
                 out[i] = count
                 count += 1
                 break
-            if hashes[k] == h and ends[k + 1] - ends[k] == length:
-                same = True
-                base = ends[k]
-                for j in range(length):
-                    if arena[base + j] != data[a + j]:
-                        same = False
-                        break
-                if same:
-                    out[i] = k
-                    break
+            same = hashes[k] == h and ends[k + 1] - ends[k] == length
+            if same and _same_bytes(arena, ends[k], data, a, length):
+                out[i] = k
+                break
             s = (s + 1) & mask
     return n, count, used
 
