@@ -59,7 +59,8 @@ soak: machines ## the machines, then properties on more examples, all kernels co
 		-m "soak or hypothesis or interpreted" \
 		--ignore tests/fuzz --ignore tests/faults $(ARGS)
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=out/bounds TIDEMILL_CACHE=out/bounds TIDEMILL_KERNELS=compiled \
-		$(BIN)/python -m pytest -n 2 tests/conformance tests/local tests/kernels -k "not spark"
+		TIDEMILL_EXAMPLES=2 $(BIN)/python -m pytest -n 2 -m "" tests/conformance tests/local tests/kernels \
+		-k "not spark"
 
 bench: setup ## benchmarks against other systems (ARGS="windows --quick")
 	$(JAVA) $(BIN)/python -m benchmarks $(or $(ARGS),windows)

@@ -26,7 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     console = _console()
     bench = registry.benchmark(options.name)
-    every = bench.cases(options.quick)
+    try:
+        extra = [_asked(bench, text, options.quick) for text in options.ask]
+    except ValueError as error:
+        console.print(f"--ask: {error}", markup=False)
+        return 2
+    every = [*extra] if extra and not options.case else [*bench.cases(options.quick), *extra]
     cases = [c for c in every if not options.case or any(part in c.name for part in options.case)]
     if not cases:
         console.print(f"no case of {bench.name} has {options.case} in its name", markup=False)
@@ -39,6 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     by_name = {r.case: r for r in (*earlier, *results)}
     ordered = [by_name[c.name] for c in every if c.name in by_name]
     return _finish(bench, ordered, failures, left, options, console)
+
+
+def _asked(bench: Benchmark, text: str, quick: bool) -> Case:
+    if bench.asked is None:
+        raise ValueError(f"{bench.name} has no families of cases")
+    return bench.asked(text, quick)
 
 
 def run(
@@ -83,7 +94,7 @@ def _finish(
 ) -> int:  # fmt: skip
     for group, found in by_group(results, bench.titles).items():
         console.print()
-        console.print(table(bench.titles.get(group, group), found, bench.unit(group)))
+        console.print(table(bench.titles.get(group, group), found, bench.unit(group), bench.peers))
     content = document(bench.name, results)
     if options.json:
         write_json(options.json, content)
@@ -118,12 +129,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="only cases with this in their name; may be given more than once",
     )  # fmt: skip
     parser.add_argument(
+        "--ask", action="append", default=[], metavar="TEXT",
+        help="a case of a family instead, such as 'windows keys=1e6 zipf=1.1 range=2h every=5m disorder=30'",
+    )  # fmt: skip
+    parser.add_argument(
         "--keep", action="store_true", help="keep results in --json FILE of cases that are not run"
     )
     parser.add_argument("--docs", action="store_true", help="rewrite its part of its page under docs")
     options = parser.parse_args(arguments)
     if options.keep and not (options.json and options.json.exists()):
         parser.error("--keep needs --json FILE, and the file")
+    if options.docs and options.ask:
+        parser.error("--docs shows the cases that are listed, none of --ask")
     if options.docs and options.case and not options.keep:
         parser.error("--docs shows all cases: leave --case out, or --keep the others")
     return options

@@ -65,7 +65,7 @@ def canonical(answer: Any, by: tuple[str, ...] = ()) -> pl.DataFrame:
         column = pl.col(name)
         if isinstance(kind, pl.Datetime):
             column = column.dt.epoch("us")
-        elif kind.is_integer():
+        elif kind.is_integer() or kind.is_decimal():  # DuckDB's sums of ints
             column = column.cast(pl.Int64)
         columns.append(column)
     found: pl.DataFrame = frame.select(columns).sort(by or sorted(frame.columns))

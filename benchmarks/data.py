@@ -18,30 +18,64 @@ START = 1_767_225_600_000_000
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 
-SCHEMA = {"ts": "timestamp", "user": "int64", "k": "int64", "v": "float64"}
+TEXTS = ("name", "city", "note")
+"""Columns of text: the key as a string, one of a hundred cities, one of a hundred thousand notes."""
 
 
-def stream() -> tm.Stream:
-    return tm.stream("events", time="ts", schema=SCHEMA)
+@dataclass(frozen=True)
+class Shape:
+    """What events are like. No two have the same time."""
+
+    rows: int
+    keys: int = 100
+    hours: float = 48.0
+    zipf: float = 0.0
+    """The exponent of Zipf's law that keys follow; 0 for uniform keys."""
+    value: str = "float64"
+    """The type of `v`: `float64` in (0, 1], or `int64` below 1000."""
+    texts: tuple[str, ...] = ()
+    """Which of `TEXTS` there are."""
+    disorder: float = 0.0
+    """Rows come up to so many seconds after rows that are later; 0 for rows in time order."""
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """Names and types as `tm.stream` takes them."""
+        fixed = {"ts": "timestamp", "user": "int64", "k": "int64", "v": self.value}
+        return {**fixed, **dict.fromkeys(self.texts, "string")}
+
+    @property
+    def stream(self) -> tm.Stream:
+        return tm.stream("events", time="ts", schema=self.schema)
 
 
-def named_stream() -> tm.Stream:
-    """With the key as a string, `name`, besides."""
-    return tm.stream("events", time="ts", schema={**SCHEMA, "name": "string"})
-
-
-def columns(rows: int, keys: int, hours: float, *, seed: int = 1, first: int = START) -> pa.Table:
-    """Events in time order: uniform in time, keys and users uniform, values in (0, 1]."""
+def table(shape: Shape, *, seed: int = 1, first: int = START) -> pa.Table:
+    """Events uniform in time; users are uniform, keys are as the shape says."""
     rng = np.random.default_rng(seed)
-    ts = np.sort(rng.integers(0, int(hours * HOUR), rows)) + first
-    return pa.table(
-        {
-            "ts": pa.array(ts, pa.timestamp("us", "UTC")),
-            "user": rng.integers(0, 100_000, rows),
-            "k": rng.integers(0, keys, rows),
-            "v": 1.0 - rng.random(rows),
-        }
-    )
+    rows = shape.rows
+    step = int(shape.hours * HOUR) // rows
+    ts = first + step * np.arange(rows, dtype=np.int64) + rng.integers(0, step, rows)
+    if shape.disorder:
+        ts = ts[np.argsort(ts + rng.random(rows) * shape.disorder * 1e6, kind="stable")]
+    k = rng.zipf(shape.zipf, rows) % shape.keys if shape.zipf else rng.integers(0, shape.keys, rows)
+    whole = shape.value == "int64"
+    columns = {
+        "ts": pa.array(ts, pa.timestamp("us", "UTC")),
+        "user": rng.integers(0, 100_000, rows),
+        "k": k,
+        "v": rng.integers(0, 1_000, rows) if whole else 1.0 - rng.random(rows),
+    }
+    for name in shape.texts:
+        columns[name] = _text(name, shape.keys, k, rng)
+    return pa.table(columns)
+
+
+def _text(name: str, keys: int, k: Any, rng: Any) -> pa.Array:
+    if name == "name":
+        return pa.array([f"key-{i:07d}" for i in range(keys)]).take(pa.array(k))
+    count = {"city": 100, "note": 100_000}[name]
+    words = pa.array([f"{name} number {i}, as it was read" for i in range(count)])
+    return words.take(pa.array(rng.integers(0, count, len(k))))
 
 
 @dataclass(frozen=True)
@@ -57,31 +91,26 @@ class Events:
 
 
 @functools.lru_cache(maxsize=1)
-def events(rows: int, keys: int, hours: float, *, names: bool = False) -> Events:
+def events(shape: Shape) -> Events:
     """Kept until other events are asked for."""
-    table = columns(rows, keys, hours)
-    if names:
-        table = table.append_column("name", _names(keys).take(table["k"]))
-    return Events(table, _frame(table), _connection(table))
+    rows = table(shape)
+    return Events(rows, _frame(rows, ordered=not shape.disorder), _connection(rows))
 
 
-def _names(keys: int) -> pa.Array:
-    return pa.array([f"key-{i:07d}" for i in range(keys)])
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
+def _frame(rows: pa.Table, *, ordered: bool) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
-    return frame.rechunk().with_columns(pl.col("ts").set_sorted())
+    frame = frame.rechunk()
+    return frame.with_columns(pl.col("ts").set_sorted()) if ordered else frame
 
 
-def _connection(table: pa.Table) -> Any:
+def _connection(rows: pa.Table) -> Any:
     connection = duckdb.connect()
     # Its own table: at least as fast as scanning Arrow. Order is not asked of any result.
     connection.execute(
         "SET threads = 2; SET TimeZone = 'UTC'; SET preserve_insertion_order = false"
     )
-    connection.register("given", table)
+    connection.register("given", rows)
     connection.execute("CREATE TABLE events AS SELECT * FROM given")
     connection.unregister("given")
     return connection

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.harness import Result
 from benchmarks.machine import ROOT
 from benchmarks.registry import Benchmark
-from benchmarks.report import by_group, cells, shown
+from benchmarks.report import FASTER, behind, by_group, cells, shown
 from tidemill.core.files import appearing
 
 FOLDER = ROOT / "docs"
@@ -61,11 +61,14 @@ def _section(
         f"## {bench.name}\n",
         f"`{command}` on {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
         f"{machine['system']}; " + ", ".join(f"{n} {v}" for n, v in versions.items()) + ".\n",
-        "A ratio, such as 2×, says how many times as long as Tidemill a system took.\n",
+        "A ratio, such as 2×, says how many times as long as Tidemill a system took. "
+        f"{FASTER} marks a peer that is faster.\n",
     ]
+    if late := _behind(bench, results):
+        out += ["### Where Tidemill is behind\n", *late, ""]
     for group, found in by_group(results, bench.titles).items():
         out.append(f"### {bench.titles.get(group, group)}\n")
-        header, rows = cells(found, bench.unit(group))
+        header, rows = cells(found, bench.unit(group), bench.peers)
         texts = [h for h in header[:2] if h in ("case", "system")]
         out.append(_row([header[0], "parameters", *header[1:]]))
         out.append(_row([*["---"] * (len(texts) + 1), *["---:"] * (len(header) - len(texts))]))
@@ -75,8 +78,35 @@ def _section(
         if any("¹" in c for row in rows for c in row):
             out.append(f"\n{ONCE}")
         out.append("")
+        out += _queries(found)
     out += [f"![{p.stem.replace('-', ' ')}]({p.parent.name}/{p.name})\n" for p in plots]
     return "\n".join(out).rstrip()
+
+
+def _behind(bench: Benchmark, results: Sequence[Result]) -> list[str]:
+    """A line for each case in which a peer is faster."""
+    found = ((r, behind(r, bench.peers)) for r in results)
+    return [
+        f"- {r.case}: " + ", ".join(f"{system} {ratio:.3g}×" for system, ratio in ahead.items())
+        for r, ahead in found
+        if ahead
+    ]
+
+
+def _queries(results: Sequence[Result]) -> list[str]:
+    """The queries that ran, each once, with the cases that have them."""
+    cases: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for r in results:
+        if r.queries:
+            cases.setdefault(tuple(r.queries.items()), []).append(r.case.split("/", 1)[-1])
+    if not cases:
+        return []
+    out = ["<details><summary>Queries, as they ran</summary>\n"]
+    for queries, names in cases.items():
+        out.append(f"**{'; '.join(names)}**\n")
+        for system, text in queries:
+            out.append(f"{system}:\n\n```text\n{text}\n```\n")
+    return [*out, "</details>\n"]
 
 
 def _row(cells: Sequence[str]) -> str:

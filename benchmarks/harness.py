@@ -2,6 +2,7 @@
 
 A system's first run gives its answer and warms it up (it compiles, it fills caches); answers are
 compared; only then are systems timed, in turn, each in its turn first, and the best run of each counts.
+Whatever else a system measures is taken from that same run.
 """
 
 from __future__ import annotations
@@ -33,6 +34,17 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A system that runs a query; the page shows the query."""
+
+    query: str
+    run: Callable[[Any], Any]
+
+    def __call__(self, data: Any) -> Any:
+        return self.run(data)
+
+
+@dataclass(frozen=True)
 class Case:
     """One question. `data()` is made once; each system gets the same and returns its answer."""
 
@@ -48,11 +60,18 @@ class Case:
     """With `repeats`: seconds of timed runs of a system before which it goes on."""
     fresh: bool = False
     """Every run starts from nothing, as in a new process, so that the first one counts too."""
+    derive: Callable[[Mapping[str, float]], Mapping[str, Any]] = lambda seconds: {}
+    """Measurements that follow from the best times of all systems."""
 
     @property
     def group(self) -> str:
         """Cases are named `group/what is asked`."""
         return self.name.split("/")[0]
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """The queries of the systems that run one."""
+        return {name: s.query for name, s in self.systems.items() if isinstance(s, Asked)}
 
 
 @dataclass(frozen=True)
@@ -81,6 +100,7 @@ class Result:
     params: Mapping[str, Any]
     seconds: Mapping[str, float]
     measured: Mapping[str, Any] = field(default_factory=dict)
+    queries: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def group(self) -> str:
@@ -101,6 +121,8 @@ class Result:
         }  # fmt: skip
         if self.measured:
             out["measured"] = dict(self.measured)
+        if self.queries:
+            out["queries"] = dict(self.queries)
         return out
 
 
@@ -122,44 +144,67 @@ def run_case(case: Case, effort: Effort, tell: Told = lambda text: None) -> Resu
         answers.clear()
         _repeat(case, effort, runs, tell)
     repeats = case.repeats or effort.repeats
-    few = {name: len(r.times) for name, r in runs.items() if len(r.times) < repeats}
-    measured = _by_name({name: r.measured for name, r in runs.items()})
+    few = {name: len(r.timed) for name, r in runs.items() if len(r.timed) < repeats}
+    best = {name: r.best for name, r in runs.items()}
+    seconds = {name: run.seconds for name, run in best.items()}
+    measured = _by_name({name: run.measured for name, run in best.items()}) | dict(case.derive(seconds))
     return Result(
-        case.name, case.params, {name: min(r.times) for name, r in runs.items()},
-        measured | ({"runs": few} if few else {}),
-    )  # fmt: skip
+        case.name, case.params, seconds, measured | ({"runs": few} if few else {}), case.queries
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run took, and what else it measured."""
+
+    seconds: float
+    measured: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Runs:
-    """The runs of one system: what each took, and what it measured besides."""
+    """The runs of one system."""
 
     def __init__(self, system: Callable[[Any], Any], data: Any) -> None:
         self._system, self._data = system, data
-        self.first = 0.0
-        self.times: list[float] = []
-        self.measured: dict[str, Any] = {}
+        self._first: _Run | None = None
+        self.timed: list[_Run] = []
 
     def answer(self) -> Any:
-        """The first run. Its time is kept apart: it warms the system up."""
-        answer, self.first = self._timed()
+        """The first run. It warms the system up, so it is not among the timed ones."""
+        answer, self._first = self._run()
         return answer
 
+    def count_first(self) -> None:
+        """Make the first run a timed one."""
+        assert self._first is not None
+        self.timed.append(self._first)
+        self._first = None
+
     def again(self) -> None:
-        self.times.append(self._timed()[1])
+        self.timed.append(self._run()[1])
 
     @property
-    def spent(self) -> float:
-        return self.first + sum(self.times)
+    def first(self) -> float:
+        """Seconds of the first run, unless it is a timed one."""
+        return 0.0 if self._first is None else self._first.seconds
 
-    def _timed(self) -> tuple[Any, float]:
+    @property
+    def repeated(self) -> float:
+        """Seconds of all timed runs."""
+        return sum(run.seconds for run in self.timed)
+
+    @property
+    def best(self) -> _Run:
+        """The timed run that is shown."""
+        return min(self.timed, key=lambda run: run.seconds)
+
+    def _run(self) -> tuple[Any, _Run]:
         start = time.perf_counter()
         answer = self._system(self._data)
         seconds = time.perf_counter() - start
         if not isinstance(answer, Measured):
-            return answer, seconds
-        for name, value in answer.measured.items():  # the greatest: it may not flatter
-            self.measured[name] = max(value, self.measured.get(name, value))
-        return answer.answer, answer.seconds
+            return answer, _Run(seconds)
+        return answer.answer, _Run(answer.seconds, answer.measured)
 
 
 def _repeat(case: Case, effort: Effort, runs: Mapping[str, _Runs], tell: Told) -> None:
@@ -169,8 +214,7 @@ def _repeat(case: Case, effort: Effort, runs: Mapping[str, _Runs], tell: Told) -
     repeats = case.repeats or effort.repeats
     for name, system in runs.items():
         if case.fresh or (name != HOME and system.first > effort.budget):
-            system.times.append(system.first)
-            system.first = 0.0
+            system.count_first()
     for turn in itertools.count(1):
         due = [n for n, r in runs.items() if _goes_on(n, r, case, effort, repeats)]
         if not due:
@@ -178,18 +222,18 @@ def _repeat(case: Case, effort: Effort, runs: Mapping[str, _Runs], tell: Told) -
         first = turn % len(due)
         order = due[first:] + due[:first]
         for name in order[::-1] if len(due) > 2 and turn % 2 else order:
-            tell(f"{name}: run {len(runs[name].times) + 1}")
+            tell(f"{name}: run {len(runs[name].timed) + 1}")
             runs[name].again()
 
 
 def _goes_on(name: str, system: _Runs, case: Case, effort: Effort, repeats: int) -> bool:
-    done = len(system.times)
-    if done and name != HOME and system.spent > effort.budget:
+    done = len(system.timed)
+    if done and name != HOME and system.first + system.repeated > effort.budget:
         return False
     if done < repeats:
         return True
     enough = effort.enough if case.repeats is None else case.enough
-    return done < effort.at_most and sum(system.times) < enough
+    return done < effort.at_most and system.repeated < enough
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -40,6 +40,11 @@ class Benchmark:
     """The page under `docs` that shows it."""
     quick: Effort = QUICK
     """How often a quick run runs, and when it ends."""
+
+    peers: Collection[str] = ("duckdb", "polars")
+    """Systems of others, with the name that cases give them: where one is faster, the page says so."""
+    asked: Callable[[str, bool], Case] | None = None
+    """Makes a case from the text that `--ask` has."""
 
     def unit(self, group: str) -> Unit:
         return self.units.get(group, SECONDS)

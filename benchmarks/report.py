@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from tidemill.core.files import appearing
 
 WIDTH = 120
 """Columns of a terminal, or a pipe, that tables are made for."""
+FASTER = "▼"
+"""The mark of a ratio of a peer that is faster than Tidemill."""
 
 
 def document(name: str, results: Sequence[Result]) -> dict[str, Any]:
@@ -36,7 +38,10 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def read_results(path: Path) -> list[Result]:
     """The results that an earlier run wrote."""
     cases = json.loads(path.read_text())["cases"]
-    return [Result(c["case"], c["params"], c["seconds"], c.get("measured", {})) for c in cases]
+    return [
+        Result(c["case"], c["params"], c["seconds"], c.get("measured", {}), c.get("queries", {}))
+        for c in cases
+    ]
 
 
 def by_group(results: Sequence[Result], titles: Mapping[str, str]) -> dict[str, list[Result]]:
@@ -51,18 +56,24 @@ Cells = tuple[list[str], list[list[str]]]
 """The header and the rows of a table."""
 
 
-def cells(results: Sequence[Result], unit: Unit = SECONDS) -> Cells:
+def cells(results: Sequence[Result], unit: Unit = SECONDS, peers: Collection[str] = ()) -> Cells:
     """A row for each case where that is narrow enough to read, one for each system otherwise.
 
-    Ratios come first, then seconds, then the rest. Rows of further systems have no case.
+    Ratios come first, then seconds, then the rest. Rows of further systems have no case. The ratio of a peer
+    that is faster has a mark.
     """
-    header, rows = _a_row_a_case(results, unit)
+    header, rows = _a_row_a_case(results, unit, peers)
     widths = [max(map(len, column)) for column in zip(header, *rows)]
     fits = sum(w + 3 for w in widths) < WIDTH
-    return (header, rows) if fits else _a_row_a_system(results, unit)
+    return (header, rows) if fits else _a_row_a_system(results, unit, peers)
 
 
-def _a_row_a_case(results: Sequence[Result], unit: Unit) -> Cells:
+def behind(result: Result, peers: Collection[str]) -> dict[str, float]:
+    """The ratios of the peers that are faster than Tidemill."""
+    return {s: ratio for s, ratio in result.ratio.items() if s in peers and ratio < 1.0}
+
+
+def _a_row_a_case(results: Sequence[Result], unit: Unit, marked: Collection[str]) -> Cells:
     systems = _systems(results)
     peers = [s for s in systems if any(s in r.ratio for r in results)]
     extra = _extra(results)
@@ -71,27 +82,29 @@ def _a_row_a_case(results: Sequence[Result], unit: Unit) -> Cells:
     rows = []
     for r in results:
         row = [_asked(r)]
-        row += [_ratio(r, p) for p in peers]
+        row += [_ratio(r, p, marked) for p in peers]
         row += [_seconds(r, s, unit) for s in systems]
         row += [_all(r.measured.get(m, {})) for m in extra]
         rows.append(row)
     return header, rows
 
 
-def _a_row_a_system(results: Sequence[Result], unit: Unit) -> Cells:
+def _a_row_a_system(results: Sequence[Result], unit: Unit, marked: Collection[str]) -> Cells:
     extra = _extra(results)
     header = ["case", "system", "ratio", unit.name, *(m.replace("_", " ") for m in extra)]
     rows = []
     for r in results:
         for i, system in enumerate(_systems([r])):
-            row = ["" if i else _asked(r), system, _ratio(r, system), _seconds(r, system, unit)]
+            row = ["" if i else _asked(r), system, _ratio(r, system, marked), _seconds(r, system, unit)]
             found = (r.measured.get(m, {}) for m in extra)
             rows.append(row + [_number(f[system]) if system in f else "" for f in found])
     return header, rows
 
 
-def table(title: str, results: Sequence[Result], unit: Unit = SECONDS) -> Table:
-    header, rows = cells(results, unit)
+def table(
+    title: str, results: Sequence[Result], unit: Unit = SECONDS, peers: Collection[str] = ()
+) -> Table:
+    header, rows = cells(results, unit, peers)
     out = Table(title=title, title_justify="left", title_style="bold")
     texts = 2 if header[1:2] == ["system"] else 1
     for i, name in enumerate(header):
@@ -130,8 +143,11 @@ def _extra(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(m for r in results for m in r.measured if m != "runs"))
 
 
-def _ratio(result: Result, system: str) -> str:
-    return f"{result.ratio[system]:.3g}×" if system in result.ratio else ""
+def _ratio(result: Result, system: str, marked: Collection[str]) -> str:
+    if system not in result.ratio:
+        return ""
+    mark = f" {FASTER}" if system in behind(result, marked) else ""
+    return f"{result.ratio[system]:.3g}×{mark}"
 
 
 def _seconds(result: Result, system: str, unit: Unit) -> str:

@@ -13,29 +13,37 @@ import pytest
 from hypothesis import settings
 
 from tests import compiling, interpreter
+from tests.examples import TIMES
 from tests.faults.counts import LINES
 
 # The first call of anything that compiles is slow, and the machine may be busy.
-settings.register_profile("tidemill", deadline=None)
+settings.register_profile("tidemill", deadline=None, max_examples=30 if TIMES == 1 else 100)
 settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
-INTERPRETED = ("aggregates", "conformance", "expr", "fuzz", "local", "optimize", "plan")
+INTERPRETED = (
+    "aggregates", "conformance", "expr", "fuzz", "local", "optimize", "plan", "spark",
+)  # fmt: skip
 """Folders whose tests run generated kernels as plain Python: combinations of a few rows each. Tests marked
 `compiled` are the sample of them that is compiled as it is for users; in `make soak` all of them are."""
 KEPT = ("compiled", "soak")
 """Tests there that are compiled in any case."""
+ONCE = ("spark", "connect", "bare_job", "saved_wheels")
+"""Fixtures that are made in one process only: all tests that have one run there."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `-n 2 --dist loadgroup`, one worker has the one Spark session and all that needs it."""
+    """Under `-n 2 --dist loadgroup`, one worker has the one Spark session and all that needs it; so it is
+    with other fixtures that take long to make."""
     for item in items:
         top, *below = item.path.relative_to(ROOT).parts
         if top == "tests" and below[0] in INTERPRETED and not any(map(item.get_closest_marker, KEPT)):
             item.add_marker("interpreted")
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for fixture in ONCE:
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(fixture))
+                break
 
 
 def pytest_configure() -> None:
@@ -46,7 +54,8 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Tests marked `interpreted` compile no generated kernel."""
-    with interpreter.interpreted(on=item.get_closest_marker("interpreted") is not None):
+    compiled = item.get_closest_marker("compiled") is not None
+    with interpreter.interpreted(on=item.get_closest_marker("interpreted") is not None and not compiled):
         return (yield)
 
 
@@ -105,6 +114,9 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.showConsoleProgress", "false")
         # Tests are many small queries, each new to Java: compiling them well takes longer than they do.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.python.daemon.module", "tests.spark_daemon")
+        # Every call of a column's method would tell Java where it was called from.
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         # Rows made in a test are few enough for the optimizer to compute with; real ones are not.
         .config(
             "spark.sql.optimizer.excludedRules",

@@ -159,7 +159,16 @@ def _signatures() -> list[Signature]:
     return found
 
 
+def _one_for_each_function() -> list[Signature]:
+    """The first signature of the first function, the second of the second, and so on."""
+    found: dict[str, list[Signature]] = {}
+    for signature in SIGNATURES:
+        found.setdefault(signature.function, []).append(signature)
+    return [each[number % len(each)] for number, each in enumerate(found.values())]
+
+
 SIGNATURES = tuple(_signatures())
+ONE_FOR_EACH_FUNCTION = tuple(_one_for_each_function())
 
 
 def random_expression(

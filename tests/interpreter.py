@@ -45,6 +45,13 @@ def interpreted(*, on: bool = True) -> Iterator[None]:
         _on = before
 
 
+def in_child() -> None:
+    """Generated kernels are interpreted in all of this process, which a test started."""
+    global _on
+    install()
+    _on = not COMPILED
+
+
 def install() -> None:
     """Have every module that `codegen.modules.load` makes from now on switch between the two executors."""
     compiled_once, compiled_uniquely = modules._load_cached, modules._load_unique

@@ -53,6 +53,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stage_operator", "union"),
         ("window_operator",),
         ("lanes", "late_rows"),
+        ("collector",),
         ("results", "window_slides", "state_columns"),
         ("pane_store",),
         ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),

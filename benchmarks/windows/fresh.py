@@ -14,13 +14,17 @@ from benchmarks.machine import ROOT
 # ru_maxrss would not do: Linux keeps the peak of the parent across fork and exec.
 _PEAK = """
 import re as _re
+def _status_mb(name):
+    return int(_re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read()).group(1)) // 1024
 def peak_mb():
-    return int(_re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read()).group(1)) // 1024
+    return _status_mb("VmHWM")
+def resident_mb():
+    return _status_mb("VmRSS")
 """
 
 
 def fresh(code: str, *arguments: object) -> dict[str, Any]:
-    """Run code in a new interpreter; it may call `peak_mb()`, and prints one JSON object."""
+    """Run code in a new interpreter. It may call `peak_mb()` and `resident_mb()`; it prints a JSON object."""
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     # Byte code is kept, as in any usual installation; but not in the tree.

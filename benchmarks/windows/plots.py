@@ -10,7 +10,16 @@ from benchmarks.harness import Result
 
 def process(axes: Any, results: Sequence[Result]) -> bool:
     """How many times as long as Tidemill others take, for each in-process case."""
-    chosen = [r for r in results if r.group == "process"]
+    return _against_peers(axes, results, "process", "In process")
+
+
+def shapes(axes: Any, results: Sequence[Result]) -> bool:
+    """The same for many shapes of keys and windows."""
+    return _against_peers(axes, results, "shapes", "Many shapes in process")
+
+
+def _against_peers(axes: Any, results: Sequence[Result], group: str, title: str) -> bool:
+    chosen = [r for r in results if r.group == group]
     if not chosen:
         return False
     peers = ("duckdb", "polars")
@@ -20,7 +29,7 @@ def process(axes: Any, results: Sequence[Result]) -> bool:
     axes.set_yticks(range(len(chosen)), [r.case.split("/", 1)[1] for r in chosen], fontsize=8)
     axes.invert_yaxis()
     axes.axvline(1.0, color="black", linewidth=0.8)
-    axes.set(xscale="log", xlabel="time / Tidemill's time", title="In process")
+    axes.set(xscale="log", xlabel="time / Tidemill's time", title=title)
     axes.legend()
     return True
 

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import tidemill as tm
 from benchmarks import resources
 from benchmarks.answers import same_numbers, same_rows, unchecked
-from benchmarks.data import HOUR, START, columns
+from benchmarks.data import HOUR, START, Shape
+from benchmarks.data import table as generated
 from benchmarks.harness import Case
 from tidemill import col
 
@@ -183,7 +184,7 @@ def _parquet(rows: int, keys: int) -> Path:
 @functools.cache
 def _few() -> Path:
     path = resources.scratch() / "few.parquet"
-    table = columns(FEW, 10, HOURS).select(["ts", "k", "v"])
+    table = generated(Shape(FEW, 10, HOURS)).select(["ts", "k", "v"])
     ties = pc.floor_temporal(table["ts"], 1, "minute")
     pq.write_table(table.set_column(0, "ts", ties), path)
     return path

@@ -16,9 +16,9 @@ import benchmarks.__main__ as command
 from benchmarks import registry
 from benchmarks.answers import Mismatch, same_numbers, same_rows
 from benchmarks.docs import replaced, write_docs
-from benchmarks.harness import Case, Effort, Measured, Result, run_case
+from benchmarks.harness import Asked, Case, Effort, Measured, Result, run_case
 from benchmarks.registry import Benchmark, Unit
-from benchmarks.report import WIDTH, cells, document, line
+from benchmarks.report import WIDTH, cells, document, line, read_results, write_json
 from benchmarks.report import table as shown
 
 TWICE = Effort(repeats=2, at_most=2, enough=0.0, budget=10.0)
@@ -126,11 +126,44 @@ def test_ratio_is_how_many_times_as_long_the_peer_took() -> None:
     assert line(result).startswith("c: 5× duckdb, 0.5× polars")
 
 
-def test_what_else_is_measured_is_the_worst_of_all_runs() -> None:
-    left = [300, 500, 400]
-    system = lambda _: Measured(None, 1.0, {"peak_rss_mb": left.pop(0)})
-    result = run_case(Case("c", {}, {"tidemill": system}, agree), TWICE)
-    assert result.measured == {"peak_rss_mb": {"tidemill": 500}}
+def measuring(*runs: tuple[float, float]) -> Callable[[Any], Measured]:
+    """A system that says what each of its runs took, and the rate of it."""
+    left = list(runs)
+
+    def system(_: Any) -> Measured:
+        seconds, rate = left.pop(0)
+        return Measured(None, seconds, {"rate": rate})
+
+    return system
+
+
+def test_what_else_is_measured_comes_from_the_run_that_is_shown() -> None:
+    """Neither the warm-up nor the greatest of all runs: a rate beside 2 s is the rate of those 2 s."""
+    systems = {"tidemill": measuring((0.5, 900.0), (2.0, 300.0), (3.0, 800.0))}
+    result = run_case(Case("c", {}, systems, agree), TWICE)
+    assert result.seconds == {"tidemill": 2.0} and result.measured == {"rate": {"tidemill": 300.0}}
+
+
+def test_a_first_run_that_is_shown_brings_what_else_it_measured() -> None:
+    fresh = {"tidemill": measuring((1.0, 10.0), (2.0, 20.0))}
+    assert run_case(Case("c", {}, fresh, agree, fresh=True), TWICE).measured == {"rate": {"tidemill": 10.0}}
+    slow = {"tidemill": taking(1.0, 1.0, 1.0), "peer": measuring((11.0, 7.0))}
+    assert run_case(Case("c", {}, slow, agree), TWICE).measured["rate"] == {"peer": 7.0}
+
+
+def test_what_follows_from_the_best_times_is_shown_beside_them() -> None:
+    systems = {"tidemill": taking(1.0, 3.0, 2.0), "one thread": taking(1.0, 4.0, 5.0)}
+    gain = lambda seconds: {"gain": {"tidemill": seconds["one thread"] / seconds["tidemill"]}}
+    result = run_case(Case("c", {}, systems, agree, derive=gain), TWICE)
+    assert result.measured == {"gain": {"tidemill": 2.0}}
+
+
+def test_queries_travel_with_the_result(tmp_path: Any) -> None:
+    systems = {"tidemill": taking(1.0, 1.0, 1.0), "peer": Asked("SELECT 1", taking(1.0, 1.0, 1.0))}
+    result = run_case(Case("c", {}, systems, agree), TWICE)
+    assert result.queries == {"peer": "SELECT 1"}
+    write_json(tmp_path / "out.json", document("fake", [result]))
+    assert read_results(tmp_path / "out.json") == [result]
 
 
 def test_json_has_the_shape_of_the_design() -> None:
@@ -226,6 +259,23 @@ class TestCommand:
     def test_docs_want_all_cases(self, cases: list[Case]) -> None:
         with pytest.raises(SystemExit):
             command.main(["fake", "--docs", "--case", "sum"])
+        with pytest.raises(SystemExit):
+            command.main(["fake", "--docs", "--ask", "sum"])
+
+    def test_ask_makes_a_case(self, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+        def asked(text: str, quick: bool) -> Case:
+            if text != "sum":
+                raise ValueError(f"{text!r} is none of sum")
+            return dataclasses.replace(fake(slow=0.0), name=f"asked/{text}")
+
+        bench = Benchmark("fake", lambda quick: [fake(slow=0.0)], asked=asked)
+        monkeypatch.setitem(registry.MODULES, "fake", "nowhere")
+        monkeypatch.setattr(registry, "benchmark", lambda name: bench)
+        assert command.main(["fake", "--quick", "--ask", "sum"]) == 0
+        shown = capsys.readouterr().out
+        assert "asked/sum" in shown and "fake/sum" not in shown
+        assert command.main(["fake", "--ask", "max"]) == 2
+        assert "'max' is none of sum" in capsys.readouterr().out
 
 
 def test_the_page_is_rewritten_between_its_markers_only(tmp_path: Any) -> None:
@@ -246,6 +296,30 @@ def test_the_page_is_rewritten_between_its_markers_only(tmp_path: Any) -> None:
     assert "| sum | rows 2 | 4× | 1 | 4¹ |" in text and "¹ ran once" in text
     assert content["machine"]["cpu"] in text and plot.exists()
     assert "(benchmarks/fake-line.png)" in text
+
+
+def test_the_page_says_where_a_peer_is_faster_and_what_it_was_asked(tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib")
+    bench = Benchmark("fake", lambda quick: [], {"fake": "A fake"}, peers=("duckdb",))
+    asked = {"tidemill": "events.where(col.x > 1)", "duckdb": "SELECT *\nFROM events"}
+    results = [
+        Result(f"fake/{name}", {}, {"tidemill": 2.0, "duckdb": peer, "one thread": 1.0}, {}, asked)
+        for name, peer in (("slow", 1.0), ("fast", 8.0))
+    ]
+    [page] = write_docs(bench, results, document("fake", results), quick=True, page=tmp_path / "page.md")
+    text = page.read_text()
+    assert "### Where Tidemill is behind\n\n- fake/slow: duckdb 0.5×\n\n###" in text
+    assert "| slow |  | 0.5× ▼ | 0.5× |" in text and "| fast |  | 4× | 0.5× |" in text  # a peer, or itself
+    assert text.count("**slow; fast**") == text.count("SELECT *\nFROM events") == 1  # each query once
+    assert "events.where(col.x > 1)" in text
+
+
+def test_a_page_without_a_faster_peer_does_not_speak_of_one(tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib")
+    bench = Benchmark("fake", lambda quick: [])
+    results = [Result("fake/sum", {}, {"tidemill": 1.0, "duckdb": 4.0})]
+    [page] = write_docs(bench, results, document("fake", results), quick=True, page=tmp_path / "page.md")
+    assert "behind" not in page.read_text() and "<details>" not in page.read_text()
 
 
 def many_systems() -> Result:

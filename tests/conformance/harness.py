@@ -87,8 +87,8 @@ def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) 
 
 HASTE = {
     "patient": Tuning(),
-    "eager": Tuning(few_partials=0, output_rows=3, few_keys=3),
-    "spilling": Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0),
+    "eager": Tuning(few_partials=0, output_rows=3, few_keys=3, keys_by_row=2),
+    "spilling": Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0, backlog=0),
 }
 """How soon the local engine closes windows, combines partials and forgets keys: by default not on so few
 rows."""

@@ -48,14 +48,18 @@ def test_compressed_rings(
         check_ranges(again, reference, pick)
 
 
-@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("held", "keys"), [("mean and more", "two"), pytest.param("sum", "no keys", marks=pytest.mark.compiled)]
+)
 @given(
     scripts=st.lists(steps, min_size=2, max_size=2), pick=st.randoms(use_true_random=False),
     starts=st.lists(st.integers(-30, 30), min_size=2, max_size=2),
 )  # fmt: skip
 @examples(5)
-def test_compressed_wheels_are_merged(scripts: list[Any], starts: list[int], pick: random.Random) -> None:
-    wheels, whole = separately("some kept", "mean and more", "two", scripts, starts, compress=2)
+def test_compressed_wheels_are_merged(
+    held: str, keys: str, scripts: list[Any], starts: list[int], pick: random.Random
+) -> None:
+    wheels, whole = separately("some kept", held, keys, scripts, starts, compress=2)
     assert wheels[0].merge(wheels[1])
     check_ranges(wheels[0], whole, pick)
 

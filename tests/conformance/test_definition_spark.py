@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 import tidemill as tm
-from tests.conformance.cases import FAMILIES, STREAM, TYPICAL, WINDOWS, Row, ask, seeded
+from tests.conformance.cases import FAMILIES, SOME, STREAM, TYPICAL, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import assert_same, by_reference, on_spark
 from tidemill import col
 from tidemill.spark.batch.blocks import Blocks
 from tidemill.spark.batch.windows import strategy
 
 ALIKE = (
-    "tumbling on another column", "hopping, origin", "hopping, range no multiple of slide",
-    "per_event, whole stream", "session, whole stream",
+    "tumbling on another column", "hopping", "hopping, origin", "hopping, range no multiple of slide",
+    "per_event, whole stream", "session, whole stream", *SOME,
 )  # fmt: skip
-"""Others go the same way on Spark: these are for the soak."""
+"""Others go the same way on Spark, or `test_engines_agree` has the same query: these are for the soak."""
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ WAYS = {
 SLOW = {
     ("hopping", "ordered"), ("hopping", "sums"), ("session", "sketches"), ("session", "user"),
     ("tumbling", "extremes"), ("hopping", "extremes"), ("tumbling", "moments"), ("landmark", "paths"),
-    ("hopping, filled", "paths"),
+    ("hopping, filled", "paths"), ("hopping", "counting"), ("session", "paths"),
 }  # fmt: skip
 """Another family takes the same way by the same window: these are for the soak."""
 
@@ -76,8 +76,15 @@ def test_no_family_is_left_out() -> None:
     assert {family for _, family in WAYS} == set(FAMILIES) - {"one of each", "few"}
 
 
-@pytest.mark.parametrize("rows", [[], TYPICAL[:1]], ids=["no row", "one row"])
-@pytest.mark.parametrize("window", ["tumbling", "landmark"])
+@pytest.mark.parametrize(
+    ("window", "rows"),
+    [
+        pytest.param("tumbling", [], id="tumbling-no row"),
+        pytest.param("landmark", TYPICAL[:1], id="landmark-one row"),
+        pytest.param("tumbling", TYPICAL[:1], id="tumbling-one row", marks=pytest.mark.soak),
+        pytest.param("landmark", [], id="landmark-no row", marks=pytest.mark.soak),
+    ],
+)
 def test_next_to_nothing(spark: Any, window: str, rows: list[Row]) -> None:
     query = ask(WINDOWS[window], "counting")
     assert_same(on_spark(spark, query, rows), by_reference(query, rows), query.schema)
@@ -97,8 +104,10 @@ def test_several_windows_in_one_query(spark: Any) -> None:
         (tm.hopping(6, every=2), 8, {"n": tm.count(), "total": tm.sum(col.v), "mean": tm.mean(col.x)}),
         (tm.hopping(17, every=1, origin=-4), 16, {"low": tm.min(col.x), "word": tm.max(col.s)}),
         (tm.hopping(3, every=1, origin=3), 8, {"any": tm.any(col.b), "all": tm.all(col.b)}),
-        (tm.hopping(40, every=1), 16, {"total": tm.sum(col.v)}),
-        (tm.hopping(40, every=1), 16, {"low": tm.min(col.x), "n": tm.count(col.x)}),
+        pytest.param(tm.hopping(40, every=1), 16, {"total": tm.sum(col.v)}, marks=pytest.mark.soak),
+        pytest.param(
+            tm.hopping(40, every=1), 16, {"low": tm.min(col.x), "n": tm.count(col.x)}, marks=pytest.mark.soak
+        ),
         (tm.hopping(40, every=1), 16, {"total": tm.sum(col.x), "mean": tm.mean(col.x)}),
     ],
     ids=str,

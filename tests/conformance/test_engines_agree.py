@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conformance.cases import ARRIVAL, WINDOWS, Row, ask, seeded
+from tests.conformance.cases import ARRIVAL, SOME, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import (
     HASTE,
     arrivals,
@@ -30,11 +30,11 @@ from tests.conformance.harness import (
     split,
     table_of,
 )  # fmt: skip
+from tests.examples import later
 
 pytestmark = pytest.mark.compiled  # the sample of windows: one of each kind of aggregate, in any haste
 
 MANY = seeded(700, seed=8, span=500, keys=8)
-SOME = ("tumbling", "hopping, many panes", "rows, partitioned", "per_event, n-th by rank", "session")
 
 
 @functools.cache
@@ -42,7 +42,7 @@ def answer(window: str) -> list[Row]:
     return locally(ask(WINDOWS[window], "one of each"), MANY)
 
 
-@pytest.mark.parametrize("speed", HASTE)
+@pytest.mark.parametrize("speed", ["eager", "spilling", *later("patient")])
 @pytest.mark.parametrize("window", SOME)
 def test_batches_and_arrival_do_not_matter(window: str, speed: str) -> None:
     query, pick = ask(WINDOWS[window], "one of each"), random.Random(speed)

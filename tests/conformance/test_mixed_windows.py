@@ -10,7 +10,8 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.cases import STREAM, TYPICAL, Row, numbered
-from tests.conformance.harness import assert_same, by_reference, in_batches, on_spark, split
+from tests.conformance.harness import HASTE, assert_same, by_reference, in_batches, on_spark, split
+from tests.examples import later
 from tidemill import col
 
 MIXED: dict[str, dict[str, tm.Window]] = {
@@ -39,8 +40,13 @@ def ask(name: str) -> tm.Stream:
     return STREAM.group_by("k").window(**windows).agg(n=tm.count(), top=tm.max(col.x), v=tm.sum(col.v))
 
 
-@pytest.mark.parametrize("how", ["patient", "eager", "spilling"])
-@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        pytest.param(name, how, marks=pytest.mark.soak if how == "patient" else ())
+        for name in MIXED for how in HASTE
+    ],
+)  # fmt: skip
 def test_in_batches(name: str, how: str) -> None:
     query, rows = ask(name), _in_time(TYPICAL)
     expected = by_reference(query, rows)
@@ -53,7 +59,7 @@ def test_in_batches(name: str, how: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["session, landmark", "session, filled", "short and long", "filled samples, filled"],
+    ["session, filled", "filled samples, filled", *later("session, landmark", "short and long")],
 )
 def test_on_spark_in_several_tasks(plain_shuffles: Any, name: str) -> None:
     query = ask(name)

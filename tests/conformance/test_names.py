@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, on_spark
+from tests.examples import later
 from tidemill import col
 from tidemill.spark.dia import from_frame
 from tidemill.spark.exchange import reduce_by_key
@@ -25,7 +26,7 @@ WAYS: dict[str, tm.Window] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["jvm", "partials", "colocated", *later("panes")])
 def test_a_query_over_columns_with_odd_names(spark: Any, way: str) -> None:
     stream = tm.stream("s", time="t.t", schema=SCHEMA)
     keys = ["a.b", "A", "k0", "*"]
@@ -52,7 +53,7 @@ def test_a_frame_that_has_a_column_twice(spark: Any) -> None:
         query.on_spark(spark).run(s=spark.sql("select 1L t, 2L v, 3L v"))
 
 
-@pytest.mark.parametrize("detect", ["off", "on"])
+@pytest.mark.parametrize("detect", ["on", *later("off")])
 def test_keys_of_a_reduce_that_are_named_as_our_columns(spark: Any, detect: str) -> None:
     df = frame(spark, "s0_0", "v")
     keys = ["s0_0", "S1_0", "a0", "partition", "target", "a.b", "`"]

@@ -18,6 +18,7 @@ from tests.conformance.harness import (
     on_spark,
     split,
 )  # fmt: skip
+from tests.examples import later
 from tidemill import col
 from tidemill.stream import Stream
 
@@ -71,8 +72,8 @@ def test_locally_in_batches(name: str, promises: bool) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["filter on strings", "filter that drops the last rows", "computed keys", "having", "nested",
-     "nested over all keys", "nested in sessions"],
+    ["filter that drops the last rows", "computed keys", "nested over all keys", "nested in sessions",
+     *later("filter on strings", "having", "nested")],
 )  # fmt: skip
 def test_on_spark(spark: Any, name: str) -> None:
     query = QUERIES[name]

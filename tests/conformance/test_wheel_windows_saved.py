@@ -53,7 +53,7 @@ def alike(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
     script=steps, more=steps, rings=st.sampled_from(["dropped", "kept"]),
     compress=st.sampled_from([False, 4]), start=st.integers(-9, 9),
 )  # fmt: skip
-@examples(6)
+@examples(3, of=6)
 def test_windows_go_on_from_a_save(
     held: str, keys: str, windows: str, script: list[Any], more: list[Any], rings: str, compress: Any,
     start: int,
@@ -92,13 +92,16 @@ def test_windows_go_on_in_another_process(tmp_path: Path) -> None:
     program = """
 import json, sys
 import tidemill as tm
-path, first, last = sys.argv[1], *map(int, sys.argv[2:])
+from tests import interpreter
 from tests.conformance.test_wheel_windows_saved import batch_of
-wheel, found = tm.open_wheel(path), []
-for n in range(first, last):
-    wheel.insert(batch_of(n))
-    found += wheel.advance_to(3 * n).to_pylist()
-print(json.dumps([found, wheel.landmark().to_pylist()]))
+interpreter.in_child()
+path, last, *firsts = sys.argv[1], *map(int, sys.argv[2:])
+for first in firsts:
+    wheel, found = tm.open_wheel(f"{path}/{first}"), []
+    for n in range(first, last):
+        wheel.insert(batch_of(n))
+        found += wheel.advance_to(3 * n).to_pylist()
+    print(json.dumps([found, wheel.landmark().to_pylist()]))
 """
     whole, last = made(), 12
     closed: list[list[Any]] = []
@@ -106,11 +109,12 @@ print(json.dumps([found, wheel.landmark().to_pylist()]))
         whole.save(tmp_path / str(n))  # before any batch
         whole.insert(batch_of(n))
         closed.append(whole.advance_to(3 * n).to_pylist())
-    for n in (0, 5, 9):
-        run = [sys.executable, "-c", program, str(tmp_path / str(n)), str(n), str(last)]
-        done = subprocess.run(run, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        found, answers = json.loads(done.stdout)
+    firsts = 0, 5, 9
+    run = [sys.executable, "-c", program, str(tmp_path), str(last), *map(str, firsts)]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for n, line in zip(firsts, done.stdout.splitlines(), strict=True):
+        found, answers = json.loads(line)
         alike(found, [row for rows in closed[n:] for row in rows])
         alike(answers, whole.landmark().to_pylist())
 
@@ -128,7 +132,7 @@ def batch_of(n: int) -> list[dict[str, Any]]:
 @given(
     scripts=st.lists(steps, min_size=2, max_size=2), more=steps, starts=st.tuples(*[st.integers(-9, 9)] * 2)
 )
-@examples(6)
+@examples(3, of=6)
 def test_windows_of_merged_wheels_are_over_the_rows_of_both(
     held: str, windows: str, scripts: list[Any], more: list[Any], starts: tuple[int, int]
 ) -> None:

@@ -77,7 +77,6 @@ def slow_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "FAST_SLOT", 10 * slots.SLOT)
 
 
-@pytest.mark.compiled
 @pytest.mark.usefixtures("slow_slots")
 def test_every_plan_is_used() -> None:
     """One event a slot, so that nothing is absent, and every plan may be the best."""

@@ -10,7 +10,7 @@ from tests.faults.wheels_made import MAKERS
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved wheel of every kind."""
     path: Path = tmp_path_factory.mktemp("made")
     for kind, make in MAKERS.items():

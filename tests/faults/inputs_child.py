@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tidemill as tm
+from tests import interpreter
 from tidemill import col
 from tidemill.core.errors import TidemillError
 
@@ -177,6 +178,7 @@ def outcome(made: Path, case: dict[str, Any], work: Path) -> dict[str, Any]:
 
 
 def main(made: str, cases: str, first: str) -> None:
+    interpreter.in_child()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     listed = json.loads(Path(cases).read_text())
     for number in range(int(first), len(listed)):

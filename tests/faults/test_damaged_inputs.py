@@ -56,7 +56,7 @@ def cached_kernels_are_damaged(count: int, tmp_path: Path) -> None:
 
 
 def test_damaged_input_files_are_refused_or_read(tmp_path: Path) -> None:
-    files_are_damaged(30, tmp_path)
+    files_are_damaged(22, tmp_path)
 
 
 def test_damaged_kernels_are_never_run(tmp_path: Path) -> None:

@@ -63,10 +63,10 @@ def _flip(made: Path, work: Path, machine: str, count: int) -> None:
     assert not faults, faults[:5]
 
 
-def test_damaged_wheels_are_refused_or_answer_right(made: Path, tmp_path: Path) -> None:
-    _flip(made, tmp_path, "damaged wheels", 60)
+def test_damaged_wheels_are_refused_or_answer_right(saved_wheels: Path, tmp_path: Path) -> None:
+    _flip(saved_wheels, tmp_path, "damaged wheels", 28)
 
 
 @pytest.mark.soak
-def test_many_damaged_wheels(made: Path, tmp_path: Path) -> None:
-    _flip(made, tmp_path, "damaged wheels", int(22_000 * SOAK))
+def test_many_damaged_wheels(saved_wheels: Path, tmp_path: Path) -> None:
+    _flip(saved_wheels, tmp_path, "damaged wheels", int(22_000 * SOAK))

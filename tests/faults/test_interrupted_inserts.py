@@ -220,7 +220,7 @@ def inserts_are_interrupted(count: int) -> None:
 
 
 def test_ctrl_c_at_any_line_leaves_all_rows_or_none() -> None:
-    inserts_are_interrupted(90)
+    inserts_are_interrupted(45)
 
 
 @pytest.mark.soak

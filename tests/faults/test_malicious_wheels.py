@@ -66,13 +66,13 @@ def _craft(made: Path, work: Path, count: int) -> None:
     assert not faults, faults[:5]
 
 
-def test_crafted_wheels_do_no_harm(made: Path, tmp_path: Path) -> None:
-    _craft(made, tmp_path, 60)
+def test_crafted_wheels_do_no_harm(saved_wheels: Path, tmp_path: Path) -> None:
+    _craft(saved_wheels, tmp_path, 28)
 
 
 @pytest.mark.soak
-def test_many_crafted_wheels_do_no_harm(made: Path, tmp_path: Path) -> None:
-    _craft(made, tmp_path, int(8_000 * SOAK))
+def test_many_crafted_wheels_do_no_harm(saved_wheels: Path, tmp_path: Path) -> None:
+    _craft(saved_wheels, tmp_path, int(8_000 * SOAK))
 
 
 # --- one by one, by what was done -------------------------------------------------------------------

@@ -130,11 +130,11 @@ def directories_are_damaged(count: int, tmp_path: Path) -> None:
 
 
 def test_a_reader_of_killed_writers_never_mixes_them(tmp_path: Path) -> None:
-    writers_are_killed(8, tmp_path / "wheel")
+    writers_are_killed(4, tmp_path / "wheel")
 
 
 def test_damaged_shared_directories_are_refused(tmp_path: Path) -> None:
-    directories_are_damaged(50, tmp_path)
+    directories_are_damaged(25, tmp_path)
 
 
 @pytest.mark.soak

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import later
 from tests.faults.counts import say
 from tests.fuzz import case as cases
 from tests.fuzz import engines
@@ -101,9 +102,10 @@ def test_wheels(seed: int) -> None:
     agreed(report)
 
 
-def test_spark(spark: Any) -> None:
+@pytest.mark.parametrize("seeds", [range(2), *later(range(2, 4))], ids=str)
+def test_spark(spark: Any, seeds: range) -> None:
     report = Report()
-    for seed in range(4):
+    for seed in seeds:
         run_seed(seed, report, engines=("spark",), data=1, spark=spark)
     agreed(report)
 

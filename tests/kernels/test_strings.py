@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.expressions import EDGES, INTS, PATTERNS, SIGNATURES, STRINGS, Constant
 from tidemill.core.errors import UserError
 from tidemill.core.types import (
@@ -73,7 +74,7 @@ def test_every_function_of_strings_or_lists_is_here() -> None:
 
 
 @given(COLUMN)
-@settings(max_examples=200)
+@examples(60, of=200)
 def test_functions_of_one_string(values: list[str | None]) -> None:
     for name, kind in (("length", INT64), ("lower", STRING), ("upper", STRING), ("strip", STRING)):
         agrees(name, kind, column(values))
@@ -88,7 +89,7 @@ def test_case_is_mapped_in_full(name: str) -> None:
 
 
 @given(COLUMN, PART, PART)
-@settings(max_examples=300)
+@examples(80, of=300)
 def test_functions_of_a_string_and_a_part(values: list[str | None], part: str, new: str) -> None:
     for name in ("contains", "starts_with", "ends_with"):
         agrees(name, BOOL, column(values), part)
@@ -159,7 +160,7 @@ def test_choice(rows: list[tuple[Any, Any, Any]]) -> None:
 
 
 @given(LISTS, st.sampled_from([0, 1, 3, -1, 1 << 40]))
-@settings(max_examples=200)
+@examples(60, of=200)
 def test_lists(values: list[Any], index: int) -> None:
     array = column(values, STRINGS)
     agrees("list_length", INT64, array)
@@ -208,14 +209,14 @@ def cast_agrees(values: list[Any], source: DataType, target: DataType) -> None:
 
 
 @given(st.lists(st.none() | NUMERIC | st.integers().map(str) | TEXT, max_size=6))
-@settings(max_examples=300)
+@examples(80, of=300)
 def test_text_to_numbers(values: list[str | None]) -> None:
     cast_agrees(values, STRING, INT64)
     cast_agrees(values, STRING, FLOAT64)
 
 
 @given(st.lists(st.none() | MOMENT | TEXT, max_size=6))
-@settings(max_examples=300)
+@examples(80, of=300)
 def test_text_to_instants(values: list[str | None]) -> None:
     cast_agrees(values, STRING, TIMESTAMP)
 

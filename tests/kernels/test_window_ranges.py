@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,9 +46,20 @@ def defined(kid: np.ndarray, pane: np.ndarray, spec: Window) -> set[tuple[int, i
 def test_grid(pairs: list[tuple[int, int]], length: int, slide: int) -> None:
     kid, pane = arrays(pairs)
     limits = {"after": np.asarray([-FAR]), "until": np.asarray([FAR])}
-    result = ranges.grid(kid, pane, length=length, slide=slide, shift=0, since=-FAR, **limits)
-    assert found(result, pane) == defined(kid, pane, hopping(length, every=slide))
-    assert len(found(result, pane)) == len(result)
+    for room in (1, 3, 1000):
+        some = list(
+            ranges.grid(kid, pane, length=length, slide=slide, shift=0, since=-FAR, room=room, **limits)
+        )
+        assert all(len(one) <= room for one in some)
+        result = _joined(some)
+        assert found(result, pane) == defined(kid, pane, hopping(length, every=slide))
+        assert len(found(result, pane)) == len(result)
+
+
+def _joined(some: Iterable[ranges.Ranges]) -> ranges.Ranges:
+    none = np.empty(0, dtype=np.int64)
+    columns = [none] * 4, *((r.kid, r.wid, r.low, r.high) for r in some)
+    return ranges.Ranges(*(np.concatenate(own) for own in zip(*columns)))
 
 
 @given(elements, st.integers(1, 9), st.integers(1, 9), st.integers(-5, 8))
@@ -54,10 +67,10 @@ def test_grid_in_two_goes_gives_every_window_once(
     pairs: list[tuple[int, int]], length: int, slide: int, until: int
 ) -> None:
     kid, pane = arrays(pairs)
-    grid = {"length": length, "slide": slide, "shift": 0, "since": -FAR}
+    grid = {"length": length, "slide": slide, "shift": 0, "since": -FAR, "room": 1000}
     low, middle, high = (np.asarray([v]) for v in (-FAR, until, FAR))
-    first = found(ranges.grid(kid, pane, **grid, after=low, until=middle), pane)  # type: ignore[arg-type]
-    rest = found(ranges.grid(kid, pane, **grid, after=middle, until=high), pane)  # type: ignore[arg-type]
+    first = found(_joined(ranges.grid(kid, pane, **grid, after=low, until=middle)), pane)  # type: ignore[arg-type]
+    rest = found(_joined(ranges.grid(kid, pane, **grid, after=middle, until=high)), pane)  # type: ignore[arg-type]
     assert not first & rest
     assert first | rest == defined(kid, pane, hopping(length, every=slide))
 
@@ -74,14 +87,14 @@ def test_per_event(pairs: list[tuple[int, int]], length: int) -> None:
 @given(elements, st.integers(1, 12))
 def test_sessions(pairs: list[tuple[int, int]], gap: int) -> None:
     kid, time = arrays(pairs)
-    result = ranges.sessions(kid, time, gap=gap, below=np.array([FAR]))
+    result = ranges.sessions(kid, time, time, gap=gap, below=np.array([FAR]))
     assert found(result, time) == defined(kid, time, session(gap))
 
 
 @given(elements, st.integers(1, 12), st.integers(-20, 40))
 def test_a_session_that_can_grow_is_not_given(pairs: list[tuple[int, int]], gap: int, below: int) -> None:
     kid, time = arrays(pairs)
-    result = ranges.sessions(kid, time, gap=gap, below=np.array([below]))
+    result = ranges.sessions(kid, time, time, gap=gap, below=np.array([below]))
     closed = {s for s in defined(kid, time, session(gap)) if s[2][-1] + gap <= below}
     assert found(result, time) == closed
 

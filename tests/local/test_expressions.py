@@ -12,6 +12,7 @@ import pytest
 import tidemill as tm
 from tests.expressions import (
     KINDS,
+    ONE_FOR_EACH_FUNCTION,
     SIGNATURES,
     TRANSCENDENTAL,
     random_call,
@@ -106,11 +107,18 @@ PARTS = 12
 """Many small kernels compile sooner than a few large ones."""
 
 
-@pytest.mark.compiled  # every function once
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_function_by_itself(part: int) -> None:
+def test_every_signature_by_itself(part: int) -> None:
     rng = random.Random(part)
     nodes = [random_call(rng, FIELDS, s, 0) for s in SIGNATURES[part::PARTS]]
+    check(nodes, random_rows(rng, FIELDS, 60))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("part", range(4))
+def test_every_function_compiled(part: int) -> None:
+    rng = random.Random(part)
+    nodes = [random_call(rng, FIELDS, s, 0) for s in ONE_FOR_EACH_FUNCTION[part::4]]
     check(nodes, random_rows(rng, FIELDS, 60))
 
 

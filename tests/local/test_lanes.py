@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.lanes import Share
 from tidemill.local.run import run_graph
+from tidemill.local.tuning import Tuning
 from tidemill.local.window_operator import WindowOperator
 from tidemill.stream import Stream
 
@@ -29,7 +31,8 @@ def rows(n: int, *, keys: int = 37, batches: int = 9, seed: int = 1) -> list[Chu
     """Rows about in order, in batches that each say how far the next ones may go back."""
     pick = np.random.default_rng(seed)
     t = np.sort(pick.integers(0, 400, n)) + pick.integers(0, 5, n)
-    table = {"t": t, "k": pick.integers(0, keys, n), "x": pick.integers(-9, 9, n), "f": pick.random(n)}
+    table = {"t": t, "k": pick.integers(0, keys, n), "x": pick.integers(-9, 9, n)}
+    table["f"] = pick.integers(0, 64, n) / 8  # any sum of them is exact
     cuts = np.array_split(np.arange(n), batches)
     chunks = []
     for at, cut in enumerate(cuts):
@@ -39,8 +42,10 @@ def rows(n: int, *, keys: int = 37, batches: int = 9, seed: int = 1) -> list[Chu
     return chunks
 
 
-def run(query: Stream, threads: int, chunks: list[Chunk]) -> Iterator[pa.RecordBatch]:
-    return run_graph(Graph(query.optimized, threads, HASTE["eager"]), {"s": chunks}, threads)
+def run(
+    query: Stream, threads: int, chunks: list[Chunk], tuning: Tuning = HASTE["eager"]
+) -> Iterator[pa.RecordBatch]:
+    return run_graph(Graph(query.optimized, threads, tuning), {"s": chunks}, threads)
 
 
 def ordered(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -63,26 +68,37 @@ QUERIES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("by_row", [0, 20, 1000], ids=["by key", "by row, then by key", "by row"])
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_number_of_threads_does_not_show(name: str) -> None:
-    alone, *others = [ordered(run(QUERIES[name], n, rows(2_000))) for n in (1, 2, 3, 4)]
+def test_the_number_of_threads_does_not_show(name: str, by_row: int) -> None:
+    tuning = replace(HASTE["eager"], keys_by_row=by_row)
+    alone, *others = [ordered(run(QUERIES[name], n, rows(600), tuning)) for n in (1, 2, 4)]
     assert alone
     assert all(found == alone for found in others)
 
 
 @pytest.mark.parametrize(
-    ("query", "lanes"),
+    ("query", "collectors", "lanes"),
     [
-        (QUERIES["hopping"], 4),
-        (STREAM.window(tm.tumbling(10)).agg(n=tm.count()), 1),
-        (STREAM.group_by("k").window(tm.landmark(every=10)).agg(n=tm.count()), 1),
-        (STREAM.group_by("k").window(tm.rows(4, every=2)).agg(n=tm.count()), 1),
+        (QUERIES["hopping"], 4, 4),
+        (QUERIES["session"], 1, 4),  # its rows are kept, and sorted by each thread for its keys
+        (STREAM.window(tm.tumbling(10)).agg(n=tm.count()), 4, 1),
+        (STREAM.group_by("k").window(tm.landmark(every=10)).agg(n=tm.count()), 4, 1),
+        (STREAM.group_by("k").window(tm.rows(4, every=2)).agg(n=tm.count()), 1, 1),
     ],
 )
-def test_lanes_are_made_where_windows_depend_on_their_key_alone(query: Stream, lanes: int) -> None:
-    graph = Graph(query.optimized, 4)
+def test_work_is_divided_by_rows_and_with_many_keys_by_key(
+    query: Stream, collectors: int, lanes: int
+) -> None:
+    graph = Graph(query.optimized, 4, Tuning(keys_by_row=5))
     [step] = graph.steps
-    assert isinstance(step.operator, WindowOperator) and len(step.operator.lanes) == lanes
+    operator = step.operator
+    assert isinstance(operator, WindowOperator)
+    assert len(operator.collectors) == collectors
+    for chunk in rows(100):
+        list(graph.push("s", chunk.batch))
+    operator.snapshot()  # waits for the threads
+    assert len(operator.lanes) == lanes
     graph.close()
 
 

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidemill as tm
-from tests.conformance.cases import FAMILIES, ROWS, STREAM, WHOLE, WINDOWS, ask, seeded
+from tests.conformance.cases import FAMILIES, ROWS, STREAM, VARIANTS, WHOLE, WINDOWS, ask, seeded
 from tests.conformance.harness import HASTE, Row, arrivals, assert_same, by_reference, split
 from tests.examples import examples
 from tidemill import col
@@ -67,9 +68,14 @@ def resumed(query: Any, batches: list[list[Row]], speed: str, pick: random.Rando
 CASES = [(w, "one of each") for w in WINDOWS] + [
     (w, f) for w in WHOLE for f in FAMILIES if f not in ("one of each", "few")
 ]
+LATER = [case for case in CASES if case[0] in VARIANTS or (case[0] == WHOLE[0] and case[1] != "one of each")]
+"""Others have the same state, of the same windows or of the same aggregates: these are for the soak."""
 
 
-@pytest.mark.parametrize(("window", "family"), CASES)
+@pytest.mark.parametrize(
+    ("window", "family"),
+    [pytest.param(*case, marks=pytest.mark.soak if case in LATER else ()) for case in CASES],
+)
 def test_a_snapshot_after_any_batch_goes_on_to_the_same_answer(window: str, family: str) -> None:
     query, pick = ask(WINDOWS[window], family), random.Random(f"{window} {family}")
     expected = by_reference(query, TYPICAL)
@@ -112,17 +118,16 @@ from tidemill.core.time import FOREVER
 from tidemill.local.graph import Graph
 from tidemill.local.snapshot import from_bytes
 
-interpreter.install()
+interpreter.in_child()
 for window in sys.argv[2:]:
     folder = Path(sys.argv[1]) / window
     query = ask(WINDOWS[window], "few")
     graph = Graph(query.optimized, 2)
     graph.restore(from_bytes((folder / "snapshot").read_bytes()))
     out = []
-    with interpreter.interpreted():
-        for batch in pa.ipc.open_stream(folder / "rest"):
-            out += graph.push("s", batch)
-        out += graph.advance("s", FOREVER)
+    for batch in pa.ipc.open_stream(folder / "rest"):
+        out += graph.push("s", batch)
+    out += graph.advance("s", FOREVER)
     graph.close()
     with pa.ipc.new_stream(folder / "out", query.schema.to_arrow()) as writer:
         for batch in out:
@@ -167,10 +172,19 @@ FORGETFUL = {
 }
 
 
+SHORT = (("tumbling by int", True, 1), ("hopping by text", False, 2), ("session by both", False, 1),
+         ("per_event by both", True, 2))  # fmt: skip
+"""Every window, with planes and without, in one thread and in two. Other combinations are for the soak."""
+
+
 @pytest.mark.compiled  # on thousands of rows
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("planes", [True, False])
-@pytest.mark.parametrize("name", FORGETFUL)
+@pytest.mark.parametrize(
+    ("name", "planes", "threads"),
+    [
+        pytest.param(*case, marks=() if case in SHORT else pytest.mark.soak)
+        for case in product(FORGETFUL, (True, False), (1, 2))
+    ],
+)
 def test_keys_whose_state_is_gone_are_forgotten(name: str, planes: bool, threads: int) -> None:
     query = FORGETFUL[name].agg(n=tm.count(), x=tm.sum(col.x), q=tm.median(col.x))
     tuning = replace(Tuning(few_partials=0, few_keys=16), **({} if planes else {"plane_bytes": 0}))

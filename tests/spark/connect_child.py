@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import tidemill as tm
+from tests import interpreter
 from tidemill import col
 from tidemill.core.errors import TidemillError, UnsupportedError, UserError
 
@@ -194,9 +195,10 @@ class Cases:
 CASES = [name for name in vars(Cases) if not name.startswith("_")]
 
 
-def main(folder: str) -> None:
+def main(folder: str, *asked: str) -> None:
     from pyspark.sql import SparkSession
 
+    interpreter.in_child()  # Spark's workers compile their kernels
     builder = SparkSession.builder.remote("local[2]")
     for name, value in {
         "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
@@ -206,7 +208,7 @@ def main(folder: str) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     cases, found = Cases(spark, Path(folder)), {}
-    for name in CASES:
+    for name in asked:
         try:
             getattr(cases, name)()
             found[name] = ""
@@ -217,4 +219,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -221,7 +221,7 @@ def test_ranges_of_a_wheel_that_was_built_again(spark: Any, tmp_path: Path) -> N
         shutil.rmtree(tmp_path / "w", ignore_errors=True)
         tm.spark.build_wheel(
             frame(spark, [{"t": 1, "k": 0, "s": "a", "v": v, "x": None}]), tmp_path / "w",
-            AGGREGATES["sum"], time="t", keys="s", granularities=RINGS, buckets=1,
+            AGGREGATES["sum"], time="t", keys="s", granularities=RINGS, buckets=1, compress=8,
         )  # fmt: skip
         assert tm.spark.wheel_query(tmp_path / "w", ranges).collect()[0]["a"] == v
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def bare_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a script saw whose `python3` has no packages, and which nobody told of PYSPARK_PYTHON."""
     bare = tmp_path_factory.mktemp("bin") / "python3"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
@@ -38,15 +38,15 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_on_this_machine_it_just_works(job: dict[str, Any]) -> None:
-    assert [row["n"] for row in job["sessions"]] == [2, 1]
-    assert set(job["workers"]) == {job["driver"]}
-    assert job["by default"] == "python3" and job["left alone"]
+def test_on_this_machine_it_just_works(bare_job: dict[str, Any]) -> None:
+    assert [row["n"] for row in bare_job["sessions"]] == [2, 1]
+    assert set(bare_job["workers"]) == {bare_job["driver"]}
+    assert bare_job["by default"] == "python3" and bare_job["left alone"]
 
 
-def test_workers_without_tidemill_are_found_before_the_job(job: dict[str, Any]) -> None:
-    assert "expected Python workers of Spark that import tidemill" in job["refused"]
-    assert "set PYSPARK_PYTHON" in job["refused"] and len(job["refused"].splitlines()) == 1
+def test_workers_without_tidemill_are_found_before_the_job(bare_job: dict[str, Any]) -> None:
+    assert "expected Python workers of Spark that import tidemill" in bare_job["refused"]
+    assert "set PYSPARK_PYTHON" in bare_job["refused"] and len(bare_job["refused"].splitlines()) == 1
 
 
 def test_another_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

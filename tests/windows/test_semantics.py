@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tidemill.core.errors import UserError
 from tidemill.windows.semantics import bounds, extent, session_runs, wid_range, wids, windows
 from tidemill.windows.spec import (
@@ -79,7 +80,7 @@ KINDS: dict[str, tuple[st.SearchStrategy[Any], str]] = {
     "session, partitioned": (of(session, LENGTH, partition_by=COLUMNS), "FCA"),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
-some = settings(max_examples=40, deadline=None)  # of each of the kinds
+some = examples(15, of=40)  # of each of the kinds
 
 ROW = st.tuples(
     st.integers(-50, 50), st.sampled_from(["b", "a", None]), st.integers(1, 2), st.integers(0, 9)

@@ -39,8 +39,11 @@ COUNT = Algebra(
     lift=lambda *x: (1,),
     combine=lambda a, b: (a[0] + b[0],),
     inverse=lambda a, b: (a[0] - b[0],),
+    accumulate=lambda a, *x: (call("wrap_add", a[0], 1),),  # nobody counts to 2**63
     factory=(built_in, (__name__, "COUNT")),
 )
+
+
 def _add_wide(a: Any, x: Any) -> tuple[Any, ...]:
     return call("wrap_add", a[0], x), call("wrap_add", a[1], call("carry", a[0], x))
 

@@ -7,6 +7,8 @@ In-order data therefore touches one record per row. Disorder costs only spills, 
 
 Otherwise all records are in the list, in the order of their first rows, and an array holds the position
 of each key's *newest* record. The result is correct for any order of rows.
+
+Sessions have no panes. A record in the list *spans* rows of a key with gaps below that of the sessions.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ CHOSEN = 1024
 class AccumulateKernel:
     """`run(rows, *columns, kid, shift, *grid, places, needed, spill, count, rank, *kept, filled)`.
 
-    `rows` are the rows to read. `grid` is the start of all windows, and the origin and size of the panes.
+    `rows` are the rows to read, or their number if all are read. `grid` is the start of all windows, and the
+    origin and size of the panes.
     `places` has the planes, a power of two, or the positions of the newest records; `kid >> shift` is the
     index of a key in it. Panes below `needed` may be evicted. `kept` are the buffers of the parts that
     keep rows (kid, pane, one for each argument); `filled` has the number of rows in each. Returns
@@ -57,13 +60,22 @@ def accumulate_kernel(
     has_start: bool,
     unit_pane: bool,
     by_plane: bool,
+    picked: bool,
+    spans: bool,
 ) -> AccumulateKernel:
-    """Generate a kernel. `args` are the arguments of each part; `fixed` parts have records, `kept` rows."""
+    """Generate a kernel. `args` are the arguments of each part; `fixed` parts have records, `kept` rows.
+
+    With `by_plane`, records are in planes. With `picked`, `rows` is an array of row numbers. With `spans`,
+    the size of the panes is the gap of sessions.
+    """
     e = Emitter(columns.schema, columns.loads(), indent=1)
-    with _rows_that_pass(e, predicates):
+    with _rows_that_pass(e, predicates, picked):
         time = e.emit(attribute)
         _find_place(e, time, keyed, has_start, unit_pane)
-        _open_record(e, layout, fixed, by_plane)
+        if spans:
+            _open_span(e, layout, fixed)
+        else:
+            _open_record(e, layout, fixed, by_plane)
         for index in fixed:
             _accumulate(e, PartCode(index, layout.parts[index]), args[index])
         for position, index in enumerate(kept):
@@ -88,11 +100,14 @@ def accumulate_kernel(
 
 
 @contextmanager
-def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
+def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...], picked: bool) -> Iterator[None]:
     """Open the loop over the rows for which all predicates are true."""
+    size = "rows.size" if picked else "rows"
+    # Unsigned, because Numba checks signed indices for negative values.
+    row = "rows[j]" if picked else "np.uint64(j)"
     if not predicates or any(e.can_fail(p) for p in predicates):
-        with e.block("for j in range(rows.size):"):
-            e.line("i = rows[j]")
+        with e.block(f"for j in range({size}):"):
+            e.line(f"i = {row}")
             for predicate in predicates:
                 e.line(f"if not ({e.truth(predicate)}):")
                 e.line("    continue")
@@ -100,10 +115,10 @@ def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...]) -> Iterator[None]:
         return
     # First collect the rows of a block that pass: this loop has no branch to mispredict.
     e.line(f"chosen = np.empty({CHOSEN}, np.uint32)")
-    with e.block(f"for b in range(0, rows.size, {CHOSEN}):"):
+    with e.block(f"for b in range(0, {size}, {CHOSEN}):"):
         e.line("m = 0")
-        with e.block(f"for j in range(b, min(b + {CHOSEN}, rows.size)):"):
-            e.line("i = rows[j]")
+        with e.block(f"for j in range(b, min(b + {CHOSEN}, {size})):"):
+            e.line(f"i = {row}")
             passed = " and ".join(e.truth(p) for p in predicates)
             e.line("chosen[m] = i")
             e.line(f"m += np.int64({passed})")
@@ -133,7 +148,6 @@ def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane
         with e.block("if outside(t, begin, pane):"):
             e.line("p = t // pane")
             e.line("begin = wrap_mul(p, pane)")
-    # Unsigned, because Numba checks signed indices for negative values.
     e.line("k = np.uint64(kid[i] >> shift)" if keyed else "k = np.uint64(0)")
 
 
@@ -156,12 +170,34 @@ def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...], by_plane: b
             e.line("r = spill[count]")
             e.line("places[k] = count")
             e.line("count += 1")
-        e.line("r.kid = k")
+        _start_record(e, layout, fixed)
+
+
+def _open_span(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    e.line("s = places[k]")
+    e.line("r = spill[s]")
+    with e.block("if s < 0 or p - r.end >= pane or r.pane - p >= pane:"):
+        e.line("last = max(last, p)")
+        e.line("first = min(first, p)")
+        e.line("if s < 0 or p > r.end:")
+        e.line("    places[k] = count")
+        e.line("r = spill[count]")
+        e.line("count += 1")
+        _start_record(e, layout, fixed)
+        e.line("r.end = p")
+    with e.block("elif p > r.end:"):
+        e.line("r.end = p")
+    with e.block("elif p < r.pane:"):
         e.line("r.pane = p")
-        for index in fixed:
-            part = PartCode(index, layout.parts[index])
-            for name, code in zip(part.names, part.identity()):
-                e.line(f"r.{name} = {code}")
+
+
+def _start_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    e.line("r.kid = k")
+    e.line("r.pane = p")
+    for index in fixed:
+        part = PartCode(index, layout.parts[index])
+        for name, code in zip(part.names, part.identity()):
+            e.line(f"r.{name} = {code}")
 
 
 def with_arguments(

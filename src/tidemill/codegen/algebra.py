@@ -33,9 +33,12 @@ def numpy_type(kind: DataType) -> str:
     return _NUMPY.get(kind.kind, "i8")
 
 
-def record_type(layout: Layout, parts: tuple[int, ...]) -> np.dtype[Any]:
-    """Return the type of a record with the partials of the given parts for one key and pane."""
-    fields = [("kid", "i8"), ("pane", "i8")]
+def record_type(layout: Layout, parts: tuple[int, ...], spans: bool = False) -> np.dtype[Any]:
+    """Return the type of a record with the partials of the given parts for one key and pane.
+
+    A record that `spans` holds the rows of a key from the time `pane` to the time `end`.
+    """
+    fields = [("kid", "i8"), ("pane", "i8"), *([("end", "i8")] if spans else [])]
     for p in parts:
         fields += [(name, numpy_type(kind)) for name, kind in layout.parts[p].columns]
     return np.dtype(fields, align=True)

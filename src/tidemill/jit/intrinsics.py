@@ -64,6 +64,15 @@ def _word(typing: Any, address: Any) -> Any:
     return types.uint64(types.int64), generate
 
 
+def _bytes_at(typing: Any, address: Any) -> Any:
+    """Read the eight bytes at any address, also one that is not a multiple of eight."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(types.int64), generate
+
+
 def _float_of(typing: Any, bits: Any) -> Any:
     """Return the float with these bits."""
 
@@ -100,4 +109,5 @@ def _popcount(typing: Any, bits: Any) -> Any:
 in_order: Any = intrinsic(_in_order)
 popcount: Any = intrinsic(_popcount)
 word: Any = intrinsic(_word)
+bytes_at: Any = intrinsic(_bytes_at)
 float_of: Any = intrinsic(_float_of)

@@ -9,16 +9,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _WIDTH = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_COMMON = {pa.int64().id: np.int64, pa.float64().id: np.float64, pa.timestamp("us").id: np.int64}
+"""The types that columns have after conversion, by their ids in Arrow; other types take longer to look up."""
 
 
 def values(array: pa.Array) -> npt.NDArray[Any]:
     """Return the values of a fixed-width array; the values of nulls are undefined."""
     n, kind = len(array), array.type
     buffer = array.buffers()[1]
+    dtype: Any = _COMMON.get(kind.id)
+    if dtype is not None and buffer is not None:
+        return np.frombuffer(buffer, dtype, n, 8 * array.offset)
     if pa.types.is_boolean(kind):
         return _bits(buffer, array.offset, n)
     if pa.types.is_floating(kind):
-        dtype: Any = np.float64 if kind.bit_width == 64 else np.float32
+        dtype = np.float64 if kind.bit_width == 64 else np.float32
     else:
         dtype = _WIDTH[kind.bit_width]
     if buffer is None:

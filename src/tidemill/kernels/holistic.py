@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.core.floats import canonical_array
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.functions import OVERFLOW, carry, wrap_add
 
@@ -82,16 +83,20 @@ def _quantile(low: Ints, high: Ints, x: Column, q: float, scratch: Column, out: 
 
 
 @kernel
-def _distinct(low: Ints, high: Ints, x: Column, out: Column) -> None:
+def _distinct(low: Ints, high: Ints, bits: Ints, slots: Ints, window: Ints, out: Ints) -> None:
+    """Count different numbers with a hash table; `window[s]` is the window that filled slot `s` last."""
+    mask = slots.size - 1
     for i in range(low.size):
-        if high[i] == low[i]:
-            out[i] = 0
-            continue
-        ordered = np.sort(x[low[i] : high[i]])
-        count = 1
-        for j in range(1, ordered.size):
-            a, b = ordered[j - 1], ordered[j]
-            if not (a == b or (a != a and b != b)):
+        count = 0
+        for j in range(low[i], high[i]):
+            x = bits[j]
+            h = np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)
+            s = np.int64(h >> np.uint64(32)) & mask
+            while window[s] == i and slots[s] != x:
+                s = (s + 1) & mask
+            if window[s] != i:
+                window[s] = i
+                slots[s] = x
                 count += 1
         out[i] = count
 
@@ -285,6 +290,17 @@ def _scalar(run: Callable[..., None], dtype: Any) -> Callable[..., Lowered]:
     return apply
 
 
+def _distinct_counts(low: Ints, high: Ints, args: list[Column]) -> Lowered:
+    x = args[0]
+    bits = canonical_array(x).view(np.int64) if x.dtype.kind == "f" else x.astype(np.int64, copy=False)
+    most = int((high - low).max(initial=0))
+    size = 1 << (2 * most).bit_length()  # never more than half full
+    slots, window = np.empty(size, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+    out = np.zeros(len(low), dtype=np.int64)
+    _distinct(low, high, bits, slots, window, out)
+    return Lowered([out], high > low)
+
+
 def _quantiles(low: Ints, high: Ints, args: list[Column], q: float) -> Lowered:
     out = np.zeros(len(low), dtype=np.float64)
     scratch = np.empty(int((high - low).max(initial=0)), dtype=np.float64)
@@ -354,7 +370,7 @@ def _tops(low: Ints, high: Ints, args: list[Column], n: int) -> Lowered:
 
 _LOWER: dict[str, Callable[..., Lowered]] = {
     "quantile": _quantiles,
-    "distinct_count": _scalar(_distinct, np.int64),
+    "distinct_count": _distinct_counts,
     "entropy": _scalar(_entropy, np.float64),
     "top_k": _k(True),
     "bottom_k": _k(False),

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.jit.intrinsics import bytes_at
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import enlarged, validity
 
@@ -28,6 +29,20 @@ DIRECT_SPAN = 1 << 20
 def _slot(x: Any, bits: Any) -> Any:
     # Fibonacci hashing: the high bits of a product with 2**64 / phi.
     return np.int64((np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+
+
+@kernel
+def _look_up(values: Any, table: Any, base: int, out: Ints) -> bool:
+    """Look up values that have no nulls, without a branch; return whether all are in the table."""
+    size = np.uint64(table.size)
+    missing = False
+    for i in range(values.size):
+        at = np.uint64(values[i]) - np.uint64(base)
+        inside = at < size
+        k = table[at if inside else np.uint64(0)]
+        out[i] = k
+        missing |= (not inside) | (k < 0)
+    return not missing
 
 
 @kernel
@@ -135,6 +150,9 @@ class IntIndex:
         if add and valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
         done = 0
+        if valid is None and self._direct is not None and len(self._direct):
+            if _look_up(values, self._direct, self._base, out):
+                return out
         while True:
             if self._direct is not None:
                 done, self.count = _encode_direct(
@@ -198,12 +216,46 @@ class IntIndex:
 
 
 @kernel
+def _mixed(h: Any, w: Any) -> Any:
+    h = (h ^ w) * np.uint64(0x9E3779B97F4A7C15)
+    return h ^ (h >> np.uint64(29))
+
+
+@kernel
 def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
-    h = np.uint64(0xCBF29CE484222325)
-    for i in range(start, end):
-        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
-    h ^= h >> np.uint64(32)
-    return np.int64(h)
+    """Return a hash of some bytes, eight at a time; the last eight may overlap those before."""
+    length = end - start
+    h = np.uint64(length)
+    if length >= 8:
+        at = data.ctypes.data + start
+        for _ in range((length - 1) >> 3):
+            h = _mixed(h, bytes_at(at))
+            at += 8
+        h = _mixed(h, bytes_at(data.ctypes.data + end - 8))
+    else:
+        w = np.uint64(0)
+        for j in range(start, end):
+            w = (w << np.uint64(8)) | np.uint64(data[np.uint64(j)])
+        h = _mixed(h, w)
+    return np.int64(h * np.uint64(0x9E3779B97F4A7C15))
+
+
+@kernel
+def _same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
+    if length >= 8:
+        at = a.ctypes.data + i
+        to = b.ctypes.data + j
+        for _ in range((length - 1) >> 3):
+            if bytes_at(at) != bytes_at(to):
+                return False
+            at += 8
+            to += 8
+        end = length - 8
+        return bool(bytes_at(a.ctypes.data + i + end) == bytes_at(b.ctypes.data + j + end))
+    for k in range(length):
+        if a[np.uint64(i + k)] != b[np.uint64(j + k)]:
+            return False
+    return True
 
 
 @kernel
@@ -238,16 +290,10 @@ def _encode_strings(
                 out[i] = count
                 count += 1
                 break
-            if hashes[k] == h and ends[k + 1] - ends[k] == length:
-                same = True
-                base = ends[k]
-                for j in range(length):
-                    if arena[base + j] != data[a + j]:
-                        same = False
-                        break
-                if same:
-                    out[i] = k
-                    break
+            same = hashes[k] == h and ends[k + 1] - ends[k] == length
+            if same and _same_bytes(arena, ends[k], data, a, length):
+                out[i] = k
+                break
             s = (s + 1) & mask
     return n, count, used
 
@@ -310,6 +356,10 @@ class StringIndex:
         """Return all strings without a copy. Stored strings are never moved; growing allocates new arrays."""
         count, ends, arena = self.count, self._ends, self._arena
         return pa.LargeStringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(arena))
+
+    def clear(self) -> None:
+        """Remove all strings."""
+        self.__dict__.update(StringIndex().__dict__)
 
     def keep(self, used: npt.NDArray[np.bool_]) -> Ints:
         """Remove the strings that are not `used`; return the new id of each old id, -1 if removed.

@@ -1,4 +1,4 @@
-"""Read records from planes, which hold one recent pane each, and select the rows of a lane."""
+"""Read records from planes, which hold one recent pane each, and group rows by lane or by record."""
 
 from __future__ import annotations
 
@@ -55,3 +55,76 @@ def pick(kid: Words, lanes: int, number: int, out: npt.NDArray[np.uint32]) -> np
     array([1, 2], dtype=uint32)
     """
     return out[: _pick(kid, lanes - 1, number, out)]
+
+
+@kernel
+def _element_of_rows(
+    kid: Words, pane: Words, ekid: Words, epane: Words, needed: int, hint: Words, out: Words, sizes: Words
+) -> None:
+    for i in range(kid.size):
+        p = pane[i]
+        k = kid[i]
+        out[i] = -1
+        if p < needed or k >= hint.size:
+            continue
+        at = hint[k]  # consecutive rows of a key are mostly in the same pane
+        if not (0 <= at < ekid.size and ekid[at] == k and epane[at] == p):
+            at = 0
+            end = ekid.size
+            while at < end:
+                middle = (at + end) >> 1
+                if ekid[middle] < k or (ekid[middle] == k and epane[middle] < p):
+                    at = middle + 1
+                else:
+                    end = middle
+            if at == ekid.size or ekid[at] != k or epane[at] != p:
+                continue
+            hint[k] = at
+        out[i] = at
+        sizes[at] += 1
+
+
+@kernel
+def _places(element: Words, following: Words) -> None:
+    for i in range(element.size):
+        e = element[i]
+        if e >= 0:
+            element[i] = following[e]
+            following[e] += 1
+
+
+def grouped(kid: Words, pane: Words, ekid: Words, epane: Words, needed: int) -> tuple[Words, Words]:
+    """Group rows by element: return the place of each row, and the offsets of the elements' rows.
+
+    Elements are sorted by key and pane. Rows of an element stay in their order. Rows in panes below
+    `needed`, and rows without an element, have the place -1.
+
+    >>> places, offsets = grouped(
+    ...     np.array([1, 0, 1]), np.array([5, 5, 4]), np.array([0, 1, 1]), np.array([5, 4, 5]), 0
+    ... )
+    >>> places, offsets
+    (array([2, 0, 1]), array([0, 1, 2, 3]))
+    """
+    places = np.empty(len(kid), dtype=np.int64)
+    sizes = np.zeros(len(ekid), dtype=np.int64)
+    hint = np.full(int(ekid[-1]) + 1 if len(ekid) else 0, -1, dtype=np.int64)
+    ekid, epane = np.ascontiguousarray(ekid), np.ascontiguousarray(epane)
+    _element_of_rows(kid, pane, ekid, epane, needed, hint, places, sizes)
+    offsets = np.zeros(len(ekid) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    _places(places, offsets[:-1].copy())
+    return places, offsets
+
+
+@kernel
+def _moved(column: Any, places: Words, out: Any) -> None:
+    for i in range(places.size):
+        if places[i] >= 0:
+            out[places[i]] = column[i]
+
+
+def moved(column: npt.NDArray[Any], places: Words, count: int) -> npt.NDArray[Any]:
+    """Return the values of a column at the places of their rows."""
+    out = np.empty(count, dtype=column.dtype)
+    _moved(column, places, out)
+    return out

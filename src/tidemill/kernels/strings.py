@@ -18,6 +18,7 @@ from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, D
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT, cast_value
 from tidemill.expr.functions import FUNCTIONS, INT_MAX, check_pattern
 from tidemill.kernels.arrow import from_zero
+from tidemill.kernels.substrings import contains
 
 # --- arguments ------------------------------------------------------------------------------------
 
@@ -55,6 +56,10 @@ def _full(result: Any, rows: int) -> pa.Array:
 
 def _length(a: pa.Array) -> pa.Array:
     return pc.utf8_length(a).cast(pa.int64())
+
+
+def _contains(a: pa.Array, part: Any) -> pa.Array:
+    return contains(a, part) if pa.types.is_string(a.type) else pc.match_substring(a, part)
 
 
 def _case(ascii_only: Callable[[pa.Array], pa.Array], full: Callable[[str], str]) -> Any:
@@ -183,7 +188,7 @@ _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "length": _length,
     "lower": _case(pc.ascii_lower, str.lower), "upper": _case(pc.ascii_upper, str.upper),
     "strip": lambda a: pc.utf8_trim(a, " "),
-    "contains": lambda a, part: pc.match_substring(a, part),
+    "contains": _contains,
     "starts_with": lambda a, part: pc.starts_with(a, part),
     "ends_with": lambda a, part: pc.ends_with(a, part),
     "matches": _matches, "replace": _replace, "substring": _substring, "find": _find,

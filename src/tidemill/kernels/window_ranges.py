@@ -6,7 +6,7 @@ elements. Within a key both ends only move forward, as `codegen/fold.py` require
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,24 +61,31 @@ def _most(kid: Ints, each: int, after: Ints, until: Ints) -> int:
 @kernel
 def _grid(
     kid: Ints, pane: Ints, length: int, slide: int, shift: int, since: int, after: Ints,
-    until: Ints, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
+    until: Ints, state: Ints, okid: Ints, owid: Ints, olow: Ints, ohigh: Ints,
 ) -> int:  # fmt: skip
+    """Continue where `state` says, until there is no more room; `state[0]` is then the key to go on with."""
     n = kid.size
     m = 0
-    a = 0
+    a, lo, hi, w, begun = state
     while a < n:
         b = a
         k = kid[a]
         while b < n and kid[b] == k:
             b += 1
-        lo = a
-        while lo < b and pane[lo] < since:
-            lo += 1
-        hi = lo
+        if begun == 0:
+            lo = a
+            while lo < b and pane[lo] < since:
+                lo += 1
+            hi = lo
+            if lo < b:
+                w = max(after[k if after.size > 1 else 0] + 1, (pane[lo] - shift) // slide)
+        begun = 0
         if lo < b:
-            w = max(after[k if after.size > 1 else 0] + 1, (pane[lo] - shift) // slide)
             last = until[k if until.size > 1 else 0]
             while w <= last:
+                if m == okid.size:
+                    state[0], state[1], state[2], state[3], state[4] = a, lo, hi, w, 1
+                    return m
                 end = shift + (w + 1) * slide
                 start = end - length
                 while hi < b and pane[hi] < end:
@@ -97,19 +104,23 @@ def _grid(
                 else:  # an empty window: skip to the first window that can contain the next element
                     w = max(w + 1, (pane[hi] - shift) // slide)
         a = b
+    state[0] = n
     return m
 
 
 def grid(
     kid: Ints, pane: Ints, *, length: int, slide: int, shift: int, since: int, after: Ints,
-    until: Ints,
-) -> Ranges:  # fmt: skip
+    until: Ints, room: int,
+) -> Iterator[Ranges]:  # fmt: skip
     """Find tumbling and hopping windows with ids above `after`, up to `until`. All lengths are in panes.
 
-    The limits are by key, or one for all keys. Panes below `since` are in no window.
+    The limits are by key, or one for all keys. Panes below `since` are in no window. At most `room` windows
+    are returned at once: one element can be in very many.
     """
-    most = _most(kid, max(1, -(-length // slide)), after, until)
-    return _filled(_grid, most, kid, pane, length, slide, shift, since, after, until)
+    most = min(room, _most(kid, max(1, -(-length // slide)), after, until))
+    state = np.zeros(5, dtype=np.int64)
+    while most and state[0] < len(kid):
+        yield _filled(_grid, most, kid, pane, length, slide, shift, since, after, until, state)
 
 
 @kernel
@@ -199,7 +210,7 @@ def per_event(
 
 @kernel
 def _sessions(
-    kid: Ints, time: Ints, gap: int, below: Ints, okid: Ints, owid: Ints, olow: Ints,
+    kid: Ints, time: Ints, last: Ints, gap: int, below: Ints, okid: Ints, owid: Ints, olow: Ints,
     ohigh: Ints,
 ) -> int:  # fmt: skip
     n = kid.size
@@ -207,10 +218,10 @@ def _sessions(
     a = 0
     while a < n:
         b = a + 1
-        while b < n and kid[b] == kid[a] and time[b] - time[b - 1] < gap:
+        while b < n and kid[b] == kid[a] and time[b] - last[b - 1] < gap:
             b += 1
         # The session is complete: no row at or above the watermark can extend it.
-        if time[b - 1] < below[kid[a] if below.size > 1 else 0] - gap + 1:
+        if last[b - 1] < below[kid[a] if below.size > 1 else 0] - gap + 1:
             okid[m] = kid[a]
             owid[m] = time[a]
             olow[m] = a
@@ -220,12 +231,14 @@ def _sessions(
     return m
 
 
-def sessions(kid: Ints, time: Ints, *, gap: int, below: Ints) -> Ranges:
+def sessions(kid: Ints, time: Ints, last: Ints, *, gap: int, below: Ints) -> Ranges:
     """Find the sessions with gaps below `gap` that are complete at the watermark `below`.
+
+    An element has rows from `time` to `last`, and elements of a key do not overlap.
 
     The watermark is by key, or one for all keys.
     """
-    return _filled(_sessions, len(kid), kid, time, gap, below)
+    return _filled(_sessions, len(kid), kid, time, last, gap, below)
 
 
 @kernel

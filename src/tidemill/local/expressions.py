@@ -60,6 +60,7 @@ class Expressions:
         for node, name in self._columns.items():
             fields.append((name, type_of(node, schema)))
         self.schema = Schema(tuple(fields))
+        self._layouts: dict[tuple[frozenset[str], frozenset[str]], Columns] = {}
 
     @property
     def plain(self) -> tuple[str, ...] | None:
@@ -70,7 +71,8 @@ class Expressions:
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
         """Return the columns that the nodes read, as parameters of a kernel.
 
-        The error is to be raised only if the loop reads a row for which a column failed.
+        Batches with the same layout of columns get the same `Columns` object. The error is to be raised only
+        if the loop reads a row for which a column failed.
         """
         failure: UserError | None = None
         nullable: set[str] = set()
@@ -91,12 +93,18 @@ class Expressions:
             if failed is not None:
                 bad.add(name)
                 args.append(failed)
-        return Columns(self.schema, frozenset(nullable), frozenset(bad)), args, failure
+        given = frozenset(nullable), frozenset(bad)
+        columns = self._layouts.get(given)
+        if columns is None:
+            columns = self._layouts[given] = Columns(self.schema, *given)
+        return columns, args, failure
 
     def _computed(
         self, node: Node, batch: pa.RecordBatch
     ) -> tuple[pa.Array, Any, UserError | None]:
         """Return a column and the rows in which it failed; the loop raises only if it reads one of them."""
+        if isinstance(node, Column):
+            return batch.column(node.name), None, None
         try:
             return _eagerly(node, batch, self._source, self._levels), None, None
         except UserError as failure:
@@ -150,6 +158,8 @@ def row_by_row(node: Node, schema: Schema) -> list[str]:
 
 def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema, *, levels: int = LEVELS) -> pa.Array:
     """Evaluate one expression over a batch and return an Arrow array."""
+    if isinstance(node, Column):
+        return batch.column(node.name)
     try:
         return _eagerly(node, batch, schema, levels)
     except UserError:

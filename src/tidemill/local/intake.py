@@ -84,7 +84,7 @@ class Intake(Generic[Kernel]):
             at += len(own)
         given = None if attribute is None else nodes[len(predicates)]
         self._nodes = LoopNodes(nodes[: len(predicates)], given, tuple(by_part))
-        self._kernels: dict[Any, Kernel] = {}
+        self._kernels: dict[Any, tuple[Columns, Kernel]] = {}
 
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
         """Return the layout of a kernel's columns, the columns, and the error of a failed row, if any."""
@@ -101,8 +101,8 @@ class Intake(Generic[Kernel]):
 
     def kernel(self, columns: Columns, *variant: Any) -> Kernel:
         """Return the kernel for a layout of columns, compiling it on first use."""
-        key = (columns, *variant) if variant else columns
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            kernel = self._kernels[key] = self._make(columns, self._nodes, *variant)
-        return kernel
+        key = (id(columns), *variant)  # `prepare` returns one object for each layout
+        found = self._kernels.get(key)
+        if found is None:
+            found = self._kernels[key] = (columns, self._make(columns, self._nodes, *variant))
+        return found[1]

@@ -7,16 +7,14 @@ no key and no state, so each can run on its own thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
-from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FARTHEST
 from tidemill.core.types import STRING, to_arrow
@@ -24,6 +22,7 @@ from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.pane_records import pick
 from tidemill.kernels.window_ranges import Ranges
+from tidemill.local.collector import Collector, Prepared
 from tidemill.local.limits import Limits
 from tidemill.local.pane_store import Elements, PaneStore
 from tidemill.local.results import Results
@@ -66,14 +65,15 @@ class Lane:
 
     def __init__(
         self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: StatePlan,
-        keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT,
+        keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT, gap: int | None = None,
     ) -> None:  # fmt: skip
         self.plan, self._parts, self._panes = plan, parts, choices.panes
         self._keys, self._share, self._tuning = keys, share, tuning
         self.slides = [slide_for(w.spec, plan, choices.panes, layout) for w in plan.windows]
         reaches = [s.reach for s in self.slides]
-        reach = None if None in reaches else max(r for r in reaches if r is not None)
-        self.store = PaneStore(plan, choices.panes, layout, parts, reach, share.lanes, tuning)
+        self.reach = None if None in reaches else max(r for r in reaches if r is not None)
+        """The number of panes that the longest window covers, or None if it is not known."""
+        self.store = PaneStore(plan, choices.panes, layout, parts, self.reach, share.lanes, tuning, gap)
         sliding = (*choices.sliding, *("merge",) * (len(layout.parts) - len(choices.sliding)))
         self._results = Results(layout, parts, sliding)
         self._arrow = plan.schema.to_arrow()
@@ -82,29 +82,15 @@ class Lane:
         self.before_start = 0
         """The number of rows in no window because they lie before the start of all windows."""
 
-    def add(
-        self, kernel: Callable[[bool], AccumulateKernel], n: int, keys: int, args: list[Any],
-        kid: Ints, failure: UserError | None, wanted: npt.NDArray[np.bool_] | None = None,
-    ) -> None:  # fmt: skip
-        """Accumulate the rows of a batch whose keys belong to this lane; all lanes have `keys` keys.
-
-        `wanted` is a mask of the rows to accumulate, or None for all rows.
-        """
-        rows = self._rows(n, kid)
-        if wanted is not None:
-            rows = rows[wanted[rows]]
-        start = BEGINNING if self.plan.start is None else self.plan.start
-        grid = (start, self._panes.origin, self._panes.size)
-        self.before_start += self.store.add(
-            kernel, rows, self._share.keys(keys), args, kid, self._share.shift, grid, failure
-        )
-
-    def _rows(self, n: int, kid: Ints) -> npt.NDArray[np.uint32]:
-        if n > len(self._numbers):
-            self._numbers = np.arange(n, dtype=np.uint32)
-        if self._share.lanes == 1:
-            return self._numbers[:n]
-        return pick(kid, self._share.lanes, self._share.number, self._numbers)
+    def add(self, collector: Collector, found: Prepared) -> None:
+        """Accumulate the rows of a batch whose keys belong to this lane."""
+        if found.rows > len(self._numbers):
+            self._numbers = np.empty(found.rows, dtype=np.uint32)
+        rows = pick(found.kid, self._share.lanes, self._share.number, self._numbers)
+        if found.wanted is not None:
+            rows = rows[found.wanted[rows]]
+        keys, shift = self._share.keys(found.keys), self._share.shift
+        self.before_start += collector.add_rows(found, rows, self.store, keys, shift)
 
     def advance(self, progress: Progress, *, prompt: bool) -> Iterator[pa.RecordBatch]:
         """Return the windows that close; without `prompt`, they may be returned by a later call."""
@@ -113,17 +99,22 @@ class Lane:
             yield from self._close(progress)
             return
         waiting = self.store.spilled - self._retained
-        enough = self.store.crowded or waiting > max(self._tuning.few_partials, 2 * self._retained)
-        if progress.promise.highest > BEGINNING and (prompt or enough):
-            yield from self._close(progress)
-        else:
+        many = waiting > max(self._tuning.few_partials, 2 * self._retained)
+        if progress.promise.highest == BEGINNING or not (prompt or many or self.store.crowded):
             self.settle()
+        elif any(slide.closes(progress) for slide in self.slides):
+            yield from self._close(progress)
+        elif many:
+            self._combine()
 
     def settle(self) -> None:
         """Combine the waiting partials if they are many, so that memory is bounded by keys times panes."""
         if self.store.spilled - self._retained > max(self._tuning.many_partials, self._retained):
-            self.store.elements()
-            self._retained = self.store.spilled
+            self._combine()
+
+    def _combine(self) -> None:
+        self.store.elements()
+        self._retained = self.store.spilled
 
     def goes_on_to(self, window: int, pane: int) -> None:
         """Record that another part of the stream has rows up to a pane of this window."""
@@ -170,6 +161,8 @@ class Lane:
         columns: dict[str, pa.Array] = {
             "kid": pa.array(self._share.ids(elements.kid)), "pane": pa.array(elements.pane),
         }  # fmt: skip
+        if self.store.gap is not None:
+            columns["end"] = pa.array(elements.end)
         for index in range(len(self.store.layout.parts)):
             arrays = state_columns(self.store, index, elements, saved=True)
             for (name, kind), array in zip(saved_fields(self.store, index), arrays):
@@ -180,7 +173,8 @@ class Lane:
     def saved_schema(self) -> pa.Schema:
         """The columns of `snapshot`."""
         states = [f for i in range(len(self.store.layout.parts)) for f in saved_fields(self.store, i)]
-        fields = [("kid", pa.int64()), ("pane", pa.int64())]
+        spans = [("end", pa.int64())] if self.store.gap is not None else []
+        fields = [("kid", pa.int64()), ("pane", pa.int64()), *spans]
         return pa.schema([*fields, *((name, to_arrow(kind)) for name, kind in states)])
 
     def restore(self, elements: pa.Table, windows: Sequence[Mapping[str, Limits]], keys: int) -> None:
@@ -189,8 +183,9 @@ class Lane:
         mine = np.flatnonzero(kid & (self._share.lanes - 1) == self._share.number)
         some = elements.take(pa.array(mine))
         farthest = FARTHEST // self._panes.size + 1
-        if len(some) and np.abs(column(some, "pane")).max() > farthest:
-            raise UserError("restore", expected=f"panes within {farthest} of zero", got="one beyond")
+        for name in ("pane", "end") if self.store.gap is not None else ("pane",):
+            if len(some) and np.abs(column(some, name)).max() > farthest:
+                raise UserError("restore", expected=f"{name} within {farthest} of zero", got="one beyond")
         for index in self.store.parts.fixed:
             for name, kind in saved_fields(self.store, index):
                 if kind.kind != "string" and some.column(name).null_count:
@@ -205,13 +200,15 @@ class Lane:
         self._retained = self.store.spilled
 
     def _close(self, progress: Progress) -> Iterator[pa.RecordBatch]:
-        elements = self.store.elements()
+        bounds = [slide.reads_below(progress) for slide in self.slides]
+        known = [b for b in bounds if b is not None]
+        elements = self.store.elements(max(known) if len(known) == len(bounds) else None)
         for window, slide in zip(self.plan.windows, self.slides):
-            ranges = slide.ranges(elements, progress)
             rows = self._tuning.output_rows
-            for start in range(0, len(ranges), rows):
-                some = ranges[start : start + rows]
-                yield self._batch(window.label, slide, elements, some)
+            for ranges in slide.ranges(elements, progress, rows):
+                for start in range(0, len(ranges), rows):
+                    some = ranges[start : start + rows]
+                    yield self._batch(window.label, slide, elements, some)
         if not progress.final:
             self._forget(elements, progress)
             self.store.trim()

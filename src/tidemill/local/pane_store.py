@@ -1,12 +1,14 @@
 """The store of partials by key and pane: records, the spill, and the rows that some parts keep.
 
+For sessions, a record may span many panes: the rows of a key from the time `pane` to the time `end`.
+
 `add` is called for every batch. `elements` is called when windows may close: it sorts the partials by key
 and pane, combines those with the same key and pane, and stores the result in place of its inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy.typing as npt
 from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.codegen.algebra import numpy_type, record_type
-from tidemill.codegen.combine_partials import combine_kernel
+from tidemill.codegen.combine_partials import combine_kernel, merge_kernel
 from tidemill.codegen.fold_ordered_rows import refold_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
@@ -24,7 +26,7 @@ from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.order import float_key, order_by
-from tidemill.kernels.pane_records import unroll
+from tidemill.kernels.pane_records import grouped, moved, unroll
 from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects, update_object
 from tidemill.local.state_plan import StatePlan
@@ -74,6 +76,12 @@ class Elements:
     def pane(self) -> Ints:
         return self.records["pane"]
 
+    @property
+    def end(self) -> Ints:
+        """The time of the last row of each element, where panes are single times."""
+        names = self.records.dtype.names or ()
+        return self.records["end" if "end" in names else "pane"]
+
     def __len__(self) -> int:
         return len(self.records)
 
@@ -82,13 +90,15 @@ class PaneStore:
     """The mutable state of a window aggregate.
 
     `reach` is the number of panes that a window covers, or None if it is not known. If it is known,
-    recent panes are held in planes, so that in-order data never has to be sorted.
+    recent panes are held in planes, so that in-order data never has to be sorted. `gap` is the gap of
+    sessions whose records span rows, otherwise None.
     """
 
     def __init__(
         self, plan: WindowAggregate, panes: Panes, layout: Layout, parts: StatePlan, reach: int | None = None,
-        lanes: int = 1, tuning: Tuning = DEFAULT,
+        lanes: int = 1, tuning: Tuning = DEFAULT, gap: int | None = None,
     ) -> None:  # fmt: skip
+        self.gap = gap
         self.plan, self._panes, self.layout, self.parts = plan, panes, layout, parts
         self._plane_bytes = tuning.plane_bytes // lanes
         self._few_strings = tuning.few_strings
@@ -98,7 +108,7 @@ class PaneStore:
         self._first, self._last = FOREVER, NO_PANE
         self.pool = StringIndex()
         self._trim_above = tuning.few_strings
-        self._dtype = record_type(layout, parts.fixed)
+        self._dtype = record_type(layout, parts.fixed, gap is not None)
         self._by_plane = reach is not None
         self._planes = np.zeros((1, 0), dtype=self._dtype)
         self._newest = np.zeros(0, dtype=np.int64)
@@ -120,20 +130,26 @@ class PaneStore:
         """The number of spilled partials and kept rows."""
         return self._count + int(self._filled.sum())
 
+    def by_plane(self, keys: int) -> bool:
+        """Make room for `keys` keys, and return whether their records are in planes."""
+        self.fit(keys)
+        return self._by_plane
+
     def add(
-        self, kernel: Callable[[bool], AccumulateKernel], rows: npt.NDArray[np.uint32], keys: int,
-        args: list[Any], kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
+        self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], keys: int, args: list[Any],
+        kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
     ) -> int:  # fmt: skip
         """Accumulate rows of a batch, and return how many lie before the start of all windows.
 
-        `kernel(by_plane)` returns the kernel for planes, or the one for newest records. The store numbers
-        keys by `kid >> shift`. `failure` is raised if the kernel reads a row for which a column failed.
+        `rows` is the number of rows, or an array of some of them. The kernel is one for planes if
+        `by_plane(keys)`. The store numbers keys by `kid >> shift`. `failure` is raised if the kernel reads
+        a row for which a column failed.
         """
         self.fit(keys)
-        self._room(len(rows))
+        self._room(rows if isinstance(rows, int) else len(rows))
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
-        self._count, first, last, before, err = kernel(self._by_plane).run(
+        self._count, first, last, before, err = kernel.run(
             rows, *args, kid, shift, *grid, places, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
@@ -145,6 +161,41 @@ class PaneStore:
             self._reached(int(first), int(last))
         raise_for(err, "window aggregate", failure)
         return int(before)
+
+    def absorb(self, other: PaneStore, ids: Ints) -> None:
+        """Move all partials of another store to this one; `ids` has the key here of each key there."""
+        self._take_strings(other)
+        keys = min(len(ids), other._keys)
+        if self._by_plane and other._by_plane and keys:
+            self._room(other._planes.size)
+            kernel = merge_kernel(self.layout, self.parts.records)
+            self._count, err = kernel.run(
+                other._planes, keys, ids, self._planes, self._needed, self._spill, self._count, self.rank
+            )
+            raise_for(err, "window aggregate")
+        else:
+            other._flush()
+        if other._first <= other._last:
+            self._reached(other._first, other._last)
+        moved = other._spill[: other._count]
+        moved = moved[moved["pane"] >= self._needed]
+        moved["kid"] = ids[moved["kid"]]
+        self.room_for(len(moved))[...] = moved
+        self._count += len(moved)
+        other._count = 0
+        for index, rows, count in zip(self.parts.kept, other._kept, other._filled):
+            self.add_rows(index, ids[rows.kid[:count]], rows.pane[:count], [a[:count] for a in rows.args])
+        other._filled.fill(0)
+        other._needed, other._first, other._last = self._needed, FOREVER, NO_PANE
+
+    def _take_strings(self, other: PaneStore) -> None:
+        """Change the string ids of another store to those of this one."""
+        if other.pool.count == 0:
+            return
+        ids = self.pool.encode(other.pool.values())
+        for column in other._string_columns():
+            column[...] = np.where(column >= 0, ids[column], -1)
+        other.pool.clear()
 
     def room_for(self, n: int) -> npt.NDArray[Any]:
         """Return `n` uninitialised records for partials from elsewhere; `add_partials` then adds them.
@@ -183,10 +234,14 @@ class PaneStore:
         for at, state in zip(zip(kid.tolist(), pane.tolist()), states):
             held[at] = combine_objects(part, held.get(at), state)
 
-    def elements(self) -> Elements:
-        """Return all partials, combined and sorted by key and pane. They also stay in the store."""
+    def elements(self, below: int | None = None) -> Elements:
+        """Return all partials, combined and sorted by key and pane. They also stay in the store.
+
+        Partials in panes from `below` on may be left out, unless evicting panes needs them (`forget`).
+        """
         if self._by_plane and self._count == 0 and self._in_one_turn:
-            elements = Elements(self._from_planes())
+            last = self._last if below is None or self.parts.kept else min(self._last, below - 1)
+            elements = Elements(self._from_planes(last))
         else:
             elements = Elements(self._sorted())
         for position, index in enumerate(self.parts.kept):
@@ -210,13 +265,13 @@ class PaneStore:
         """Whether each pane that is still needed has a plane of its own."""
         return self._last - self._oldest < len(self._planes)
 
-    def _from_planes(self) -> npt.NDArray[Any]:
-        most = self._keys * max(0, self._last - self._oldest + 1)
+    def _from_planes(self, last: int) -> npt.NDArray[Any]:
+        most = self._keys * max(0, last - self._oldest + 1)
         if most == 0:
             return self._unrolled[:0]
         if most >= len(self._unrolled):  # reused: touching fresh memory costs more than the loop
             self._unrolled = np.empty(most + 1, dtype=self._dtype)
-        found = unroll(self._planes, self._keys, self._oldest, self._last, self._unrolled)
+        found = unroll(self._planes, self._keys, self._oldest, last, self._unrolled)
         return self._unrolled[:found]
 
     def _sorted(self) -> npt.NDArray[Any]:
@@ -224,8 +279,8 @@ class PaneStore:
         spill = self._spill[: self._count]
         order = order_by(spill["kid"], spill["pane"])
         out = np.empty(len(self._spill), dtype=self._dtype)
-        kernel = combine_kernel(self.layout, self.parts.records)
-        distinct, err = kernel.run(order, len(spill), spill, out, self.rank)
+        kernel = combine_kernel(self.layout, self.parts.records, self.gap is not None)
+        distinct, err = kernel.run(order, len(spill), spill, out, self.rank, self.gap or 0)
         raise_for(err, "window aggregate")
         self._spill, self._count = out, distinct
         return out[:distinct]
@@ -399,17 +454,19 @@ class PaneStore:
         part = self.layout.parts[index]
         kid, pane = rows.kid[:count], rows.pane[:count]
         args = [a[:count] for a in rows.args]
-        ties = [_order_key(a, t, self.rank) for a, t in zip(args, part.types)]
-        by = ties if index in self.parts.ordered else []
-        order = order_by(kid, pane, *by)
-        if self._needed > NO_PANE + 1:  # rows between sampling windows are in no window
-            order = order[pane[order] >= self._needed]
-        rows.take(order)
-        self._filled[position] = len(order)
+        if index in self.parts.ordered:
+            order = order_by(kid, pane, *(_order_key(a, t, self.rank) for a, t in zip(args, part.types)))
+            places, offsets = grouped(kid[order], pane[order], elements.kid, elements.pane, self._needed)
+            kept = order[places >= 0]
+            rows.take(kept)
+        else:
+            places, offsets = grouped(kid, pane, elements.kid, elements.pane, self._needed)
+            rows.kid, rows.pane = (np.repeat(x, np.diff(offsets)) for x in (elements.kid, elements.pane))
+            rows.args = [moved(a, places, int(offsets[-1])) for a in args]
+        self._filled[position] = int(offsets[-1])
         if index in self._objects:
             self._update_objects(elements, position, index)
             return
-        offsets = _offsets(elements, rows.kid, rows.pane)
         if index in self.parts.ordered:
             kernel = refold_kernel(self.layout, index)
             err = kernel.run(len(elements), offsets, elements.records, self.rank, *rows.args)
@@ -457,22 +514,3 @@ def _order_key(column: npt.NDArray[Any], kind: Any, rank: Ints) -> Ints:
     if column.dtype.kind != "f":
         return column.astype(np.int64)
     return float_key(column)
-
-
-def _offsets(elements: Elements, kid: Ints, pane: Ints) -> Ints:
-    """Return the offsets of the rows of each element; elements and rows have the same order."""
-    starts = np.flatnonzero(np.r_[True, (np.diff(kid) != 0) | (np.diff(pane) != 0)][: len(kid)])
-    sizes = np.zeros(len(elements), dtype=np.int64)
-    at = _positions(elements, kid[starts], pane[starts])
-    sizes[at] = np.diff(np.r_[starts, len(kid)])
-    offsets: Ints = np.r_[0, np.cumsum(sizes)]
-    return offsets
-
-
-def _positions(elements: Elements, kid: Ints, pane: Ints) -> Ints:
-    """Return the position of the element of each pair of key and pane, by merging sorted pairs."""
-    everything = np.concatenate((elements.kid, kid)), np.concatenate((elements.pane, pane))
-    order = order_by(*everything)
-    is_element = order < len(elements)
-    at: Ints = (np.cumsum(is_element) - 1)[~is_element]
-    return at

@@ -105,6 +105,8 @@ def add_states(
     """Add partials to a store, given their key ids, panes and columns."""
     records = store.room_for(len(kid))
     records["kid"], records["pane"] = kid, pane
+    if store.gap is not None:
+        records["end"] = values(_array(batch.column("end")))
     for index, part in enumerate(store.layout.parts):
         fields = saved_fields(store, index) if saved else state_fields(part)
         columns = [_array(batch.column(name)) for name, _ in fields]

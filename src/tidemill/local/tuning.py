@@ -24,6 +24,8 @@ class Tuning:
     """A pool with at most this many strings is not searched for unused ones."""
     few_keys: int = 1 << 20
     """With at most this many keys, only a snapshot removes keys without state from the index."""
+    keys_by_row: int = 1 << 12
+    """With at most this many keys, each thread collects whole batches; with more, it has keys of its own."""
     backlog: int = 4
     """Maximum number of calls queued for the lanes before the caller waits."""
 

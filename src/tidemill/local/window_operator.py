@@ -1,7 +1,9 @@
 """The operator of a window aggregate: push rows, advance the watermark, get the closed windows.
 
-The operator applies filters, looks up keys and numbers rows, once for all lanes. The lanes (`lanes`) then
-aggregate, each on its own thread if there are several.
+Collectors (`collector`) turn rows into partials; lanes (`lanes`) turn partials into windows. There are two
+ways to use several threads. *By rows*: each thread collects whole batches, with keys and partials of its own,
+and all partials move to one lane before windows close. *By key*: one collector looks up keys, and each thread
+has a lane with some of the keys. The operator starts by rows, and continues by key once keys are many.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -18,8 +21,6 @@ import pyarrow as pa
 from tidemill.aggregates.basic import any as any_of
 from tidemill.aggregates.basic import count
 from tidemill.aggregates.layout import Layout, layout
-from tidemill.codegen.accumulate import AccumulateKernel, accumulate_kernel
-from tidemill.codegen.columns import Columns
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FOREVER
@@ -28,8 +29,7 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.expressions import evaluate
-from tidemill.local.intake import Intake, LoopNodes
+from tidemill.local.collector import Collector, RowLoop
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.late_rows import LateRows
 from tidemill.local.limits import Ints, Limits
@@ -39,9 +39,9 @@ from tidemill.local.row_numbers import ROW, RowNumbers
 from tidemill.local.snapshot import column, limits_of, limits_table, numbers, tables
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stage_runner import StageRunner
-from tidemill.local.state_plan import plan_states
+from tidemill.local.state_plan import StatePlan, plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.local.window_gaps import has_gaps, in_windows
+from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name
 from tidemill.optimize.choices import choices_of, with_choices
 from tidemill.plan.format import format_plan
@@ -50,7 +50,9 @@ from tidemill.plan.physical import WindowChoices
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
-FORMAT = 1
+_NO_KEYS = np.empty(0, dtype=np.int64)
+_NO_ROWS = np.zeros(1, dtype=np.int64)
+FORMAT = 2
 """The format version of snapshots; `restore` rejects any other."""
 
 
@@ -92,19 +94,25 @@ class WindowOperator(Operator):
         self._base = base
         self.layout = self._full_layout(base, specs)
         self.parts = plan_states(self.layout)
-        shares = [Share(i, lanes) for i in range(lanes)] if self._divides() else [Share()]
-        self.lanes = [
-            Lane(plan, self.choices, self.layout, self.parts, self.keys, share, tuning) for share in shares
-        ]
-        self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in shares[1:] and shares]
-        self._running: deque[list[Future[_Closed]]] = deque()
         by_number = isinstance(specs[0], Rows)
-        self._attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
-        self._intake = Intake(
-            base, self.layout, self._compile, keys=plan.group_keys, predicates=predicates,
-            attribute=self._attribute, outputs=outputs, pool=self.lanes[0].store.pool,
+        attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
+        self._loop = RowLoop(
+            plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute,
+            _gap_of_spans(plan, self.parts), outputs,
         )  # fmt: skip
-        self._late = LateRows(base, self._attribute, predicates)
+        by_rows = self._collects_apart() and not (self.parts.kept and self._divides())
+        by_key = not by_rows and self._divides()
+        self.lanes = self._new_lanes(lanes if by_key else 1)
+        self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
+        self.collectors += [self._side_collector(lanes) for _ in range(1, lanes if by_rows else 1)]
+        threads = lanes if by_rows or by_key else 1
+        self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in range(threads) if threads > 1]
+        self._running: deque[list[Future[_Done]]] = deque()
+        self._turn = 0
+        """By rows: the collector of the next batch."""
+        self._seen = [_Done()] * len(self.collectors)
+        """By rows: what each collector returned last, of the calls that were waited for."""
+        self._late = LateRows(base, attribute, predicates)
         self._key_columns = _plain_columns(stage, plan.group_keys)
         self._promised = Limits()
         """The watermark of the input, in ticks of the windowing attribute."""
@@ -128,7 +136,8 @@ class WindowOperator(Operator):
     @property
     def before_start(self) -> int:
         """The number of rows in no window because they lie before the start of all windows."""
-        return sum(lane.before_start for lane in self.lanes)
+        counted = [lane.before_start for lane in self.lanes] + [c.before_start for c in self.collectors]
+        return sum(counted)
 
     def close(self) -> None:
         for worker in self._workers:
@@ -148,23 +157,71 @@ class WindowOperator(Operator):
         return ()
 
     def _push(self, batch: pa.RecordBatch) -> None:
-        kid = self._intake.key_ids(batch, self.keys)
+        if len(self.collectors) > 1:
+            batch, _ = self._without_late(batch, _NO_KEYS)
+            if batch.num_rows:
+                self._collect_apart(batch)
+            return
+        [collector] = self.collectors
+        kid = collector.key_ids(batch)
         batch, kid = self._without_late(batch, kid)
         if batch.num_rows == 0:
             return
         if self._partitions is not None:
             batch = self._partitions.number(batch)
             self._partitions.note(kid, self.keys.count)
-        columns, args, failure = self._intake.prepare(batch)
-        keys = self.keys.count
-        wanted = in_windows(self.plan, self._attribute_of(batch)) if has_gaps(self.plan) else None
+        if len(self.lanes) == 1:
+            collector.add(batch, kid)
+            return
+        found = collector.prepare(batch, kid)
 
-        def add(lane: Lane) -> _Closed:
-            kernel = partial(self._intake.kernel, columns)
-            lane.add(kernel, batch.num_rows, keys, args, kid, failure, wanted)
-            return [], None
+        def add(lane: Lane) -> _Done:
+            lane.add(collector, found)
+            return _Done()
 
         self._run([partial(add, lane) for lane in self.lanes])
+
+    def _collect_apart(self, batch: pa.RecordBatch) -> None:
+        """Give a batch to the next thread, and divide the keys if they have become many."""
+        number, collector = self._turn, self.collectors[self._turn]
+
+        def collect() -> _Done:
+            collector.add(batch)
+            store = collector.store
+            full = store.crowded, store.spilled, collector.keys.count
+            return _Done([], None, number, *full)
+
+        self._turn = (number + 1) % len(self.collectors)
+        self._running.append([self._workers[number].submit(collect)])
+        self._drain(self._tuning.backlog)
+        if max(seen.keys for seen in self._seen) > self._tuning.keys_by_row:
+            self._collect_together()
+
+    def _gather(self) -> None:
+        """Wait for all threads, and move the partials of all collectors to the lane."""
+        self._drain(0)
+        main, *others = self.collectors
+        for collector in others:
+            known = len(collector.ids)
+            if collector.keys.count > known and self.plan.group_keys:
+                fresh = collector.keys.decode(np.arange(known, collector.keys.count))
+                collector.ids = np.concatenate((collector.ids, self.keys.encode(fresh)))
+            main.store.fit(self.keys.count)
+            main.store.absorb(collector.store, collector.ids)
+        self._seen = [_Done()] * len(self.collectors)
+
+    def _collect_together(self) -> None:
+        """Use one collector from now on, and lanes by key where keys can be divided."""
+        self._gather()
+        counted, threads = self.before_start, len(self.collectors)
+        if self._divides():
+            [whole] = self.lanes
+            elements, windows = whole.snapshot(), [slide.state for slide in whole.slides]
+            self.lanes = self._new_lanes(threads)
+            for lane in self.lanes:
+                lane.restore(elements, windows, self.keys.count)
+        self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
+        self.collectors[0].before_start = counted
 
     def _without_late(self, batch: pa.RecordBatch, kid: Ints) -> tuple[pa.RecordBatch, Ints]:
         """Store the late rows of a batch and return the rows to aggregate.
@@ -185,17 +242,6 @@ class WindowOperator(Operator):
 
     def late(self) -> pa.Table:
         return self._late.table()
-
-    def _attribute_of(self, batch: pa.RecordBatch) -> pa.Array:
-        return evaluate(self._attribute, batch, self._base)
-
-    def _compile(self, columns: Columns, loop: LoopNodes, by_plane: bool) -> AccumulateKernel:
-        assert loop.attribute is not None
-        return accumulate_kernel(
-            columns, loop.predicates, loop.attribute, self.layout, loop.args, self.parts.records,
-            self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.choices.panes.size == 1, by_plane,
-        )  # fmt: skip
 
     def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
         """Return the layout of the query's aggregates and of those that its windows need internally."""
@@ -220,7 +266,9 @@ class WindowOperator(Operator):
 
     def share_keys(self, index: KeyIndex) -> None:
         """Use a key index that other operators add keys to; no key is evicted from it."""
-        self.keys, self._forgets = index, False
+        [collector] = self.collectors
+        self.keys = collector.keys = index
+        self._forgets = False
         for lane in self.lanes:
             lane.share_keys(index)
 
@@ -253,11 +301,18 @@ class WindowOperator(Operator):
         for array, (name, kind) in zip(arrays, self.keys.schema):
             if array.type != to_arrow(kind):
                 raise UserError("advance", expected=f"keys {name!r} of {kind!r}", got=str(array.type))
+        if len(self.collectors) > 1:  # which have key ids of their own
+            self._collect_together()
         self._promised = self._promised.raised_for(self.keys.encode(arrays), known)
         yield from self._advance(False, prompt)
 
     def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
         yield from self._take_ready()
+        if len(self.collectors) > 1:
+            if not final and not prompt and not self._enough():
+                return
+            self._gather()
+            prompt = True
         progress = self._progress(final)
         if len(self.lanes) == 1:  # yield batch by batch: the result may not fit in memory
             yield from self.lanes[0].advance(progress, prompt=prompt)
@@ -276,6 +331,11 @@ class WindowOperator(Operator):
         elif self._forgets and self.keys.count > self._forget_above:
             self._forget_keys()
 
+    def _enough(self) -> bool:
+        """By rows: return whether so many partials wait that windows should close now."""
+        waiting = sum(seen.spilled for seen in self._seen)
+        return any(seen.crowded for seen in self._seen) or waiting > self._tuning.few_partials
+
     def _take_ready(self) -> list[pa.RecordBatch]:
         ready, self._ready = self._ready, []
         return ready
@@ -284,11 +344,15 @@ class WindowOperator(Operator):
         """Close all complete windows now; the next call of `advance` returns their results."""
         if self._promised.highest == BEGINNING or self._promised.common == FOREVER:
             return
+        self._gather()
         before, progress = self.promise, self._progress(False)
-        found: list[pa.RecordBatch] = []
-        self._run([partial(self._close, lane, progress, True) for lane in self.lanes], found)
-        self._drain(0)
-        self._hold(found, before)
+        if len(self.lanes) == 1:
+            done = self._close(self.lanes[0], progress, True)
+            self._given = done.promise or self._given
+            self._hold(done.batches, before)
+        else:
+            self._run([partial(self._close, lane, progress, True) for lane in self.lanes])
+            self._drain(0)
 
     def _drain(self, most: int) -> None:
         """Wait until at most `most` calls of the lanes are running."""
@@ -302,8 +366,8 @@ class WindowOperator(Operator):
             self._held = before
             self._ready += found
 
-    def _close(self, lane: Lane, progress: Progress, prompt: bool) -> _Closed:
-        return list(lane.advance(progress, prompt=prompt)), lane.promise
+    def _close(self, lane: Lane, progress: Progress, prompt: bool) -> _Done:
+        return _Done(list(lane.advance(progress, prompt=prompt)), lane.promise)
 
     def _last(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         """Yield the remaining results, one batch of each lane at a time: they may not fit in memory."""
@@ -320,27 +384,21 @@ class WindowOperator(Operator):
         for lane in self.lanes:
             lane.settle()
 
-    def _run(
-        self, calls: list[Callable[[], _Closed]], found: list[pa.RecordBatch] | None = None
-    ) -> None:
-        """Run a call for each lane, on its thread if it has one; otherwise `found` gets the results."""
-        if self._workers:
-            self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
-            self._drain(self._tuning.backlog)
-            return
-        batches, promise = calls[0]()
-        self._given = promise or self._given
-        if found is not None:
-            found += batches
+    def _run(self, calls: list[Callable[[], _Done]]) -> None:
+        """Run a call for each lane on its thread."""
+        self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
+        self._drain(self._tuning.backlog)
 
     def _finished(self) -> Iterator[pa.RecordBatch]:
         """Wait for the oldest calls and yield their results."""
-        closed = [future.result() for future in self._running.popleft()]
-        promised = [promise for _, promise in closed if promise is not None]
+        done = [future.result() for future in self._running.popleft()]
+        promised = [one.promise for one in done if one.promise is not None]
         if promised:
             self._given = Limits.joined(promised, self.keys.count)
-        for batches, _ in closed:
-            yield from batches
+        for one in done:
+            if one.collector is not None:
+                self._seen[one.collector] = one
+            yield from one.batches
 
     def _known_below(self, below: int) -> int:
         """Convert a watermark of the stream's time to one of the windowing attribute."""
@@ -351,7 +409,7 @@ class WindowOperator(Operator):
         return below if self.plan.attribute == self.plan.input.time else BEGINNING
 
     def _progress(self, final: bool) -> Progress:
-        none = np.zeros(1, dtype=np.int64)
+        none = _NO_ROWS
         rows = none if self._partitions is None else self._partitions.rows
         partition = none if self._partitions is None else self._partitions.of_key
         return Progress(self._promised, final, self.keys.count, rows, partition)
@@ -360,7 +418,7 @@ class WindowOperator(Operator):
 
     def _forget_keys(self) -> None:
         """Evict the keys without state from the index, if they are at least half of it."""
-        self._drain(0)
+        self._gather()
         count, lanes = self.keys.count, len(self.lanes)
         live = [lane.live_keys(count) for lane in self.lanes]
         live[0][:1] = True  # a null string key always has id 0
@@ -382,12 +440,14 @@ class WindowOperator(Operator):
         self._promised, self._given, self._held = (
             limits.renumbered(ids) for limits in (self._promised, self._given, self._held)
         )
-        self.keys = index
+        self.keys = self.collectors[0].keys = index
+        for at in range(1, len(self.collectors)):
+            self.collectors[at] = self._side_collector(len(self.collectors), self.collectors[at])
 
     # -- state
 
     def snapshot(self) -> Snapshot:
-        self._drain(0)
+        self._gather()
         self._make_ready()
         if self._forgets:
             self._forget_keys()
@@ -454,7 +514,40 @@ class WindowOperator(Operator):
             lane.restore(elements, windows, count)
         (before,) = tables(state, {"before_start": pa.schema([("rows", pa.int64())])})
         self.lanes[0].before_start = int(column(before, "rows")[:1].sum())
+        if self._promised.by_key is not None and len(self.collectors) > 1:
+            self._collect_together()  # collectors have key ids of their own
         self._given = Limits.joined([lane.promise for lane in self.lanes], count)
+
+    # -- division of work
+
+    def _new_lanes(self, lanes: int) -> list[Lane]:
+        shares = [Share(i, lanes) for i in range(lanes)]
+        return [
+            Lane(
+                self.plan, self.choices, self.layout, self.parts, self.keys, share, self._tuning,
+                self._loop.gap,
+            )
+            for share in shares
+        ]  # fmt: skip
+
+    def _side_collector(self, threads: int, before: Collector | None = None) -> Collector:
+        """Return a collector without keys and partials, in place of the one that was there `before`."""
+        lane = self.lanes[0]
+        store = PaneStore(
+            self.plan, self.choices.panes, self.layout, self.parts, lane.reach, threads, self._tuning,
+            self._loop.gap,
+        )  # fmt: skip
+        side = Collector(self._loop, KeyIndex(self.keys.schema), store)
+        side.ids = np.zeros(0 if self.plan.group_keys else 1, dtype=np.int64)
+        side.before_start = 0 if before is None else before.before_start
+        return side
+
+    def _collects_apart(self) -> bool:
+        """Return whether threads can collect rows apart: not if rows are numbered, or sorted at the end.
+
+        Python objects need the interpreter's lock.
+        """
+        return self._partitions is None and self._order is None and not self.parts.objects
 
     def _divides(self) -> bool:
         """Return whether keys can be divided among lanes that run independently.
@@ -467,14 +560,34 @@ class WindowOperator(Operator):
         return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
 
 
-_Closed = tuple[list[pa.RecordBatch], Limits | None]
-"""Windows that a lane closed, and its promise for those to come."""
+@dataclass(frozen=True)
+class _Done:
+    """What a call on a thread returned: windows that a lane closed, or how full a collector is."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    promise: Limits | None = None
+    """A lane's promise for windows to come."""
+    collector: int | None = None
+    crowded: bool = False
+    spilled: int = 0
+    keys: int = 0
 
 
 def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:
     """The columns of a stage's base that its outputs are, where these are not computed."""
     nodes = {name: stage.output(name) for name in names}
     return {name: node.name for name, node in nodes.items() if isinstance(node, Column)}
+
+
+def _gap_of_spans(plan: WindowAggregate, parts: StatePlan) -> int | None:
+    """Return the gap of sessions if one record can span all rows of a session, otherwise None.
+
+    It cannot if other windows or keys cut the rows elsewhere, or if rows are kept and sorted by time.
+    """
+    spec = plan.windows[0].spec
+    if len(plan.windows) > 1 or not isinstance(spec, Session) or parts.kept:
+        return None
+    return spec.gap.ticks if set(plan.partition_of(spec)) == set(plan.group_keys) else None
 
 
 def _first_of(live: npt.NDArray[np.bool_], count: int) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,16 @@ class Slide(ABC):
     """The state of one window specification: which windows were returned, and what future ones need."""
 
     @abstractmethod
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
-        """Return the windows that close now; each window is returned once."""
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterable[Ranges]:
+        """Return the windows that close now, each once; if they can be very many, at most `room` at once."""
+
+    @abstractmethod
+    def closes(self, progress: Progress) -> bool:
+        """Return False if no window closes now, without a look at the elements."""
+
+    def reads_below(self, progress: Progress) -> int | None:
+        """Return the pane below which all elements of the windows that close lie; None if it is not known."""
+        return None
 
     @abstractmethod
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
@@ -130,7 +138,21 @@ class GridSlide(Slide):
         self.state = {"after": Limits(-_NEVER), "first": Limits(_NEVER), "last": Limits(-_NEVER)}
         self._partitioned = isinstance(spec, Rows) and bool(plan.partition_of(spec))
 
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
+    def closes(self, progress: Progress) -> bool:
+        if self._everyone:  # only the elements say how far windows go on
+            return True
+        until, after = self._until(progress), self.state["after"]
+        if until.by_key is None and after.by_key is None:
+            return until.common > after.common
+        keys = progress.keys
+        return bool((until.full(keys) > after.full(keys)).any())
+
+    def reads_below(self, progress: Progress) -> int | None:
+        if self._everyone:
+            return None
+        return int(self._shift + (self._until(progress).highest + 1) * self._slide)
+
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterator[Ranges]:
         if self._everyone:
             self._note_first(elements, progress.keys)
         until, after, keys = self._until(progress), self.state["after"], progress.keys
@@ -140,11 +162,10 @@ class GridSlide(Slide):
         }  # fmt: skip
         if self._everyone:
             first = self.state["first"].full(keys)
-            found = kernels.every(elements.kid, elements.pane, first=first, **grid)
+            yield kernels.every(elements.kid, elements.pane, first=first, **grid)
         else:
-            found = kernels.grid(elements.kid, elements.pane, **grid)
+            yield from kernels.grid(elements.kid, elements.pane, room=room, **grid)
         self.state["after"] = after.raised(until)
-        return found
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
         if self._length is None:
@@ -265,7 +286,10 @@ class EventSlide(Slide):
             index = next(r.parts[0] for r in layout.results if r.name == name)
             self._column = layout.parts[index].columns.names[0]
 
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
+    def closes(self, progress: Progress) -> bool:
+        return progress.below.highest > self.state["emitted"].common
+
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterable[Ranges]:
         partition = elements.kid if self._own else progress.partition[elements.kid]
         below = progress.below if self._own else Limits(progress.floor)
         emitted, keys = self.state["emitted"], progress.keys
@@ -278,7 +302,7 @@ class EventSlide(Slide):
         else:
             found = self._shared(elements, partition, below.common)
         self.state["emitted"] = emitted.raised(below)
-        return found
+        return (found,)
 
     def _shared(self, elements: Elements, partition: Ints, below: int) -> Ranges:
         order = order_by(partition, elements.pane)
@@ -352,12 +376,15 @@ class SessionSlide(Slide):
         # open: where the first session begins that is not given yet.
         self.state = {"given": Limits(-_NEVER), "open": Limits(-_NEVER)}
 
-    def ranges(self, elements: Elements, progress: Progress) -> Ranges:
+    def closes(self, progress: Progress) -> bool:
+        return True
+
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterable[Ranges]:
         gap = self.spec.gap.ticks
         below = progress.below if self._own else Limits(progress.floor)
         if self._own:
             found = kernels.sessions(
-                elements.kid, elements.pane, gap=gap, below=below.array(progress.keys)
+                elements.kid, elements.pane, elements.end, gap=gap, below=below.array(progress.keys)
             )
         else:
             found = self._shared(elements, progress.partition[elements.kid], below.common)
@@ -365,14 +392,14 @@ class SessionSlide(Slide):
         np.add.at(marks, found.low, 1)
         np.add.at(marks, found.high, -1)
         self._closed = np.cumsum(marks)[:-1] > 0
-        last = elements.pane[found.high - 1] if found.end is None else found.end
+        last = elements.end[found.high - 1] if found.end is None else found.end
         given = self.state["given"]
         fresh = np.asarray(last >= given.of(found.kid))
         begins = int(elements.pane[~self._closed].min(initial=progress.floor))
         self.state = {
             "given": given.raised(below.mapped(lambda limit: limit - gap + 1)), "open": Limits(begins),
         }  # fmt: skip
-        return found if fresh.all() else found[fresh]
+        return (found if fresh.all() else found[fresh],)
 
     def promise(self) -> Limits:
         return _promised(self.state["open"], lambda begins: begins)
@@ -395,7 +422,7 @@ class SessionSlide(Slide):
         return ~self._closed
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
-        last = elements.pane[ranges.high - 1] if ranges.end is None else ranges.end
+        last = elements.end[ranges.high - 1] if ranges.end is None else ranges.end
         return ranges.wid, last + self.spec.gap.ticks
 
 

@@ -15,7 +15,7 @@ from tests.examples import examples
 from tidemill.core.errors import UserError
 from tidemill.spark.dia import generate
 
-few = examples(3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+few = examples(2, of=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 layouts = st.lists(st.lists(st.integers(-9, 9), max_size=5), min_size=1, max_size=4)
 
 

@@ -13,7 +13,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from examples import medians, orders, page_rank, triangles, word_count
+from tests.examples import later
 from tidemill.spark.exchange.traffic import traffic
+
+DETECTED = pytest.mark.parametrize("detect", ["on", *later("off")])
 
 
 def test_word_count(spark: Any) -> None:
@@ -33,26 +36,26 @@ def test_figure_3_4_page_rank_of_five_nodes(spark: Any) -> None:
     assert {r.page: r.rank for r in ranks.collect()} == pytest.approx(expected)
 
 
-def test_page_rank_of_a_graph(spark: Any) -> None:
+@DETECTED
+def test_page_rank_of_a_graph(spark: Any, detect: str) -> None:
     rng = np.random.default_rng(4)
     links = [(page, sorted({*map(int, rng.integers(0, 60, 5)), (page + 1) % 60})) for page in range(60)]
     df = spark.createDataFrame(links, "page long, outs array<long>").repartition(3, "page")
     expected = page_rank.directly(links, 3, damping=0.85)
-    for detect in ("on", "off"):
-        ranks = page_rank.page_rank(df, 60, 3, detect=detect)
-        assert {r.page: r.rank for r in ranks.collect()} == pytest.approx(expected)
+    ranks = page_rank.page_rank(df, 60, 3, detect=detect)
+    assert {r.page: r.rank for r in ranks.collect()} == pytest.approx(expected)
 
 
-def test_steps_are_not_run_while_they_are_planned(spark: Any) -> None:
+@DETECTED
+def test_steps_are_not_run_while_they_are_planned(spark: Any, detect: str) -> None:
     links = page_rank.five_nodes()
     df = spark.createDataFrame(links, "page long, outs array<long>").repartition(2, "page").cache()
     assert df.count() == 5
-    for detect in ("on", "off"):
-        with traffic(spark) as placing:
-            page_rank.page_rank(df, 5, 1, detect=detect)
-        with traffic(spark) as seen:
-            page_rank.page_rank(df, 5, 4, detect=detect)
-        assert len(seen.stages) == len(placing.stages) > 0
+    with traffic(spark) as placing:
+        page_rank.page_rank(df, 5, 1, detect=detect)
+    with traffic(spark) as seen:
+        page_rank.page_rank(df, 5, 4, detect=detect)
+    assert len(seen.stages) == len(placing.stages) > 0
 
 
 def test_medians(spark: Any) -> None:

@@ -1,0 +1,129 @@
+"""Collect rows into partials by key and pane, the first half of a window aggregate.
+
+Each thread that collects rows has a collector of its own, with its own keys and partials.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.accumulate import AccumulateKernel, accumulate_kernel
+from tidemill.codegen.columns import Columns
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.time import BEGINNING
+from tidemill.expr.nodes import Node
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.expressions import evaluate
+from tidemill.local.intake import Intake, LoopNodes
+from tidemill.local.pane_store import PaneStore
+from tidemill.local.state_plan import StatePlan
+from tidemill.local.window_gaps import has_gaps, in_windows
+from tidemill.plan.nodes import WindowAggregate
+from tidemill.plan.physical import Panes
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """What happens to each row of a window aggregate: filters, the pane, the aggregates."""
+
+    plan: WindowAggregate
+    panes: Panes
+    layout: Layout
+    parts: StatePlan
+    schema: Schema
+    """The columns of the batches."""
+    predicates: tuple[Node, ...]
+    attribute: Node
+    """The windowing attribute, over the columns of the batches."""
+    gap: int | None
+    """The gap of sessions whose records span rows (`pane_store`)."""
+    outputs: dict[str, Node]
+    """Columns that keys and aggregates refer to, as expressions over the columns of the batches."""
+
+    @functools.cached_property
+    def grid(self) -> tuple[int, int, int]:
+        """The start of all windows, the origin of the panes, and their size or the gap of sessions."""
+        start = BEGINNING if self.plan.start is None else self.plan.start
+        return start, self.panes.origin, self.panes.size if self.gap is None else self.gap
+
+    def kernel(
+        self, columns: Columns, nodes: LoopNodes, by_plane: bool, picked: bool
+    ) -> AccumulateKernel:
+        assert nodes.attribute is not None
+        return accumulate_kernel(
+            columns, nodes.predicates, nodes.attribute, self.layout, nodes.args, self.parts.records,
+            self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
+            self.panes.size == 1, by_plane, picked, self.gap is not None,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch as parameters of the accumulate kernel."""
+
+    columns: Columns
+    args: list[Any]
+    kid: Ints
+    keys: int
+    """The number of keys so far."""
+    rows: int
+    failure: UserError | None
+    """Raised if the kernel reads a row for which a column failed."""
+    wanted: npt.NDArray[np.bool_] | None
+    """A mask of the rows to accumulate, or None for all rows."""
+
+
+class Collector:
+    """Looks up the keys of batches and accumulates their rows in a store."""
+
+    def __init__(self, loop: RowLoop, keys: KeyIndex, store: PaneStore) -> None:
+        self.keys, self.store = keys, store
+        self.before_start = 0
+        """The number of rows in no window because they lie before the start of all windows."""
+        self.ids: Ints = np.zeros(0, dtype=np.int64)
+        """The ids that keys of this collector have in the operator, where those differ."""
+        self._loop, self._gaps = loop, has_gaps(loop.plan)
+        self.intake = Intake(
+            loop.schema, loop.layout, loop.kernel, keys=loop.plan.group_keys, predicates=loop.predicates,
+            attribute=loop.attribute, outputs=loop.outputs, pool=store.pool,
+        )  # fmt: skip
+
+    def key_ids(self, batch: pa.RecordBatch) -> Ints:
+        """Return the key id of each row; empty if the query has no keys."""
+        return self.intake.key_ids(batch, self.keys)
+
+    def prepare(self, batch: pa.RecordBatch, kid: Ints) -> Prepared:
+        columns, args, failure = self.intake.prepare(batch)
+        wanted = None
+        if self._gaps:
+            wanted = in_windows(self._loop.plan, evaluate(self._loop.attribute, batch, self._loop.schema))
+        return Prepared(columns, args, kid, self.keys.count, batch.num_rows, failure, wanted)
+
+    def add(self, batch: pa.RecordBatch, kid: Ints | None = None) -> None:
+        """Accumulate all rows of a batch; `kid` is what `key_ids` returned for it."""
+        found = self.prepare(batch, self.key_ids(batch) if kid is None else kid)
+        rows: Any = found.rows
+        if found.wanted is not None:
+            rows = np.flatnonzero(found.wanted).astype(np.uint32)
+        self.before_start += self.add_rows(found, rows, self.store, found.keys, shift=0)
+
+    def add_rows(
+        self, found: Prepared, rows: int | npt.NDArray[np.uint32], store: PaneStore, keys: int, shift: int
+    ) -> int:
+        """Accumulate rows in a store, and return how many lie before the start of all windows.
+
+        `rows` is the number of rows, or an array of some of them. The store has so many keys, and numbers
+        them by `kid >> shift`.
+        """
+        kernel = self.intake.kernel(found.columns, store.by_plane(keys), not isinstance(rows, int))
+        return store.add(kernel, rows, keys, found.args, found.kid, shift, self._loop.grid, found.failure)
