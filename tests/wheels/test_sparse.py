@@ -31,7 +31,7 @@ def rows(t: Any, k: Any, v: Any) -> pa.Table:
 
 
 def cells(made: Any) -> int:
-    """The cells that are in use, with those that are reserved for the next slots of a key."""
+    """The bytes of closed slots."""
     assert isinstance(made._view.store, SparseStore)
     return int(made._view.store.nbytes["rings"])
 

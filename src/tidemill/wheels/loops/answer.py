@@ -334,7 +334,8 @@ def _over_groups(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) ->
         e.line("begin_cell, end_cell = cells_in(groups, g, lo, hi)")
         e.line("g += 1")
         with e.block("while g < last and groups[np.uint64(g), CELL] == end_cell:"):
-            e.line("if groups[np.uint64(g), START] + WIDTH > hi:")
+            e.line("start_of = groups[np.uint64(g), START]")
+            e.line("if start_of < lo or start_of + WIDTH > hi:")
             e.line("    break")
             e.line("end_cell += popcount(groups[np.uint64(g), BITS])")
             e.line("g += 1")

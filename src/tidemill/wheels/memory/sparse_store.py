@@ -211,12 +211,14 @@ class SparseStore(RingStore):
             groups, cells = int(self.head[GROUPS_USED]), int(self.head[CELLS_USED])
             need = groups + 2 * int(self.spans[:, GROUP_ROOM].max()) + 1
             full = cells + max(WIDTH, expected) > self._cells
+            # The system allocates memory when it is first written; in a file it is allocated at once.
+            part = 4 if self.shared else 1
             if need + expected > len(self.groups) or not full:
-                more = np.empty((max(need, groups + max(groups // 4, expected)), GROUP), dtype=np.int64)
+                more = np.empty((max(need, groups + max(groups // part, expected)), GROUP), dtype=np.int64)
                 more[:groups] = self.groups[:groups]
                 self.groups = more
             if full:
-                self._allocate(cells + max(WIDTH, cells // 4, expected))
+                self._allocate(cells + max(WIDTH, cells // part, expected))
             self.changed()
 
     @property
@@ -228,10 +230,7 @@ class SparseStore(RingStore):
 
     def group_rows(self) -> tuple[Ints, Ints]:
         """The rows of groups with slots that are held, by ring and key; and the row of `spans` of each."""
-        counts = self.spans[:, GROUP_COUNT]
-        of = np.repeat(np.arange(len(counts)), counts)
-        begin = np.cumsum(counts) - counts
-        rows = self.spans[of, GROUPS_AT] + np.arange(len(of)) - begin[of]
+        rows, of = _adjacent(self.spans)
         low = np.array([self.ring(r)[LOW] for r in range(len(self.rings))])
         kept = self.groups[rows, START] + WIDTH > low[of // self.room]
         return rows[kept], of[kept]
@@ -247,14 +246,23 @@ class SparseStore(RingStore):
 
     def _compact(self) -> None:
         """Move the cells of slots that are held to new arrays, unless most cells are."""
-        rows, of = self.group_rows()
-        self._crowded = 2 * int(np.bitwise_count(self.groups[rows, BITS].view(np.uint64)).sum())
-        if self.head[CELLS_USED] <= self._crowded:
+        used = int(self.head[CELLS_USED])
+        self._crowded = 2 * (used - sum(map(self._gone, range(len(self.rings)))))
+        if used <= self._crowded:
             return
+        rows, of = self.group_rows()
         _, _, cells = self.listed()
         columns = [c[cells] for c in self.columns]
         marks = packed_marks(self.marks_of(cells))
         self.take_over(self.groups[rows, START], self.groups[rows, BITS], of, columns, marks)
+
+    def _gone(self, r: int) -> int:
+        """The number of cells of a ring in groups of slots that it does not hold any more."""
+        if self.rings[r].slots is None:
+            return 0
+        rows, _ = _adjacent(self.spans[r * self.room : (r + 1) * self.room])
+        old = rows[self.groups[rows, START] + WIDTH <= self.ring(r)[LOW]]
+        return int(np.bitwise_count(self.groups[old, BITS].view(np.uint64)).sum())
 
     def marks_of(self, cells: Ints) -> npt.NDArray[np.bool_]:
         """The marks of cells, in a row for each mark."""
@@ -347,22 +355,31 @@ class SparseStore(RingStore):
         at, count = spans[:, GROUPS_AT], spans[:, GROUP_COUNT]
         # A reader in another process may find anything here, while slots close or if files are damaged.
         inside = (at >= 0) & (count > 0) & (count <= len(self.groups)) & (at <= len(self.groups) - count)
-        at, count = at[inside], count[inside]
-        if count.sum() > len(self.groups):
+        if count[inside].sum() > len(self.groups):
             return 0
-        rows = np.repeat(at - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        rows, _ = _adjacent(spans[inside])
         bits = self.groups[rows, BITS].view(np.uint64)
         each = sum(c.itemsize for c in self.columns)
         return int(np.bitwise_count(bits).sum()) * each + int(bits.nbytes) * GROUP
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """Bytes by purpose."""
+        """Bytes by purpose, without spare capacity."""
+        cells, groups = int(self.head[CELLS_USED]), int(self.head[GROUPS_USED])
+        own = cells * sum(c.itemsize for c in self.columns) + 8 * GROUP * groups
         return {
-            "rings": sum(c.nbytes for c in (*self.columns, self.spans, self.groups)), "prefixes": 0,
-            "compressed": 0, "marks": self.marks.nbytes,
+            "rings": own + self.spans.nbytes, "prefixes": 0, "compressed": 0,
+            "marks": len(self.marks) * (cells // 8 + 1),
             "open slots": self.ahead.nbytes + self.touched.nbytes, "totals": self.totals.nbytes,
         }  # fmt: skip
+
+
+def _adjacent(spans: Ints) -> tuple[Ints, Ints]:
+    """The rows of all groups of `spans`, and the row of `spans` of each."""
+    counts = spans[:, GROUP_COUNT]
+    of = np.repeat(np.arange(len(counts)), counts)
+    begin = spans[:, GROUPS_AT] - (np.cumsum(counts) - counts)
+    return begin[of] + np.arange(len(of)), of
 
 
 def packed_marks(marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
