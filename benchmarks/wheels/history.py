@@ -41,7 +41,8 @@ def _case(name: str, data: Callable[[int, int], pa.Table], days: int, keys: int)
         rows = data(days, keys)
         pick = np.random.default_rng(8)
         a, b = np.sort(pick.integers(0, days * DAY, (2, RANGES)), axis=0) * SECOND + START
-        return {"rows": rows, "a": a, "b": b, "k": pick.integers(0, keys, RANGES), "days": days}
+        asked = {"a": a, "b": b, "k": pick.integers(0, keys, RANGES)}
+        return {"rows": rows, "days": days, "cells": _cells(rows), **asked}
 
     systems = {"tidemill": _in_wheel, "sorted array": _in_array}
     rows = data(days, keys).num_rows
@@ -62,7 +63,7 @@ def _in_wheel(given: dict[str, Any]) -> Measured:
     keys = {"key": given["k"].tolist()} if keyed else {}
     found = made.query(given["a"], given["b"], **keys)
     size = sum(made.stats()["bytes"].values())
-    return _measured(np.array(found.fill_null(0.0)), seconds, rows.num_rows, size)
+    return _measured(np.array(found.fill_null(0.0)), seconds, given, size)
 
 
 def _in_array(given: dict[str, Any]) -> Measured:
@@ -77,7 +78,14 @@ def _in_array(given: dict[str, Any]) -> Measured:
     sums = np.append(0.0, np.cumsum(v))
     seconds = time.perf_counter() - begin
     found = np.array([_sum(ts, k, sums, *asked) for asked in zip(given["a"], given["b"], given["k"])])
-    return _measured(found, seconds, len(ts), ts.nbytes + sums.nbytes + k.nbytes)
+    return _measured(found, seconds, given, ts.nbytes + sums.nbytes + k.nbytes)
+
+
+def _cells(rows: pa.Table) -> int:
+    """The slots of all rings in which a key had rows, counted for each key."""
+    seconds = np.asarray(rows["ts"].cast(pa.int64())) // SECOND
+    k = np.asarray(rows["k"]) if "k" in rows.column_names else np.zeros(len(seconds), dtype=np.int64)
+    return sum(len(np.unique(seconds // unit * (k.max() + 1) + k)) for unit in (1, 60, 3_600, DAY, 7 * DAY))
 
 
 def _sum(ts: Ints, k: Ints, sums: Any, a: int, b: int, key: int) -> float:
@@ -86,6 +94,8 @@ def _sum(ts: Ints, k: Ints, sums: Any, a: int, b: int, key: int) -> float:
     return float(sums[high] - sums[low])
 
 
-def _measured(found: Any, seconds: float, rows: int, size: int) -> Measured:
+def _measured(found: Any, seconds: float, given: dict[str, Any], size: int) -> Measured:
     answer = {"sum": float(found.sum()), "by place": float((found * np.arange(len(found))).sum())}
-    return Measured(answer, seconds, {"µs a row": seconds / rows * 1e6, "bytes a row": size / rows})
+    rows, cells = given["rows"].num_rows, given["cells"]
+    each = {"µs a row": seconds / rows * 1e6, "µs a slot and key": seconds / cells * 1e6}
+    return Measured(answer, seconds, {**each, "bytes a row": size / rows})
