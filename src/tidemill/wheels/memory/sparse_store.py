@@ -52,6 +52,8 @@ from tidemill.wheels.rings import Ring
 
 FIRST_GROUPS, FIRST_CELLS = 16, 256
 """The initial capacity of a store."""
+SHARED_CELLS = 1 << 12
+"""The least number of cells by which a store grows that other processes read."""
 
 
 class SparseStore(RingStore):
@@ -213,6 +215,8 @@ class SparseStore(RingStore):
             full = cells + max(WIDTH, expected) > self._cells
             # The system allocates memory when it is first written; in a file it is allocated at once.
             part = 4 if self.shared else 1
+            if self.shared:  # readers must map new files each time
+                expected = max(expected, SHARED_CELLS)
             if need + expected > len(self.groups) or not full:
                 more = np.empty((max(need, groups + max(groups // part, expected)), GROUP), dtype=np.int64)
                 more[:groups] = self.groups[:groups]
