@@ -172,7 +172,7 @@ class SparseStore(RingStore):
         groups = 4 * count * (count > spans[..., GROUP_ROOM])
         need = max(int(cells.sum()), int(groups.sum()))
         while need > min(self._cells - self.head[CELLS_USED], len(self.groups) - self.head[GROUPS_USED]):
-            self._more(need)
+            self._more(need, need)
 
     def close(self, until: int) -> int:
         """Close the open slots below `until`; returns error bits, 0 if nothing failed."""
@@ -204,20 +204,23 @@ class SparseStore(RingStore):
         how, err = found
         return 0 if how == DONE else int(err)
 
-    def _more(self, expected: int) -> None:
-        """Allocate more groups or cells, or drop those that no ring holds any more."""
+    def _more(self, expected: int, least: int = 0) -> None:
+        """Allocate more groups or cells, or drop those that no ring holds any more.
+
+        About `expected` cells will follow; `least` groups and cells must be free.
+        """
         with self._all_or_none():
             self.head = self.head.copy()  # concurrent reads are repeated: see `changed`
             if self.head[CELLS_USED] > self._crowded and any(ring.slots is not None for ring in self.rings):
                 self._compact()
             groups, cells = int(self.head[GROUPS_USED]), int(self.head[CELLS_USED])
             need = groups + 2 * int(self.spans[:, GROUP_ROOM].max()) + 1
-            full = cells + max(WIDTH, expected) > self._cells
+            full = cells + max(WIDTH, least) > self._cells
             # The system allocates memory when it is first written; in a file it is allocated at once.
             part = 4 if self.shared else 1
             if self.shared:  # readers must map new files each time
                 expected = max(expected, SHARED_CELLS)
-            if need + expected > len(self.groups) or not full:
+            if need + least > len(self.groups) or not full:
                 more = np.empty((max(need, groups + max(groups // part, expected)), GROUP), dtype=np.int64)
                 more[:groups] = self.groups[:groups]
                 self.groups = more
