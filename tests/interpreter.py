@@ -227,6 +227,10 @@ def _in_order(address: int) -> np.int64:
     return np.int64(ctypes.c_int64.from_address(int(address)).value)
 
 
+def _popcount(bits: Any) -> np.int64:
+    return np.int64((int(bits) & (1 << 64) - 1).bit_count())
+
+
 def _float_of(bits: Any) -> np.float64:
     return _int64(bits).view(np.float64)  # type: ignore[no-any-return]
 
@@ -249,10 +253,10 @@ def _column_at(address: int, n: int, dtype: np.dtype[Any]) -> Any:
 
 
 _INSTEAD: dict[str, dict[str, Any]] = {
-    "tidemill.jit.kernel": {"kernel": lambda f: f, "any_kernel": lambda f: f},
+    "tidemill.jit.kernel": {"kernel": lambda f: f, "any_kernel": lambda f: f, "adding_kernel": lambda f: f},
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
-        "word": _word, "float_of": _float_of, "in_order": _in_order,
+        "word": _word, "float_of": _float_of, "in_order": _in_order, "popcount": _popcount,
     },
     "tidemill.jit.addresses": {
         "pointer": _pointer, "carray": _carray, "column_at": _column_at,

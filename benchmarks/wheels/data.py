@@ -1,4 +1,7 @@
-"""Streams as in section 4 of paper 001: fares every second, bursty trips out of order, a sensor."""
+"""Streams as in section 4 of paper 001: fares every second, bursty trips out of order, a sensor.
+
+And histories as they are found elsewhere: power readings with gaps, and parking lots.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,29 @@ def trips(rows: int) -> pa.Table:
     gaps = np.where(rng.random(rows) < 0.1, rng.exponential(14 * SECOND, rows), SECOND // 4)
     ts = START + np.cumsum(gaps.astype(np.int64))
     return table(_disordered(ts, 0.497, 30 * SECOND, rng), rng.integers(60, 4_000, rows))
+
+
+@functools.lru_cache(maxsize=4)
+def power(days: int, keys: int = 1) -> pa.Table:
+    """A reading a minute; about one minute in a hundred is missing, in gaps of up to four days."""
+    rng, n = np.random.default_rng(8), days * 1_440
+    held = np.ones(n, dtype=np.bool_)
+    for begin in rng.integers(0, n, max(1, days // 60)):
+        held[begin : begin + min(int(rng.exponential(900)), 5_760)] = False
+    ts = START + 60 * SECOND * np.flatnonzero(held)
+    return pa.table({"ts": pa.array(ts, pa.timestamp("us", "UTC")), "v": rng.gamma(2.0, 0.6, len(ts))})
+
+
+@functools.lru_cache(maxsize=4)
+def parking(days: int, keys: int) -> pa.Table:
+    """A row for each lot every half an hour from 8 to 17 o'clock, at a second that differs by lot."""
+    rng = np.random.default_rng(9)
+    minutes = (np.arange(days)[:, None] * 1_440 + np.arange(8 * 60, 17 * 60, 30)).ravel()
+    ts = START + SECOND * (60 * np.repeat(minutes, keys) + np.tile(rng.integers(0, 900, keys), len(minutes)))
+    k = np.tile(np.arange(keys), len(minutes))
+    order = np.argsort(ts, kind="stable")
+    v = rng.integers(0, 900, len(ts)).astype(np.float64)
+    return pa.table({"ts": pa.array(ts[order], pa.timestamp("us", "UTC")), "k": k[order], "v": v})
 
 
 def _disordered(ts: Ints, share: float, by: int, rng: Any) -> Ints:

@@ -29,6 +29,7 @@ from tests.conformance.wheels import (
 from tests.examples import examples
 from tidemill import col
 from tidemill.core.errors import UserError
+from tidemill.wheels.loops import slots
 from tidemill.wheels.loops.range_plan import PLAN_ROOM, plan
 from tidemill.wheels.wheel import Wheel
 
@@ -70,6 +71,13 @@ def test_prefixes(rings: str, keys: str, script: list[Any], start: int, pick: ra
     check_ranges(wheel, reference, pick)
 
 
+@pytest.fixture
+def slow_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot costs much more than it does: every plan is the best of some range, in small wheels too."""
+    monkeypatch.setattr(slots, "FAST_SLOT", 10 * slots.SLOT)
+
+
+@pytest.mark.usefixtures("slow_slots")
 def test_every_plan_is_used() -> None:
     """One event a slot, so that nothing is absent, and every plan may be the best."""
     found = set()
@@ -82,6 +90,7 @@ def test_every_plan_is_used() -> None:
 
 
 @pytest.mark.parametrize("keys", ["no keys", "one"])
+@pytest.mark.usefixtures("slow_slots")
 def test_every_plan_is_used_where_slots_are_empty(keys: str) -> None:
     """Slots without rows, rows without values, and a long stretch without any: marks say which."""
     found: set[str] = set()
@@ -96,6 +105,7 @@ def test_every_plan_is_used_where_slots_are_empty(keys: str) -> None:
     assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
 
 
+@pytest.mark.usefixtures("slow_slots")
 def test_an_inverse_landmark_of_nothing_is_null() -> None:
     """All values lie outside of a range that is more than half of everything."""
     wheel, reference = pair("kept", "sum", "no keys", 0)
@@ -122,6 +132,7 @@ def test_a_plan_of_the_most_rings_there_are() -> None:
         assert (room[PLAN_ROOM:] == -7).all()
 
 
+@pytest.mark.usefixtures("slow_slots")
 def test_explain_shows_the_costs_that_decide() -> None:
     """Fewer operations can cost more; the plan that is taken costs least of those that were tried."""
     wheel, pick = pair("kept", "sum", "no keys", 0)[0], random.Random(0)

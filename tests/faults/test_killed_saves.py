@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import tidemill as tm
@@ -59,7 +61,8 @@ def _listed(path: Path) -> set[str]:
 
 def _grown() -> Any:
     wheel = wheel_of("plain")
-    wheel.insert([{"t": t, "k": 0, "s": "", "v": 1, "x": 0.0} for t in range(8)])
+    t = np.arange(200_000)
+    wheel.insert(pa.table({"t": t, "k": t * 0, "s": pa.repeat("", len(t)), "v": t * 0 + 1, "x": t * 0.0}))
     wheel.advance_to(200_000)
     return wheel
 

@@ -361,7 +361,9 @@ def test_watermarks_that_are_none(time: Any, clock: Any) -> None:
 
 
 def test_a_step_that_would_take_all_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = filled()
+    wheel = keyed(compress=True)
+    wheel.insert(table())
+    wheel.advance_to(B)
     monkeypatch.setattr(wheel_state, "MOST_BYTES", 100_000_000_000)
     before = wheel.watermark
     refused(lambda: wheel.advance_to("3000-01-01"), "at most 100 GB", "up to 3000-01-01", "keep a number")

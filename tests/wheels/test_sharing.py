@@ -362,8 +362,8 @@ def test_a_child_that_was_forked_does_not_write_what_its_parent_shares(tmp_path:
 def test_sharing_on_a_full_disk_is_an_error_and_leaves_nothing() -> None:
     with small_disk(1) as disk:
         wheel = new_wheel([(1, 400), (60, "keep")])
-        k = np.arange(2000)
-        wheel.insert(pa.table({"t": np.zeros(2000, dtype=np.int64), "k": k, "v": k}))
+        k = np.arange(20_000)
+        wheel.insert(pa.table({"t": np.zeros(20_000, dtype=np.int64), "k": k, "v": k}))
         wheel.advance_to(1)
         with pytest.raises(UserError, match=r"No space left.*the disk is full"):
             wheel.share(disk / "wheel")
@@ -383,9 +383,9 @@ def test_a_shared_wheel_that_grows_on_a_full_disk_goes_on_as_it_was() -> None:
         wheel.share(disk / "wheel")
         reader = tm.open_wheel(disk / "wheel")
         files = {p.name for p in (disk / "wheel").iterdir()}
-        k = np.arange(2000)
+        k = np.arange(20_000)
         with pytest.raises(UserError, match="No space left"):
-            wheel.insert(pa.table({"t": np.ones(2000, dtype=np.int64), "k": k, "v": k}))
+            wheel.insert(pa.table({"t": np.ones(20_000, dtype=np.int64), "k": k, "v": k}))
         assert {p.name for p in (disk / "wheel").iterdir()} == files
         assert wheel.stats()["keys"] == 2 and wheel.stats()["rows"] == 2
         wheel.insert(pa.table({"t": [1, 1], "k": [0, 1], "v": [5, 6]}))

@@ -97,7 +97,17 @@ def _in_order(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+def _popcount(typing: Any, bits: Any) -> Any:
+    """Return the number of set bits of an int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.int64), generate
+
+
 in_order: Any = intrinsic(_in_order)
+popcount: Any = intrinsic(_popcount)
 word: Any = intrinsic(_word)
 bytes_at: Any = intrinsic(_bytes_at)
 float_of: Any = intrinsic(_float_of)

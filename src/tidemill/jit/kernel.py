@@ -19,6 +19,13 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+def adding_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `kernel`, for a loop that adds floats in any order: the compiler may use SIMD."""
+    compile = numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+    compiled: Callable[..., Any] = keep_on_disk(compile(function))
+    return compiled
+
+
 def any_kernel(function: Any) -> Any:
     """Compile a user's function without caching it on disk; Numba's errors are not caught.
 

@@ -19,7 +19,13 @@ from tidemill.local.expressions import allocate
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, WindowAggregate
 from tidemill.wheels.loops.insert import has_eight_bytes
 from tidemill.wheels.memory.store import RingStore
-from tidemill.wheels.memory.window_state import Closed, SessionWindows, SlidingWindows, WindowState
+from tidemill.wheels.memory.window_state import (
+    Closed,
+    Rows,
+    SessionWindows,
+    SlidingWindows,
+    WindowState,
+)
 from tidemill.wheels.spec import FIRST_TIME, HIDDEN, LAST_TIME
 from tidemill.windows.spec import Session, Sliding, Window
 
@@ -41,6 +47,9 @@ class ClosingWindows:
         self._windows: dict[str, SlidingWindows | SessionWindows] = {}
         self._alone: SlidingWindows | None = None
         """The window, if it is the only one and `_take_alone` can handle it."""
+        self._found: list[pa.Table] = []
+        self._run: tuple[Rows, int, int] | None = None
+        """Rows of a buffer that were taken: it, the first one, and the one after the last."""
         self._bound = to_arrow(plan.bound_type)
         self._schemas: dict[bool, pa.Schema] = {}
         self._none: dict[bool, pa.Table] = {}
@@ -114,13 +123,19 @@ class ClosingWindows:
         if len(self._windows) == 1 and not keyed and all(has_eight_bytes(r.type) for r in self._shown):
             self._alone = sliding
 
-    def take(self, start: int, until: int) -> Iterator[pa.Table]:
-        """Yield the windows that close with slots `[start, until)`."""
+    def take(self, start: int, until: int) -> None:
+        """Take the windows that close with slots `[start, until)`; `taken` returns them."""
         if self._alone is not None:
-            yield from self._take_alone(self._alone, start, until)
+            self._take_alone(self._alone, start, until)
             return
         for label, window in self._windows.items():
-            yield from self._shown_windows(label, window.take(start, until, self._kinds))
+            self._found += self._shown_windows(label, window.take(start, until, self._kinds))
+
+    def taken(self) -> list[pa.Table]:
+        """Return the windows that were taken since the last call."""
+        self._slice()
+        found, self._found = self._found, []
+        return found
 
     def none(self) -> pa.Table:
         """An empty table, cached: making one takes longer than closing slots."""
@@ -158,19 +173,30 @@ class ClosingWindows:
             arrays.append(build(values_, valid, to_arrow(r.type)))
         yield pa.Table.from_arrays(arrays, schema=self._schema())
 
-    def _take_alone(self, window: SlidingWindows, start: int, until: int) -> Iterator[pa.Table]:
+    def _take_alone(self, window: SlidingWindows, start: int, until: int) -> None:
         """As `take`, for the only window of a wheel without keys: slices of one table over its buffers."""
         begin, missing, err = window.add(start, until, self._kinds)
         rows = window.rows
         if err or missing:
-            yield from self._shown_windows(next(iter(self._windows)), rows.closed(begin, err))
+            self._slice()
+            self._found += self._shown_windows(next(iter(self._windows)), rows.closed(begin, err))
         elif rows.used > begin:
-            if rows.shown is None:
-                arrays = [build(x, None, self._bound) for x in (rows.start, rows.end)]
-                for j, r in enumerate(self._shown):
-                    arrays.append(build(rows.outputs[2 * j + 1], None, to_arrow(r.type)))
-                rows.shown = pa.Table.from_arrays(arrays, schema=self._schema())
-            yield rows.shown.slice(begin, rows.used - begin)
+            if self._run is None or self._run[0] is not rows or self._run[2] != begin:
+                self._slice()
+                self._run = (rows, begin, begin)
+            self._run = (rows, self._run[1], rows.used)
+
+    def _slice(self) -> None:
+        """Make a table of the rows of a buffer that were taken and are not in a table yet."""
+        if self._run is None:
+            return
+        (rows, begin, end), self._run = self._run, None
+        if rows.shown is None:
+            arrays = [build(x, None, self._bound) for x in (rows.start, rows.end)]
+            for j, r in enumerate(self._shown):
+                arrays.append(build(rows.outputs[2 * j + 1], None, to_arrow(r.type)))
+            rows.shown = pa.Table.from_arrays(arrays, schema=self._schema())
+        self._found.append(rows.shown.slice(begin, end - begin))
 
     def _schema(self) -> pa.Schema:
         several = len(self._windows) > 1

@@ -15,6 +15,7 @@ from tidemill.local.kernel_errors import raise_for
 from tidemill.local.partial_batches import PANE, key_name
 from tidemill.local.state_columns import state_fields
 from tidemill.wheels.loops.merge_cells import merge_kernel
+from tidemill.wheels.memory.sparse_store import SparseStore
 from tidemill.wheels.spec import power_of_two
 from tidemill.wheels.state import WheelState
 
@@ -80,6 +81,8 @@ class PartialsIn:
             upto = int(np.searchsorted(slot, end))
             err = kernel.placed(kid[at:upto], slot[at:upto], records[at:upto], store.ahead)
             raise_for(err, "wheel")
+            if isinstance(store, SparseStore):
+                store.touch()
             raise_for(store.close(min(end, until)), "wheel")
             at = upto
         self._wheel.inserted += len(slot)

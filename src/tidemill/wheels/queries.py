@@ -100,6 +100,10 @@ class WheelQueries(WindowSource):
             if found[0] == NOT_THERE:
                 raise view.not_held(a, b)
             raise_for(found[0], "wheel query")
+        if self._one_number and found[2]:
+            return found[2]
+        if not found[2]:
+            view.note_empty()
         if self._one_number:
             return found[2] if found[1] else None
         if self._as_is:
@@ -173,7 +177,10 @@ class WheelQueries(WindowSource):
         return explain(store, a, b, lambda slot: view.instant(slot * view.grain))
 
     def stats(self) -> dict[str, Any]:
-        """Keys, the watermark, slots and bytes by ring, and bytes by purpose."""
+        """Keys, the watermark, slots and bytes by ring, bytes by purpose, and notes.
+
+        Notes say why answers had no values: no slot was closed, no row had a key, rows were before the start.
+        """
         self._view.catch_up()
         store = self._view.store
         rings = {
@@ -182,6 +189,7 @@ class WheelQueries(WindowSource):
         }
         return {
             "keys": self._view.key_count, "watermark": self.watermark, "rings": rings, "bytes": store.nbytes,
+            "notes": list(self._view.notes.values()),
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -189,7 +197,8 @@ class WheelQueries(WindowSource):
         shown = ", ".join(f"{n}={a}" for n, a in plan.aggregates if not n.startswith(HIDDEN))
         by = f" by {', '.join(plan.group_keys)}" if plan.group_keys else ""
         rings = ", ".join(f"{r.shown}×{h}" for r, h in zip(store.rings, store.held))
-        return f"{type(self).__name__}({shown}{by}; watermark {self.watermark}; {rings})"
+        notes = "".join(f"; note: {note}" for note in self._view.notes.values())
+        return f"{type(self).__name__}({shown}{by}; watermark {self.watermark}; {rings}{notes})"
 
     # -- as an input of a query
 

@@ -61,6 +61,11 @@ class WheelSpec:
         """How many slots are open at a time: kernels need a power of two."""
         return power_of_two(self.write_ahead)
 
+    @property
+    def sessions(self) -> bool:
+        """Whether slots hold what sessions need."""
+        return FIRST_TIME in self.given
+
     @cached_property
     def objects(self) -> str:
         """The first aggregate whose partials are Python objects; empty if all are numbers."""

@@ -16,24 +16,38 @@ from tidemill.core.time import FARTHEST
 from tidemill.io.arrow_checks import require_sound
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.order import order_by
 from tidemill.local.kernel_errors import raise_for
 from tidemill.wheels.closing_windows import ClosingWindows
 from tidemill.wheels.lineage import Lineage, Version
 from tidemill.wheels.loops.range_plan import BASE, UNIT
 from tidemill.wheels.memory.early_rows import EarlyRows
 from tidemill.wheels.memory.inserting import CompiledInsert
-from tidemill.wheels.memory.store import FEW_ROWS, MOST_BYTES, RingStore
+from tidemill.wheels.memory.sparse_store import SparseStore
+from tidemill.wheels.memory.store import FEW_ROWS, MOST_BYTES, RingStore, records
 from tidemill.wheels.objects.inserting import ObjectInsert
 from tidemill.wheels.objects.store import ObjectStore
-from tidemill.wheels.spec import WheelSpec
-from tidemill.wheels.view import WheelView
+from tidemill.wheels.spec import WheelSpec, power_of_two
+from tidemill.wheels.view import BEFORE_START, WheelView
 
 LATE_ROWS = 100_000
 """The most late rows that are kept; all are counted."""
 LONG_STEP = 1 << 20
 """If a step of the watermark adds more cells than this to the finest ring, memory is checked first."""
+OPEN_CELLS = 1 << 14
+"""As many slots times keys may be open although `write_ahead` is less."""
+EARLY_ROWS = 1 << 19
+"""About as many early rows are taken at a time when their slots close."""
 INSERTING = UserError("insert", "another insert is not complete yet")
 """The state of a wheel during an insert. It stays if the rollback is interrupted, too."""
+
+
+Progress = Callable[[int, int], None]
+"""Called with the slots that closed so far, and with all slots that are to close."""
+
+
+def _unseen(closed: int, slots: int) -> None:
+    """Show no progress."""
 
 
 class WheelState(WheelView):
@@ -57,6 +71,8 @@ class WheelState(WheelView):
         """Checksum comparisons still to do for the files that the wheel was opened from."""
         self.windows = self.no_windows()
         self.arrow = self.schema.to_arrow()
+        self.start = self.beginning
+        """The first tick of the wheel when it was made or opened."""
         self.before_close: Callable[[], None] | None = None
         """Called before slots close, where other processes read the wheel."""
         if not self.keyed:
@@ -89,6 +105,7 @@ class WheelState(WheelView):
         other.left_out, other.late = dict(self.left_out), list(self.late)
         other.lineage, other.before_close = self.lineage.copy(), None
         other.windows = self.windows.copy(other.store, other.keys, other.look_at)
+        other.notes = dict(self.notes)
         other.new_locks()
         renew_locks(other)
         return other
@@ -115,12 +132,16 @@ class WheelState(WheelView):
         try:
             yield
         except BaseException as failed:
-            self.failed = failed if isinstance(failed, UserError) else UserError(
-                step, f"raised {type(failed).__name__}: {failed}"
-            )  # fmt: skip
-            if isinstance(failed, UserError) or not isinstance(failed, Exception) or not self.spec.objects:
-                raise
-            raise self.failed from failed  # a user's function
+            self._stop(step, failed)
+            raise
+
+    def _stop(self, step: str, failed: BaseException) -> None:
+        """Make the wheel read-only after an error; that of a user's function is raised as a `UserError`."""
+        self.failed = failed if isinstance(failed, UserError) else UserError(
+            step, f"raised {type(failed).__name__}: {failed}"
+        )  # fmt: skip
+        if isinstance(failed, Exception) and not isinstance(failed, UserError) and self.spec.objects:
+            raise self.failed from failed
 
     def require_sound(self, step: str) -> None:
         """Raise if an earlier step failed and left the wheel read-only."""
@@ -226,8 +247,17 @@ class WheelState(WheelView):
             rows = self._within_reach(batch.take(pa.array(others[len(others) - late :][::-1])))
             self.left_out["late"] += rows.num_rows
             self.keep_late(rows)
+            self._note_early_start(rows)
         if early:
             self.early.add(self._within_reach(batch.take(pa.array(others[:early]))))
+
+    def _note_early_start(self, late: pa.RecordBatch) -> None:
+        """Note late rows that are before the start of the wheel: no watermark could have let them in."""
+        before = int((values(late.column(self.time)) < self.start).sum())
+        if before:
+            which = "a row is" if before == 1 else f"{before:,} rows are"
+            self.note(BEFORE_START, f"{which} before the start, {self.instant(self.start)}: rows there are "
+                      "late, and left out")  # fmt: skip
 
     def keep_late(self, rows: pa.RecordBatch) -> None:
         """Keep late rows for `Wheel.late`, up to `LATE_ROWS` in all."""
@@ -247,8 +277,11 @@ class WheelState(WheelView):
 
     # -- time
 
-    def advance(self, until: int) -> pa.Table | None:
-        """Close the slots below `until`; returns the windows that closed, if the wheel has windows."""
+    def advance(self, until: int, progress: Progress = _unseen) -> pa.Table | None:
+        """Close the slots below `until`; returns the windows that closed, if the wheel has windows.
+
+        `progress` is called with the slots that closed and all that are to close.
+        """
         if self.failed is not None:
             self.require_sound("advance_to")
         store = self.store
@@ -257,7 +290,11 @@ class WheelState(WheelView):
                 store.begin_at(min(until, self.early.first_slot))
                 self.bring_in()
             self.require_memory(until)
+        if self.early.first_slot < until and not self.spec.objects:
+            self._open_more()
         closed: list[pa.Table] = []
+        if isinstance(store, SparseStore):
+            self._advance_sparse(store, until, progress)
         while (before := store.now) < until:
             closed += self._advance(before, until)
         if not self.windows:
@@ -270,19 +307,89 @@ class WheelState(WheelView):
         """Close as many slots as one step can; returns the windows that closed."""
         store, first = self.store, self.early.first_slot
         target = min(until, max(first, before + 1))
-        if self.windows:  # they must read closed slots before these are overwritten or compressed
-            target = min(target, before + min(store.capacity, store.compress or store.capacity))
         if self.before_close is not None:
             self.before_close()
         store.make_room(target)  # if allocation fails, nothing has changed yet
-        with self._stopping("advance_to"):
-            err = store.close(target)
-        if err:
-            self.look_at(err, "advance_to")
-        closed = list(self.windows.take(before, target)) if self.windows else []
+        # Windows must read closed slots before these are overwritten or compressed.
+        step = min(store.capacity, store.compress or store.capacity) if self.windows else target - before
+        try:
+            while before < target:
+                upto = min(target, before + step)
+                if err := store.close(upto):
+                    self.look_at(err, "advance_to")
+                if self.windows:
+                    self.windows.take(before, upto)
+                before = upto
+        except BaseException as failed:
+            self._stop("advance_to", failed)
+            raise
+        closed = self.windows.taken() if self.windows else []
         if first < target + len(store.ahead):
             self.bring_in()
         return closed
+
+    def _open_more(self) -> None:
+        """Open more slots for early rows, if they take little memory: buffering takes longer."""
+        store = self.store
+        most = OPEN_CELLS // store.room
+        need = self.early.last_slot - store.now + 1
+        if isinstance(store, SparseStore) and need > most:
+            return  # they are closed without being opened
+        slots = power_of_two(max(1, min(most, need)))
+        if slots > len(store.ahead):
+            if store.packed:
+                store.unpack()
+            store.have_open(slots)
+            self.bring_in()
+
+    def _advance_sparse(self, store: SparseStore, until: int, progress: Progress) -> None:
+        """Close all slots below `until`: the open slots, then those of early rows, many at a time."""
+        if until <= store.now:
+            return
+        begun = store.now
+        if self.before_close is not None:
+            self.before_close()
+        store.make_room(until)  # if allocation fails, nothing has changed yet
+        with self._stopping("advance_to"):
+            if self.early.first_slot >= until:
+                err = store.close(until)
+            else:  # early rows are beyond the open slots, which are therefore closed first
+                err = store.close(min(until, store.now + len(store.ahead)))
+                if not err and (rows := self.early.below(until * self.grain)) is not None:
+                    for some, slots in self._by_slots(rows):
+                        self._close_early(store, some, slots)
+                        progress(store.now - begun, until - begun)
+                err = err or store.close(until)
+        if err:
+            self.look_at(err, "advance_to")
+        if self.early.first_slot < until + len(store.ahead):
+            self.bring_in()
+
+    def _by_slots(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Any]]:
+        """Cut rows that are in the order of time between slots; yields rows, and the slot of each."""
+        slots, at = values(rows.column(self.time)) // self.grain, 0
+        while at < len(slots):
+            upto = at + int(np.searchsorted(slots[at:], slots[min(at + EARLY_ROWS, len(slots)) - 1], "right"))
+            yield rows.slice(at, upto - at), slots[at:upto]
+            at = upto
+
+    def _close_early(self, store: SparseStore, rows: pa.RecordBatch, slots: Any) -> None:
+        """Insert rows, in the order of time, into records of their own, and close the slots of these."""
+        if self.before_close is not None:
+            self.before_close()
+        kid, insert = self.inserter.prepared(rows, self.keys, self.lock)
+        store.know(self.keys.count)
+        order = order_by(slots, kid) if self.keyed else np.arange(len(slots))
+        slots, kid = slots[order], kid[order] if self.keyed else np.zeros(len(slots), dtype=np.int64)
+        new = np.ones(len(slots), dtype=np.bool_)
+        new[1:] = (slots[1:] != slots[:-1]) | (kid[1:] != kid[:-1])
+        position = np.empty(len(slots), dtype=np.int64)
+        position[order] = np.cumsum(new) - 1
+        made = records(store.fresh, power_of_two(int(new.sum()))).reshape(-1, 1)
+        insert(position, made)
+        self.inserted += rows.num_rows
+        if err := store.close_cells(made, slots[new], kid[new]):
+            self.look_at(err, "advance_to")
 
     def require_memory(self, until: int) -> None:
         """Raise for a watermark, mistakenly years ahead, up to which "keep" would need too much memory."""
@@ -336,15 +443,24 @@ class _BeforeRows:
                 state.seen.clear()
 
 
-def empty_state(spec: WheelSpec, first: int, compress: int = 0) -> WheelState:
-    """An empty wheel that starts at slot `first` and compresses blocks of `compress` slots."""
+def empty_state(spec: WheelSpec, first: int, compress: int = 0, *, sparse: bool | None = None) -> WheelState:
+    """An empty wheel that starts at slot `first` and compresses blocks of `compress` slots.
+
+    By default it is sparse if a ring keeps all slots and nothing needs a cell for each of them.
+    """
+    layout, rings, threshold = spec.plan.layout, spec.rings, spec.one_ring_below
+    if sparse is None:
+        plain = not (spec.prefix or compress or spec.sessions)
+        sparse = plain and any(ring.slots is None for ring in rings)
+    held: RingStore
     if spec.objects:
-        held: RingStore = ObjectStore(
-            spec.plan.layout, spec.rings, first, spec.open_slots, threshold=spec.one_ring_below
-        )
+        held = ObjectStore(layout, rings, first, spec.open_slots, threshold=threshold)
+    elif sparse:
+        keyed = bool(spec.plan.group_keys)
+        held = SparseStore(layout, rings, first, spec.open_slots, keyed=keyed, threshold=threshold)
     else:
         held = RingStore(
-            spec.plan.layout, spec.rings, first, spec.open_slots, prefix=spec.prefix,
-            threshold=spec.one_ring_below, compress=compress,
+            layout, rings, first, spec.open_slots, prefix=spec.prefix, threshold=threshold,
+            compress=compress,
         )  # fmt: skip
     return WheelState(spec, held)

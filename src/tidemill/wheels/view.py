@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +34,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Outputs = list[npt.NDArray[Any]]
 """For each result, an array of validity and an array of values, in turn."""
+NOTHING_CLOSED, UNKNOWN_KEY, BEFORE_START = "nothing closed", "unknown key", "rows before the start"
+"""The kinds of notes."""
 ALL = object()
 """In place of a key: every key."""
 MOST_NUMBERS = 1 << 16
@@ -53,6 +57,8 @@ class WheelView:
         self.seen: dict[Any, int] = {}
         """A cache of key numbers: looking one up takes longer than an answer."""
         self.results, self.shown = spec.plan.layout.results, spec.shown
+        self.notes: dict[str, str] = {}
+        """What explains answers without values, by kind: `stats` and `repr` show it."""
         self.new_locks()
         renew_locks(self)
 
@@ -65,6 +71,28 @@ class WheelView:
 
     def catch_up(self) -> None:
         """Read the latest changes of the writer, if that is another process."""
+
+    # -- notes
+
+    def note(self, kind: str, text: str) -> None:
+        """Record why answers have no values, and warn: once for each kind."""
+        if kind not in self.notes:
+            self.notes[kind] = text
+            frame, level = sys._getframe(1), 2
+            while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("tidemill."):
+                frame, level = frame.f_back, level + 1
+            warnings.warn(f"wheel: {text}", UserWarning, stacklevel=level)
+
+    def note_empty(self) -> None:
+        """Note that no slot is closed yet, if that is why an answer has no values."""
+        if self.store.now == self.store.first:
+            start = self.instant(self.beginning)
+            self.note(NOTHING_CLOSED, f"no slot is closed yet, the watermark is at the start, {start}: there "
+                      "are no rows in answers before advance_to")  # fmt: skip
+
+    def note_unknown(self, key: Any) -> None:
+        """Note that a query asked for a key that never had a row."""
+        self.note(UNKNOWN_KEY, f"no row ever had the key {key!r}: its answers have no rows")
 
     # -- time
 
@@ -122,7 +150,9 @@ class WheelView:
         """The number of a key, or -1 if it never occurred."""
         given = tuple(key) if isinstance(key, tuple) else (key,)
         number = int(self._find([[g] for g in given])[0])
-        if number >= 0 and (type(key) is int or type(key) is str):
+        if number < 0:
+            self.note_unknown(key)
+        elif type(key) is int or type(key) is str:
             if len(self.seen) >= MOST_NUMBERS:
                 self.seen.clear()
             self.seen[key] = number
@@ -138,9 +168,11 @@ class WheelView:
             found: Ints = self.store.present
             return found
         listed = keys.to_pylist() if isinstance(keys, pa.Array) else list(keys)
-        if len(self.plan.group_keys) > 1:
-            return self._find([list(c) for c in zip(*listed)])
-        return self._find([listed])
+        several = len(self.plan.group_keys) > 1
+        numbers = self._find([list(c) for c in zip(*listed)] if several else [listed])
+        if (numbers < 0).any():
+            self.note_unknown(listed[int(numbers.argmin())])
+        return numbers
 
     def numbers_of(self, columns: list[pa.Array]) -> Ints:
         """The numbers of keys, given as columns."""
@@ -220,6 +252,7 @@ class WheelView:
                     rows[...] = self.store.any_rows(partials)
         if bad >= 0:
             raise self.not_held(int(starts[bad]), int(ends[bad]))
+        self.note_empty()
         raise_for(err, "wheel query")
         return outputs
 

@@ -19,10 +19,12 @@ from tidemill.core.time import FARTHEST, DurationLike, InstantLike
 from tidemill.core.time_reading import reading
 from tidemill.core.types import to_arrow
 from tidemill.io.dicts import read_rows
+from tidemill.io.progress import counted
 from tidemill.io.sources import open_source
 from tidemill.plan.nodes import Source
 from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.loops.range_plan import VERSION
+from tidemill.wheels.memory.sparse_store import SparseStore
 from tidemill.wheels.memory.store import RingStore
 from tidemill.wheels.merge_wheels import merged
 from tidemill.wheels.queries import WheelQueries
@@ -91,7 +93,8 @@ class Wheel(WheelQueries):
         )  # fmt: skip
         first = ticks_of(start, spec.domain, "wheel start") // spec.grain
         keyed = bool(spec.plan.group_keys)
-        self._begin(empty_state(spec, first, block_slots(compress, keyed=keyed)))
+        sparse = False if named else None  # windows read a cell for every slot
+        self._begin(empty_state(spec, first, block_slots(compress, keyed=keyed), sparse=sparse))
         for name, window in named.items():
             self.window(window, name=name)
 
@@ -204,20 +207,27 @@ class Wheel(WheelQueries):
             raise UserError(
                 "wheel window", expected="windows before the first row", got="a wheel in use"
             )
+        if isinstance(state.store, SparseStore):  # windows read a cell for every slot
+            state.become(empty_state(state.spec, state.store.first, sparse=False))
         state.windows.add(spec, name or str(spec))
 
     # -- time
 
-    def advance_to(self, time: InstantLike) -> pa.Table | None:
+    def advance_to(self, time: InstantLike, *, progress: bool = False) -> pa.Table | None:
         """Advance the watermark to the last slot bound at or below a time. It never moves back.
 
-        Returns the windows that closed, if the wheel has windows.
+        Returns the windows that closed, if the wheel has windows. `progress` shows a progress bar on the
+        terminal, for the slots of buffered rows: closing years of them takes seconds.
         """
         state = self._state
-        if type(time) is int and -FARTHEST <= time <= FARTHEST:
+        if type(time) is int and -FARTHEST <= time <= FARTHEST and not progress:
             return state.advance(time // state.grain)
         state.require_sound("advance_to")
-        return state.advance(ticks_of(time, state.domain, "advance_to") // state.grain)
+        until = ticks_of(time, state.domain, "advance_to") // state.grain
+        if not progress:
+            return state.advance(until)
+        with counted("slots") as show:
+            return state.advance(until, show)
 
     # -- files
 
@@ -273,6 +283,7 @@ class Wheel(WheelQueries):
 
     def _share_by(self, publisher: Publisher | None) -> None:
         self._publisher, store = publisher, self._state.store
+        store.shared = publisher is not None
         store.on_change = _nobody if publisher is None else publisher.publish
         store.on_undo = _nobody if publisher is None else publisher.publish_again
         self._state.before_close = None if publisher is None else self._publish_keys

@@ -34,7 +34,8 @@ from tidemill.wheels.files.claims import (
 )
 from tidemill.wheels.files.mapped import Mapped, as_it_must_be, corrupt, map_file
 
-FORMAT = 2
+FORMAT, READABLE = 3, (2, 3)
+"""The format that is written, and those that can be read: format 2 had no sparse wheels."""
 NEWEST = "manifest.json"
 KEPT = 2
 """The number of saves to keep on disk."""
@@ -273,10 +274,10 @@ def manifest_of(path: Path, number: int, before: str = "") -> Fields:
         raise corrupt(file, "missing", before) from gone
     if not isinstance(facts, Fields) or not isinstance(facts["files"], dict):
         raise corrupt(file, "not a manifest", before)
-    if facts["format"] != FORMAT:
+    if facts["format"] not in READABLE:
         raise UserError(
-            "open wheel", expected=f"format {FORMAT} in {file}", got=str(facts["format"]),
-            hint="open it with the version of Tidemill that wrote it",
+            "open wheel", expected=f"format {' or '.join(map(str, READABLE))} in {file}",
+            got=str(facts["format"]), hint="open it with the version of Tidemill that wrote it",
         )  # fmt: skip
     with as_it_must_be(file, before):
         right = checksum(facts)

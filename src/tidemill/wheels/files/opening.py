@@ -37,10 +37,12 @@ from tidemill.wheels.files.checks import (
 from tidemill.wheels.files.format import Save
 from tidemill.wheels.files.mapped import column
 from tidemill.wheels.files.packed import unpacked
+from tidemill.wheels.files.sparse_tables import restore_sparse, sparse_schemas
 from tidemill.wheels.loops.bit_packing import COLUMN, COLUMNS
 from tidemill.wheels.loops.range_plan import MARKED
 from tidemill.wheels.loops.slots import SlotLayout
 from tidemill.wheels.memory.compressed import BlockBuffer, CompressedBlocks, Region
+from tidemill.wheels.memory.sparse_store import SparseStore
 from tidemill.wheels.memory.store import MOST_BYTES, RingStore
 from tidemill.wheels.memory.window_state import WindowState
 from tidemill.wheels.objects.store import ObjectStore
@@ -72,6 +74,13 @@ def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> WheelState
         assert isinstance(state.store, ObjectStore)
         tables = {n: opened.table(n, s) for n, s in cell_schemas(spec.plan.layout).items()}
         restore_cells(state.store, tables)
+    elif facts["format"] > 2 and a_bool(facts["sparse"], "sparse"):
+        plain = not (spec.prefix or facts["compressed"] or facts.get("windows"))
+        require(plain, "a sparse wheel without windows, running sums and compression", "one with them")
+        state = empty_state(spec, 0, sparse=True)
+        assert isinstance(state.store, SparseStore)
+        tables = {n: opened.table(n, s) for n, s in sparse_schemas(state.store).items()}
+        restore_sparse(state.store, tables)
     else:
         state = WheelState(spec, _opened_store(opened, spec))
     _restore_keys(state, opened)
@@ -88,6 +97,8 @@ def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> WheelState
     lineage.merged = by_text(facts["merged"], "merged", str)
     state.inserted = an_int(facts["rows"], "rows", 0, 1 << 62)
     state.left_out |= by_text(facts["left out"], "rows that were left out", int)
+    if facts["format"] > 2:
+        state.notes = by_text(facts["notes"], "notes", str)
     _restore_windows(state, opened)
     lineage.opened = state.version
     return state

@@ -25,8 +25,9 @@ from tidemill.wheels.loops.range_plan import (
     VERSION,
 )  # fmt: skip
 from tidemill.wheels.memory.compressed import CompressedBlocks
-from tidemill.wheels.memory.store import MOST_BYTES, RingStore, records
+from tidemill.wheels.memory.store import MOST_BYTES, RingStore, no_bits, records
 from tidemill.wheels.rings import Ring
+from tidemill.wheels.spec import MOST_AHEAD, power_of_two
 
 
 def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
@@ -86,8 +87,10 @@ def unpacked(
     for name, values in cells.items():
         require(len(values) == offset * keys, f"{offset * keys} cells in {name!r}", len(values))
     require(len(rest["totals"]) == keys, f"totals of {keys} keys", len(rest["totals"]))
-    opened = len(rest["ahead"])
-    require(opened in (0, ahead * keys), f"{ahead} open slots of {keys} keys", opened)
+    if opened := len(rest["ahead"]):
+        ahead = opened // max(1, keys)
+        fits = ahead * keys == opened and ahead == power_of_two(ahead) <= MOST_AHEAD
+        require(fits, f"open slots of {keys} keys, as many as a power of two", opened)
     need = ahead * max(1, keys) * store.fresh.itemsize
     need += 0 if keys else offset * store.cell_bytes
     require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)
@@ -104,6 +107,7 @@ def unpacked(
         store.marks = np.array([np.packbits(m, bitorder="little") for m in marks])
     room = int(store.head[ROOM])
     store.ahead = records(store.fresh, ahead * room).reshape(ahead, room)
+    store.touched = no_bits(ahead, room)
     store.totals = records(store.fresh, room)
     if keys:
         if len(rest["ahead"]):

@@ -17,6 +17,8 @@ from tidemill.wheels.files.cell_tables import cell_tables
 from tidemill.wheels.files.format import FilesGone, write_save
 from tidemill.wheels.files.opening import BLOCK_FILES, WINDOW
 from tidemill.wheels.files.packed import packed
+from tidemill.wheels.files.sparse_tables import sparse_tables
+from tidemill.wheels.memory.sparse_store import SparseStore
 from tidemill.wheels.memory.store import RingStore
 from tidemill.wheels.memory.window_state import WindowState
 from tidemill.wheels.objects.store import ObjectStore
@@ -74,6 +76,8 @@ def _window_facts(label: str, spec: Window, held: WindowState) -> dict[str, Any]
 def _store_files(store: RingStore, directory: Path) -> dict[str, Any]:
     if isinstance(store, ObjectStore):
         return cell_tables(store)
+    if isinstance(store, SparseStore):
+        return sparse_tables(store)
     blocks = _compressed(store, directory)
     cells, rest = packed(store)
     return {
@@ -116,7 +120,8 @@ def described(state: WheelState) -> dict[str, Any]:
         "rings": [[r.ticks, r.slots, r.shown] for r in spec.rings],
         "write ahead": spec.write_ahead, "prefix": spec.prefix, "one ring below": spec.one_ring_below,
         "name": lineage.name, "merged": lineage.merged, "line": line,
-        "rows": state.inserted, "left out": state.left_out,
+        "rows": state.inserted, "left out": state.left_out, "sparse": isinstance(state.store, SparseStore),
+        "notes": state.notes,
         "compressed": None if blocks is None else {
             "slots": blocks.slots, "columns": blocks.columns, "pieces": len(blocks.buffers),
             "regions": [[r.begin, r.room, r.first, r.count] for r in blocks.regions],

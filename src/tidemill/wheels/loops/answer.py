@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,8 +37,12 @@ from tidemill.wheels.loops.slots import (
     BIT_PACKING,
     BITS,
     PLAN,
+    SPARSE,
     SlotLayout,
+    adds_floats,
+    adds_ints,
     apply,
+    cells_allocated,
     columns_at,
     combine_into,
     lowered,
@@ -49,17 +54,17 @@ from tidemill.wheels.loops.slots import (
 class AnswerKernel:
     """Plans ranges of finest slots, combines the segments of the plan, and lowers.
 
-    `run(starts, ends, kid, shared, rows, *choice, head, totals, marks, *columns, *prefixes, *outputs) ->
+    `run(starts, ends, kid, shared, rows, *choice, *arrays, *outputs) ->
     (bad, err)` answers a query for each of `kid`; if `shared`, all of them over the first range. `bad` is
     the first query whose slots are not held, or -1. An unknown key has no cells. Outputs are `w<j>`
     (validity) and `o<j>` for each result. `rows` receives whether there was any row, unless it is empty. The
     `choice` has the arguments of `plan`: the kinds allowed, the threshold, the cost of a slot.
 
     `one_at(frame, start, end, k)` answers one range, in ticks, as `(status, valid, value, valid, value, …)`.
-    The status is 0, error bits, or one of the constants below. The frame has `head`, `totals`, `marks`,
-    columns and prefixes, then the choice, then the ticks of a slot.
+    The status is 0, error bits, or one of the constants below. The frame has the arrays, then
+    the choice, then the ticks of a slot.
 
-    If rings are compressed, `directory, bases` follow the marks: see `loops.bit_packing`.
+    The arrays of a store are those of its storage: see `arrays_read`.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -67,24 +72,56 @@ class AnswerKernel:
     source: str
 
 
+class Storage(enum.Enum):
+    """How a store keeps closed slots."""
+
+    DENSE = "dense"
+    """A cell for each key of each slot."""
+    PREFIX = "prefix"
+    """The same, with running sums."""
+    COMPRESSED = "compressed"
+    """The same, with older slots in blocks: see `loops.bit_packing`."""
+    SPARSE = "sparse"
+    """A cell for each slot in which a key had rows: see `loops.sparse_cells`."""
+
+
+def arrays_read(slots: SlotLayout, storage: Storage) -> list[str]:
+    """The arrays that answers read, in their order."""
+    more = {Storage.COMPRESSED: ["directory", "bases"], Storage.SPARSE: ["spans", "groups"]}
+    kinds = "f" if storage is Storage.SPARSE else "fx"
+    columns = [f"{x}_{n}" for x in kinds for n, _ in slots.stored]
+    return ["head", "totals", "marks", *more.get(storage, []), *columns]
+
+
+def reading(storage: Storage) -> list[str]:
+    """The imports and functions of kernels that read slots."""
+    more = {Storage.COMPRESSED: [BIT_PACKING], Storage.SPARSE: [SPARSE]}
+    return [INTRINSICS, ADJACENT, *more.get(storage, []), BITS]
+
+
+def size_of(slots: SlotLayout, storage: Storage) -> list[str]:
+    """Code that sets `size`, the number of allocated cells of a sparse store."""
+    return [f"    size = {cells_allocated(slots)}"] if storage is Storage.SPARSE else []
+
+
 CHOICE = ("allowed", "threshold", "slot_cost")
 """The arguments of `plan` besides the head and the range."""
 INTRINSICS = "from tidemill.jit.intrinsics import *"
+ADJACENT = "from tidemill.wheels.loops.adjacent_sums import *"
 NOT_THERE, OFF_GRID, CHANGED = -1, -2, -3
 """The status of a range that is not held; of bounds off the grid of slots or in the wrong order; of an
 answer during which slots closed or arrays were replaced."""
 
 
 @functools.lru_cache(maxsize=256)
-def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> AnswerKernel:
+def answer_kernel(layout: Layout, storage: Storage) -> AnswerKernel:
     slots = SlotLayout(layout)
-    names = [n for n, _ in slots.stored]
+    prefix = storage is Storage.PREFIX
     outputs = [f"{x}{j}" for j in range(len(layout.results)) for x in ("w", "o")]
-    block_arrays = ["directory", "bases"] if compressed else []
-    stored = ["head", "totals", "marks", *block_arrays, *(f"{x}_{n}" for x in "fx" for n in names)]
+    stored = arrays_read(slots, storage)
     begin = [
         "    err = 0", f"    room = head[{ROOM}]", f"    marked = head[{MARKED}] != 0",
-        f"    finest = {HEAD}", f"    first = head[{FIRST}]",
+        f"    finest = {HEAD}", f"    first = head[{FIRST}]", *size_of(slots, storage),
     ]  # fmt: skip
     room = f"segments = np.empty(({PLAN_ROOM}, 4), np.int64)"
     planned = f"kind, b, _ = plan(head, {{}}, {{}}, {', '.join(CHOICE)}, segments)"
@@ -107,7 +144,7 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
             many.line("if kind == NOT_HELD:")
             many.line("    return i, err")
         many.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-        _answer(many, slots, prefix, compressed, "[i]", any_row="rows.size == 0")
+        _answer(many, slots, storage, "[i]", any_row="rows.size == 0")
         many.line("if rows.size != 0:")
         many.line("    rows[i] = p0")
     parameters = ["starts", "ends", "kid", "shared", "rows", *CHOICE, *stored, *outputs]
@@ -137,14 +174,13 @@ def answer_kernel(layout: Layout, prefix: bool, compressed: bool = False) -> Ans
         one.line("if kind == NOT_HELD:")
         one.line(f"    status = {NOT_THERE}")
         one.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-        _answer(one, slots, prefix, compressed, "", any_row="True")
+        _answer(one, slots, storage, "", any_row="True")
     one.line("if version & 1 or in_order(version_at) != version:")
     one.line(f"    status = {CHANGED}")
     lines += ["", *by_address("one_at", ["start", "end", "k", *stored], slots.arrays()), *begin, *one.lines]
     lines += [f"    return (status if status != 0 else err, {', '.join(outputs)})", ""]
 
-    imports = [PLAN, ADDRESSES, INTRINSICS, *([BIT_PACKING] if compressed else [])]
-    source = "\n".join([*imports, BITS, *lines])
+    source = "\n".join([PLAN, ADDRESSES, *reading(storage), *lines])
     compiled = {name: any_kernel(f) for name, f in (many.functions | one.functions).items()}
     module = load(source, **compiled)
     return AnswerKernel(module.run, module.one_at, source)
@@ -172,10 +208,8 @@ def _difference_alone(e: Emitter, slots: SlotLayout) -> dict[int, list[str]]:
     return states
 
 
-def _answer(
-    e: Emitter, slots: SlotLayout, prefix: bool, compressed: bool, at: str, any_row: str
-) -> None:
-    _lowered(e, slots, combined(e, slots, prefix, compressed, any_row), at)
+def _answer(e: Emitter, slots: SlotLayout, storage: Storage, at: str, any_row: str) -> None:
+    _lowered(e, slots, combined(e, slots, storage, any_row), at)
 
 
 def _lowered(e: Emitter, slots: SlotLayout, states: dict[int, list[str]], at: str) -> None:
@@ -185,9 +219,7 @@ def _lowered(e: Emitter, slots: SlotLayout, states: dict[int, list[str]], at: st
         lowered(e, j, result, slots.layout, states, at)
 
 
-def combined(
-    e: Emitter, slots: SlotLayout, prefix: bool, compressed: bool, any_row: str
-) -> dict[int, list[str]]:
+def combined(e: Emitter, slots: SlotLayout, storage: Storage, any_row: str) -> dict[int, list[str]]:
     """Combine all segments into one state, and set `p<m>`: whether any cell has mark `m`.
 
     The mark of rows starts as `any_row` if no result needs it, which saves the search. Without marks, every
@@ -211,8 +243,11 @@ def combined(
                 for m, counter in enumerate(slots.marks):
                     e.line(f"p{m} = p{m} or t.{counter} != 0")
             e.line("continue")
+        if storage is Storage.SPARSE:
+            _over_groups(e, slots, states)
+            return states
         e.line(f"h = {HEAD} + {RING} * ring")
-        if compressed:
+        if storage is Storage.COMPRESSED:
             _over_blocks(e, slots, states)
         e.line("begin = head[h + OFFSET]")
         e.line("end = begin + head[h + CAPACITY]")
@@ -222,7 +257,7 @@ def combined(
         if slots.subtracts:
             with e.block(f"elif what == {SUBTRACT}:"):
                 _over_slots(e, parts, states, subtract=True)
-        if prefix:
+        if storage is Storage.PREFIX:
             with e.block(f"elif what == {ADD_PREFIX}:"):
                 _difference(e, parts, states)
         with e.block(f"if marked and (what == {ADD} or what == {LOOK}):"):
@@ -249,7 +284,11 @@ def _over_slots(
     e.line("count = min(hi - lo, end - row)")
     e.line("c = np.uint64(row * room + k)")
     with e.block("for half in range(2):"):
-        with e.block("for s in range(count):"):
+        with e.block("if room == 1:"):
+            e.line("begin_cell = np.int64(c)")
+            e.line("end_cell = begin_cell + count")
+            _over_cells(e, parts, states, subtract=subtract)
+        with e.block("else:"), e.block("for s in range(count):"):
             for part in parts:
                 own = states[part.index]
                 how = "inverse" if subtract else "combine"
@@ -257,6 +296,70 @@ def _over_slots(
             e.line("c += np.uint64(room)")
         e.line("count = hi - lo - count")
         e.line("c = np.uint64(begin * room + k)")
+
+
+def _over_cells(
+    e: Emitter, parts: list[PartCode], states: dict[int, list[str]], *, subtract: bool
+) -> None:
+    """Combine the adjacent cells `[begin_cell, end_cell)`, part by part, so that SIMD can be used."""
+    how = "inverse" if subtract else "combine"
+    for part in parts:
+        own = states[part.index]
+        if adds_floats(part):
+            total = e.fresh()
+            e.line(f"{total} = sum_floats(f_{part.names[0]}, begin_cell, end_cell)")
+            apply(e, part, own, own, [total], how)
+        elif adds_ints(part):
+            total, more = e.fresh(), e.fresh()
+            e.line(f"{total}, {more} = sum_ints(f_{part.names[0]}, begin_cell, end_cell)")
+            if len(own) == 1:
+                e.line(f"err |= OVERFLOW * ({more} != 0)")
+            apply(e, part, own, own, [total, more][: len(own)], how)
+        else:
+            with e.block("for c_ in range(np.uint64(begin_cell), np.uint64(end_cell)):"):
+                apply(e, part, own, own, columns_at(part, "f", "c_"), how)
+
+
+def _over_groups(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) -> None:
+    """Combine the cells of a segment in a sparse store: see `loops.sparse_cells`."""
+    parts = slots.stored_codes()
+    e.line("at = ring * room + k")
+    e.line("g = spans[np.uint64(at), GROUPS_AT]")
+    e.line("last = g + spans[np.uint64(at), GROUP_COUNT]")
+    # Slots may close meanwhile: the answer is then repeated, but reads must stay in bounds.
+    e.line("if g < 0 or g >= last or last > groups.shape[0]:")
+    e.line("    continue")
+    e.line("g = seek(groups, g, last, lo)")
+    with e.block("while g < last and groups[np.uint64(g), START] < hi:"):
+        e.line("begin_cell, end_cell = cells_in(groups, g, lo, hi)")
+        e.line("g += 1")
+        with e.block("while g < last and groups[np.uint64(g), CELL] == end_cell:"):
+            e.line("start_of = groups[np.uint64(g), START]")
+            e.line("if start_of < lo or start_of + WIDTH > hi:")
+            e.line("    break")
+            e.line("end_cell += popcount(groups[np.uint64(g), BITS])")
+            e.line("g += 1")
+        e.line("if begin_cell >= end_cell or begin_cell < 0 or end_cell > size:")
+        e.line("    continue")
+        with e.block(f"if what == {ADD}:"):
+            _over_cells(e, parts, states, subtract=False)
+        if slots.subtracts:
+            with e.block(f"elif what == {SUBTRACT}:"):
+                _over_cells(e, parts, states, subtract=True)
+        with e.block(f"if what == {ADD} or what == {LOOK}:"):
+            e.line("p0 = True")
+            missing = " or ".join(f"not p{m}" for m in range(1, len(slots.marks)))
+            if missing:
+                e.line("c = begin_cell")
+                with e.block(f"while c < end_cell and ({missing}):"):
+                    for m in range(1, len(slots.marks)):
+                        e.line(f"p{m} = p{m} or _has(marks, {m}, c)")
+                    e.line("c += 1")
+                with e.block(f"if what == {LOOK} and not ({missing}):"):
+                    e.line("break")
+            else:
+                e.line(f"if what == {LOOK}:")
+                e.line("    break")
 
 
 def _over_blocks(e: Emitter, slots: SlotLayout, states: dict[int, list[str]]) -> None:

@@ -15,24 +15,22 @@ from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
 from tidemill.core.schema import Schema
 from tidemill.jit.kernel import any_kernel
-from tidemill.wheels.loops.answer import CHOICE, INTRINSICS, combined
+from tidemill.wheels.loops.answer import CHOICE, Storage, arrays_read, combined, reading, size_of
 from tidemill.wheels.loops.range_plan import FIRST, KEYS, MARKED, PLAN_ROOM, ROOM
-from tidemill.wheels.loops.slots import BIT_PACKING, BITS, PLAN, SlotLayout, combine_into, lowered
+from tidemill.wheels.loops.slots import PLAN, SlotLayout, combine_into, lowered
 
 
 @functools.lru_cache(maxsize=256)
-def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[..., tuple[int, int]]:
-    """`fold(starts, ends, kid, total, *choice, head, totals, marks, *columns, *prefixes, records) ->
-    (bad, err)`, with `directory, bases` after the marks if rings are compressed.
+def fold_kernel(layout: Layout, storage: Storage) -> Callable[..., tuple[int, int]]:
+    """`fold(starts, ends, kid, total, *choice, *arrays, records) -> (bad, err)`.
 
     Combines range `i` of slots into record `i`, for key `i`, or with `total` for all keys. `bad` is the first
     range that is not held, or -1. The field `rows` of a record counts the keys that had rows; a count that
-    closed slots do not store counts the keys that had values. The `choice` is as in `AnswerKernel`.
+    closed slots do not store counts the keys that had values. The `choice` and the arrays
+    are as in `AnswerKernel`.
     """
     slots = SlotLayout(layout)
-    names = [n for n, _ in slots.stored]
-    block_arrays = ["directory", "bases"] if compressed else []
-    stored = ["head", "totals", "marks", *block_arrays, *(f"{x}_{n}" for x in "fx" for n in names)]
+    stored = arrays_read(slots, storage)
     e = Emitter(Schema(()), {}, indent=1)
     e.line("b = 0")
     with e.block("for i in range(starts.size):"):
@@ -46,7 +44,7 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
         with e.block("for q in range(begin_key, end_key):"):
             e.line("k = kid[q]")
             e.line(f"m = b if 0 <= k < head[{KEYS}] else 0")
-            states = combined(e, slots, prefix, compressed, any_row="False")
+            states = combined(e, slots, storage, any_row="False")
             for part in slots.stored_codes():
                 combine_into(e, part, [f"r.{n}" for n in part.names], states[part.index])
             for index, mark in slots.mark_of.items():
@@ -57,10 +55,10 @@ def fold_kernel(layout: Layout, prefix: bool, compressed: bool) -> Callable[...,
     lines = [
         "@kernel", f"def fold({', '.join(parameters)}):", "    err = 0", f"    room = head[{ROOM}]",
         f"    marked = head[{MARKED}] != 0", f"    first = head[{FIRST}]",
-        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)",
+        f"    segments = np.empty(({PLAN_ROOM}, 4), np.int64)", *size_of(slots, storage),
         *e.lines, "    return -1, err", "",
     ]  # fmt: skip
-    source = "\n".join([PLAN, INTRINSICS, *([BIT_PACKING] if compressed else []), BITS, *lines])
+    source = "\n".join([PLAN, *reading(storage), *lines])
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     fold: Callable[..., tuple[int, int]] = load(source, **functions).fold
     return fold

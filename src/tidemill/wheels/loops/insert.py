@@ -23,7 +23,8 @@ from tidemill.wheels.loops.slots import PLAN, SlotLayout
 
 @dataclass(frozen=True)
 class InsertKernel:
-    """`run(n, ts, *columns, kid, begin, grain, inverse, ahead, first, others, logs, places, records)`.
+    """`run(n, ts, *columns, kid, begin, grain, inverse, ahead, touched, first, others, logs, places,
+    records)`.
 
     It returns `(early, late, err)`. Slots of `grain` ticks are open from number `first` on, which starts at
     tick `begin`; `inverse` is 1 / grain. Positions of rows beyond the last open slot go to the front of
@@ -32,9 +33,11 @@ class InsertKernel:
     If `logs` is set, each record is copied to `records` before it changes, and its slot and key (32 bits
     each) to `places` from 1 on; `places[0]` is their number. The log is complete even if a function raises.
 
+    `touched`, which is passed only with keys, gets a bit for each key with rows in a slot.
+
     `run_at(frame, n, grain, logs, ts, *columns, kid)` takes all arrays by address: the frame has the head,
-    the open slots, `others`, `places` and `records`; `kid` is passed only with keys. `run_at` exists only if
-    columns have eight bytes a row and no nulls.
+    the open slots, `touched`, `others`, `places` and `records`; `kid` is passed only with keys. `run_at`
+    exists only if columns have eight bytes a row and no nulls.
     """
 
     run: Callable[..., tuple[int, int, int]]
@@ -85,6 +88,9 @@ def insert_kernel(
             e.line("logged += 1")
             e.line("places[np.uint64(logged)] = (slot << 32) | np.int64(k)")
             e.line("places[0] = logged")
+        if keyed:
+            e.line("bit = np.int64(1) << np.int64(k & np.uint64(63))")
+            e.line("touched[np.uint64(slot), k >> np.uint64(6)] |= bit")
         e.line("before = i")
         with e.block("while True:"):
             for part, nodes in zip(slots.codes(), args):
@@ -106,8 +112,9 @@ def insert_kernel(
     # Checked at the end: a sum may leave int64 and return, so the order of rows does not matter.
     e.line("err |= OVERFLOW * (large != 0)")
     parameters = ", ".join(
-        ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead", "first", "others",
-         "logs", "places", "records"]
+        ["n", "ts", *columns.parameters, "kid", "begin", "grain", "inverse", "ahead",
+         *(["touched"] if keyed else []),
+         "first", "others", "logs", "places", "records"]
     )  # fmt: skip
     body = [
         "    err = 0", "    late = 0", "    m = 0", "    large = 0", "    mask = ahead.shape[0] - 1",
@@ -141,7 +148,8 @@ def _rows_at(columns: Columns, slots: SlotLayout, keyed: bool) -> list[str]:
     return [
         *(f"{name}_type = np.dtype({kind!r})" for name, kind in zip(names, kinds)),
         *by_address(
-            "run_at", ["head", "ahead", "others", "places", "records", "n", "grain", "logs", *names], arrays
+            "run_at",
+            ["head", "ahead", "touched", "others", "places", "records", "n", "grain", "logs", *names], arrays,
         ),
         *(f"    {name} = carray(pointer({name}, {name}_type), (n,))" for name in names),
         f"    first = head[{HEAD} + END]", "    begin = first * grain", "    inverse = 1.0 / grain",

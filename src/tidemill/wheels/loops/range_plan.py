@@ -262,9 +262,10 @@ def plan(
     n, slots = _cut(head, start, end, ADD, slot_cost, segments, 0)
     adds = combines and slots >= 0
     if allowed >> INVERSE_LANDMARK & 1 and head[TOTAL] != 0:
-        # Subtracting is cheaper only if little lies outside the range. Its cost is at least two segments.
+        # Subtracting is cheaper only if little lies outside the range. Where slots cost less than segments,
+        # it takes more time to find out than it saves.
         little = 2 * (end - start) > now - head[FIRST]
-        if not adds or (little and SEGMENT_COST * n + slot_cost * slots > 2 * (SEGMENT_COST + slot_cost)):
+        if not adds or (little and slot_cost * slots > SEGMENT_COST * n):
             return _inverse(head, start, end, slot_cost, segments, n, slots, adds)
     if not adds:
         return NOT_HELD, 0, 0

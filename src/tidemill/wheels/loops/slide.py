@@ -86,14 +86,23 @@ def slide_kernel(layout: Layout) -> SlideKernel:
         ),
     ]
     e = Emitter(Schema(()), {}, indent=1)
+    # Divisions take longer than the rest, so rows and positions in a slide are counted.
+    e.line(f"begin = head[{HEAD} + OFFSET]")
+    e.line(f"row = row_of(head, {HEAD}, start) - 1")
+    e.line(f"slide = window[{SLIDE}]")
+    e.line(f"past = (start - window[{ORIGIN}]) % slide")
+    e.line(f"short = window[{RANGE}] % slide")
     with e.block("for s in range(start, until):"):
-        e.line(f"row = row_of(head, {HEAD}, s)")
+        e.line("row += 1")
+        e.line(f"if row == begin + head[{HEAD} + CAPACITY]:")
+        e.line("    row = begin")
+        e.line("past += 1")
+        e.line("if past == slide:")
+        e.line("    past = 0")
         with e.block("for k in range(keys):"):
             columns = ", ".join(f"f_{name}" for name, _ in slots.stored)
             e.line(f"err |= _slot(current[k], row * room + k, marked, marks, {columns})")
-        e.line(f"past = (s + 1 - window[{ORIGIN}]) % window[{SLIDE}]")
-        e.line(f"short = window[{RANGE}] % window[{SLIDE}]")
-        e.line(f"if past != 0 and (short == 0 or past != window[{SLIDE}] - short):")
+        e.line("if past != 0 and (short == 0 or past != slide - short):")
         e.line("    continue")
         _push(e)
         with e.block("if past == 0:"):

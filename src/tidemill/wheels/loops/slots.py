@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tidemill.aggregates.algebra import Form
+from tidemill.aggregates.basic import COUNT, SUM, WIDE_SUM
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.codegen.algebra import PartCode, lower, numpy_type
 from tidemill.codegen.expressions import Emitter
@@ -76,6 +77,8 @@ class SlotLayout:
             "head": ("np.dtype('i8')", 1), "ahead": (record, 2), "fresh": (record, 1),
             "totals": (record, 1), "marks": ("np.dtype('u1')", 2),
             "directory": ("np.dtype('i8')", 2), "bases": ("np.dtype('i8')", 1),
+            "touched": ("np.dtype('i8')", 2), "due": ("np.dtype('i8')", 2), "pending": ("np.dtype('i8')", 1),
+            "spans": ("np.dtype('i8')", 2), "groups": ("np.dtype('i8')", 2), "free": ("np.dtype('i8')", 1),
         }  # fmt: skip
         for name, kind in self.stored:
             found |= {f"{x}_{name}": (f"np.dtype({numpy_type(kind)!r})", 1) for x in "fx"}
@@ -114,9 +117,21 @@ class SlotLayout:
         return record[0]
 
 
+def adds_floats(code: PartCode) -> bool:
+    """Whether a part is a sum of floats, which are added in any order."""
+    return code.algebra is SUM and code.form.fields[0].kind == "float64"
+
+
+def adds_ints(code: PartCode) -> bool:
+    """Whether a part is a sum of ints, or a count."""
+    return code.algebra in (SUM, COUNT, WIDE_SUM) and not adds_floats(code)
+
+
 def _several_at_a_time(code: PartCode) -> bool:
     """Whether the compiler can combine several partials in one SIMD step."""
     form = code.form
+    if adds_floats(code) or adds_ints(code):
+        return True
     if not isinstance(form, Form) or form.fields[0].kind == "float64":
         return False
     return all(isinstance(n, Call) and n.function in ("least", "greatest") for n in form.combine)
@@ -124,6 +139,7 @@ def _several_at_a_time(code: PartCode) -> bool:
 
 PLAN = "from tidemill.wheels.loops.range_plan import *"
 BIT_PACKING = "from tidemill.wheels.loops.bit_packing import *"
+SPARSE = "from tidemill.wheels.loops.sparse_cells import *"
 BITS = """
 @kernel
 def _put(marks, m, cell, value):
@@ -143,6 +159,13 @@ def _has(marks, m, cell):
 
 ABSENT = "0"
 """The code in place of a carry column, which closed slots do not store."""
+
+
+def cells_allocated(slots: SlotLayout) -> str:
+    """The number of allocated cells of a sparse store."""
+    if slots.stored:
+        return f"f_{slots.stored[0][0]}.size"
+    return "8 * marks.shape[1]"
 
 
 def columns_at(part: PartCode, array: str, at: str) -> list[str]:

@@ -17,6 +17,7 @@ class EarlyRows:
         self._new: list[pa.RecordBatch] = []
         self._sorted: pa.RecordBatch | None = None
         self._first = FOREVER
+        self._last = -FOREVER
 
     def __len__(self) -> int:
         held = 0 if self._sorted is None else self._sorted.num_rows
@@ -27,10 +28,16 @@ class EarlyRows:
         """The slot of the earliest row; a slot in the far future if there is none."""
         return self._first // self._grain
 
+    @property
+    def last_slot(self) -> int:
+        """A slot at or after that of the latest row."""
+        return self._last // self._grain
+
     def add(self, rows: pa.RecordBatch) -> None:
         if rows.num_rows:
             self._new.append(rows)
-            self._first = min(self._first, int(values(rows.column(self._time)).min()))
+            times = values(rows.column(self._time))
+            self._first, self._last = min(self._first, int(times.min())), max(self._last, int(times.max()))
 
     def batches(self) -> list[pa.RecordBatch]:
         """All rows."""
@@ -64,12 +71,16 @@ class EarlyRows:
             held = [] if self._sorted is None else [self._sorted]
             table = pa.Table.from_batches([*held, *self._new]).combine_chunks()
             [batch] = table.to_batches()
-            order = np.argsort(values(batch.column(self._time)), kind="stable")
-            self._sorted, self._new = batch.take(pa.array(order)), []
+            times = values(batch.column(self._time))
+            if (times[1:] < times[:-1]).any():
+                batch = batch.take(pa.array(np.argsort(times, kind="stable")))
+            self._sorted, self._new = batch, []
         assert self._sorted is not None
         times = values(self._sorted.column(self._time))
         count = int(np.searchsorted(times, tick))
         found, rest = self._sorted.slice(0, count), self._sorted.slice(count)
         self._sorted = rest if rest.num_rows else None
         self._first = int(times[count]) if rest.num_rows else FOREVER
+        if not rest.num_rows:
+            self._last = -FOREVER
         return found

@@ -61,8 +61,29 @@ class CompiledInsert:
         places, records = (store.places, store.records) if undo is None else undo.log_for(n)
         early, late, err = self._intake.kernel(columns).run(
             n, values(batch.column(self._time)), *args, kid, store.now * self._grain, self._grain,
-            1.0 / self._grain, store.ahead, store.now, others, undo is not None and len(records) > 0,
-            places, records,
+            1.0 / self._grain, store.ahead, *((store.touched,) if self._keyed else ()), store.now, others,
+            undo is not None and len(records) > 0, places, records,
         )  # fmt: skip
         raise_for(err, "insert", failure)
         return others, early, late
+
+    def prepared(self, batch: pa.RecordBatch, keys: KeyIndex, lock: Any) -> tuple[Any, Any]:
+        """The key numbers of rows, and a function that adds each row to a record other than those of slots.
+
+        The function takes the positions of the records and the records, as many as a power of two.
+        """
+        columns, args, failure = self._intake.prepare(batch)
+        with lock:
+            kid = self._intake.key_ids(batch, keys)
+
+        def insert(position: Any, records: Any) -> None:
+            n = batch.num_rows
+            none, log = np.zeros(n if self._keyed else 0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+            touched = (np.zeros((len(records), 1), dtype=np.int64),) if self._keyed else ()
+            _, _, err = self._intake.kernel(columns).run(
+                n, position, *args, none, 0, 1, 1.0, records, *touched, 0, np.empty(0, dtype=np.uint32),
+                False, log, records[:0, 0],
+            )  # fmt: skip
+            raise_for(err, "advance_to", failure)
+
+        return kid, insert

@@ -22,7 +22,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
 from tidemill.jit.addresses import frame_of
 from tidemill.local.expressions import allocate
-from tidemill.wheels.loops.answer import CHANGED, answer_kernel
+from tidemill.wheels.loops.answer import CHANGED, Storage, answer_kernel
 from tidemill.wheels.loops.close import DONE, FAILED, NEEDS_MARKS, close_kernel
 from tidemill.wheels.loops.fold import fold_kernel, lower_kernel
 from tidemill.wheels.loops.range_plan import (
@@ -63,6 +63,10 @@ MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 """The most bytes that a wheel allocates ahead: half of the physical memory."""
 MANY_CELLS = 1 << 12
 """With at least this many empty cells, it pays to close slots in bulk."""
+OPEN_BYTES = 32 << 20
+"""If open slots would take more bytes than this, fewer slots are open; the rows of others are buffered."""
+MANY_KEYS = 1 << 16
+"""From this many keys on, room for keys grows by a quarter instead of twofold."""
 FIRST_ROOM = 64
 """The initial capacity of a ring that keeps all slots."""
 
@@ -73,9 +77,12 @@ class RingStore:
     With `compress`, rings that keep many slots compress the older ones in blocks of that many slots.
     """
 
+    OWN: tuple[str, ...] = ("head", "ahead", "touched", "totals", "marks")
+    """The arrays that a copy of a store copies, besides its columns."""
+
     def __init__(
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
-        threshold: int = 0, compress: int = 0, room: bool = True,
+        threshold: int = 0, compress: int = 0, room: bool = True, storage: Storage = Storage.DENSE,
     ) -> None:  # fmt: skip
         self.layout, self.rings, self.slots = layout, tuple(rings), SlotLayout(layout)
         self.prefix, self.threshold, self.compress = prefix, threshold, compress
@@ -94,6 +101,8 @@ class RingStore:
         """Called when the previous arrays were restored."""
         self.on_retry: Callable[[float], None] = lambda since: time.sleep(0)
         """Called before an answer is retried because slots were closing, with the time of the first retry."""
+        self.shared = False
+        """Whether other processes read the arrays."""
         self.packed = False
         self.others = np.empty(FEW_ROWS, dtype=np.uint32)
         """The positions of rows that an insert left out."""
@@ -112,10 +121,16 @@ class RingStore:
         self.columns = [self.column(n, offset) for n, _ in self.slots.stored]
         self.prefixes = [self.column(n, offset if prefix else 0) for n, _ in self.slots.stored]
         self.marks = np.zeros((len(self.slots.marks), 1), dtype=np.uint8)
-        self._close = close_kernel(layout, prefix)
-        self._answer = answer_kernel(layout, prefix, bool(compress))
+        self.touched = no_bits(ahead, 1)
+        """With keys, a bit for each key with rows in an open slot."""
+        self.storage = Storage.PREFIX if prefix else Storage.COMPRESSED if compress else storage
+        self._close: Any = self._closing_kernel()
+        self._answer = answer_kernel(layout, self.storage)
         self._one_at = self._answer.one_at
         self.changed()
+
+    def _closing_kernel(self) -> Any:
+        return close_kernel(self.layout, self.prefix)
 
     # -- shape
 
@@ -236,7 +251,7 @@ class RingStore:
         room = int(self.head[ROOM])
         if keys > room:
             capacities = [int(self.ring(r)[CAPACITY]) for r in range(len(self.rings))]
-            self._reshape(max(keys, 2 * room), capacities)
+            self._reshape(max(keys, room + (room if room < MANY_KEYS else room // 4)), capacities)
         if any(self.held):
             self.need_marks()  # the new keys have no rows in closed slots
         self.head[KEYS] = keys
@@ -269,12 +284,17 @@ class RingStore:
                 new.reshape(-1, room)[target, :old_room] = by_slot[source]
             if self.head[MARKED]:
                 self._move_marks(old[2], old_room, source, target)
-        grown = room - self.ahead.shape[1]
-        if grown:
-            more = records(self.fresh, len(self.ahead) * grown).reshape(len(self.ahead), grown)
-            self.ahead = np.concatenate((self.ahead, more), axis=1)
-            self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
+        self._have_keys(room)
         self.changed()
+
+    def _have_keys(self, room: int) -> None:
+        """Allocate open slots and totals for more keys. For many keys, fewer slots are open."""
+        if (grown := room - self.ahead.shape[1]) > 0:
+            slots, most = len(self.ahead), max(1, OPEN_BYTES // (room * self.fresh.itemsize))
+            while slots > most and slots // 2 >= self._extent:
+                slots //= 2
+            self._have_open(slots, room)
+            self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
 
     def _require_memory(self, slots: int, keys: int) -> None:
         """Raise if rings need too much memory: a retention may be a mistake, or come from a bad file."""
@@ -410,10 +430,34 @@ class RingStore:
         return columns, [(bits[at >> 3] >> (at & 7) & 1).astype(np.bool_) for bits in self.marks]
 
     def have_open(self, slots: int) -> None:
-        """Set the number of open slots, a power of two; they must be empty."""
-        room = self.ahead.shape[1]
-        self.ahead = records(self.fresh, slots * room).reshape(slots, room)
+        """Set the number of open slots, a power of two; all slots with rows must be among them."""
+        self._have_open(slots, self.ahead.shape[1])
         self.settle()
+
+    def _have_open(self, slots: int, room: int) -> None:
+        before, touched, occupied = self.ahead, self.touched, self.occupied
+        # Slots without rows are not copied: the system allocates zeros when they are first written.
+        self.ahead = records(self.fresh, slots * room).reshape(slots, room)
+        self.touched = no_bits(slots, room)
+        at, was = occupied & (slots - 1), occupied & (len(before) - 1)
+        self.ahead[at, : before.shape[1]] = before[was]
+        self.touched[at, : touched.shape[1]] = touched[was]
+
+    @property
+    def occupied(self) -> Ints:
+        """The open slots with rows."""
+        at = np.flatnonzero(self.ahead["rows"].any(axis=1))
+        return np.sort(self.now + ((at - self.now) & (len(self.ahead) - 1)))
+
+    @property
+    def _extent(self) -> int:
+        """The number of slots from the watermark to the last one with rows."""
+        found = self.occupied
+        return int(found[-1]) - self.now + 1 if len(found) else 0
+
+    def moved(self, at: Ints, slots: int) -> Ints:
+        """The rows of `ahead` to which rows were moved that were at `at` when it had `slots` rows."""
+        return (self.now + ((at - self.now) & (slots - 1))) & (len(self.ahead) - 1)
 
     @property
     def present(self) -> Ints:
@@ -466,11 +510,12 @@ class RingStore:
 
     def copy(self) -> RingStore:
         """Return an independent copy."""
-        other = RingStore.__new__(RingStore)
+        other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.on_change = other.on_undo = lambda store: None  # the copy is not shared
+        other.shared = False
         other._asked = None
-        for name in ("head", "ahead", "totals", "marks"):
+        for name in self.OWN:
             setattr(other, name, getattr(self, name).copy())
         for name in ("others", "places", "records", "_shadow"):  # empty between inserts
             setattr(other, name, np.empty_like(getattr(self, name)))
@@ -562,7 +607,7 @@ class RingStore:
     def fold(self, starts: Ints, ends: Ints, keys: Ints, total: bool, partials: Any) -> tuple[int, int]:
         """Add ranges to partials: each for its key, or with `total` for all keys. Returns the first range
         that is not held, or -1, and error bits."""
-        kernel = fold_kernel(self.layout, self.prefix, bool(self.compress))
+        kernel = fold_kernel(self.layout, self.storage)
         since, before = 0.0, partials.copy()
         while True:
             arrays, seen = self._asked
@@ -605,7 +650,9 @@ class RingStore:
         self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
         self._choice = self.choice  # computing it takes longer than an answer
         self.frame = frame_of(arrays, *self._choice, self.rings[0].ticks)
-        self.inserting = frame_of([self.head, self.ahead, self.others, self.places, self.records])
+        self.inserting = frame_of(
+            [self.head, self.ahead, self.touched, self.others, self.places, self.records]
+        )
         self._words = self.ahead.view(np.int64)
         self._closing = frame_of(
             [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
@@ -645,6 +692,11 @@ def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
 def records(fresh: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     """An array of empty records."""
     return np.repeat(fresh, count) if any(fresh.tobytes()) else np.zeros(count, dtype=fresh.dtype)
+
+
+def no_bits(rows: int, keys: int) -> Ints:
+    """Rows of 64-bit words with a bit for each key, all clear."""
+    return np.zeros((rows, (keys + 63) // 64), dtype=np.int64)
 
 
 def mark(bits: npt.NDArray[np.uint8], cells: Ints) -> None:

@@ -26,6 +26,8 @@ from tidemill.wheels.loops.range_plan import (
     RING,
     ROOM,
 )  # fmt: skip
+from tidemill.wheels.loops.sparse_cells import GROUP, SPAN
+from tidemill.wheels.memory.sparse_store import SparseStore
 from tidemill.wheels.memory.store import RingStore
 
 
@@ -37,6 +39,11 @@ def check_arrays(
     check_head(head, store.rings, keys=int(head[KEYS]), prefix=store.prefix, block=0, cells=True)
     keys, room = int(head[KEYS]), int(head[ROOM])
     require(0 <= keys <= room < MOST_KEYS and room > 0, f"room for {keys} keys", room)
+    require(len(arrays["totals"]) >= room, f"totals of {room} keys", len(arrays["totals"]))
+    require(arrays["marks"].shape[0] == len(store.slots.marks), "marks", arrays["marks"].shape)
+    if isinstance(store, SparseStore):
+        _check_sparse(arrays, store, room)
+        return
     slots = 0
     for r, ring in enumerate(store.rings):
         own = head[HEAD + RING * r : HEAD + RING * (r + 1)].tolist()
@@ -48,9 +55,19 @@ def check_arrays(
         slots += own[CAPACITY]
     cells = slots * room
     marks = cells // 8 + 1 if head[MARKED] else 1
-    require(arrays["marks"].shape[0] == len(store.slots.marks), "marks", arrays["marks"].shape)
     require(arrays["marks"].shape[1] >= marks, f"marks of {cells} cells", arrays["marks"].shape)
-    require(len(arrays["totals"]) >= room, f"totals of {room} keys", len(arrays["totals"]))
     for name, array in arrays.items():
         least = cells if name.startswith("f_") or (store.prefix and name.startswith("x_")) else 1
         require(array.size >= least, f"{least} cells in {name}", array.size)
+
+
+def _check_sparse(arrays: Mapping[str, npt.NDArray[Any]], store: SparseStore, room: int) -> None:
+    """Raise unless the arrays of a sparse store fit each other: kernels check what is in them."""
+    spans, groups, marks = (arrays[n] for n in ("spans", "groups", "marks"))
+    rows = len(store.rings) * room
+    require(spans.shape[1] == SPAN and len(spans) >= rows, f"{rows} spans", spans.shape)
+    require(groups.shape[1] == GROUP, f"groups of {GROUP} numbers", groups.shape)
+    sizes = {len(array) for name, array in arrays.items() if name.startswith("f_")}
+    require(len(sizes) <= 1, "as many cells in each column", sizes)
+    cells = max(sizes, default=0)
+    require(marks.shape[1] * 8 >= cells, f"marks of {cells} cells", marks.shape)

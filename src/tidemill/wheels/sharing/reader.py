@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemill.wheels.memory.sparse_store import SparseStore
 from tidemill.wheels.memory.store import RingStore
 from tidemill.wheels.queries import WheelQueries
 from tidemill.wheels.sharing.writer import Subscriber
@@ -47,9 +48,12 @@ class SharedView(WheelView):
 
     def __init__(self, source: Subscriber, spec: WheelSpec) -> None:
         self.source = source
-        store = RingStore(
-            spec.plan.layout, spec.rings, 0, 1, prefix=spec.prefix, threshold=spec.one_ring_below, room=False
-        )
+        layout, below, keyed = spec.plan.layout, spec.one_ring_below, bool(spec.plan.group_keys)
+        store: RingStore
+        if source.described.get("sparse") is True:
+            store = SparseStore(layout, spec.rings, 0, 1, keyed=keyed, threshold=below)
+        else:
+            store = RingStore(layout, spec.rings, 0, 1, prefix=spec.prefix, threshold=below, room=False)
         store.on_retry = self._again
         super().__init__(spec, store)
         schema = self.schema.to_arrow()

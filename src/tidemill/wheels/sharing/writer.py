@@ -47,7 +47,7 @@ from tidemill.wheels.memory.store import RingStore
 from tidemill.wheels.sharing.head import check_arrays
 
 ROOT, LOCK = "root.bin", "writer.lock"
-MAGIC = int.from_bytes(b"tidewhl2", "little")
+MAGIC = int.from_bytes(b"tidewhl3", "little")
 MARK, WRITER, STATE, GENERATION, KEY_FILES = range(5)
 """Positions in the root: the magic number; the writer's id; its state; the newest generation; the number of
 key files."""
