@@ -14,8 +14,7 @@ Sessions have no panes. A record in the list *spans* rows of a key with gaps bel
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemill.aggregates.layout import Layout
@@ -23,12 +22,10 @@ from tidemill.codegen.algebra import PartCode
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.expressions import Emitter, Value
 from tidemill.codegen.modules import load
+from tidemill.codegen.row_loop import rows_that_pass
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
 from tidemill.jit.kernel import any_kernel
-
-CHOSEN = 1024
-"""The number of rows that are filtered at once."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def accumulate_kernel(
     the size of the panes is the gap of sessions.
     """
     e = Emitter(columns.schema, columns.loads(), indent=1)
-    with _rows_that_pass(e, predicates, picked):
+    with rows_that_pass(e, predicates, "rows", picked):
         time = e.emit(attribute)
         _find_place(e, time, keyed, has_start, unit_pane)
         if spans:
@@ -97,34 +94,6 @@ def accumulate_kernel(
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     return AccumulateKernel(load(source, **functions).run, source)
-
-
-@contextmanager
-def _rows_that_pass(e: Emitter, predicates: tuple[Node, ...], picked: bool) -> Iterator[None]:
-    """Open the loop over the rows for which all predicates are true."""
-    size = "rows.size" if picked else "rows"
-    # Unsigned, because Numba checks signed indices for negative values.
-    row = "rows[j]" if picked else "np.uint64(j)"
-    if not predicates or any(e.can_fail(p) for p in predicates):
-        with e.block(f"for j in range({size}):"):
-            e.line(f"i = {row}")
-            for predicate in predicates:
-                e.line(f"if not ({e.truth(predicate)}):")
-                e.line("    continue")
-            yield
-        return
-    # First collect the rows of a block that pass: this loop has no branch to mispredict.
-    e.line(f"chosen = np.empty({CHOSEN}, np.uint32)")
-    with e.block(f"for b in range(0, {size}, {CHOSEN}):"):
-        e.line("m = 0")
-        with e.block(f"for j in range(b, min(b + {CHOSEN}, {size})):"):
-            e.line(f"i = {row}")
-            passed = " and ".join(e.truth(p) for p in predicates)
-            e.line("chosen[m] = i")
-            e.line(f"m += np.int64({passed})")
-        with e.block("for j in range(m):"):
-            e.line("i = chosen[j]")
-            yield
 
 
 def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane: bool) -> None:
