@@ -101,6 +101,7 @@ class PaneStore:
         self.gap = gap
         self.plan, self._panes, self.layout, self.parts = plan, panes, layout, parts
         self._plane_bytes = tuning.plane_bytes // lanes
+        self._small_planes = tuning.small_planes
         self._few_strings = tuning.few_strings
         self._reach = reach
         self._keys = 0
@@ -442,11 +443,14 @@ class PaneStore:
     def _planes_for(self, keys: int) -> int:
         """Return how many planes to use; 0 if they would take too much memory."""
         assert self._reach is not None
-        # More planes than twice the reach gain little.
+        plane = keys * self._dtype.itemsize
+        # With more planes windows close less often. More than twice the reach gain little, unless they are
+        # small: closing windows has a cost that does not depend on the number of keys.
+        small = 1 << max(0, (self._small_planes // plane).bit_length() - 1)
         for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
             planes = 1 << room.bit_length()
-            if planes * keys * self._dtype.itemsize <= self._plane_bytes:
-                return planes
+            if planes * plane <= self._plane_bytes:
+                return max(planes, small)
         return 0
 
     def _order_rows(self, elements: Elements, position: int, index: int) -> None:

@@ -163,7 +163,7 @@ class WindowOperator(Operator):
                 self._collect_apart(batch)
             return
         [collector] = self.collectors
-        kid = collector.key_ids(batch)
+        kid = self._key_ids(collector, batch)
         batch, kid = self._without_late(batch, kid)
         if batch.num_rows == 0:
             return
@@ -180,6 +180,22 @@ class WindowOperator(Operator):
             return _Done()
 
         self._run([partial(add, lane) for lane in self.lanes])
+
+    def _key_ids(self, collector: Collector, batch: pa.RecordBatch) -> Ints:
+        """Return the key id of each row; the threads look up known keys, new keys get their ids here."""
+        threads = len(self.lanes)
+        if threads == 1 or batch.num_rows < self._tuning.few_lookups:
+            return collector.key_ids(batch)
+        columns = collector.intake.key_columns(batch)
+        cuts = np.linspace(0, batch.num_rows, threads + 1).astype(int).tolist()
+        found = [
+            worker.submit(self.keys.find, [c.slice(start, end - start) for c in columns])
+            for worker, start, end in zip(self._workers, cuts, cuts[1:])
+        ]
+        kid: Ints = np.concatenate([some.result() for some in found])
+        if len(new := np.flatnonzero(kid < 0)):
+            kid[new] = self.keys.encode([c.take(pa.array(new)) for c in columns])
+        return kid
 
     def _collect_apart(self, batch: pa.RecordBatch) -> None:
         """Give a batch to the next thread, and divide the keys if they have become many."""
