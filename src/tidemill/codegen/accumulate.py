@@ -14,7 +14,8 @@ Sessions have no panes. A record in the list *spans* rows of a key with gaps bel
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tidemill.aggregates.layout import Layout
@@ -26,6 +27,9 @@ from tidemill.codegen.row_loop import rows_that_pass
 from tidemill.core.time import FARTHEST
 from tidemill.expr.nodes import Node
 from tidemill.jit.kernel import any_kernel
+
+BLOCK = 256
+"""Without a key, so many rows are accumulated at once if all are in the same pane."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,12 @@ def accumulate_kernel(
     the size of the panes is the gap of sessions.
     """
     e = Emitter(columns.schema, columns.loads(), indent=1)
-    with rows_that_pass(e, predicates, "rows", picked):
+    rows = rows_that_pass(e, predicates, "rows", picked)
+    # Without a key, consecutive rows are mostly in the same record.
+    plain = by_plane and not (keyed or picked or predicates or kept or unit_pane)
+    if plain and not e.can_fail(attribute):
+        rows = _rows_between_panes(e, attribute, layout, args, fixed, has_start)
+    with rows:
         time = e.emit(attribute)
         _find_place(e, time, keyed, has_start, unit_pane)
         if spans:
@@ -96,6 +105,53 @@ def accumulate_kernel(
     return AccumulateKernel(load(source, **functions).run, source)
 
 
+@contextmanager
+def _rows_between_panes(
+    e: Emitter, attribute: Node, layout: Layout, args: tuple[tuple[Node, ...], ...], fixed: tuple[int, ...],
+    has_start: bool,
+) -> Iterator[None]:  # fmt: skip
+    """Open a loop over the rows that are not in a block of rows of the current pane.
+
+    The partials of such a block are accumulated in local variables, which the CPU holds in registers.
+    """
+    with e.block(f"for b in range(0, rows, {BLOCK}):"):
+        e.line(f"stop = min(b + {BLOCK}, rows)")
+        e.line("r = places[np.uint64(p & mask), np.uint64(0)]")
+        with e.block("if r.pane == p:"):
+            e.line("inside = True")
+            with e.block("for j in range(b, stop):"):
+                e.line("i = np.uint64(j)")
+                _check_inside(e, e.emit(attribute), has_start)
+            with e.block("if inside:"):
+                names = [name for index in fixed for name in PartCode(index, layout.parts[index]).names]
+                for name in names:
+                    e.line(f"f_{name} = r.{name}")
+                with e.block("for j in range(b, stop):"):
+                    e.line("i = np.uint64(j)")
+                    for index in fixed:
+                        _accumulate(e, PartCode(index, layout.parts[index]), args[index], "f_")
+                for name in names:
+                    e.line(f"r.{name} = f_{name}")
+                e.line("continue")
+        with e.block("for j in range(b, stop):"):
+            e.line("i = np.uint64(j)")
+            yield
+
+
+def _check_inside(e: Emitter, time: Value, has_start: bool) -> None:
+    """Emit code that notes, without a branch, whether a row is in the current pane."""
+    if time.null is not None:
+        e.line(f"inside &= not ({time.null})")
+    if has_start:
+        e.line(f"inside &= {time.code} >= start")
+    e.line(f"inside &= not {_is_far(time)}")
+    e.line(f"inside &= not outside({time.code} - origin, begin, pane)")
+
+
+def _is_far(time: Value) -> str:
+    return f"outside({time.code}, {-FARTHEST}, {2 * FARTHEST + 1})"
+
+
 def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane: bool) -> None:
     """Emit the pane and key of a row; rows with an invalid time or before the start are skipped."""
     if time.null is not None:
@@ -103,7 +159,7 @@ def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane
         e.line("    err |= NULL_TIME")
         e.line("    continue")
     # Checked first: beyond this range, differences of times would overflow.
-    e.line(f"if outside({time.code}, {-FARTHEST}, {2 * FARTHEST + 1}):")
+    e.line(f"if {_is_far(time)}:")
     e.line("    err |= FAR_TIME")
     e.line("    continue")
     if has_start:
@@ -183,9 +239,11 @@ def with_arguments(
         step(args)
 
 
-def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...]) -> None:
+def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...], place: str = "r.") -> None:
+    """Emit code that adds a row to the fields of a part; their names begin with `place`."""
+
     def step(args: list[Value]) -> None:
-        part.take(e, [f"r.{name}" for name in part.names], args)
+        part.take(e, [f"{place}{name}" for name in part.names], args)
 
     with_arguments(e, nodes, step)
 
