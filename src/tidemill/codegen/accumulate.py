@@ -5,6 +5,9 @@ key, so that rows in approximate order touch little memory. If the record for a 
 pane, the kernel *spills* that record to a list, unless no window needs it any more, and starts a new one.
 In-order data therefore touches one record per row. Disorder costs only spills, which are combined later.
 
+If most keys have rows in every pane, planes are *dense*: a pane's first row starts the records of all keys,
+one after the other. The loop then needs no branch that depends on a record, which would wait for memory.
+
 Otherwise all records are in the list, in the order of their first rows, and an array holds the position
 of each key's *newest* record. The result is correct for any order of rows.
 
@@ -33,11 +36,26 @@ BLOCK = 256
 
 
 @dataclass(frozen=True)
+class LoopShape:
+    """What the generated loop depends on besides the query's expressions."""
+
+    keyed: bool
+    has_start: bool
+    unit_pane: bool
+    """Whether each instant is a pane."""
+    store: str
+    """Where records are: `planes`, `dense` planes, a `list`, or a list of `spans` of sessions."""
+    picked: bool
+    """Whether `rows` is an array of row numbers."""
+
+
+@dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(rows, *columns, kid, shift, *grid, places, needed, spill, count, rank, *kept, filled)`.
+    """`run(rows, *columns, kid, shift, *grid, places, tags, needed, spill, count, rank, *kept, filled)`.
 
     `rows` are the rows to read, or their number if all are read. `grid` is the start of all windows, and the
-    origin and size of the panes.
+    origin and size of the panes; for spans, the gap is in place of the size. `tags` has the pane of each
+    dense plane.
     `places` has the planes, a power of two, or the positions of the newest records; `kid >> shift` is the
     index of a key in it. Panes below `needed` may be evicted. `kept` are the buffers of the parts that
     keep rows (kid, pane, one for each argument); `filled` has the number of rows in each. Returns
@@ -57,31 +75,22 @@ def accumulate_kernel(
     args: tuple[tuple[Node, ...], ...],
     fixed: tuple[int, ...],
     kept: tuple[int, ...],
-    keyed: bool,
-    has_start: bool,
-    unit_pane: bool,
-    by_plane: bool,
-    picked: bool,
-    spans: bool,
+    shape: LoopShape,
 ) -> AccumulateKernel:
-    """Generate a kernel. `args` are the arguments of each part; `fixed` parts have records, `kept` rows.
-
-    With `by_plane`, records are in planes. With `picked`, `rows` is an array of row numbers. With `spans`,
-    the size of the panes is the gap of sessions.
-    """
+    """Generate a kernel. `args` are the arguments of each part; `fixed` parts have records, `kept` rows."""
     e = Emitter(columns.schema, columns.loads(), indent=1)
-    rows = rows_that_pass(e, predicates, "rows", picked)
+    rows = rows_that_pass(e, predicates, "rows", shape.picked)
     # Without a key, consecutive rows are mostly in the same record.
-    plain = by_plane and not (keyed or picked or predicates or kept or unit_pane)
-    if plain and not e.can_fail(attribute):
-        rows = _rows_between_panes(e, attribute, layout, args, fixed, has_start)
+    plain = shape.store == "planes" and not (shape.keyed or shape.picked or predicates or kept)
+    if plain and not shape.unit_pane and not e.can_fail(attribute):
+        rows = _rows_between_panes(e, attribute, layout, args, fixed, shape.has_start)
     with rows:
-        time = e.emit(attribute)
-        _find_place(e, time, keyed, has_start, unit_pane)
-        if spans:
-            _open_span(e, layout, fixed)
-        else:
-            _open_record(e, layout, fixed, by_plane)
+        _find_pane(e, e.emit(attribute), shape)
+        if shape.store == "dense":
+            _open_plane(e, layout, fixed)
+        # Unsigned, because Numba checks signed indices for negative values.
+        e.line("k = np.uint64(kid[i] >> shift)" if shape.keyed else "k = np.uint64(0)")
+        _OPEN[shape.store](e, layout, fixed)
         for index in fixed:
             _accumulate(e, PartCode(index, layout.parts[index]), args[index])
         for position, index in enumerate(kept):
@@ -91,14 +100,16 @@ def accumulate_kernel(
         buffers += [f"k{index}", f"p{index}"]
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
-        ["rows", *columns.parameters, "kid", "shift", "start", "origin", "pane", "places", "needed", "spill",
-         "count", "rank", *buffers, "filled"]
+        ["rows", *columns.parameters, "kid", "shift", "start", "origin", "pane", "places", "tags", "needed",
+         "spill", "count", "rank", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
             "    first = INT_MAX", "    last = INT_MIN", "    mask = places.shape[0] - 1",
-            "    p = 0", "    begin = 0", *e.lines, "    return count, first, last, before, err", "",
+            # No row is in the pane at the beginning of time.
+            "    p = INT_MIN", "    begin = INT_MIN", "    at = np.uint64(0)", "    own = False",
+            *e.lines, "    return count, first, last, before, err", "",
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
@@ -152,8 +163,8 @@ def _is_far(time: Value) -> str:
     return f"outside({time.code}, {-FARTHEST}, {2 * FARTHEST + 1})"
 
 
-def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane: bool) -> None:
-    """Emit the pane and key of a row; rows with an invalid time or before the start are skipped."""
+def _find_pane(e: Emitter, time: Value, shape: LoopShape) -> None:
+    """Emit the pane of a row; rows with an invalid time or before the start are skipped."""
     if time.null is not None:
         e.line(f"if {time.null}:")
         e.line("    err |= NULL_TIME")
@@ -162,39 +173,62 @@ def _find_place(e: Emitter, time: Value, keyed: bool, has_start: bool, unit_pane
     e.line(f"if {_is_far(time)}:")
     e.line("    err |= FAR_TIME")
     e.line("    continue")
-    if has_start:
+    if shape.has_start:
         e.line(f"if {time.code} < start:")
         e.line("    before += 1")
         e.line("    continue")
     e.line(f"t = {time.code} - origin")
-    if unit_pane:
+    if shape.unit_pane:
         e.line("p = t")
     else:  # division is slow, and consecutive rows are mostly in the same pane
         with e.block("if outside(t, begin, pane):"):
             e.line("p = t // pane")
             e.line("begin = wrap_mul(p, pane)")
-    e.line("k = np.uint64(kid[i] >> shift)" if keyed else "k = np.uint64(0)")
+            if shape.store == "dense":
+                e.line("own = False")
 
 
-def _open_record(e: Emitter, layout: Layout, fixed: tuple[int, ...], by_plane: bool) -> None:
-    if by_plane:
-        e.line("r = places[np.uint64(p & mask), k]")
-        fresh = "if r.pane != p:"
-    else:
-        e.line("s = places[k]")
-        e.line("r = spill[s]")
-        fresh = "if s < 0 or r.pane != p:"
-    with e.block(fresh):
-        e.line("last = max(last, p)")
-        e.line("first = min(first, p)")
-        if by_plane:
-            e.line("if r.pane >= needed:")
-            e.line("    spill[count] = r")
-            e.line("    count += 1")
-        else:
-            e.line("r = spill[count]")
-            e.line("places[k] = count")
-            e.line("count += 1")
+def _open_in_planes(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    e.line("r = places[np.uint64(p & mask), k]")
+    with e.block("if r.pane != p:"):
+        _reach(e)
+        _spill_record(e)
+        _start_record(e, layout, fixed)
+
+
+def _open_plane(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    """Emit code that starts the records of all keys, unless the plane has a later pane."""
+    with e.block("if not own:"):
+        e.line("at = np.uint64(p & mask)")
+        with e.block("if tags[at] < p:"):
+            with e.block("for q in range(places.shape[1]):"):
+                e.line("r = places[at, np.uint64(q)]")
+                with e.block("if r.pane != p:"):
+                    _spill_record(e)
+                    _start_record(e, layout, fixed, "q", "INT_MIN")
+            e.line("tags[at] = p")
+        e.line("own = tags[at] == p")
+        _reach(e)
+
+
+def _open_in_dense_planes(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    with e.block("if own:"):
+        e.line("r = places[at, k]")
+        e.line("r.pane = p")
+    with e.block("else:"):  # an old pane
+        e.line("r = spill[count]")
+        e.line("count += 1")
+        _start_record(e, layout, fixed)
+
+
+def _open_in_list(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
+    e.line("s = places[k]")
+    e.line("r = spill[s]")
+    with e.block("if s < 0 or r.pane != p:"):
+        _reach(e)
+        e.line("r = spill[count]")
+        e.line("places[k] = count")
+        e.line("count += 1")
         _start_record(e, layout, fixed)
 
 
@@ -202,8 +236,7 @@ def _open_span(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
     e.line("s = places[k]")
     e.line("r = spill[s]")
     with e.block("if s < 0 or p - r.end >= pane or r.pane - p >= pane:"):
-        e.line("last = max(last, p)")
-        e.line("first = min(first, p)")
+        _reach(e)
         e.line("if s < 0 or p > r.end:")
         e.line("    places[k] = count")
         e.line("r = spill[count]")
@@ -216,9 +249,27 @@ def _open_span(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
         e.line("r.pane = p")
 
 
-def _start_record(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
-    e.line("r.kid = k")
-    e.line("r.pane = p")
+_OPEN = {
+    "planes": _open_in_planes, "dense": _open_in_dense_planes, "list": _open_in_list, "spans": _open_span,
+}  # fmt: skip
+
+
+def _reach(e: Emitter) -> None:
+    e.line("last = max(last, p)")
+    e.line("first = min(first, p)")
+
+
+def _spill_record(e: Emitter) -> None:
+    e.line("if r.pane >= needed:")
+    e.line("    spill[count] = r")
+    e.line("    count += 1")
+
+
+def _start_record(
+    e: Emitter, layout: Layout, fixed: tuple[int, ...], key: str = "k", pane: str = "p"
+) -> None:
+    e.line(f"r.kid = {key}")
+    e.line(f"r.pane = {pane}")
     for index in fixed:
         part = PartCode(index, layout.parts[index])
         for name, code in zip(part.names, part.identity()):

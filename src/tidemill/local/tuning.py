@@ -20,6 +20,8 @@ class Tuning:
     """Rows of a result batch, few enough to stay in the CPU cache."""
     plane_bytes: int = 1 << 28
     """Memory limit for the planes of all lanes. With more keys, every record is spilled and sorted."""
+    dense_rows: int = 1 << 12
+    """Batches with fewer rows do not start the records of all keys at once."""
     small_planes: int = 1 << 20
     """Memory that the planes of a lane may take in any case, about what the CPU cache has."""
     few_strings: int = 1 << 16
