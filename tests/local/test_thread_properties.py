@@ -1,4 +1,4 @@
-"""Random queries on batches that are long enough for every arrangement of records and every use of threads."""
+"""Random queries on long batches: every arrangement of records, every use of threads."""
 
 from __future__ import annotations
 
