@@ -52,7 +52,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("graph",),
         ("stage_operator", "union"),
         ("window_operator",),
-        ("lanes", "late_rows"),
+        ("lane_threads", "lanes", "late_rows"),
         ("collector",),
         ("results", "window_slides", "state_columns"),
         ("pane_store",),

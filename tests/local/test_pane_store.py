@@ -110,7 +110,8 @@ def test_strings_that_no_window_needs_are_forgotten(how: str) -> None:
 def test_keys_may_outgrow_the_planes(room: int) -> None:
     query = STREAM.group_by("k").window(tm.hopping(60, every=10)).agg(n=tm.sum(col.x))
     assert isinstance(query.optimized, WindowAggregate)
-    op, pick = WindowOperator(query.optimized, tuning=Tuning(plane_bytes=room)), random.Random(4)
+    tuning, pick = Tuning(plane_bytes=room, small_planes=0), random.Random(4)
+    op = WindowOperator(query.optimized, tuning=tuning)
     expected: dict[tuple[int, int], int] = {}
     found, planes = [], set()
     for at in range(60):

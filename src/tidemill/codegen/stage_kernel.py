@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.expressions import Emitter
 from tidemill.codegen.modules import load
-from tidemill.expr.nodes import Column, Node
+from tidemill.codegen.row_loop import rows_that_pass
+from tidemill.expr.nodes import Node
 from tidemill.jit.kernel import any_kernel
 
 
@@ -31,12 +31,9 @@ class StageKernel:
 def stage_kernel(
     columns: Columns, predicates: tuple[Node, ...], outputs: tuple[Node, ...], index: bool
 ) -> StageKernel:
-    emitter = Emitter(columns.schema, columns.loads())
-    copies = all(isinstance(o, Column) and o.name not in columns.nullable for o in outputs)
-    if predicates and copies and not any(emitter.can_fail(p) for p in predicates):
-        nullable = _branch_free(emitter, columns, predicates, outputs, index)
-    else:
-        nullable = _branching(emitter, predicates, outputs, index)
+    emitter = Emitter(columns.schema, columns.loads(), indent=1)
+    with rows_that_pass(emitter, predicates, "n"):
+        nullable = _write(emitter, outputs, index)
     written = [
         name for j, n in enumerate(nullable) for name in ((f"o{j}", f"w{j}") if n else (f"o{j}",))
     ]
@@ -44,42 +41,23 @@ def stage_kernel(
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    m = 0",
-            "    for i in range(n):", *emitter.lines, "    return m, err", "",
+            *emitter.lines, "    return m, err", "",
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in emitter.functions.items()}
     return StageKernel(load(source, **functions).run, nullable, source)
 
 
-def _branch_free(
-    emitter: Emitter, columns: Columns, predicates: tuple[Node, ...], outputs: tuple[Any, ...],
-    index: bool,
-) -> tuple[bool, ...]:  # fmt: skip
-    # Every row is written and the position advances only for rows that pass: no branch to mispredict.
-    passed = " and ".join(emitter.truth(p) for p in predicates)
-    loads = columns.loads()
-    for j, output in enumerate(outputs):
-        emitter.line(f"o{j}[m] = {loads[output.name].code}")
-    if index:
-        emitter.line("index[m] = i")
-    emitter.line(f"m += np.int64({passed})")
-    return (False,) * len(outputs)
-
-
-def _branching(
-    emitter: Emitter, predicates: tuple[Node, ...], outputs: tuple[Node, ...], index: bool
-) -> tuple[bool, ...]:
-    for predicate in predicates:
-        emitter.line(f"if not ({emitter.truth(predicate)}):")
-        emitter.line("    continue")
+def _write(e: Emitter, outputs: tuple[Node, ...], index: bool) -> tuple[bool, ...]:
+    """Emit code that writes the outputs of row `i`, and return which of them can be null."""
     nullable = []
     for j, output in enumerate(outputs):
-        value = emitter.emit(output)
-        emitter.line(f"o{j}[m] = {value.code}")
+        value = e.emit(output)
+        e.line(f"o{j}[m] = {value.code}")
         if value.null is not None:
-            emitter.line(f"w{j}[m] = not {value.null}")
+            e.line(f"w{j}[m] = not {value.null}")
         nullable.append(value.null is not None)
     if index:
-        emitter.line("index[m] = i")
-    emitter.line("m += 1")
+        e.line("index[m] = i")
+    e.line("m += 1")
     return tuple(nullable)

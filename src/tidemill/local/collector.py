@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
-from tidemill.codegen.accumulate import AccumulateKernel, accumulate_kernel
+from tidemill.codegen.accumulate import AccumulateKernel, LoopShape, accumulate_kernel
 from tidemill.codegen.columns import Columns
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
@@ -57,13 +57,15 @@ class RowLoop:
         return start, self.panes.origin, self.panes.size if self.gap is None else self.gap
 
     def kernel(
-        self, columns: Columns, nodes: LoopNodes, by_plane: bool, picked: bool
+        self, columns: Columns, nodes: LoopNodes, store: str, picked: bool
     ) -> AccumulateKernel:
         assert nodes.attribute is not None
+        shape = LoopShape(
+            bool(self.plan.group_keys), self.plan.start is not None, self.panes.size == 1, store, picked
+        )
         return accumulate_kernel(
             columns, nodes.predicates, nodes.attribute, self.layout, nodes.args, self.parts.records,
-            self.parts.kept, bool(self.plan.group_keys), self.plan.start is not None,
-            self.panes.size == 1, by_plane, picked, self.gap is not None,
+            self.parts.kept, shape,
         )  # fmt: skip
 
 
@@ -125,5 +127,6 @@ class Collector:
         `rows` is the number of rows, or an array of some of them. The store has so many keys, and numbers
         them by `kid >> shift`.
         """
-        kernel = self.intake.kernel(found.columns, store.by_plane(keys), not isinstance(rows, int))
+        picked, count = (False, rows) if isinstance(rows, int) else (True, len(rows))
+        kernel = self.intake.kernel(found.columns, store.arranged(count, keys), picked)
         return store.add(kernel, rows, keys, found.args, found.kid, shift, self._loop.grid, found.failure)

@@ -92,12 +92,11 @@ class Intake(Generic[Kernel]):
 
     def key_ids(self, batch: pa.RecordBatch, keys: KeyIndex) -> Ints:
         """Return the key id of each row and assign ids to new keys; empty if the query has no keys."""
-        if not self._keys:
-            return _NO_KEYS
-        return keys.encode([
-            batch.column(node.name) if isinstance(node, Column) else evaluate(node, batch, self._schema)
-            for node in self._keys
-        ])  # fmt: skip
+        return keys.encode(self.key_columns(batch)) if self._keys else _NO_KEYS
+
+    def key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return the key columns of a batch."""
+        return [evaluate(node, batch, self._schema) for node in self._keys]
 
     def kernel(self, columns: Columns, *variant: Any) -> Kernel:
         """Return the kernel for a layout of columns, compiling it on first use."""

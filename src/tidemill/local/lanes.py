@@ -98,14 +98,25 @@ class Lane:
         if progress.final:
             yield from self._close(progress)
             return
-        waiting = self.store.spilled - self._retained
+        if self.due(progress, self.store.spilled, self.store.crowded, prompt):
+            if progress.promise.highest > BEGINNING and self._closes(progress):
+                yield from self._close(progress)
+            else:
+                self._combine()
+
+    def due(self, progress: Progress, spilled: int, crowded: bool, prompt: bool) -> bool:
+        """Return whether it is time to close windows, or at least to combine partials.
+
+        So many partials are `spilled`; planes are `crowded` if more rows would soon spill partials.
+        """
+        waiting = spilled - self._retained
+        if progress.promise.highest == BEGINNING:
+            return waiting > max(self._tuning.many_partials, self._retained)
         many = waiting > max(self._tuning.few_partials, 2 * self._retained)
-        if progress.promise.highest == BEGINNING or not (prompt or many or self.store.crowded):
-            self.settle()
-        elif any(slide.closes(progress) for slide in self.slides):
-            yield from self._close(progress)
-        elif many:
-            self._combine()
+        return many or ((prompt or crowded) and self._closes(progress))
+
+    def _closes(self, progress: Progress) -> bool:
+        return any(slide.closes(progress) for slide in self.slides)
 
     def settle(self) -> None:
         """Combine the waiting partials if they are many, so that memory is bounded by keys times panes."""

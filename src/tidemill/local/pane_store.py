@@ -101,6 +101,7 @@ class PaneStore:
         self.gap = gap
         self.plan, self._panes, self.layout, self.parts = plan, panes, layout, parts
         self._plane_bytes = tuning.plane_bytes // lanes
+        self._small_planes = tuning.small_planes
         self._few_strings = tuning.few_strings
         self._reach = reach
         self._keys = 0
@@ -110,6 +111,9 @@ class PaneStore:
         self._trim_above = tuning.few_strings
         self._dtype = record_type(layout, parts.fixed, gap is not None)
         self._by_plane = reach is not None
+        self._tags = np.full(1, NO_PANE, dtype=np.int64)
+        """The pane of each dense plane, whose records are started for all keys; `NO_PANE` for others."""
+        self._dense, self._dense_rows, self._rows_of_pane = False, tuning.dense_rows, 0
         self._planes = np.zeros((1, 0), dtype=self._dtype)
         self._newest = np.zeros(0, dtype=np.int64)
         """Without planes: the position in the spill of each key's newest record."""
@@ -130,10 +134,16 @@ class PaneStore:
         """The number of spilled partials and kept rows."""
         return self._count + int(self._filled.sum())
 
-    def by_plane(self, keys: int) -> bool:
-        """Make room for `keys` keys, and return whether their records are in planes."""
+    def arranged(self, rows: int, keys: int) -> str:
+        """Make room for rows of `keys` keys, and return how records are stored (`LoopShape.store`)."""
         self.fit(keys)
-        return self._by_plane
+        if not self._by_plane:
+            return "list" if self.gap is None else "spans"
+        enough = rows >= self._dense_rows and self._panes.size > 1 and bool(self.plan.group_keys)
+        self._dense = enough and self._rows_of_pane * 4 >= keys
+        if not self._dense:
+            self._untag()
+        return "dense" if self._dense else "planes"
 
     def add(
         self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], keys: int, args: list[Any],
@@ -141,16 +151,16 @@ class PaneStore:
     ) -> int:  # fmt: skip
         """Accumulate rows of a batch, and return how many lie before the start of all windows.
 
-        `rows` is the number of rows, or an array of some of them. The kernel is one for planes if
-        `by_plane(keys)`. The store numbers keys by `kid >> shift`. `failure` is raised if the kernel reads
-        a row for which a column failed.
+        `rows` is the number of rows, or an array of some of them. The kernel is one for the arrangement that
+        `arranged` returned. The store numbers keys by `kid >> shift`. `failure` is raised if the kernel
+        reads a row for which a column failed.
         """
-        self.fit(keys)
-        self._room(rows if isinstance(rows, int) else len(rows))
+        n = rows if isinstance(rows, int) else len(rows)
+        self._room(n + self._planes.size if self._dense else n)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
         self._count, first, last, before, err = kernel.run(
-            rows, *args, kid, shift, *grid, places, self._needed, self._spill,
+            rows, *args, kid, shift, *grid, places, self._tags, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
         if err & NULL_TIME:
@@ -159,11 +169,18 @@ class PaneStore:
             raise far_time(self.plan)
         if first <= last:
             self._reached(int(first), int(last))
+            self._rows_of_pane = n // (int(last) - int(first) + 1)
         raise_for(err, "window aggregate", failure)
         return int(before)
 
+    def _untag(self) -> None:
+        """Record that planes may have records that are not started, or of other panes."""
+        self._tags.fill(NO_PANE)
+
     def absorb(self, other: PaneStore, ids: Ints) -> None:
         """Move all partials of another store to this one; `ids` has the key here of each key there."""
+        self._untag()
+        other._untag()
         self._take_strings(other)
         keys = min(len(ids), other._keys)
         if self._by_plane and other._by_plane and keys:
@@ -292,6 +309,7 @@ class PaneStore:
 
     def retain(self, elements: Elements, keep: npt.NDArray[np.bool_]) -> None:
         """Keep the elements of a mask and evict the others."""
+        self._untag()
         records = elements.records[keep]
         if self._count or not self._by_plane:
             self._put_back(records)
@@ -313,6 +331,7 @@ class PaneStore:
         """Remove unused strings from the pool, once it has doubled since the last time."""
         if self.pool.count <= self._trim_above:
             return
+        self._untag()
         columns = list(self._string_columns())
         used = np.zeros(self.pool.count, dtype=np.bool_)
         for ids in columns:
@@ -376,6 +395,7 @@ class PaneStore:
             planes[:, there] = self._planes[:, kept[there]]
             planes["kid"] = np.arange(len(kept))
             self._planes = planes
+            self._untag()
         else:
             newest = np.full(len(kept), -1, dtype=np.int64)
             there = np.flatnonzero(kept < len(self._newest))
@@ -402,6 +422,7 @@ class PaneStore:
             self.room_for(len(needed))[...] = needed
             self.add_partials(len(needed))
             self._planes["pane"] = NO_PANE
+            self._untag()
         self._newest.fill(-1)
 
     def _put_back(self, records: npt.NDArray[Any]) -> None:
@@ -432,6 +453,7 @@ class PaneStore:
                 if held:
                     fresh[:, :held] = self._planes
                 self._planes = fresh
+                self._tags = np.full(planes, NO_PANE, dtype=np.int64)
             else:
                 newest = np.full(room, -1, dtype=np.int64)
                 newest[:held] = self._newest[:held]
@@ -442,11 +464,14 @@ class PaneStore:
     def _planes_for(self, keys: int) -> int:
         """Return how many planes to use; 0 if they would take too much memory."""
         assert self._reach is not None
-        # More planes than twice the reach gain little.
+        plane = keys * self._dtype.itemsize
+        # With more planes windows close less often. More than twice the reach gain little, unless they are
+        # small: closing windows has a cost that does not depend on the number of keys.
+        small = 1 << max(0, (self._small_planes // plane).bit_length() - 1)
         for room in (2 * self._reach + 7, self._reach + self._reach // 4 + 7):
             planes = 1 << room.bit_length()
-            if planes * keys * self._dtype.itemsize <= self._plane_bytes:
-                return planes
+            if planes * plane <= self._plane_bytes:
+                return max(planes, small)
         return 0
 
     def _order_rows(self, elements: Elements, position: int, index: int) -> None:

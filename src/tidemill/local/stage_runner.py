@@ -11,7 +11,7 @@ from tidemill.codegen.columns import Columns
 from tidemill.codegen.stage_kernel import StageKernel, stage_kernel
 from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
-from tidemill.expr.nodes import Column, Node
+from tidemill.expr.nodes import Column, Node, columns_of
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build
 from tidemill.local.expressions import Expressions, allocate, evaluate, row_by_row
@@ -32,6 +32,9 @@ class StageRunner:
             if self.schema[n].is_fixed and (predicates or not isinstance(e, Column))
         ]  # fmt: skip
         self._others = [j for j in range(len(outputs)) if j not in self._looped]
+        needed = frozenset().union(*(columns_of(outputs[j][1]) for j in self._others))
+        self._needed = [n for n in schema.names if n in needed]
+        """The columns that are read after rows were dropped."""
         nodes = [*predicates, *(outputs[j][1] for j in self._looped)]
         self._expressions = Expressions(nodes, schema)
         self._kernels: dict[Columns, StageKernel] = {}
@@ -51,7 +54,7 @@ class StageRunner:
             index = np.empty(n if self._keeps_index else 0, dtype=np.int64)
             m = self._loop(batch, n, index, arrays)
             if self._keeps_index:
-                kept = batch.take(pa.array(index[:m]))
+                kept = batch.select(self._needed).take(pa.array(index[:m]))
         for j in self._others:
             arrays[j] = evaluate(self._outputs[j][1], kept, self._source)
         return pa.RecordBatch.from_arrays(
@@ -73,9 +76,8 @@ class StageRunner:
         kinds = [self.schema.fields[j][1] for j in self._looped]
         outputs, pairs = [], []
         for kind, nullable in zip(kinds, kernel.nullable):
-            # One spare element: the branch-free loop also writes rows that do not pass.
-            data = allocate(kind, n + 1)
-            valid = np.empty(n + 1, dtype=np.uint8) if nullable else None
+            data = allocate(kind, n)
+            valid = np.empty(n, dtype=np.uint8) if nullable else None
             pairs.append((data, valid))
             outputs += [data] if valid is None else [data, valid]
         m, err = kernel.run(n, *args, index, *outputs)

@@ -20,10 +20,16 @@ class Tuning:
     """Rows of a result batch, few enough to stay in the CPU cache."""
     plane_bytes: int = 1 << 28
     """Memory limit for the planes of all lanes. With more keys, every record is spilled and sorted."""
+    dense_rows: int = 1 << 12
+    """Batches with fewer rows do not start the records of all keys at once."""
+    small_planes: int = 1 << 20
+    """Memory that the planes of a lane may take in any case, about what the CPU cache has."""
     few_strings: int = 1 << 16
     """A pool with at most this many strings is not searched for unused ones."""
     few_keys: int = 1 << 20
     """With at most this many keys, only a snapshot removes keys without state from the index."""
+    few_lookups: int = 1 << 14
+    """The keys of fewer rows are looked up on the caller's thread."""
     keys_by_row: int = 1 << 12
     """With at most this many keys, each thread collects whole batches; with more, it has keys of its own."""
     backlog: int = 4

@@ -8,10 +8,8 @@ has a lane with some of the keys. The operator starts by rows, and continues by 
 
 from __future__ import annotations
 
-from collections import deque
+import itertools
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -30,6 +28,7 @@ from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.collector import Collector, RowLoop
+from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.late_rows import LateRows
 from tidemill.local.limits import Ints, Limits
@@ -105,12 +104,10 @@ class WindowOperator(Operator):
         self.lanes = self._new_lanes(lanes if by_key else 1)
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
         self.collectors += [self._side_collector(lanes) for _ in range(1, lanes if by_rows else 1)]
-        threads = lanes if by_rows or by_key else 1
-        self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in range(threads) if threads > 1]
-        self._running: deque[list[Future[_Done]]] = deque()
+        self._threads = LaneThreads(lanes if by_rows or by_key else 1)
         self._turn = 0
         """By rows: the collector of the next batch."""
-        self._seen = [_Done()] * len(self.collectors)
+        self._seen = [Done()] * len(self.collectors)
         """By rows: what each collector returned last, of the calls that were waited for."""
         self._late = LateRows(base, attribute, predicates)
         self._key_columns = _plain_columns(stage, plan.group_keys)
@@ -140,30 +137,31 @@ class WindowOperator(Operator):
         return sum(counted)
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.shutdown(cancel_futures=True)
+        self._threads.close()
 
     # -- rows in
 
     def push(self, port: int, batch: pa.RecordBatch) -> tuple[()]:
+        apart = len(self.collectors) > 1
+        if apart and not self._watches and (self._compact is None or self._compact.threadsafe):
+            self._collect_apart(batch, self._compact)
+            return ()
         if self._compact is not None and not self._compact.trivial:
             batch = self._compact.run(batch)
         if batch.num_rows == 0:
             return ()
         if self._order is not None:
             self._waiting.append(batch)
+        elif apart:
+            batch, _ = self._without_late(batch, _NO_KEYS)
+            self._collect_apart(batch)
         else:
             self._push(batch)
         return ()
 
     def _push(self, batch: pa.RecordBatch) -> None:
-        if len(self.collectors) > 1:
-            batch, _ = self._without_late(batch, _NO_KEYS)
-            if batch.num_rows:
-                self._collect_apart(batch)
-            return
         [collector] = self.collectors
-        kid = collector.key_ids(batch)
+        kid = self._key_ids(collector, batch)
         batch, kid = self._without_late(batch, kid)
         if batch.num_rows == 0:
             return
@@ -175,24 +173,38 @@ class WindowOperator(Operator):
             return
         found = collector.prepare(batch, kid)
 
-        def add(lane: Lane) -> _Done:
+        def add(lane: Lane) -> Done:
             lane.add(collector, found)
-            return _Done()
+            return Done()
 
         self._run([partial(add, lane) for lane in self.lanes])
 
-    def _collect_apart(self, batch: pa.RecordBatch) -> None:
+    def _key_ids(self, collector: Collector, batch: pa.RecordBatch) -> Ints:
+        """Return the key id of each row; the threads look up known keys, new keys get their ids here."""
+        threads = len(self.lanes)
+        if threads == 1 or batch.num_rows < self._tuning.few_lookups:
+            return collector.key_ids(batch)
+        columns = collector.intake.key_columns(batch)
+        cuts = np.linspace(0, batch.num_rows, threads + 1).astype(int).tolist()
+        shares = ([c.slice(start, end - start) for c in columns] for start, end in itertools.pairwise(cuts))
+        kid: Ints = np.concatenate(self._threads.each(self.keys.find, shares))
+        if len(new := np.flatnonzero(kid < 0)):
+            kid[new] = self.keys.encode([c.take(pa.array(new)) for c in columns])
+        return kid
+
+    def _collect_apart(self, batch: pa.RecordBatch, stage: StageRunner | None = None) -> None:
         """Give a batch to the next thread, and divide the keys if they have become many."""
         number, collector = self._turn, self.collectors[self._turn]
 
-        def collect() -> _Done:
-            collector.add(batch)
+        def collect() -> Done:
+            rows = batch if stage is None or stage.trivial else stage.run(batch)
+            if rows.num_rows:
+                collector.add(rows)
             store = collector.store
-            full = store.crowded, store.spilled, collector.keys.count
-            return _Done([], None, number, *full)
+            return Done([], None, number, store.crowded, store.spilled, collector.keys.count)
 
         self._turn = (number + 1) % len(self.collectors)
-        self._running.append([self._workers[number].submit(collect)])
+        self._threads.start({number: collect})
         self._drain(self._tuning.backlog)
         if max(seen.keys for seen in self._seen) > self._tuning.keys_by_row:
             self._collect_together()
@@ -208,20 +220,20 @@ class WindowOperator(Operator):
                 collector.ids = np.concatenate((collector.ids, self.keys.encode(fresh)))
             main.store.fit(self.keys.count)
             main.store.absorb(collector.store, collector.ids)
-        self._seen = [_Done()] * len(self.collectors)
+        self._seen = [Done()] * len(self.collectors)
 
     def _collect_together(self) -> None:
         """Use one collector from now on, and lanes by key where keys can be divided."""
         self._gather()
-        counted, threads = self.before_start, len(self.collectors)
+        [whole] = self.lanes
+        whole.before_start, threads = self.before_start, len(self.collectors)
         if self._divides():
-            [whole] = self.lanes
             elements, windows = whole.snapshot(), [slide.state for slide in whole.slides]
             self.lanes = self._new_lanes(threads)
             for lane in self.lanes:
                 lane.restore(elements, windows, self.keys.count)
+            self.lanes[0].before_start = whole.before_start
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
-        self.collectors[0].before_start = counted
 
     def _without_late(self, batch: pa.RecordBatch, kid: Ints) -> tuple[pa.RecordBatch, Ints]:
         """Store the late rows of a batch and return the rows to aggregate.
@@ -229,8 +241,7 @@ class WindowOperator(Operator):
         Complete windows are closed first, so that no late row changes them. A query with sessions does not
         aggregate late rows: one could join two sessions, of which one was already returned.
         """
-        unwatched = not self._watch or self._promised.highest == BEGINNING
-        if unwatched or isinstance(self.plan.windows[0].spec, Rows):
+        if not self._watches:
             return batch, kid
         late = self._late.keep(batch, kid, self._promised)
         if late is None:
@@ -239,6 +250,12 @@ class WindowOperator(Operator):
         if not any(isinstance(w.spec, Session) for w in self.plan.windows):
             return batch, kid
         return batch.filter(pa.array(~late)), kid[~late] if len(kid) else kid
+
+    @property
+    def _watches(self) -> bool:
+        """Whether rows may be late."""
+        promised = self._promised.highest > BEGINNING
+        return self._watch and promised and not isinstance(self.plan.windows[0].spec, Rows)
 
     def late(self) -> pa.Table:
         return self._late.table()
@@ -309,7 +326,7 @@ class WindowOperator(Operator):
     def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
         yield from self._take_ready()
         if len(self.collectors) > 1:
-            if not final and not prompt and not self._enough():
+            if not final and not self._due(prompt):
                 return
             self._gather()
             prompt = True
@@ -318,23 +335,26 @@ class WindowOperator(Operator):
             yield from self.lanes[0].advance(progress, prompt=prompt)
             self._given = self.lanes[0].promise
         elif final:
-            while self._running:
+            while self._threads.waiting:
                 yield from self._finished()
-            yield from self._last(progress)
+            # One batch of each lane at a time: the results may not fit in memory.
+            yield from self._threads.interleaved(
+                [lane.advance(progress, prompt=True) for lane in self.lanes]
+            )
         else:
             self._run([partial(self._close, lane, progress, prompt) for lane in self.lanes])
             yield from self._take_ready()
-            while prompt and self._running:
+            while prompt and self._threads.waiting:
                 yield from self._finished()
         if final:
             self._given = Limits(FOREVER)
         elif self._forgets and self.keys.count > self._forget_above:
             self._forget_keys()
 
-    def _enough(self) -> bool:
-        """By rows: return whether so many partials wait that windows should close now."""
-        waiting = sum(seen.spilled for seen in self._seen)
-        return any(seen.crowded for seen in self._seen) or waiting > self._tuning.few_partials
+    def _due(self, prompt: bool) -> bool:
+        """By rows: return whether windows should close now."""
+        spilled, crowded = sum(s.spilled for s in self._seen), any(s.crowded for s in self._seen)
+        return self.lanes[0].due(self._progress(False), spilled, crowded, prompt)
 
     def _take_ready(self) -> list[pa.RecordBatch]:
         ready, self._ready = self._ready, []
@@ -356,7 +376,7 @@ class WindowOperator(Operator):
 
     def _drain(self, most: int) -> None:
         """Wait until at most `most` calls of the lanes are running."""
-        while len(self._running) > most:
+        while self._threads.waiting > most:
             before = self.promise
             self._hold(list(self._finished()), before)
 
@@ -366,32 +386,22 @@ class WindowOperator(Operator):
             self._held = before
             self._ready += found
 
-    def _close(self, lane: Lane, progress: Progress, prompt: bool) -> _Done:
-        return _Done(list(lane.advance(progress, prompt=prompt)), lane.promise)
-
-    def _last(self, progress: Progress) -> Iterator[pa.RecordBatch]:
-        """Yield the remaining results, one batch of each lane at a time: they may not fit in memory."""
-        results = [lane.advance(progress, prompt=True) for lane in self.lanes]
-        coming = deque((w, r, w.submit(next, r, None)) for w, r in zip(self._workers, results))
-        while coming:
-            worker, result, future = coming.popleft()
-            if (batch := future.result()) is not None:
-                coming.append((worker, result, worker.submit(next, result, None)))
-                yield batch
+    def _close(self, lane: Lane, progress: Progress, prompt: bool) -> Done:
+        return Done(list(lane.advance(progress, prompt=prompt)), lane.promise)
 
     def settle(self) -> None:
         """Combine the waiting partials if they are many, without closing windows."""
         for lane in self.lanes:
             lane.settle()
 
-    def _run(self, calls: list[Callable[[], _Done]]) -> None:
+    def _run(self, calls: list[Callable[[], Done]]) -> None:
         """Run a call for each lane on its thread."""
-        self._running.append([w.submit(call) for w, call in zip(self._workers, calls)])
+        self._threads.start(dict(enumerate(calls)))
         self._drain(self._tuning.backlog)
 
     def _finished(self) -> Iterator[pa.RecordBatch]:
         """Wait for the oldest calls and yield their results."""
-        done = [future.result() for future in self._running.popleft()]
+        done = self._threads.oldest()
         promised = [one.promise for one in done if one.promise is not None]
         if promised:
             self._given = Limits.joined(promised, self.keys.count)
@@ -558,19 +568,6 @@ class WindowOperator(Operator):
         alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
         strings = any(t.kind == "string" for p in self.layout.parts for t in p.types)
         return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
-
-
-@dataclass(frozen=True)
-class _Done:
-    """What a call on a thread returned: windows that a lane closed, or how full a collector is."""
-
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-    promise: Limits | None = None
-    """A lane's promise for windows to come."""
-    collector: int | None = None
-    crowded: bool = False
-    spilled: int = 0
-    keys: int = 0
 
 
 def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:

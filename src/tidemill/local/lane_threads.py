@@ -1,0 +1,73 @@
+"""Threads that each run calls in order, for the lanes and collectors of a window aggregate."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.local.limits import Limits
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a call returned: the windows that a lane closed, or how full a collector is."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    promise: Limits | None = None
+    """A lane's promise for windows to come."""
+    collector: int | None = None
+    crowded: bool = False
+    spilled: int = 0
+    keys: int = 0
+
+
+class LaneThreads:
+    """A thread for each lane or collector. Each thread runs its calls in the order in which they came.
+
+    >>> threads = LaneThreads(2)
+    >>> threads.start({0: Done, 1: lambda: Done(keys=3)})
+    >>> threads.waiting, [done.keys for done in threads.oldest()], threads.waiting
+    (1, [0, 3], 0)
+    >>> threads.close()
+    """
+
+    def __init__(self, count: int) -> None:
+        """Start no thread if `count` is 1: calls are then made by the caller."""
+        self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in range(count) if count > 1]
+        self._running: deque[list[Future[Done]]] = deque()
+
+    def start(self, calls: dict[int, Callable[[], Done]]) -> None:
+        """Start a group of calls, by the number of the thread."""
+        self._running.append([self._workers[number].submit(call) for number, call in calls.items()])
+
+    @property
+    def waiting(self) -> int:
+        """The number of groups that `oldest` has not returned yet."""
+        return len(self._running)
+
+    def oldest(self) -> list[Done]:
+        """Wait for the oldest group of calls and return their results."""
+        return [future.result() for future in self._running.popleft()]
+
+    def each(self, call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """Call a function for one item on each thread, and wait for the results."""
+        futures = [worker.submit(call, item) for worker, item in zip(self._workers, items)]
+        return [future.result() for future in futures]
+
+    def interleaved(self, results: Iterable[Iterator[Any]]) -> Iterator[Any]:
+        """Yield the items of iterators in turn, each computed by a thread of its own, one item ahead."""
+        coming = deque((w, r, w.submit(next, r, None)) for w, r in zip(self._workers, results))
+        while coming:
+            worker, result, future = coming.popleft()
+            if (item := future.result()) is not None:
+                coming.append((worker, result, worker.submit(next, result, None)))
+                yield item
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.shutdown(cancel_futures=True)
