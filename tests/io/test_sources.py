@@ -308,7 +308,7 @@ def check_promises(chunks: list[Chunk], time: str = "t") -> None:
         promised = max(promised, chunk.complete_below)
 
 
-FEW = ChunkSizes(most=5, most_held=20, small=1)
+FEW = ChunkSizes(most=5, most_held=20, small=1, held=5)
 """Chunks of at most five rows, and no joining of small ones."""
 
 TIMES = st.lists(st.integers(-50, 50) | st.sampled_from([BEGINNING, FOREVER]), max_size=40)
@@ -374,7 +374,8 @@ def test_promises_of_parquet_hold(
 def test_small_batches_are_joined_and_long_ones_cut() -> None:
     n = 2 * BATCH_ROWS + 1
     many = pa.table({"t": np.arange(n), "v": np.arange(n)})
-    assert [c.batch.num_rows for c in open_source(many, LOGICAL)] == [BATCH_ROWS, BATCH_ROWS, 1]
+    assert [c.batch.num_rows for c in open_source(many, LOGICAL)] == [2 * BATCH_ROWS, 1]
+    assert [c.batch.num_rows for c in open_source(many.to_reader(), LOGICAL)] == [BATCH_ROWS, BATCH_ROWS, 1]
     [unknown, *_] = open_source(many.to_batches()[0].slice(0), LOGICAL)
     assert unknown.complete_below == BATCH_ROWS
     tiny = many.slice(0, 9_000).to_batches(max_chunksize=3)

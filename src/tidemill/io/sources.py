@@ -162,12 +162,12 @@ def _held(
         return Reader(source, about, lambda: whole, rows, replace(sizes, most=sizes.most_held))
 
     def raw_chunks() -> Iterator[RawChunk]:
-        cut = [raw for table, place in tables for raw in _raw_chunks(table, source, sizes.most, place)]
+        cut = [raw for table, place in tables for raw in _raw_chunks(table, source, sizes.held, place)]
         lows = [earliest(raw.batch, source, raw.place) for raw in cut]
         for raw, bound in zip(cut, promises(lows)):
             yield RawChunk(raw.batch, raw.place, bound)
 
-    return Reader(source, about, raw_chunks, rows, sizes)
+    return Reader(source, about, raw_chunks, rows, replace(sizes, most=sizes.held))
 
 
 def _raw_chunks(

@@ -169,6 +169,11 @@ class IntIndex:
             self._grow(values[done:], mask[done:])
 
     @property
+    def direct(self) -> bool:
+        """Whether values are looked up in a table indexed by value."""
+        return self._direct is not None
+
+    @property
     def keys(self) -> Ints:
         """The value of each id; undefined at `null_id`."""
         return self._keys[: self.count]

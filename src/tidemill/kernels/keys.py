@@ -43,6 +43,11 @@ class KeyIndex:
             return 1
         return self._pairs[-1].count if self._pairs else self._columns[0].count
 
+    @property
+    def quick(self) -> bool:
+        """Whether a lookup takes about a nanosecond, so that threads would not pay."""
+        return len(self._columns) == 1 and isinstance(self._columns[0], _Fixed) and self._columns[0].direct
+
     def copy(self) -> KeyIndex:
         """Return an independent index with the same keys and ids."""
         return copy.deepcopy(self)
@@ -104,6 +109,10 @@ class _Fixed:
     @property
     def count(self) -> int:
         return self._index.count
+
+    @property
+    def direct(self) -> bool:
+        return self._index.direct
 
     def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
         data = values(array)

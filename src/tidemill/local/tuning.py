@@ -22,8 +22,8 @@ class Tuning:
     """Memory limit for the planes of all lanes. With more keys, every record is spilled and sorted."""
     dense_rows: int = 1 << 12
     """Batches with fewer rows do not start the records of all keys at once."""
-    small_planes: int = 1 << 20
-    """Memory that the planes of a lane may take in any case, about what the CPU cache has."""
+    small_planes: int = 1 << 22
+    """Memory that the planes of a lane may take in any case; only those of recent panes are in use."""
     few_strings: int = 1 << 16
     """A pool with at most this many strings is not searched for unused ones."""
     few_keys: int = 1 << 20

@@ -27,7 +27,7 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.collector import Collector, RowLoop
+from tidemill.local.collector import Collector, Prepared, RowLoop
 from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
 from tidemill.local.late_rows import LateRows
@@ -105,6 +105,8 @@ class WindowOperator(Operator):
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
         self.collectors += [self._side_collector(lanes) for _ in range(1, lanes if by_rows else 1)]
         self._threads = LaneThreads(lanes if by_rows or by_key else 1)
+        self._pending: Prepared | None = None
+        """By key: the last batch, until the lanes add it."""
         self._turn = 0
         """By rows: the collector of the next batch."""
         self._seen = [Done()] * len(self.collectors)
@@ -171,19 +173,31 @@ class WindowOperator(Operator):
         if len(self.lanes) == 1:
             collector.add(batch, kid)
             return
-        found = collector.prepare(batch, kid)
+        self._start_pending()
+        self._pending = collector.prepare(batch, kid)
 
-        def add(lane: Lane) -> Done:
-            lane.add(collector, found)
+    def _start_pending(self) -> None:
+        """By key: let the lanes add the batch that waits for an advance; one call is cheaper than two."""
+        if self._pending is not None:
+            self._run([partial(self._add_and_close, lane, self._pending) for lane in self.lanes])
+            self._pending = None
+
+    def _add_and_close(
+        self, lane: Lane, rows: Prepared | None, progress: Progress | None = None, prompt: bool = False
+    ) -> Done:
+        """Add the rows of a batch to a lane, then let it close windows."""
+        if rows is not None:
+            lane.add(self.collectors[0], rows)
+        if progress is None:
             return Done()
-
-        self._run([partial(add, lane) for lane in self.lanes])
+        return Done(list(lane.advance(progress, prompt=prompt)), lane.promise)
 
     def _key_ids(self, collector: Collector, batch: pa.RecordBatch) -> Ints:
         """Return the key id of each row; the threads look up known keys, new keys get their ids here."""
         threads = len(self.lanes)
-        if threads == 1 or batch.num_rows < self._tuning.few_lookups:
+        if threads == 1 or self.keys.quick or batch.num_rows < self._tuning.few_lookups:
             return collector.key_ids(batch)
+        self._start_pending()
         columns = collector.intake.key_columns(batch)
         cuts = np.linspace(0, batch.num_rows, threads + 1).astype(int).tolist()
         shares = ([c.slice(start, end - start) for c in columns] for start, end in itertools.pairwise(cuts))
@@ -211,6 +225,7 @@ class WindowOperator(Operator):
 
     def _gather(self) -> None:
         """Wait for all threads, and move the partials of all collectors to the lane."""
+        self._start_pending()
         self._drain(0)
         main, *others = self.collectors
         for collector in others:
@@ -335,6 +350,7 @@ class WindowOperator(Operator):
             yield from self.lanes[0].advance(progress, prompt=prompt)
             self._given = self.lanes[0].promise
         elif final:
+            self._start_pending()
             while self._threads.waiting:
                 yield from self._finished()
             # One batch of each lane at a time: the results may not fit in memory.
@@ -342,7 +358,8 @@ class WindowOperator(Operator):
                 [lane.advance(progress, prompt=True) for lane in self.lanes]
             )
         else:
-            self._run([partial(self._close, lane, progress, prompt) for lane in self.lanes])
+            rows, self._pending = self._pending, None
+            self._run([partial(self._add_and_close, lane, rows, progress, prompt) for lane in self.lanes])
             yield from self._take_ready()
             while prompt and self._threads.waiting:
                 yield from self._finished()
@@ -367,11 +384,11 @@ class WindowOperator(Operator):
         self._gather()
         before, progress = self.promise, self._progress(False)
         if len(self.lanes) == 1:
-            done = self._close(self.lanes[0], progress, True)
+            done = self._add_and_close(self.lanes[0], None, progress, True)
             self._given = done.promise or self._given
             self._hold(done.batches, before)
         else:
-            self._run([partial(self._close, lane, progress, True) for lane in self.lanes])
+            self._run([partial(self._add_and_close, lane, None, progress, True) for lane in self.lanes])
             self._drain(0)
 
     def _drain(self, most: int) -> None:
@@ -385,9 +402,6 @@ class WindowOperator(Operator):
         if found:
             self._held = before
             self._ready += found
-
-    def _close(self, lane: Lane, progress: Progress, prompt: bool) -> Done:
-        return Done(list(lane.advance(progress, prompt=prompt)), lane.promise)
 
     def settle(self) -> None:
         """Combine the waiting partials if they are many, without closing windows."""
