@@ -377,7 +377,7 @@ def test_small_batches_are_joined_and_long_ones_cut() -> None:
     assert [c.batch.num_rows for c in open_source(many, LOGICAL)] == [2 * BATCH_ROWS, 1]
     assert [c.batch.num_rows for c in open_source(many.to_reader(), LOGICAL)] == [BATCH_ROWS, BATCH_ROWS, 1]
     [unknown, *_] = open_source(many.to_batches()[0].slice(0), LOGICAL)
-    assert unknown.complete_below == BATCH_ROWS
+    assert unknown.complete_below == 2 * BATCH_ROWS
     tiny = many.slice(0, 9_000).to_batches(max_chunksize=3)
     [joined] = open_source(iter(tiny), LOGICAL)
     assert joined.batch.num_rows == 9_000
