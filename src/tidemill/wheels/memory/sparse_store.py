@@ -178,9 +178,9 @@ class SparseStore(RingStore):
         spans = self.spans.reshape(len(self.rings), self.room, SPAN)[:, at]
         held = spans[..., GROUP_COUNT]
         newest = self.groups[np.maximum(0, spans[..., GROUPS_AT] + held - 1), BITS].view(np.uint64)
-        first = np.minimum(WIDTH, 2 * np.bitwise_count(newest).astype(np.int64) * (held > 0))
-        # After the first time, a key gets room for at most twice as many cells as the time before.
-        cells = (3 * new[at] + (first if self.room > 1 else WIDTH)) * (spans[..., CELLS_LEFT] < new[at])
+        # What a key gets at first, then at most twice as many cells as the time before, up to a whole group.
+        first = 2 * np.bitwise_count(newest).astype(np.int64) * (held > 0) if self.room > 1 else WIDTH
+        cells = np.minimum(3 * new[at] + first, new[at] + WIDTH) * (spans[..., CELLS_LEFT] < new[at])
         count = held + new[at]
         groups = 4 * count * (count > spans[..., GROUP_ROOM])
         return int(cells.sum()), int(groups.sum())
