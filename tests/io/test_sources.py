@@ -372,12 +372,14 @@ def test_promises_of_parquet_hold(
 
 
 def test_small_batches_are_joined_and_long_ones_cut() -> None:
-    n = 2 * BATCH_ROWS + 1
-    many = pa.table({"t": np.arange(n), "v": np.arange(n)})
-    assert [c.batch.num_rows for c in open_source(many, LOGICAL)] == [2 * BATCH_ROWS, 1]
+    n = 16 * BATCH_ROWS + 1
+    long = pa.table({"t": np.arange(n), "v": np.arange(n)})
+    assert [c.batch.num_rows for c in open_source(long, LOGICAL)] == [2 * BATCH_ROWS] * 8 + [1]
+    many = long.slice(0, 2 * BATCH_ROWS + 1)
+    assert [c.batch.num_rows for c in open_source(many, LOGICAL)] == [BATCH_ROWS, BATCH_ROWS, 1]
     assert [c.batch.num_rows for c in open_source(many.to_reader(), LOGICAL)] == [BATCH_ROWS, BATCH_ROWS, 1]
     [unknown, *_] = open_source(many.to_batches()[0].slice(0), LOGICAL)
-    assert unknown.complete_below == 2 * BATCH_ROWS
+    assert unknown.complete_below == BATCH_ROWS
     tiny = many.slice(0, 9_000).to_batches(max_chunksize=3)
     [joined] = open_source(iter(tiny), LOGICAL)
     assert joined.batch.num_rows == 9_000

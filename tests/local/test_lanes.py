@@ -94,8 +94,10 @@ def test_work_is_divided_by_rows_and_with_many_keys_by_key(
     [step] = graph.steps
     operator = step.operator
     assert isinstance(operator, WindowOperator)
+    first, *others = rows(100)
+    list(graph.push("s", first.batch.slice(0, 2)))  # two rows do not have many keys
     assert len(operator.collectors) == collectors
-    for chunk in rows(100):
+    for chunk in others:
         list(graph.push("s", chunk.batch))
     operator.snapshot()  # waits for the threads
     assert len(operator.lanes) == lanes

@@ -157,6 +157,8 @@ def _held(
         check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
 
     rows = sum(table.num_rows for table, _ in tables)
+    if rows < 8 * sizes.held:  # enough chunks for all threads
+        sizes = replace(sizes, held=sizes.most)
     if not promised:
         whole = [raw for table, place in tables for raw in _raw_chunks(table, source, None, place)]
         return Reader(source, about, lambda: whole, rows, replace(sizes, most=sizes.most_held))

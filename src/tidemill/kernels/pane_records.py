@@ -59,7 +59,7 @@ def pick(kid: Words, lanes: int, number: int, out: npt.NDArray[np.uint32]) -> np
 
 @kernel
 def _element_of_rows(
-    kid: Words, pane: Words, ekid: Words, epane: Words, needed: int, hint: Words, out: Words, sizes: Words
+    kid: Words, pane: Words, epane: Words, needed: int, starts: Words, hint: Words, out: Words, sizes: Words
 ) -> None:
     for i in range(kid.size):
         p = pane[i]
@@ -67,19 +67,21 @@ def _element_of_rows(
         out[i] = -1
         if p < needed or k >= hint.size:
             continue
-        at = hint[k]  # consecutive rows of a key are mostly in the same pane
-        if not (0 <= at < ekid.size and ekid[at] == k and epane[at] == p):
-            at = 0
-            end = ekid.size
+        end = starts[k + 1]
+        at = hint[k]  # consecutive rows of a key are mostly in the same pane, or in the next one
+        if at < end and epane[at] < p:
+            at += 1
+        if at == end or epane[at] != p:
+            at = starts[k]
             while at < end:
                 middle = (at + end) >> 1
-                if ekid[middle] < k or (ekid[middle] == k and epane[middle] < p):
+                if epane[middle] < p:
                     at = middle + 1
                 else:
                     end = middle
-            if at == ekid.size or ekid[at] != k or epane[at] != p:
+            if at == starts[k + 1] or epane[at] != p:
                 continue
-            hint[k] = at
+        hint[k] = at
         out[i] = at
         sizes[at] += 1
 
@@ -107,9 +109,12 @@ def grouped(kid: Words, pane: Words, ekid: Words, epane: Words, needed: int) -> 
     """
     places = np.empty(len(kid), dtype=np.int64)
     sizes = np.zeros(len(ekid), dtype=np.int64)
-    hint = np.full(int(ekid[-1]) + 1 if len(ekid) else 0, -1, dtype=np.int64)
-    ekid, epane = np.ascontiguousarray(ekid), np.ascontiguousarray(epane)
-    _element_of_rows(kid, pane, ekid, epane, needed, hint, places, sizes)
+    keys = int(ekid[-1]) + 1 if len(ekid) else 0
+    starts = np.zeros(keys + 1, dtype=np.int64)
+    np.cumsum(np.bincount(ekid, minlength=keys), out=starts[1:])
+    _element_of_rows(
+        kid, pane, np.ascontiguousarray(epane), needed, starts, starts[:-1].copy(), places, sizes
+    )
     offsets = np.zeros(len(ekid) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
     _places(places, offsets[:-1].copy())

@@ -205,12 +205,16 @@ class Lane:
                     raise UserError("restore", expected=f"no null in {name!r}", got="null")
         self.store.fit(self._share.keys(keys))
         add_states(self.store, kid[mine] >> self._share.shift, column(some, "pane"), some, saved=True)
+        self.continue_windows(windows)
+        self._retained = self.store.spilled
+
+    def continue_windows(self, windows: Sequence[Mapping[str, Limits]]) -> None:
+        """Load what the windows of all lanes had, besides partials."""
         for slide, state in zip(self.slides, windows):
             slide.state = {n: s.shared(self._share.number, self._share.lanes) for n, s in state.items()}
         bounds = [s.needed_from for s in self.slides]
         if all(b is not None for b in bounds):
             self.store.forget(min(b for b in bounds if b is not None))
-        self._retained = self.store.spilled
 
     def _close(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         bounds = [slide.reads_below(progress) for slide in self.slides]

@@ -130,6 +130,11 @@ class PaneStore:
         return self.pool.rank
 
     @property
+    def empty(self) -> bool:
+        """Whether there never were any partials."""
+        return self._first > self._last and self.spilled == 0 and not any(self._objects.values())
+
+    @property
     def spilled(self) -> int:
         """The number of spilled partials and kept rows."""
         return self._count + int(self._filled.sum())
@@ -140,7 +145,7 @@ class PaneStore:
         if not self._by_plane:
             return "list" if self.gap is None else "spans"
         enough = rows >= self._dense_rows and self._panes.size > 1 and bool(self.plan.group_keys)
-        self._dense = enough and self._rows_of_pane * 4 >= keys
+        self._dense = enough and self._rows_of_pane >= keys
         if not self._dense:
             self._untag()
         return "dense" if self._dense else "planes"

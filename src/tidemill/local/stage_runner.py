@@ -51,7 +51,7 @@ class StageRunner:
         arrays: dict[int, pa.Array] = {}
         kept = batch
         if self._looped or self._predicates:
-            index = np.empty(n if self._keeps_index else 0, dtype=np.int64)
+            index = np.empty(n + 1 if self._keeps_index else 0, dtype=np.int64)
             m = self._loop(batch, n, index, arrays)
             if self._keeps_index:
                 kept = batch.select(self._needed).take(pa.array(index[:m]))
@@ -76,7 +76,8 @@ class StageRunner:
         kinds = [self.schema.fields[j][1] for j in self._looped]
         outputs, pairs = [], []
         for kind, nullable in zip(kinds, kernel.nullable):
-            data = allocate(kind, n)
+            # One spare element: a loop that copies all rows writes once more behind the last one.
+            data = allocate(kind, n + 1)
             valid = np.empty(n, dtype=np.uint8) if nullable else None
             pairs.append((data, valid))
             outputs += [data] if valid is None else [data, valid]

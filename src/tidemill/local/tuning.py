@@ -22,7 +22,7 @@ class Tuning:
     """Memory limit for the planes of all lanes. With more keys, every record is spilled and sorted."""
     dense_rows: int = 1 << 12
     """Batches with fewer rows do not start the records of all keys at once."""
-    small_planes: int = 1 << 22
+    small_planes: int = 1 << 20
     """Memory that the planes of a lane may take in any case; only those of recent panes are in use."""
     few_strings: int = 1 << 16
     """A pool with at most this many strings is not searched for unused ones."""
@@ -32,6 +32,8 @@ class Tuning:
     """The keys of fewer rows are looked up on the caller's thread."""
     keys_by_row: int = 1 << 12
     """With at most this many keys, each thread collects whole batches; with more, it has keys of its own."""
+    sample_rows: int = 1 << 13
+    """The first rows of an input, which show whether keys are many."""
     backlog: int = 4
     """Maximum number of calls queued for the lanes before the caller waits."""
 

@@ -3,7 +3,7 @@
 Collectors (`collector`) turn rows into partials; lanes (`lanes`) turn partials into windows. There are two
 ways to use several threads. *By rows*: each thread collects whole batches, with keys and partials of its own,
 and all partials move to one lane before windows close. *By key*: one collector prepares each batch, and each
-thread has a lane with some of the keys. The operator starts by rows, and continues by key once keys are many.
+thread has a lane with some of the keys. The first rows show how to start; by key once keys are many.
 """
 
 from __future__ import annotations
@@ -103,8 +103,10 @@ class WindowOperator(Operator):
         by_key = not by_rows and self._divides()
         self.lanes = self._new_lanes(lanes if by_key else 1)
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
-        self.collectors += [self._side_collector(lanes) for _ in range(1, lanes if by_rows else 1)]
-        self._threads = LaneThreads(lanes if by_rows or by_key else 1)
+        self._undecided = by_rows and lanes > 1
+        """Whether the first batch will show how to use threads."""
+        self._count = lanes if by_rows or by_key else 1
+        self._threads = LaneThreads(self._count)
         self._pending: Prepared | None = None
         """By key: the last batch, until the lanes add it."""
         self._turn = 0
@@ -144,6 +146,8 @@ class WindowOperator(Operator):
     # -- rows in
 
     def push(self, port: int, batch: pa.RecordBatch) -> tuple[()]:
+        if self._undecided:
+            self._decide(batch)
         apart = len(self.collectors) > 1
         if apart and not self._watches and (self._compact is None or self._compact.threadsafe):
             self._collect_apart(batch, self._compact)
@@ -206,6 +210,19 @@ class WindowOperator(Operator):
             kid[new] = self.keys.encode([c.take(pa.array(new)) for c in columns])
         return kid
 
+    def _decide(self, batch: pa.RecordBatch) -> None:
+        """Start by rows, or by key if the first rows have many keys or keys have promises of their own."""
+        self._undecided = False
+        many = self._promised.by_key is not None
+        if self._compact is None and self._divides():
+            self.collectors[0].key_ids(batch.slice(0, self._tuning.sample_rows))
+            many |= 2 * self.keys.count > self._tuning.keys_by_row
+        if many:
+            self._collect_together()
+        else:
+            self.collectors += [self._side_collector() for _ in range(1, self._count)]
+            self._seen = [Done()] * self._count
+
     def _collect_apart(self, batch: pa.RecordBatch, stage: StageRunner | None = None) -> None:
         """Give a batch to the next thread, and divide the keys if they have become many."""
         number, collector = self._turn, self.collectors[self._turn]
@@ -241,12 +258,16 @@ class WindowOperator(Operator):
         """Use one collector from now on, and lanes by key where keys can be divided."""
         self._gather()
         [whole] = self.lanes
-        whole.before_start, threads = self.before_start, len(self.collectors)
+        whole.before_start = self.before_start
         if self._divides():
-            elements, windows = whole.snapshot(), [slide.state for slide in whole.slides]
-            self.lanes = self._new_lanes(threads)
+            windows = [slide.state for slide in whole.slides]
+            elements = None if whole.store.empty else whole.snapshot()
+            self.lanes = self._new_lanes(self._count)
             for lane in self.lanes:
-                lane.restore(elements, windows, self.keys.count)
+                if elements is None:
+                    lane.continue_windows(windows)
+                else:
+                    lane.restore(elements, windows, self.keys.count)
             self.lanes[0].before_start = whole.before_start
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
 
@@ -466,7 +487,7 @@ class WindowOperator(Operator):
         )
         self.keys = self.collectors[0].keys = index
         for at in range(1, len(self.collectors)):
-            self.collectors[at] = self._side_collector(len(self.collectors), self.collectors[at])
+            self.collectors[at] = self._side_collector(self.collectors[at])
 
     # -- state
 
@@ -554,11 +575,11 @@ class WindowOperator(Operator):
             for share in shares
         ]  # fmt: skip
 
-    def _side_collector(self, threads: int, before: Collector | None = None) -> Collector:
+    def _side_collector(self, before: Collector | None = None) -> Collector:
         """Return a collector without keys and partials, in place of the one that was there `before`."""
         lane = self.lanes[0]
         store = PaneStore(
-            self.plan, self.choices.panes, self.layout, self.parts, lane.reach, threads, self._tuning,
+            self.plan, self.choices.panes, self.layout, self.parts, lane.reach, self._count, self._tuning,
             self._loop.gap,
         )  # fmt: skip
         side = Collector(self._loop, KeyIndex(self.keys.schema), store)
