@@ -1,8 +1,7 @@
 """Spark's Python workers in tests are forked from this process: they interpret generated kernels.
 
 Each worker would compile each kernel by itself, which takes longer than the tests. Workers compile as they do
-for users in `make soak` (`TIDEMILL_KERNELS=compiled`), and in sessions that a test starts in a child process
-(`test_connect.py`, `test_workers.py`).
+for users in `make soak` (`TIDEMILL_KERNELS=compiled`), and in the session that `test_workers.py` starts.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ def test_the_rehearsal_comes_first() -> None:
         run_case(Case("c", {}, {"tidemill": pytest.fail}, agree, rehearse=rehearse), TWICE)
 
 
+@pytest.mark.soak
 def test_the_best_run_counts_and_the_first_does_not() -> None:
     systems = {"tidemill": taking(0.1, 3.0, 2.0), "peer": taking(9.0, 8.0, 8.5)}
     result = run_case(Case("c", {}, systems, agree), TWICE)
@@ -114,6 +115,7 @@ def test_a_slow_peer_runs_once_and_the_result_says_so() -> None:
     assert result.to_json()["measured"] == {"runs": {"peer": 1}}
 
 
+@pytest.mark.soak
 def test_a_peer_stops_repeating_when_its_budget_is_used() -> None:
     systems = {"tidemill": taking(1.0, 1.0, 1.0), "peer": taking(6.0, 5.0)}
     result = run_case(Case("c", {}, systems, agree), TWICE)
@@ -144,6 +146,7 @@ def test_what_else_is_measured_comes_from_the_run_that_is_shown() -> None:
     assert result.seconds == {"tidemill": 2.0} and result.measured == {"rate": {"tidemill": 300.0}}
 
 
+@pytest.mark.soak
 def test_a_first_run_that_is_shown_brings_what_else_it_measured() -> None:
     fresh = {"tidemill": measuring((1.0, 10.0), (2.0, 20.0))}
     assert run_case(Case("c", {}, fresh, agree, fresh=True), TWICE).measured == {"rate": {"tidemill": 10.0}}
@@ -151,6 +154,7 @@ def test_a_first_run_that_is_shown_brings_what_else_it_measured() -> None:
     assert run_case(Case("c", {}, slow, agree), TWICE).measured["rate"] == {"peer": 7.0}
 
 
+@pytest.mark.soak
 def test_what_follows_from_the_best_times_is_shown_beside_them() -> None:
     systems = {"tidemill": taking(1.0, 3.0, 2.0), "one thread": taking(1.0, 4.0, 5.0)}
     gain = lambda seconds: {"gain": {"tidemill": seconds["one thread"] / seconds["tidemill"]}}

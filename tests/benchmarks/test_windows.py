@@ -20,8 +20,10 @@ FEW = 500
 pytestmark = pytest.mark.interpreted
 
 
-def by_name(cases: list[Case]) -> list[Any]:
-    return [pytest.param(case, id=case.name) for case in cases]
+def by_name(cases: list[Case], now: int | None = None) -> list[Any]:
+    """All cases, the first few of them `now` and the others in the soak."""
+    listed = [pytest.param(case, id=case.name) for case in cases[:now]]
+    return listed + [pytest.param(c, id=c.name, marks=pytest.mark.soak) for c in cases[len(listed) :]]
 
 
 def answers(case: Case) -> dict[str, Any]:
@@ -102,13 +104,13 @@ def test_what_no_family_has_is_refused(text: str, reason: str) -> None:
         families.asked(text, quick=True)
 
 
-@pytest.mark.parametrize("case", by_name(threads.compared(FEW)))
+@pytest.mark.parametrize("case", by_name(threads.compared(FEW), now=1))
 def test_threads(case: Case) -> None:
     result = run_case(case, ONCE)
     assert set(result.measured["two threads over one"]) == {"tidemill", "plain loop"}
 
 
-@pytest.mark.parametrize("case", by_name(advance.advancing(1_500, rate=50)))
+@pytest.mark.parametrize("case", by_name(advance.advancing(1_500, rate=50), now=1))
 def test_advances_give_what_a_run_gives(case: Case) -> None:
     measured = run_case(case, ONCE).measured
     assert {"million events/s", "closes none p99 µs", "closes p99 µs"} <= set(measured)

@@ -155,8 +155,13 @@ WHOLE = ("hopping, many panes", "per_event", "session")
 SOME = ("tumbling", "hopping, many panes", "rows, partitioned", "per_event, n-th by rank", "session")
 """One window of each kind: on many rows, from every source, on Spark (`test_engines_agree`)."""
 
-SAMPLE = [("hopping, many panes", family) for family in FAMILIES if family != "one of each"]
-"""What is compiled in every run: each aggregate in one window. `test_engines_agree` has kinds of windows."""
+BY_EACH_WAY = ("hopping, many panes", "session")
+"""On many rows on Spark: partials of panes, and rows of a key together. Other kinds are for the soak there;
+`test_definition_spark` has them on fewer rows."""
+
+SAMPLE = [("hopping, many panes", f) for f in ("paths", "holistic", "histograms", "sketches")]
+"""What is compiled in every run. `test_engines_agree` compiles `one of each`, and so the other families, in
+several kinds of windows."""
 
 COMBINATIONS = [
     (window, family)

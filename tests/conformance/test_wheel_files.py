@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidemill as tm
-from tests.conformance.wheels import AGGREGATES, KEYS, check_ranges, compiled_for, pair, play, steps
+from tests.conformance.wheels import AGGREGATES, KEYS, check_ranges, pair, play, steps
 from tidemill import col
 from tidemill.aggregates.json import from_record, to_record
 from tidemill.core.errors import UserError
@@ -23,7 +23,7 @@ from tidemill.wheels.open_wheel import open_wheel
 from tidemill.wheels.wheel import Wheel
 
 
-@pytest.mark.parametrize("keys", compiled_for("one", KEYS))
+@pytest.mark.parametrize("keys", KEYS)
 @given(
     rings=st.sampled_from(["dropped", "some kept"]), script=steps, more=steps,
     start=st.integers(-30, 30), pick=st.randoms(use_true_random=False),

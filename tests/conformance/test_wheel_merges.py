@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conformance.wheels import KEYS, check_ranges, compiled_for, pair, separately, steps
+from tests.conformance.wheels import KEYS, check_ranges, pair, separately, steps
 from tidemill.core.errors import UserError
 from tidemill.wheels.open_wheel import open_wheel
 
 
-@pytest.mark.parametrize("keys", compiled_for("one", KEYS))
+@pytest.mark.parametrize("keys", KEYS)
 @given(
     rings=st.sampled_from(["dropped", "kept", "some kept"]),
     scripts=st.lists(steps, min_size=3, max_size=3),

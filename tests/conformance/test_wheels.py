@@ -21,7 +21,6 @@ from tests.conformance.wheels import (
     SCHEMA,
     check,
     check_ranges,
-    compiled_for,
     pair,
     play,
     steps,
@@ -34,7 +33,7 @@ from tidemill.wheels.loops.range_plan import PLAN_ROOM, plan
 from tidemill.wheels.wheel import Wheel
 
 
-@pytest.mark.parametrize("keys", compiled_for("one", KEYS))
+@pytest.mark.parametrize("keys", KEYS)
 @given(
     rings=st.sampled_from(list(RINGS)), script=steps, start=st.integers(-30, 30),
     pick=st.randoms(use_true_random=False),
@@ -153,7 +152,7 @@ def test_explain_shows_the_costs_that_decide() -> None:
     assert str(wheel.explain(300, 400)) == str(wheel.explain(5, 5))
 
 
-@pytest.mark.compiled  # the slots of a day
+@pytest.mark.soak  # the slots of a day
 def test_figure_3_combined_aggregation() -> None:
     """[10:15:23, 13:20:50): at most 152 operations (paper 001, section 3.4.4)."""
     day = 86_400
@@ -224,8 +223,8 @@ WINDOWS = {
     "by one": tm.hopping(5, every=1, origin=2),
     "sessions": tm.session(7),
 }
-SAMPLE = [("pairs", "mean and more"), ("sessions", "sum")]
-"""What is compiled in every run."""
+SAMPLE = [("sessions", "sum")]
+"""What is compiled in every run; `tests/wheels` compiles windows that slide."""
 
 
 def marks_of(window: str, aggregates: str) -> list[pytest.MarkDecorator]:

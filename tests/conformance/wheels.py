@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
 import tidemill as tm
@@ -39,11 +37,6 @@ AGGREGATES: dict[str, dict[str, Any]] = {
         )(col.v)
     },
 }
-def compiled_for(one: str, values: Iterable[str]) -> list[Any]:
-    """Values of a parameter. Kernels are compiled for one of them, and interpreted for the others."""
-    return [pytest.param(v, marks=pytest.mark.compiled) if v == one else v for v in values]
-
-
 KEYS = {"no keys": (), "one": ("k",), "two": ("k", "s")}
 
 values = st.tuples(

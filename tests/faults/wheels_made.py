@@ -74,6 +74,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 
 
 KINDS = list(MAKERS)
+SOME = ["keyed", "compressed", "objects", "buckets"]
+"""Kinds of which each has code of its own: those that `make test` damages. A soak damages all."""
 
 
 def wheel_of(kind: str) -> Wheel:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import interpreter
 from tests.faults.wheels_made import wheel_of
 from tidemill.wheels.files.format import KEPT, manifest_of, saves_in
 from tidemill.wheels.open_wheel import open_wheel
@@ -101,6 +102,7 @@ def _total(wheel: Any) -> int:
 
 
 def main(kind: str, where: str, seed: str, count: str, steps: str) -> None:
+    interpreter.in_child()
     path, pick, faults = Path(where), random.Random(int(seed)), []
     wheel_of(kind).save(path)
     for number in range(int(count)):

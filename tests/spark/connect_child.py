@@ -198,12 +198,13 @@ CASES = [name for name in vars(Cases) if not name.startswith("_")]
 def main(folder: str, *asked: str) -> None:
     from pyspark.sql import SparkSession
 
-    interpreter.in_child()  # Spark's workers compile their kernels
+    interpreter.in_child()
     builder = SparkSession.builder.remote("local[2]")
     for name, value in {
         "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.python.daemon.module": "tests.spark_daemon",  # workers interpret kernels, too
     }.items():  # fmt: skip
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

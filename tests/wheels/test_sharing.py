@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from tests.examples import later
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.wheels.loops.range_plan import VERSION
@@ -124,7 +125,7 @@ def test_who_reads_arrays_that_were_replaced_reads_again() -> None:
     assert replaced > 2
 
 
-@pytest.mark.parametrize("compress", [0, 16])
+@pytest.mark.parametrize("compress", [0, *later(16)])
 def test_readers_in_threads_are_never_wrong(compress: int) -> None:
     # Where the rest is compressed, a ring that keeps few slots is not.
     wheel = new_wheel([(1, "keep"), (2, 30), (60, "keep")], compress=compress)

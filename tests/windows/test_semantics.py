@@ -80,7 +80,7 @@ KINDS: dict[str, tuple[st.SearchStrategy[Any], str]] = {
     "session, partitioned": (of(session, LENGTH, partition_by=COLUMNS), "FCA"),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
-some = examples(15, of=40)  # of each of the kinds
+some = examples(10, of=40)  # of each of the kinds
 
 ROW = st.tuples(
     st.integers(-50, 50), st.sampled_from(["b", "a", None]), st.integers(1, 2), st.integers(0, 9)

@@ -69,6 +69,7 @@ def test_folds_skip_nulls_also_beside_an_initial_value(dia_of: Any) -> None:
     assert pairs.all_reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]), initial=(10, 20)) == (13, 25)
 
 
+@pytest.mark.soak
 def test_our_functions_in_folds_that_python_runs(dia_of: Any) -> None:
     dia = dia_of(LAYOUT)
     assert dia.all_reduce(tm.greatest, initial=40) == 40

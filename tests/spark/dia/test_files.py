@@ -120,6 +120,7 @@ def test_a_write_that_fails_leaves_nothing(spark: Any, tmp_path: Path) -> None:
         read_binary(spark, tmp_path / "text")
 
 
+@pytest.mark.soak
 def test_names_that_look_like_parts_of_an_address(spark: Any, tmp_path: Path) -> None:
     for name in ("out#1", "a?b", "50%"):
         generate(spark, 3).write_binary(tmp_path / name)

@@ -248,6 +248,7 @@ def test_what_is_null_inside_an_element_stays_null(dia_of: Any) -> None:
         assert runs(same) == "JVM"
 
 
+@pytest.mark.soak
 def test_elements_are_the_same_between_steps_in_one_pass_as_if_they_were_kept(spark: Any) -> None:
     mixed = generate(spark, 3).map(lambda i: i / 2 if i % 2 else int(i))
     naive = generate(spark, 1).map(lambda i: datetime(2024, 1, 1) if i == 0 else None)
@@ -256,6 +257,7 @@ def test_elements_are_the_same_between_steps_in_one_pass_as_if_they_were_kept(sp
     assert mixed.map(lambda x: str(x)).all_gather() == ["0.0", "0.5", "2.0"]
 
 
+@pytest.mark.soak
 def test_a_random_filter_is_drawn_once_for_both_passes(spark: Any) -> None:
     some = generate(spark, 2000, parts=3).filter(lambda i: random.random() < 0.5)
     numbered = some.zip_with_index().all_gather()
@@ -274,6 +276,7 @@ def test_functions_that_catch_what_tracing_raises(spark: Any) -> None:
     assert words.map(parse).all_gather() == [7, -1, 9]
 
 
+@pytest.mark.soak
 def test_a_sample_is_the_same_in_every_plan(spark: Any) -> None:
     rows = generate(spark, 3000, lambda i: (i * 7919 % 3001, i), parts=4)
     some = rows.sort(lambda e: e[0]).bernoulli_sample(0.5, seed=1)

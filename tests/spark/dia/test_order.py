@@ -15,7 +15,7 @@ from tests.examples import examples
 from tidemill.core.errors import UserError
 from tidemill.spark.dia import generate
 
-few = examples(2, of=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+few = examples(1, of=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 layouts = st.lists(st.lists(st.integers(-9, 9), max_size=5), min_size=1, max_size=4)
 
 
@@ -96,6 +96,7 @@ def test_positions(dia_of: Any, layout: list[list[int]]) -> None:
     assert dia.rebalance(3).all_gather() == values
 
 
+@pytest.mark.soak
 def test_positions_behind_a_shuffle(spark: Any) -> None:
     dia, want = shuffled(spark, 60)
     assert dia.to_frame().rdd.getNumPartitions() > 1
@@ -154,6 +155,7 @@ def test_zip_states_what_it_does_with_other_lengths(spark: Any) -> None:
 
 @few
 @given(layout=layouts, k=st.integers(1, 7), every=st.sampled_from([1, 1, 2, 3, 8]))
+@pytest.mark.soak
 def test_windows(dia_of: Any, layout: list[list[int]], k: int, every: int) -> None:
     values = flat(layout)
     want = [values[i : i + k] for i in range(0, len(values) - k + 1, every)]
@@ -184,6 +186,7 @@ def test_windows_across_several_partitions(spark: Any, dia_of: Any) -> None:
         dia.window(0, sum)
 
 
+@pytest.mark.soak
 def test_operations_on_nothing(spark: Any) -> None:
     for nothing in (generate(spark, 0), generate(spark, 5).filter(lambda x: x > 9).sort()):
         assert nothing.rebalance().all_gather() == []

@@ -8,6 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tidemill.spark.dia import DIA, generate, read_lines
 
 # --- WordCount, figure 3.2 ------------------------------------------------------------------------
@@ -123,6 +125,7 @@ def test_figure_3_9_triangles(spark: Any, tmp_path: Path) -> None:
     assert (paths, found) == (2, brute(edges, 4)) == (2, 2)
 
 
+@pytest.mark.soak
 def test_triangles_of_a_random_graph(spark: Any, tmp_path: Path) -> None:
     rng = random.Random(3)
     edges = [e for e in combinations(range(15), 2) if rng.random() < 0.4]

@@ -90,7 +90,7 @@ def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(
-    "how", [pytest.param(h, marks=() if h in ("inner", "full", "anti") else pytest.mark.soak) for h in LEAVES]
+    "how", [pytest.param(h, marks=() if h in ("inner", "anti") else pytest.mark.soak) for h in LEAVES]
 )
 def test_joins(
     left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch
@@ -197,6 +197,7 @@ def test_reduce(left: DataFrame, placed: str) -> None:
     assert 0 < decision.numbers["leaving"] < decision.numbers["entries"]
 
 
+@pytest.mark.soak
 def test_groups(left: DataFrame, placed: str) -> None:
     made = group_by_key(
         left, ["k"], [F.median("v").alias("m"), F.count("*").alias("n")], detect="on"
@@ -219,6 +220,7 @@ def test_groups_of_a_function(left: DataFrame) -> None:
     assert bag(made) == bag(plain)
 
 
+@pytest.mark.soak
 def test_colocated_rows_of_a_key_are_in_one_partition(left: DataFrame) -> None:
     made = colocate(left, ["s"], detect="on")
     assert bag(made) == bag(left)
@@ -240,7 +242,7 @@ def test_groups_by_names_that_are_ours_too(named: DataFrame) -> None:
     assert bag(made) == bag(named.groupBy("partition").agg(most))
 
 
-@pytest.mark.parametrize("how", ["full_outer", *later("inner", "leftanti")])
+@pytest.mark.parametrize("how", later("full_outer", "inner", "leftanti"))
 def test_joins_by_names_that_are_ours_too(named: DataFrame, how: str) -> None:
     other = named.select("target", "cell", F.lit(1).alias("found")).where("target > 20")
     made = join(named, other, ["target", "cell"], how, detect="on")
@@ -257,6 +259,7 @@ def test_what_comes_out_of_a_limit_is_read_once(spark: Any, left: DataFrame) -> 
     assert "might give other rows" in decision_of(group_by_key(now, ["k"], F.sum("v"), detect="on")).why
 
 
+@pytest.mark.soak
 def test_partitions_that_were_put_together_are_read_once(spark: Any) -> None:
     """Spark puts them together by where they are, which a cache changes when it is filled."""
     rows = spark.range(0, 4000, 1, 16).selectExpr("id div 300 AS k", "id v").cache()
@@ -319,6 +322,7 @@ def test_zeros_and_nans_are_one_key(spark: Any) -> None:
     assert sorted(r.t for r in made.collect()) == [3, 12, 16, 32]
 
 
+@pytest.mark.soak
 def test_an_input_that_is_shuffled_below_is_read_as_it_was(spark: Any, left: DataFrame) -> None:
     """Spark chooses the partitions of a shuffle while it runs; the second reading has those of the first."""
     counted = left.groupBy("k", "v").count()

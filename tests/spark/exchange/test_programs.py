@@ -37,6 +37,7 @@ def test_figure_3_4_page_rank_of_five_nodes(spark: Any) -> None:
 
 
 @DETECTED
+@pytest.mark.soak
 def test_page_rank_of_a_graph(spark: Any, detect: str) -> None:
     rng = np.random.default_rng(4)
     links = [(page, sorted({*map(int, rng.integers(0, 60, 5)), (page + 1) % 60})) for page in range(60)]
@@ -47,6 +48,7 @@ def test_page_rank_of_a_graph(spark: Any, detect: str) -> None:
 
 
 @DETECTED
+@pytest.mark.soak
 def test_steps_are_not_run_while_they_are_planned(spark: Any, detect: str) -> None:
     links = page_rank.five_nodes()
     df = spark.createDataFrame(links, "page long, outs array<long>").repartition(2, "page").cache()
@@ -71,7 +73,7 @@ GRAPHS = {"figure 3.9": triangles.four_nodes(), "random": triangles.random_edges
 
 
 @pytest.mark.parametrize(
-    "edges", [GRAPHS["figure 3.9"], pytest.param(GRAPHS["random"], marks=pytest.mark.soak)], ids=GRAPHS
+    "edges", later(*GRAPHS.values()), ids=GRAPHS
 )
 def test_triangles(spark: Any, edges: list[tuple[int, int]]) -> None:
     df = spark.createDataFrame(edges, "s long, t long").repartition(2, "s")

@@ -86,6 +86,7 @@ def test_joins(spark: Any, hosts: int, left: Any, right: Any, how: str, on: list
 
 @some
 @given(table=tables, on=st.sampled_from([["k"], ["s"], ["s", "k"]]))
+@pytest.mark.soak
 def test_groups(spark: Any, hosts: int, table: Any, on: list[str]) -> None:
     df = frame(spark, table, "v")
     for ours, plain in (grouped(df, on), reduced(df, on)):
