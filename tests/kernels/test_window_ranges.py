@@ -114,3 +114,14 @@ def test_every_window_from_the_first_on_is_there_empty_or_not(
     assert ids == [(k, w) for k in range(3) for w in range(first, last + 1)]
     full = {row for row in found(result, pane) if row[2]}
     assert full == {row for row in defined(kid, pane, spec) if first <= row[1] <= last}
+
+
+def test_very_many_windows_for_each_element_do_not_overflow() -> None:
+    none = np.zeros(16, dtype=np.int64)
+    found = list(
+        ranges.grid(
+            none, np.arange(16), length=1 << 60, slide=1, shift=0, since=-(1 << 62),
+            after=np.array([-(1 << 61)]), until=np.array([15]), room=5,
+        )
+    )  # fmt: skip
+    assert np.concatenate([f.wid for f in found]).tolist() == list(range(16))

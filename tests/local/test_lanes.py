@@ -152,3 +152,24 @@ def test_string_keys_may_be_read_while_more_of_them_come() -> None:
     assert found["k"].combine_chunks().sort().equals(
         pa.array([f"key {i}" for i in range(60_000)]).sort()
     )
+
+
+def test_only_one_thread_calls_a_python_function() -> None:
+    threads: set[str] = set()
+
+    def seen(x: int) -> int:  # which Numba does not compile
+        threads.add(threading.current_thread().name)
+        return x
+
+    call = tm.udf(seen, returns="int64")
+    windows = tm.tumbling(10)
+    queries = [
+        STREAM.where(call(col.x) > 0).group_by("k").window(windows).agg(n=tm.count()),
+        STREAM.group_by("k").window(windows).agg(n=tm.sum(call(col.x))),
+        STREAM.select("t", k=call(col.k)).group_by("k").window(windows).agg(n=tm.count()),
+        STREAM.window(windows).agg(n=tm.sum(call(col.x))),
+    ]
+    for query in queries:
+        alone, others = (ordered(run(query, n, rows(300))) for n in (1, 4))
+        assert alone == others
+    assert threads == {threading.current_thread().name}

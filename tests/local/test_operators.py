@@ -28,7 +28,7 @@ from tidemill.local.graph import Graph
 from tidemill.local.snapshot import from_bytes, nbytes, to_bytes
 from tidemill.local.tuning import Tuning
 from tidemill.local.window_operator import WindowOperator
-from tidemill.plan.nodes import Source
+from tidemill.plan.nodes import Source, WindowAggregate
 
 TYPICAL = seeded(60, seed=11)
 
@@ -357,3 +357,44 @@ def test_damaged_snapshots_are_refused() -> None:
         bad = {**state, "elements": elements.slice(0, 1).set_column(at, name, column)}
         with pytest.raises(tm.UserError, match="restore"):
             small(tm.tumbling(5)).restore(bad)
+
+
+def test_a_promise_for_all_keys_counts_where_each_key_is_further_already() -> None:
+    """Nothing closes, but keys that come later are complete, too."""
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64"})
+    plan = stream.group_by("k").window(tm.tumbling(10)).agg(n=tm.count()).optimized
+    assert isinstance(plan, WindowAggregate)
+    operator = WindowOperator(plan)
+    operator.push(0, pa.record_batch({"t": [5], "k": [1]}))
+    assert list(operator.advance_keys(0, {"k": pa.array([1])}, 100, prompt=True))
+    assert list(operator.advance(0, 50, prompt=True)) == []
+    assert operator.promise.common == 50
+
+
+@pytest.mark.parametrize("end", [4, -(1 << 63)])
+def test_a_session_of_a_snapshot_that_ends_before_it_starts_is_refused(end: int) -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64"})
+    plan = stream.group_by("k").window(tm.session(10)).agg(n=tm.count()).optimized
+    assert isinstance(plan, WindowAggregate)
+    operator = WindowOperator(plan)
+    operator.push(0, pa.record_batch({"t": [5, 6], "k": [1, 1]}))
+    state = operator.snapshot()
+    WindowOperator(plan).restore(state)
+    at = state["elements"].column_names.index("end")
+    state["elements"] = state["elements"].set_column(at, "end", pa.array([end]))
+    with pytest.raises(tm.UserError, match="sessions that end after they start"):
+        WindowOperator(plan).restore(state)
+
+
+@pytest.mark.parametrize("tuning", [Tuning(), Tuning(plane_bytes=0, few_partials=0)], ids=["planes", "list"])
+def test_a_late_row_of_complete_windows_only_fills_no_windows(tuning: Tuning) -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64"})
+    plan = stream.group_by("k").window(tm.tumbling(4, fill_empty=True)).agg(n=tm.count()).optimized
+    assert isinstance(plan, WindowAggregate)
+    operator = WindowOperator(plan, tuning=tuning)
+    operator.push(0, pa.record_batch({"t": [1], "k": [0]}))
+    list(operator.advance(0, -23))
+    operator.push(0, pa.record_batch({"t": [-26], "k": [9]}))
+    [batch] = operator.advance(0, FOREVER)
+    assert batch.to_pylist() == [{"k": 0, "window_start": 0, "window_end": 4, "n": 1}]
+    assert operator.late()["t"].to_pylist() == [-26]

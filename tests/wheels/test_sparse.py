@@ -16,6 +16,8 @@ from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.wheels.files.format import CHECKSUM, checksum
 from tidemill.wheels.loops.adjacent_sums import sum_floats, sum_ints
+from tidemill.wheels.loops.sparse_cells import seek
+from tidemill.wheels.memory import store as stores
 from tidemill.wheels.memory.sparse_store import SparseStore
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
@@ -208,3 +210,96 @@ def test_many_keys_have_fewer_open_slots() -> None:
     made.advance_to(6)
     assert made.landmark(total=True) == n + 3
     assert [made.query(0, 6, key=k) for k in (-1, -2, 0, n - 1)] == [1, 2, 1, 1]
+
+
+def test_a_null_is_null_whatever_is_computed_beside_it() -> None:
+    per_row = tm.aggregate(
+        "per_row", identity=lambda: (0, 0), lift=lambda x: (x, 1),
+        combine=lambda a, b: (a[0] + b[0], a[1] + b[1]), lower=lambda s: s[1] / s[0] + 1.0,
+    )  # fmt: skip
+    made = tm.Wheel(per_row(col.v), schema=SCHEMA, time="t", start=0, granularities=[1], retention="keep")
+    made.insert(rows([3, 6], [0, 0], [5, 0]))
+    made.advance_to(9)
+    assert [made.query(0, 5), made.query(5, 9), made.query(7, 9)] == [1.2, None, None]
+
+
+def test_rows_that_were_early_before_a_save_are_in_their_slots_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many keys fewer slots are open; there may be more of them where the wheel is opened again."""
+    monkeypatch.setattr(stores, "OPEN_BYTES", 1_000)
+    made = wheel(write_ahead=64)
+    made.insert(rows(np.zeros(90), np.arange(90), np.ones(90)))
+    made.insert(rows([40, 41, 40, 50], [0, 0, 1, 1], [10, 20, 30, 40]))
+    assert made.stats()["rows ahead"] == 4
+    made.save(tmp_path)
+    monkeypatch.undo()
+    again: Any = tm.open_wheel(tmp_path)
+    again.insert(rows([45, 39], [0, 1], [100, 200]))
+    again.advance_to(46)
+    again.advance_to(60)
+    assert [again.query(40, 42, key=0), again.query(0, 60, key=0)] == [30, 131]
+    assert [again.query(39, 40, key=1), again.query(40, 60, key=1)] == [200, 70]
+
+
+@pytest.mark.parametrize("options", [{}, {"compress": 4}])
+def test_an_opened_wheel_has_as_few_open_slots_as_before(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "OPEN_BYTES", 10_000)
+    made = wheel(write_ahead=64, **options)
+    made.insert(rows(np.zeros(90), np.arange(90), np.ones(90)))
+    made.advance_to(1)
+    before = made.stats()["bytes"]["open slots"]
+    made.save(tmp_path)
+    again: Any = tm.open_wheel(tmp_path)
+    assert again.stats()["bytes"]["open slots"] <= before
+
+
+def test_compressed_wheels_with_many_open_slots_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (wheel(write_ahead=64, compress=4) for _ in range(2))
+    for made, v in ((one, 1), (two, 2)):
+        made.insert(rows([0, 60], [0, 1], [v, v]))
+        made.insert(rows(np.zeros(90), np.arange(90), np.ones(90)))
+    monkeypatch.setattr(stores, "OPEN_BYTES", 1_000)
+    assert one.merge(two)
+    one.advance_to(61)
+    assert [one.query(0, 1, key=0), one.query(60, 61, key=1), one.landmark(total=True)] == [5, 3, 186]
+
+
+def test_a_window_after_late_rows_keeps_them_and_the_notes() -> None:
+    made = wheel()
+    with pytest.warns(UserWarning, match="before the start"):
+        made.insert(rows([-5], [7], [1]))
+    name = made.id
+    made.window(10)
+    assert made.late()["t"].to_pylist() == [-5]
+    assert made.stats()["left out"]["late"] == 1 and made.stats()["notes"] and made.id == name
+    made.insert(rows([3, 4], [8, 7], [1, 2]))
+    assert sorted(made.advance_to(10)["value"].to_pylist()) == [1, 2]
+
+
+def test_a_shared_wheel_takes_no_window_that_its_readers_would_not_see(tmp_path: Path) -> None:
+    made = wheel(keys=())
+    made.share(tmp_path)
+    reader: Any = tm.open_wheel(tmp_path)
+    with pytest.raises(UserError, match="before share"):
+        made.window(10)
+    made.insert(rows([3], [0], [5]))
+    made.advance_to(10)
+    assert reader.query(0, 10) == 5
+
+
+def test_a_damaged_group_is_not_looked_for_outside_of_its_array() -> None:
+    groups = np.array([[-(1 << 63), 1, 0], [7, 1, 1], [90, 1, 2]])
+    assert all(0 <= seek(groups, 0, 3, slot) < 3 for slot in (0, 7, 89, 1 << 40))
+
+
+def test_a_shared_wheel_reserves_what_its_rows_may_take(tmp_path: Path) -> None:
+    made, n = wheel(), 3_000
+    made.share(tmp_path)
+    for t in range(4):
+        made.insert(rows(np.full(n, t), np.arange(n), np.ones(n)))
+        made.advance_to(t + 1)
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 5_000 * n
+    assert made.landmark(total=True) == 4 * n

@@ -117,7 +117,8 @@ def grid(
     The limits are by key, or one for all keys. Panes below `since` are in no window. At most `room` windows
     are returned at once: one element can be in very many.
     """
-    most = min(room, _most(kid, max(1, -(-length // slide)), after, until))
+    each = min(room, max(1, -(-length // slide)))  # more would be cut off, and their sum could overflow
+    most = min(room, _most(kid, each, after, until))
     state = np.zeros(5, dtype=np.int64)
     while most and state[0] < len(kid):
         yield _filled(_grid, most, kid, pane, length, slide, shift, since, after, until, state)

@@ -21,7 +21,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING
 from tidemill.expr.nodes import Node
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.expressions import evaluate
+from tidemill.local.expressions import evaluate, row_by_row
 from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.pane_store import PaneStore
 from tidemill.local.state_plan import StatePlan
@@ -55,6 +55,15 @@ class RowLoop:
         """The start of all windows, the origin of the panes, and their size or the gap of sessions."""
         start = BEGINNING if self.plan.start is None else self.plan.start
         return start, self.panes.origin, self.panes.size if self.gap is None else self.gap
+
+    @functools.cached_property
+    def threadsafe(self) -> bool:
+        """Whether several threads may collect rows; a user's Python function may not be thread-safe."""
+        over_batch = (*self.predicates, self.attribute, *self.outputs.values())
+        over_input = (arg for part in self.layout.parts for arg in part.part.args)
+        python = [row_by_row(node, self.schema) for node in over_batch]
+        python += [row_by_row(node, self.plan.input.schema) for node in over_input]
+        return not any(python)
 
     def kernel(
         self, columns: Columns, nodes: LoopNodes, store: str, picked: bool

@@ -197,6 +197,8 @@ class Lane:
         for name in ("pane", "end") if self.store.gap is not None else ("pane",):
             if len(some) and np.abs(column(some, name)).max() > farthest:
                 raise UserError("restore", expected=f"{name} within {farthest} of zero", got="one beyond")
+        if self.store.gap is not None and (column(some, "end") < column(some, "pane")).any():
+            raise UserError("restore", expected="sessions that end after they start", got="one that does not")
         for index in self.store.parts.fixed:
             for name, kind in saved_fields(self.store, index):
                 if kind.kind != "string" and some.column(name).null_count:

@@ -199,11 +199,11 @@ class PaneStore:
             other._flush()
         if other._first <= other._last:
             self._reached(other._first, other._last)
-        moved = other._spill[: other._count]
-        moved = moved[moved["pane"] >= self._needed]
-        moved["kid"] = ids[moved["kid"]]
-        self.room_for(len(moved))[...] = moved
-        self._count += len(moved)
+        spilled = other._spill[: other._count]
+        spilled = spilled[spilled["pane"] >= self._needed]
+        spilled["kid"] = ids[spilled["kid"]]
+        self.room_for(len(spilled))[...] = spilled
+        self._count += len(spilled)
         other._count = 0
         for index, rows, count in zip(self.parts.kept, other._kept, other._filled):
             self.add_rows(index, ids[rows.kid[:count]], rows.pane[:count], [a[:count] for a in rows.args])

@@ -2,8 +2,8 @@
 
 Collectors (`collector`) turn rows into partials; lanes (`lanes`) turn partials into windows. There are two
 ways to use several threads. *By rows*: each thread collects whole batches, with keys and partials of its own,
-and all partials move to one lane before windows close. *By key*: one collector looks up keys, and each thread
-has a lane with some of the keys. The operator starts by rows, and continues by key once keys are many.
+and all partials move to one lane before windows close. *By key*: one collector prepares each batch, and each
+thread has a lane with some of the keys. The first rows show how to start; by key once keys are many.
 """
 
 from __future__ import annotations
@@ -590,9 +590,10 @@ class WindowOperator(Operator):
     def _collects_apart(self) -> bool:
         """Return whether threads can collect rows apart: not if rows are numbered, or sorted at the end.
 
-        Python objects need the interpreter's lock.
+        Python objects need the interpreter's lock, and only one thread may call a user's Python function.
         """
-        return self._partitions is None and self._order is None and not self.parts.objects
+        apart = self._partitions is None and self._order is None
+        return apart and not self.parts.objects and self._loop.threadsafe
 
     def _divides(self) -> bool:
         """Return whether keys can be divided among lanes that run independently.

@@ -142,8 +142,10 @@ class GridSlide(Slide):
         if self._everyone:  # only the elements say how far windows go on
             return True
         until, after = self._until(progress), self.state["after"]
+        if until.common > after.common:
+            return True
         if until.by_key is None and after.by_key is None:
-            return until.common > after.common
+            return False
         keys = progress.keys
         return bool((until.full(keys) > after.full(keys)).any())
 
@@ -246,6 +248,8 @@ class GridSlide(Slide):
         inside = elements.pane >= self._since
         if self._length is not None and self._length < self._slide:
             inside &= offset - wid * self._slide >= self._slide - self._length
+        if self._length is not None:  # a late row may be in complete windows only, and makes no key known
+            inside &= self._last_window(elements.pane) > self.state["after"].of(elements.kid)
         np.minimum.at(first, elements.kid[inside], wid[inside])
         self.state["first"] = Limits(_NEVER, first)
         if inside.any():

@@ -100,9 +100,9 @@ class WheelQueries(WindowSource):
             if found[0] == NOT_THERE:
                 raise view.not_held(a, b)
             raise_for(found[0], "wheel query")
-        if self._one_number and found[2]:
+        if self._one_number and found[1] and found[2]:
             return found[2]
-        if not found[2]:
+        if not found[1] or (self._as_is and not found[2]):
             view.note_empty()
         if self._one_number:
             return found[2] if found[1] else None

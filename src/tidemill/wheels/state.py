@@ -96,6 +96,12 @@ class WheelState(WheelView):
     def no_windows(self) -> ClosingWindows:
         return ClosingWindows(self.plan, self.store, self.domain, self.keys, self.look_at)
 
+    def have_all_cells(self) -> None:
+        """Replace the sparse store of a wheel without rows: windows read a cell for every slot."""
+        keys, self.store = self.store.keys, empty_state(self.spec, self.store.first, sparse=False).store
+        self.store.know(keys)  # late rows may have had some
+        self.windows = self.no_windows()
+
     def copy(self) -> WheelState:
         """Return an independent copy, without readers in other processes."""
         self.lineage.start_branch(self.version)  # else each copy would start a branch of its own
@@ -346,6 +352,8 @@ class WheelState(WheelView):
         """Close all slots below `until`: the open slots, then those of early rows, many at a time."""
         if until <= store.now:
             return
+        if self.early.first_slot < store.now + len(store.ahead):  # fewer slots were open before a save
+            self.bring_in()
         begun = store.now
         if self.before_close is not None:
             self.before_close()

@@ -207,8 +207,10 @@ class Wheel(WheelQueries):
             raise UserError(
                 "wheel window", expected="windows before the first row", got="a wheel in use"
             )
-        if isinstance(state.store, SparseStore):  # windows read a cell for every slot
-            state.become(empty_state(state.spec, state.store.first, sparse=False))
+        if isinstance(state.store, SparseStore):
+            if self._publisher is not None:
+                raise UserError("wheel window", expected="windows before share", got="a wheel that is shared")
+            state.have_all_cells()
         state.windows.add(spec, name or str(spec))
 
     # -- time

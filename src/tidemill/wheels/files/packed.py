@@ -25,7 +25,7 @@ from tidemill.wheels.loops.range_plan import (
     VERSION,
 )  # fmt: skip
 from tidemill.wheels.memory.compressed import CompressedBlocks
-from tidemill.wheels.memory.store import MOST_BYTES, RingStore, no_bits, records
+from tidemill.wheels.memory.store import MOST_BYTES, RingStore, fewer_open, no_bits, records
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.spec import MOST_AHEAD, power_of_two
 
@@ -91,6 +91,8 @@ def unpacked(
         ahead = opened // max(1, keys)
         fits = ahead * keys == opened and ahead == power_of_two(ahead) <= MOST_AHEAD
         require(fits, f"open slots of {keys} keys, as many as a power of two", opened)
+    else:
+        ahead = fewer_open(ahead, 0, max(1, keys) * store.fresh.itemsize)
     need = ahead * max(1, keys) * store.fresh.itemsize
     need += 0 if keys else offset * store.cell_bytes
     require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)

@@ -31,7 +31,7 @@ from tidemill.wheels.loops.range_plan import (
 )
 from tidemill.wheels.loops.sparse_cells import BITS, START, WIDTH
 from tidemill.wheels.memory.sparse_store import SparseStore, packed_marks
-from tidemill.wheels.memory.store import MOST_BYTES, Ints, no_bits, records
+from tidemill.wheels.memory.store import MOST_BYTES, Ints, fewer_open, no_bits, records
 from tidemill.wheels.spec import MOST_AHEAD, power_of_two
 
 PLACE = "place"
@@ -85,8 +85,8 @@ def restore_sparse(store: SparseStore, tables: Mapping[str, pa.Table]) -> None:
     keys = int(head[KEYS])
     require(0 <= keys < MOST_KEYS, f"keys from 0 to {MOST_KEYS}", keys)
     check_head(head, store.rings, keys=keys, prefix=False, block=0, cells=True)
-    own, room, ahead = store.head, max(1, keys), len(store.ahead)
-    need = room * (ahead * store.fresh.itemsize + store.spans.nbytes)
+    own, room = store.head, max(1, keys)
+    need = room * (store.fresh.itemsize + store.spans.nbytes)
     require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)
     own[[KEYS, FIRST, ROOM, MARKED, TOTAL]] = keys, head[FIRST], room, 1, head[TOTAL]
     own[VERSION] = 0
@@ -113,7 +113,8 @@ def restore_sparse(store: SparseStore, tables: Mapping[str, pa.Table]) -> None:
     inside = bool(((place >= 0) & (place < MOST_AHEAD * keys)).all())
     require(inside, f"records of {MOST_AHEAD} open slots of {keys} keys", place)
     slot, key = np.divmod(place, room)
-    ahead = power_of_two(max(ahead, int(slot.max(initial=0)) + 1))
+    extent = int(slot.max(initial=-1)) + 1
+    ahead = fewer_open(power_of_two(max(len(store.ahead), extent)), extent, room * store.fresh.itemsize)
     need = room * ahead * store.fresh.itemsize
     require(need <= MOST_BYTES, f"open slots that take at most {MOST_BYTES} bytes of memory", need)
     store.totals = records(store.fresh, room)

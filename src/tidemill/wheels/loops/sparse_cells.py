@@ -69,7 +69,8 @@ def seek(groups: Ints, begin: int, end: int, slot: int) -> Any:
     first = groups[np.uint64(begin), START]
     if slot <= first:
         return begin
-    low = begin + min((slot - first) >> 6, end - 1 - begin)
+    # Never negative, unless a damaged file makes the difference overflow.
+    low = begin + min(max((slot - first) >> 6, 0), end - 1 - begin)
     if 0 <= slot - groups[np.uint64(low), START] < WIDTH:  # perhaps not the last: readers go on from there
         return low
     high = low + 1

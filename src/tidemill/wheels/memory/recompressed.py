@@ -27,6 +27,7 @@ def _rebuilt(store: RingStore, compress: int) -> RingStore:
         threshold=store.threshold, compress=compress,
     )  # fmt: skip
     other.know(store.keys)
+    other.have_open(len(store.ahead))  # for many keys there may be fewer now
     if any(store.held):
         other.need_marks()
     other.room_until(store.now)

@@ -165,14 +165,25 @@ class SparseStore(RingStore):
         open_ = self.occupied
         rows = self.ahead["rows"][open_[open_ < until] & (len(self.ahead) - 1), : self.keys]
         new = np.count_nonzero(rows, axis=0)
+        while True:
+            cells, groups = self._most_for(new)
+            there = self._cells - self.head[CELLS_USED], len(self.groups) - self.head[GROUPS_USED]
+            if cells <= there[0] and groups <= there[1]:
+                return
+            self._more(0, cells, groups)  # which may drop cells, and with them the room of keys
+
+    def _most_for(self, new: Ints) -> tuple[int, int]:
+        """The most cells and groups that keys can take for so many new cells each: see `cell_for`."""
         at = np.flatnonzero(new)
         spans = self.spans.reshape(len(self.rings), self.room, SPAN)[:, at]
-        cells = 2 * new[at] + WIDTH * (spans[..., CELLS_LEFT] < new[at])
-        count = spans[..., GROUP_COUNT] + new[at]
+        held = spans[..., GROUP_COUNT]
+        newest = self.groups[np.maximum(0, spans[..., GROUPS_AT] + held - 1), BITS].view(np.uint64)
+        # What a key gets at first, then at most twice as many cells as the time before, up to a whole group.
+        first = 2 * np.bitwise_count(newest).astype(np.int64) * (held > 0) if self.room > 1 else WIDTH
+        cells = np.minimum(3 * new[at] + first, new[at] + WIDTH) * (spans[..., CELLS_LEFT] < new[at])
+        count = held + new[at]
         groups = 4 * count * (count > spans[..., GROUP_ROOM])
-        need = max(int(cells.sum()), int(groups.sum()))
-        while need > min(self._cells - self.head[CELLS_USED], len(self.groups) - self.head[GROUPS_USED]):
-            self._more(need, need)
+        return int(cells.sum()), int(groups.sum())
 
     def close(self, until: int) -> int:
         """Close the open slots below `until`; returns error bits, 0 if nothing failed."""
@@ -204,28 +215,28 @@ class SparseStore(RingStore):
         how, err = found
         return 0 if how == DONE else int(err)
 
-    def _more(self, expected: int, least: int = 0) -> None:
+    def _more(self, expected: int, free_cells: int = 0, free_groups: int = 0) -> None:
         """Allocate more groups or cells, or drop those that no ring holds any more.
 
-        About `expected` cells will follow; `least` groups and cells must be free.
+        About `expected` cells will follow; at least so many cells and groups are free afterwards.
         """
         with self._all_or_none():
             self.head = self.head.copy()  # concurrent reads are repeated: see `changed`
             if self.head[CELLS_USED] > self._crowded and any(ring.slots is not None for ring in self.rings):
                 self._compact()
             groups, cells = int(self.head[GROUPS_USED]), int(self.head[CELLS_USED])
-            need = groups + 2 * int(self.spans[:, GROUP_ROOM].max()) + 1
-            full = cells + max(WIDTH, least) > self._cells
+            need = groups + max(free_groups, 2 * int(self.spans[:, GROUP_ROOM].max()) + 1)
+            full = cells + max(WIDTH, free_cells) > self._cells
             # The system allocates memory when it is first written; in a file it is allocated at once.
             part = 4 if self.shared else 1
             if self.shared:  # readers must map new files each time
                 expected = max(expected, SHARED_CELLS)
-            if need + least > len(self.groups) or not full:
+            if need > len(self.groups) or not full:
                 more = np.empty((max(need, groups + max(groups // part, expected)), GROUP), dtype=np.int64)
                 more[:groups] = self.groups[:groups]
                 self.groups = more
             if full:
-                self._allocate(cells + max(WIDTH, cells // part, expected))
+                self._allocate(cells + max(WIDTH, free_cells, cells // part, expected))
             self.changed()
 
     @property
@@ -338,8 +349,6 @@ class SparseStore(RingStore):
 
     def settle(self) -> None:
         """See `RingStore.settle`."""
-        if self.storage is not Storage.SPARSE:
-            return
         arrays = (self.head, self.totals, self.marks, self.spans, self.groups, *self.columns)
         self._asked = (arrays, memoryview(self.head))  # type: ignore[arg-type]  # it is a buffer
         self._choice = self.choice

@@ -290,10 +290,7 @@ class RingStore:
     def _have_keys(self, room: int) -> None:
         """Allocate open slots and totals for more keys. For many keys, fewer slots are open."""
         if (grown := room - self.ahead.shape[1]) > 0:
-            slots, most = len(self.ahead), max(1, OPEN_BYTES // (room * self.fresh.itemsize))
-            while slots > most and slots // 2 >= self._extent:
-                slots //= 2
-            self._have_open(slots, room)
+            self._have_open(fewer_open(len(self.ahead), self._extent, room * self.fresh.itemsize), room)
             self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
 
     def _require_memory(self, slots: int, keys: int) -> None:
@@ -682,6 +679,13 @@ class RingStore:
             "open slots": self.ahead.nbytes,
             "totals": self.totals.nbytes,
         }
+
+
+def fewer_open(slots: int, extent: int, each: int) -> int:
+    """How many of `slots` slots to open, of `each` bytes; the first `extent` of them must be open."""
+    while slots > max(1, OPEN_BYTES // each) and slots // 2 >= extent:
+        slots //= 2
+    return slots
 
 
 def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
