@@ -90,7 +90,6 @@ class WindowOperator(Operator):
         if _splits(plan):
             self._partitions = RowNumbers(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
-        self._base = base
         self.layout = self._full_layout(base, specs)
         self.parts = plan_states(self.layout)
         by_number = isinstance(specs[0], Rows)
@@ -146,7 +145,7 @@ class WindowOperator(Operator):
     # -- rows in
 
     def push(self, port: int, batch: pa.RecordBatch) -> tuple[()]:
-        if self._undecided:
+        if self._undecided and batch.num_rows:
             self._decide(batch)
         apart = len(self.collectors) > 1
         if apart and not self._watches and (self._compact is None or self._compact.threadsafe):
@@ -232,7 +231,9 @@ class WindowOperator(Operator):
             if rows.num_rows:
                 collector.add(rows)
             store = collector.store
-            return Done([], None, number, store.crowded, store.spilled, collector.keys.count)
+            return Done(
+                collector=number, crowded=store.crowded, spilled=store.spilled, keys=collector.keys.count
+            )
 
         self._turn = (number + 1) % len(self.collectors)
         self._threads.start({number: collect})

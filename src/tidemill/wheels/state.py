@@ -412,7 +412,8 @@ class WheelState(WheelView):
             raise UserError(
                 "advance_to", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
                 got=f"{need / 1e9:.3g} GB up to {self.instant(until * self.grain)}",
-                hint='retention "keep" holds every slot, even empty ones: keep a number of them',
+                hint='with prefix=, compress= or windows, "keep" holds every slot, even empty ones: '
+                "keep a number of them, or do without",
             )  # fmt: skip
 
     def bring_in(self) -> None:
