@@ -55,7 +55,7 @@ def test_text_never_appears_in_source() -> None:
     operator = WindowOperator(plan)
     query.run(s=[{"t": 1, "name": "$(rm -rf)"}])
     columns = Columns(operator.collectors[0].intake.expressions.schema)
-    assert "rm -rf" not in operator.collectors[0].intake.kernel(columns, "planes", False).source
+    assert "rm -rf" not in operator.collectors[0].intake.kernel(columns, "planes", "ids", False).source
 
 
 def test_a_plain_filter_has_no_branch() -> None:

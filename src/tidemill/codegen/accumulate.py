@@ -39,7 +39,8 @@ BLOCK = 256
 class LoopShape:
     """What the generated loop depends on besides the query's expressions."""
 
-    keyed: bool
+    key: str
+    """How a row finds its key: `none`, by `ids`, by value in a `direct` table, or in a `hashed` one."""
     has_start: bool
     unit_pane: bool
     """Whether each instant is a pane."""
@@ -51,18 +52,20 @@ class LoopShape:
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(rows, *columns, kid, shift, *grid, places, tags, needed, spill, count, rank, *kept, filled)`.
+    """`run(rows, done, *columns, *key, *grid, places, tags, needed, spill, count, rank, *kept, filled)`.
 
-    `rows` are the rows to read, or their number if all are read. `grid` is the start of all windows, and the
-    origin and size of the panes; for spans, the gap is in place of the size. `tags` has the pane of each
-    dense plane.
-    `places` has the planes, a power of two, or the positions of the newest records; `kid >> shift` is the
-    index of a key in it. Panes below `needed` may be evicted. `kept` are the buffers of the parts that
-    keep rows (kid, pane, one for each argument); `filled` has the number of rows in each. Returns
-    `(count, first_pane, last_pane, before_start, err)`.
+    `rows` are the rows to read, or their number if all are read; the first `done` of them are skipped.
+    `key` depends on `LoopShape.key`. By ids: `kid, shift`, where `kid >> shift` is the index of a row's key
+    in the store. By value: the key column and what `IntIndex.in_loop` returns; the loop stops at the first
+    row whose key is not in the index. `grid` is the start of all windows, and the origin and size of the
+    panes; for spans, the gap is in place of the size. `tags` has the pane of each dense plane.
+    `places` has the planes, a power of two, or the positions of the newest records, by key. Panes below
+    `needed` may be evicted. `kept` are the buffers of the parts that keep rows (kid, pane, one for each
+    argument); `filled` has the number of rows in each. Returns
+    `(done, count, first_pane, last_pane, before_start, err)`.
     """
 
-    run: Callable[..., tuple[int, int, int, int, int]]
+    run: Callable[..., tuple[int, int, int, int, int, int]]
     source: str
 
 
@@ -79,17 +82,15 @@ def accumulate_kernel(
 ) -> AccumulateKernel:
     """Generate a kernel. `args` are the arguments of each part; `fixed` parts have records, `kept` rows."""
     e = Emitter(columns.schema, columns.loads(), indent=1)
-    rows = rows_that_pass(e, predicates, "rows", shape.picked)
+    rows = rows_that_pass(e, predicates, "rows", shape.picked, "0" if shape.picked else "done")
     # Without a key, consecutive rows are mostly in the same record.
-    plain = shape.store == "planes" and not (shape.keyed or shape.picked or predicates or kept)
+    keyed = shape.key != "none"
+    plain = shape.store == "planes" and not (keyed or shape.picked or predicates or kept)
     if plain and not shape.unit_pane and not e.can_fail(attribute):
         rows = _rows_between_panes(e, attribute, layout, args, fixed, shape.has_start)
     with rows:
-        _find_pane(e, e.emit(attribute), shape)
-        if shape.store == "dense":
-            _open_plane(e, layout, fixed)
-        # Unsigned, because Numba checks signed indices for negative values.
-        e.line("k = np.uint64(kid[i] >> shift)" if shape.keyed else "k = np.uint64(0)")
+        _find_pane(e, e.emit(attribute), layout, fixed, shape)
+        _FIND_KEY[shape.key](e)
         _OPEN[shape.store](e, layout, fixed)
         for index in fixed:
             _accumulate(e, PartCode(index, layout.parts[index]), args[index])
@@ -100,8 +101,8 @@ def accumulate_kernel(
         buffers += [f"k{index}", f"p{index}"]
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
-        ["rows", *columns.parameters, "kid", "shift", "start", "origin", "pane", "places", "tags", "needed",
-         "spill", "count", "rank", *buffers, "filled"]
+        ["rows", "done", *columns.parameters, *_KEY_PARAMETERS[shape.key], "start", "origin", "pane", "places",
+         "tags", "needed", "spill", "count", "rank", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [
@@ -109,11 +110,49 @@ def accumulate_kernel(
             "    first = INT_MAX", "    last = INT_MIN", "    mask = places.shape[0] - 1",
             # No row is in the pane at the beginning of time.
             "    p = INT_MIN", "    begin = INT_MIN", "    at = np.uint64(0)", "    own = False",
-            *e.lines, "    return count, first, last, before, err", "",
+            *e.lines, f"    return {'rows.size' if shape.picked else 'rows'}, {_RETURNED}", "",
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     return AccumulateKernel(load(source, **functions).run, source)
+
+
+_RETURNED = "count, first, last, before, err"
+_KEY_PARAMETERS = {
+    "none": (), "ids": ("kid", "shift"), "direct": ("key", "table", "base"),
+    "hashed": ("key", "slots", "values", "bits"),
+}  # fmt: skip
+
+
+def _no_key(e: Emitter) -> None:
+    e.line("k = np.uint64(0)")
+
+
+def _key_by_id(e: Emitter) -> None:
+    # Unsigned, because Numba checks signed indices for negative values.
+    e.line("k = np.uint64(kid[i] >> shift)")
+
+
+def _key_in_table(e: Emitter) -> None:
+    e.line("x = np.uint64(key[i]) - np.uint64(base)")
+    e.line("if x >= np.uint64(table.size):")
+    e.line(f"    return np.int64(i), {_RETURNED}")
+    e.line("s = table[x]")
+    _stop_at_new_key(e)
+
+
+def _key_by_hash(e: Emitter) -> None:
+    e.line("s = hashed_id(key[i], slots, values, bits)")
+    _stop_at_new_key(e)
+
+
+def _stop_at_new_key(e: Emitter) -> None:
+    e.line("if s < 0:")
+    e.line(f"    return np.int64(i), {_RETURNED}")
+    e.line("k = np.uint64(s)")
+
+
+_FIND_KEY = {"none": _no_key, "ids": _key_by_id, "direct": _key_in_table, "hashed": _key_by_hash}
 
 
 @contextmanager
@@ -125,7 +164,7 @@ def _rows_between_panes(
 
     The partials of such a block are accumulated in local variables, which the CPU holds in registers.
     """
-    with e.block(f"for b in range(0, rows, {BLOCK}):"):
+    with e.block(f"for b in range(done, rows, {BLOCK}):"):
         e.line(f"stop = min(b + {BLOCK}, rows)")
         e.line("r = places[np.uint64(p & mask), np.uint64(0)]")
         with e.block("if r.pane == p:"):
@@ -163,29 +202,42 @@ def _is_far(time: Value) -> str:
     return f"outside({time.code}, {-FARTHEST}, {2 * FARTHEST + 1})"
 
 
-def _find_pane(e: Emitter, time: Value, shape: LoopShape) -> None:
+def _find_pane(
+    e: Emitter, time: Value, layout: Layout, fixed: tuple[int, ...], shape: LoopShape
+) -> None:
     """Emit the pane of a row; rows with an invalid time or before the start are skipped."""
     if time.null is not None:
         e.line(f"if {time.null}:")
         e.line("    err |= NULL_TIME")
         e.line("    continue")
-    # Checked first: beyond this range, differences of times would overflow.
-    e.line(f"if {_is_far(time)}:")
-    e.line("    err |= FAR_TIME")
-    e.line("    continue")
+    if shape.unit_pane:
+        _check_far(e, time)
     if shape.has_start:
         e.line(f"if {time.code} < start:")
         e.line("    before += 1")
         e.line("    continue")
-    e.line(f"t = {time.code} - origin")
+    e.line(f"t = wrap_sub({time.code}, origin)")
     if shape.unit_pane:
         e.line("p = t")
-    else:  # division is slow, and consecutive rows are mostly in the same pane
-        with e.block("if outside(t, begin, pane):"):
-            e.line("p = t // pane")
-            e.line("begin = wrap_mul(p, pane)")
-            if shape.store == "dense":
-                e.line("own = False")
+        return
+    # Division is slow, and consecutive rows are mostly in the same pane. A time in it is not far, either.
+    with e.block("if outside(t, begin, pane):"):
+        _check_far(e, time)
+        e.line("p = t // pane")
+        e.line("begin = wrap_mul(p, pane)")
+        if shape.store == "dense":
+            _open_plane(e, layout, fixed)
+        # The other rows of such a pane must come here, too. No time is in the pane at INT_MIN.
+        again = f"outside(wrap_add(begin, origin), {-FARTHEST}, wrap_sub({2 * FARTHEST + 2}, pane))"
+        e.line(f"if {again}{' or not own' if shape.store == 'dense' else ''}:")
+        e.line("    begin = INT_MIN")
+
+
+def _check_far(e: Emitter, time: Value) -> None:
+    """Emit code that skips a row whose time is so far away that windows around it would overflow."""
+    e.line(f"if {_is_far(time)}:")
+    e.line("    err |= FAR_TIME")
+    e.line("    continue")
 
 
 def _open_in_planes(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
@@ -198,17 +250,16 @@ def _open_in_planes(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
 
 def _open_plane(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
     """Emit code that starts the records of all keys, unless the plane has a later pane."""
-    with e.block("if not own:"):
-        e.line("at = np.uint64(p & mask)")
-        with e.block("if tags[at] < p:"):
-            with e.block("for q in range(places.shape[1]):"):
-                e.line("r = places[at, np.uint64(q)]")
-                with e.block("if r.pane != p:"):
-                    _spill_record(e)
-                    _start_record(e, layout, fixed, "q", "INT_MIN")
-            e.line("tags[at] = p")
-        e.line("own = tags[at] == p")
-        _reach(e)
+    e.line("at = np.uint64(p & mask)")
+    with e.block("if tags[at] < p:"):
+        with e.block("for q in range(places.shape[1]):"):
+            e.line("r = places[at, np.uint64(q)]")
+            with e.block("if r.pane != p:"):
+                _spill_record(e)
+                _start_record(e, layout, fixed, "q", "INT_MIN")
+        e.line("tags[at] = p")
+    e.line("own = tags[at] == p")
+    _reach(e)
 
 
 def _open_in_dense_planes(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:

@@ -74,6 +74,24 @@ def outside(a: int, begin: int, length: int) -> bool:
 
 
 @kernel
+def hash_slot(x: Any, bits: Any) -> Any:
+    """Return the slot at which the search for a value begins, in a table of `2**bits` slots."""
+    # Fibonacci hashing: the high bits of a product with 2**64 / phi.
+    return np.int64((np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+
+
+@kernel
+def hashed_id(x: Any, slots: Any, values: Any, bits: int) -> int:
+    """Return the id of a value in an `IntIndex`; negative if it is not there."""
+    s = hash_slot(x, bits)
+    while True:
+        k = slots[np.uint64(s)]
+        if k < 0 or values[np.uint64(k)] == x:
+            return np.int64(k)
+        s = (s + 1) & (slots.size - 1)
+
+
+@kernel
 def mul_overflows(a: int, b: int) -> bool:
     # The relative error of the float product is about 2**-53, so an exact test is needed only near the limit.
     near = float(a) * float(b)

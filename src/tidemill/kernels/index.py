@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidemill.jit.intrinsics import bytes_at
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import enlarged, validity
+from tidemill.kernels.functions import hash_slot
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -23,12 +24,6 @@ MISSING = -2
 """In place of an id: a value that is not in the index and was not added."""
 DIRECT_SPAN = 1 << 20
 """Values within a span of this size are looked up in a direct table, which fits the CPU cache."""
-
-
-@kernel
-def _slot(x: Any, bits: Any) -> Any:
-    # Fibonacci hashing: the high bits of a product with 2**64 / phi.
-    return np.int64((np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
 
 
 @kernel
@@ -88,7 +83,7 @@ def _encode_hashed(
             out[i] = null_id
             continue
         x = values[i]
-        s = _slot(x, bits)
+        s = hash_slot(x, bits)
         while True:
             k = slots[s]
             if k == _EMPTY:
@@ -115,7 +110,7 @@ def _rehash(keys: Ints, count: int, skip: int, slots: Any, bits: int) -> None:
     for k in range(count):
         if k == skip:
             continue
-        s = _slot(keys[k], bits)
+        s = hash_slot(keys[k], bits)
         while slots[s] != _EMPTY:
             s = (s + 1) & mask
         slots[s] = k
@@ -172,6 +167,12 @@ class IntIndex:
     def direct(self) -> bool:
         """Whether values are looked up in a table indexed by value."""
         return self._direct is not None
+
+    def in_loop(self) -> tuple[str, tuple[Any, ...]]:
+        """Return how a loop finds ids itself (`codegen.accumulate`), and the tables for it."""
+        if self._direct is not None:
+            return "direct", (self._direct, self._base)
+        return "hashed", (self._slots, self._keys, self._bits)
 
     @property
     def keys(self) -> Ints:
@@ -276,7 +277,7 @@ def _encode_strings(
             continue
         a, b = offsets[i], offsets[i + 1]
         h = _hash_bytes(data, a, b)
-        s = _slot(h, bits)
+        s = hash_slot(h, bits)
         length = b - a
         while True:
             k = slots[s]

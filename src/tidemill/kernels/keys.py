@@ -59,6 +59,16 @@ class KeyIndex:
             ids = pairs.encode((ids << 32) | column.encode(array))
         return ids
 
+    def in_loop(self, arrays: list[pa.Array]) -> tuple[str, tuple[Any, ...]] | None:
+        """Return how a loop finds ids of key columns itself, and its parameters; None if it cannot.
+
+        It can for one column of numbers without nulls, once there are keys.
+        """
+        [only, *more] = self._columns
+        if more or not isinstance(only, _Fixed) or not only.count or arrays[0].null_count:
+            return None
+        return only.in_loop(arrays[0])
+
     def restore(self, arrays: list[pa.Array]) -> None:
         """Add keys that `decode` returned for consecutive ids, so that they get the same ids here.
 
@@ -115,10 +125,16 @@ class _Fixed:
         return self._index.direct
 
     def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
+        return self._index.encode(self._bits(array), validity(array), add=add)
+
+    def in_loop(self, array: pa.Array) -> tuple[str, tuple[Any, ...]]:
+        how, tables = self._index.in_loop()
+        return how, (self._bits(array), *tables)
+
+    def _bits(self, array: pa.Array) -> Ints:
+        """The values that the index has."""
         data = values(array)
-        if self._kind.kind == "float64":
-            data = canonical_array(data).view(np.int64)
-        return self._index.encode(data, validity(array), add=add)
+        return canonical_array(data).view(np.int64) if self._kind.kind == "float64" else data
 
     def decode(self, ids: Ints) -> pa.Array:
         data = self._index.keys[ids]

@@ -30,6 +30,7 @@ from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
 
 Ints = npt.NDArray[np.int64]
+_NO_KEYS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,10 @@ class RowLoop:
         return not any(python)
 
     def kernel(
-        self, columns: Columns, nodes: LoopNodes, store: str, picked: bool
+        self, columns: Columns, nodes: LoopNodes, store: str, key: str, picked: bool
     ) -> AccumulateKernel:
         assert nodes.attribute is not None
-        shape = LoopShape(
-            bool(self.plan.group_keys), self.plan.start is not None, self.panes.size == 1, store, picked
-        )
+        shape = LoopShape(key, self.plan.start is not None, self.panes.size == 1, store, picked)
         return accumulate_kernel(
             columns, nodes.predicates, nodes.attribute, self.layout, nodes.args, self.parts.records,
             self.parts.kept, shape,
@@ -114,6 +113,7 @@ class Collector:
         return self.intake.key_ids(batch, self.keys)
 
     def prepare(self, batch: pa.RecordBatch, kid: Ints) -> Prepared:
+        """Prepare a batch; `kid` is what `key_ids` returned for it, or empty if it is not needed."""
         columns, args, failure = self.intake.prepare(batch)
         wanted = None
         if self._gaps:
@@ -121,12 +121,35 @@ class Collector:
         return Prepared(columns, args, kid, self.keys.count, batch.num_rows, failure, wanted)
 
     def add(self, batch: pa.RecordBatch, kid: Ints | None = None) -> None:
-        """Accumulate all rows of a batch; `kid` is what `key_ids` returned for it."""
+        """Accumulate all rows of a batch; `kid` is what `key_ids` returned for it, where it is known."""
+        if kid is None and self._loop.plan.group_keys and not self._gaps:
+            self._add_by_value(batch)
+            return
         found = self.prepare(batch, self.key_ids(batch) if kid is None else kid)
         rows: Any = found.rows
         if found.wanted is not None:
             rows = np.flatnonzero(found.wanted).astype(np.uint32)
         self.before_start += self.add_rows(found, rows, self.store, found.keys, shift=0)
+
+    def _add_by_value(self, batch: pa.RecordBatch) -> None:
+        """Accumulate a batch in a loop that looks up keys itself, where it can.
+
+        The loop stops at a new key; then the keys of all rows from there on are added to the index.
+        """
+        columns = self.intake.key_columns(batch)
+        how = self.keys.in_loop(columns)
+        if how is None:
+            kid = self.keys.encode(columns)
+            how = self.keys.in_loop(columns) or ("ids", (kid, 0))
+        found, done = self.prepare(batch, _NO_KEYS), 0
+        while True:
+            done, before = self._accumulate(found, found.rows, done, self.store, self.keys.count, *how)
+            self.before_start += before
+            if done == found.rows:
+                return
+            self.keys.encode([c.slice(done) for c in columns])
+            how = self.keys.in_loop(columns)
+            assert how is not None
 
     def add_rows(
         self, found: Prepared, rows: int | npt.NDArray[np.uint32], store: PaneStore, keys: int, shift: int
@@ -136,6 +159,16 @@ class Collector:
         `rows` is the number of rows, or an array of some of them. The store has so many keys, and numbers
         them by `kid >> shift`.
         """
+        key = ("ids", (found.kid, shift)) if self._loop.plan.group_keys else ("none", ())
+        _, before = self._accumulate(found, rows, 0, store, keys, *key)
+        return before
+
+    def _accumulate(
+        self, found: Prepared, rows: int | npt.NDArray[np.uint32], done: int, store: PaneStore, keys: int,
+        key: str, key_args: tuple[Any, ...],
+    ) -> tuple[int, int]:  # fmt: skip
+        """Run the kernel over rows from `done` on; return how many are done, and how many before the start."""
         picked, count = (False, rows) if isinstance(rows, int) else (True, len(rows))
-        kernel = self.intake.kernel(found.columns, store.arranged(count, keys), picked)
-        return store.add(kernel, rows, keys, found.args, found.kid, shift, self._loop.grid, found.failure)
+        kernel = self.intake.kernel(found.columns, store.arranged(count - done, keys), key, picked)
+        args = [*found.args, *key_args]
+        return store.add(kernel, rows, done, args, self._loop.grid, found.failure)

@@ -151,21 +151,22 @@ class PaneStore:
         return "dense" if self._dense else "planes"
 
     def add(
-        self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], keys: int, args: list[Any],
-        kid: Ints, shift: int, grid: tuple[int, int, int], failure: UserError | None = None,
-    ) -> int:  # fmt: skip
-        """Accumulate rows of a batch, and return how many lie before the start of all windows.
+        self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], done: int, args: list[Any],
+        grid: tuple[int, int, int], failure: UserError | None = None,
+    ) -> tuple[int, int]:  # fmt: skip
+        """Accumulate rows of a batch from row `done` on.
 
-        `rows` is the number of rows, or an array of some of them. The kernel is one for the arrangement that
-        `arranged` returned. The store numbers keys by `kid >> shift`. `failure` is raised if the kernel
-        reads a row for which a column failed.
+        Return how many are done, and how many of these lie before the start of all windows. `rows` is the
+        number of rows, or an array of some of them. The kernel is one for the arrangement that `arranged`
+        returned; `args` are its columns and keys. `failure` is raised if the kernel reads a row for which a
+        column failed.
         """
-        n = rows if isinstance(rows, int) else len(rows)
+        n = (rows if isinstance(rows, int) else len(rows)) - done
         self._room(n + self._planes.size if self._dense else n)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
-        self._count, first, last, before, err = kernel.run(
-            rows, *args, kid, shift, *grid, places, self._tags, self._needed, self._spill,
+        done, self._count, first, last, before, err = kernel.run(
+            rows, done, *args, *grid, places, self._tags, self._needed, self._spill,
             self._count, self.rank, *buffers, self._filled,
         )  # fmt: skip
         if err & NULL_TIME:
@@ -176,7 +177,7 @@ class PaneStore:
             self._reached(int(first), int(last))
             self._rows_of_pane = n // (int(last) - int(first) + 1)
         raise_for(err, "window aggregate", failure)
-        return int(before)
+        return int(done), int(before)
 
     def _untag(self) -> None:
         """Record that planes may have records that are not started, or of other panes."""
