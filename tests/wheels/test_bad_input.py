@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from tests.conformance.wheels import tuned
 from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
-from tidemill.wheels import state as wheel_state
 from tidemill.wheels.files.format import CHECKSUM, checksum
 
 pytestmark = pytest.mark.interpreted
@@ -360,11 +360,10 @@ def test_watermarks_that_are_none(time: Any, clock: Any) -> None:
     refused(lambda: clock.advance_to(time), "advance_to:")
 
 
-def test_a_step_that_would_take_all_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = keyed(compress=True)
+def test_a_step_that_would_take_all_memory_is_refused() -> None:
+    wheel = tuned(keyed(compress=True), most_bytes=100_000_000_000)
     wheel.insert(table())
     wheel.advance_to(B)
-    monkeypatch.setattr(wheel_state, "MOST_BYTES", 100_000_000_000)
     before = wheel.watermark
     refused(lambda: wheel.advance_to("3000-01-01"), "at most 100 GB", "up to 3000-01-01", "keep a number")
     assert wheel.watermark == before and wheel.landmark().num_rows == 2
