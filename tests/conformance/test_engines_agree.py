@@ -75,6 +75,7 @@ def test_batches_do_not_matter_where_arrival_does(window: str) -> None:
 
 
 @pytest.mark.parametrize("window", [w if w in BY_EACH_WAY else later(w)[0] for w in SOME])
+@pytest.mark.usefixtures("generated_java")
 def test_local_and_spark(spark: Any, window: str) -> None:
     query = ask(WINDOWS[window], "one of each")
     assert_same(on_spark(spark, query, MANY, parts=4), answer(window), query.schema)

@@ -22,7 +22,6 @@ from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
 from tidemill.wheels.files.format import CHECKSUM, checksum
 
-pytestmark = pytest.mark.interpreted
 SCHEMA = {"ts": "timestamp", "k": "string", "v": "int64", "f": "float64"}
 START = 1_696_118_400_000_000
 A, B = "2023-10-01", "2023-10-01T00:01"
@@ -508,7 +507,9 @@ def test_a_shared_wheel_that_lacks_something_is_named(tmp_path: Path) -> None:
 SECOND_WRITER = """
 import sys
 sys.path.insert(0, {root!r})
+from tests import interpreter
 from tests.wheels.test_bad_input import logical
+interpreter.in_child()
 wheel = logical()
 {act}
 """
@@ -520,7 +521,6 @@ def in_another_process(act: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.compiled
 def test_a_second_process_cannot_write_what_is_shared(tmp_path: Path) -> None:
     wheel = logical()
     wheel.share(tmp_path)
@@ -532,7 +532,6 @@ def test_a_second_process_cannot_write_what_is_shared(tmp_path: Path) -> None:
     assert tm.open_wheel(tmp_path).query(0, 100) == 1
 
 
-@pytest.mark.compiled
 def test_saves_of_two_processes_do_not_mix(tmp_path: Path) -> None:
     wheel = dropped()
     act = f"wheel.insert(5, 77); wheel.advance_to(10)\nfor _ in range(15): wheel.save({str(tmp_path)!r})"

@@ -155,6 +155,7 @@ def test_many_ranges_anywhere(start: int, prefix: bool) -> None:
 
 
 @pytest.mark.parametrize("rings", [[(1, "keep"), (10, "keep")], [(1, 64), (8, "keep")]])
+@pytest.mark.compiled
 def test_sums_while_slots_close(rings: list[Any]) -> None:
     wheel, wrong, stop = new_wheel(granularities=rings, prefix=True), [], threading.Event()
     answers = itertools.count()

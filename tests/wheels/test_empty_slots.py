@@ -74,6 +74,7 @@ DENSE = [
 
 @pytest.mark.parametrize(("rings", "options"), DENSE, ids=str)
 @pytest.mark.parametrize("keys", [False, True])
+@pytest.mark.compiled  # thousands of slots
 def test_the_same_as_one_by_one(
     rings: str, keys: bool, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,6 @@ def cells(made: Any) -> int:
 
 @pytest.mark.parametrize("keys", ["no keys", "one", "two"])
 @pytest.mark.parametrize("rings", ["kept", "some kept", "one"])
-@pytest.mark.interpreted
 def test_long_gaps_and_far_rows(rings: str, keys: str, tmp_path: Path) -> None:
     """Rows in slots of their own, far beyond the open slots; a save in between."""
     pick = random.Random(f"{rings} {keys}")

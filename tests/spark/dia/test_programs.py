@@ -76,6 +76,7 @@ def ranked(
     return ranks
 
 
+@pytest.mark.usefixtures("generated_java")
 def test_figure_3_4_page_rank(spark: Any, tmp_path: Path) -> None:
     # Five nodes and seven undirected edges, dampening 0.25, two iterations. The picture is not in
     # the text of the paper; this graph has what the text says.

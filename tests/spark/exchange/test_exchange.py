@@ -100,6 +100,7 @@ def placed(request: Any, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterato
 @pytest.mark.parametrize(
     "how", [pytest.param(h, marks=() if h in ("inner", "anti") else pytest.mark.soak) for h in LEAVES]
 )
+@pytest.mark.usefixtures("generated_java")
 def test_joins(
     spark: Any, left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ def test_keys_are_counted_on_their_hosts() -> None:
     assert anywhere.dealt(2) == [[[0, 2, 4], [1, 3]], [[0, 1], []]]
 
 
+@pytest.mark.usefixtures("generated_java")
 def test_reduce(left: DataFrame, placed: str) -> None:
     aggs = {
         "n": tm.count(), "nv": tm.count(col.v), "total": tm.sum(col.v * 2), "high": tm.max(col.x),
