@@ -26,8 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 INTERPRETED = (
     "aggregates", "conformance", "expr", "fuzz", "local", "optimize", "plan", "spark", "wheels",
 )  # fmt: skip
-"""Folders whose tests run generated kernels as plain Python: combinations of a few rows each. Tests marked
-`compiled` are the sample of them that is compiled as it is for users; in `make soak` all of them are."""
+"""Folders whose tests run generated kernels as plain Python, as examples in docstrings do: combinations of a
+few rows each. Tests marked `compiled` are the sample of them that is compiled as it is for users; in a soak
+all of them are."""
 KEPT = ("compiled", "soak")
 """Tests there that are compiled in any case."""
 ONCE = ("spark", "connect", "saved_wheels", "bare_job")
@@ -42,7 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups: dict[str, list[pytest.Item]] = {fixture: [] for fixture in ONCE}
     for item in items:
         top, *below = item.path.relative_to(ROOT).parts
-        if top == "tests" and below[0] in INTERPRETED and not any(map(item.get_closest_marker, KEPT)):
+        small = top == "src" or below[0] in INTERPRETED
+        if small and not any(map(item.get_closest_marker, KEPT)):
             item.add_marker("interpreted")
         found = (fixture for fixture in ONCE if fixture in getattr(item, "fixturenames", ()))
         group = next(found, "/".join(below) if top == "tests" else top)
