@@ -10,7 +10,9 @@ from tests import interpreter
 
 JAVA = (
     # Compiling a query well, or checking the bytecode of Spark's own classes, takes longer than it runs.
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    # Memory is not collected each time that some more classes are loaded.
+    "-XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms768m -Xmn400m"
 )
 FOR_USERS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """Spark writes Java for each query: in `make soak`, and in tests that use the fixture `generated_java`."""

@@ -118,6 +118,7 @@ def brute(edges: list[tuple[int, int]], nodes: int) -> int:
     return sum({(a, b), (b, c), (a, c)} <= known for a, b, c in combinations(range(nodes), 3))
 
 
+@pytest.mark.soak
 def test_figure_3_9_triangles(spark: Any, tmp_path: Path) -> None:
     # Four nodes, five edges, two paths of length two, as the text says.
     edges = [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)]
