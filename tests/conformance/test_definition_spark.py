@@ -114,7 +114,7 @@ def test_several_windows_in_one_query(spark: Any) -> None:
     ("window", "width", "aggregates"),
     [
         (tm.hopping(6, every=2), 8, {"n": tm.count(), "total": tm.sum(col.v), "mean": tm.mean(col.x)}),
-        *later((tm.hopping(17, every=1, origin=-4), 16, {"low": tm.min(col.x), "word": tm.max(col.s)})),
+        (tm.hopping(17, every=1, origin=-4), 16, {"low": tm.min(col.x), "word": tm.max(col.s)}),
         *later((tm.hopping(3, every=1, origin=3), 8, {"any": tm.any(col.b), "all": tm.all(col.b)})),
         pytest.param(tm.hopping(40, every=1), 16, {"total": tm.sum(col.v)}, marks=pytest.mark.soak),
         pytest.param(

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
-from tests.examples import later
 from tidemill import col
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.spark.batch.blocks import Blocks
@@ -54,7 +53,7 @@ def test_rows_of_several_panes_come_apart() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("window", [tm.hopping(3, every=1), *later(tm.tumbling(2))], ids=str)
+@pytest.mark.parametrize("window", [tm.tumbling(2), tm.hopping(3, every=1)], ids=str)
 def test_what_quotes_mean_does_not_matter(spark: Any, window: tm.Window) -> None:
     setting = "spark.sql.parser.quotedRegexColumnNames"
     spark.conf.set(setting, "true")

@@ -129,6 +129,8 @@ def test_prefix_sums(spark: Any, dia_of: Any) -> None:
     assert dia_of([[1, None], [2]]).prefix_sum().all_gather() == [1, None, None]
     big = 2**62
     with pytest.raises(UserError, match="int64"):
+        dia_of([[big, big]]).prefix_sum().all_gather()
+    with pytest.raises(UserError, match="int64"):
         dia_of([[big], [big]]).prefix_sum().all_gather()
     with pytest.raises(UserError, match="prefix_sum: expected numbers, got string"):
         words.prefix_sum()
@@ -138,8 +140,6 @@ def test_prefix_sums(spark: Any, dia_of: Any) -> None:
 def test_more_prefix_sums(dia_of: Any) -> None:
     assert dia_of([[3, 5], [4, 9], [1]]).prefix_sum(max).all_gather() == [3, 5, 5, 9, 9]
     assert dia_of([[1.5], [2.0]], float).prefix_sum(initial=1).all_gather() == [2.5, 4.5]
-    with pytest.raises(UserError, match="int64"):
-        dia_of([[2**62, 2**62]]).prefix_sum().all_gather()
 
 
 def test_zip_states_what_it_does_with_other_lengths(spark: Any) -> None:
