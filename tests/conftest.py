@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import json
 import os
 import sys
@@ -12,43 +14,62 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import compiling, interpreter
+from tests import compiling, interpreter, spark_settings
 from tests.examples import TIMES
 from tests.faults.counts import LINES
 
 # The first call of anything that compiles is slow, and the machine may be busy.
-settings.register_profile("tidemill", deadline=None, max_examples=30 if TIMES == 1 else 100)
+settings.register_profile("tidemill", deadline=None, max_examples=20 if TIMES == 1 else 100)
 settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERPRETED = (
-    "aggregates", "conformance", "expr", "fuzz", "local", "optimize", "plan", "spark",
+    "aggregates", "conformance", "expr", "fuzz", "local", "optimize", "plan", "spark", "wheels",
 )  # fmt: skip
-"""Folders whose tests run generated kernels as plain Python: combinations of a few rows each. Tests marked
-`compiled` are the sample of them that is compiled as it is for users; in `make soak` all of them are."""
+"""Folders whose tests run generated kernels as plain Python, as examples in docstrings do: combinations of a
+few rows each. Tests marked `compiled` are the sample of them that is compiled as it is for users; in a soak
+all of them are."""
 KEPT = ("compiled", "soak")
 """Tests there that are compiled in any case."""
-ONCE = ("spark", "connect", "bare_job", "saved_wheels")
-"""Fixtures that are made in one process only: all tests that have one run there."""
+ONCE = ("spark", "connect", "saved_wheels", "bare_job")
+"""Fixtures that are made in one process only: all tests that have one run there, before the others."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under `-n 2 --dist loadgroup`, one worker has the one Spark session and all that needs it; so it is
-    with other fixtures that take long to make."""
+    with other fixtures that take long to make. Other tests stay with their file: they have kernels in
+    common. Groups start in the order of `ONCE`, then those of most tests, so that none is long at the end."""
+    groups: dict[str, list[pytest.Item]] = {fixture: [] for fixture in ONCE}
     for item in items:
         top, *below = item.path.relative_to(ROOT).parts
-        if top == "tests" and below[0] in INTERPRETED and not any(map(item.get_closest_marker, KEPT)):
+        small = top == "src" or below[0] in INTERPRETED
+        if small and not any(map(item.get_closest_marker, KEPT)):
             item.add_marker("interpreted")
-        for fixture in ONCE:
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(fixture))
-                break
+        found = (fixture for fixture in ONCE if fixture in getattr(item, "fixturenames", ()))
+        group = next(found, "/".join(below) if top == "tests" else top)
+        item.add_marker(pytest.mark.xdist_group(group))
+        groups.setdefault(group, []).append(item)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        once = [groups.pop(fixture) for fixture in ONCE]
+        files = sorted(groups.values(), key=len, reverse=True)
+        items[:] = itertools.chain(*once, *files)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # the order is that of `pytest_collection_modifyitems`
     compiling.listen()
     interpreter.install()
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay to the end: they need not be looked at whenever memory is collected."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,17 +125,10 @@ def spark() -> Iterator[Any]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tidemill tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
+        .config(map=spark_settings.SETTINGS)
         .config("spark.default.parallelism", "2")
         .config("spark.sql.session.timeZone", "America/New_York")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        .config("spark.ui.showConsoleProgress", "false")
-        # Tests are many small queries, each new to Java: compiling them well takes longer than they do.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.python.daemon.module", "tests.spark_daemon")
         # Every call of a column's method would tell Java where it was called from.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         # Rows made in a test are few enough for the optimizer to compute with; real ones are not.
@@ -127,3 +141,10 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def generated_java(spark: Any) -> Iterator[None]:
+    """Spark compiles the queries of a test: a sample of them, and all in a soak."""
+    with spark_settings.generating_java(spark):
+        yield

@@ -9,7 +9,14 @@ from __future__ import annotations
 from tests import interpreter
 
 if __name__ == "__main__":
+    # Workers are forked from here: what they need is imported once.
+    import pandas  # noqa: F401
+    import pyarrow.compute  # noqa: F401
     from pyspark import daemon
+
+    import tidemill.local.run
+    import tidemill.spark.dia
+    import tidemill.wheels.open_wheel  # noqa: F401
 
     interpreter.in_child()
     daemon.manager()

@@ -75,7 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("lineage", "memory"),
         ("spec",),
         ("loops",),
-        ("rings",),
+        ("rings", "tuning"),
         ("__init__",),
     ),
 }

@@ -67,7 +67,7 @@ def test_on_spark_in_several_tasks(plain_shuffles: Any, name: str) -> None:
     assert_same(on_spark(plain_shuffles, query, rows), by_reference(query, rows), query.schema)
 
 
-@pytest.mark.parametrize("beside", [tm.landmark(every=5), tm.tumbling(7, fill_empty=True)])
+@pytest.mark.parametrize("beside", [tm.landmark(every=5), *later(tm.tumbling(7, fill_empty=True))])
 def test_filled_samples_end_with_their_own_last_one(plain_shuffles: Any, beside: tm.Window) -> None:
     """The samples [8, 10), [18, 20), … have a row at 9; the rows after it are in the other window only."""
     windows = {"a": tm.hopping(2, every=10, fill_empty=True), "b": beside}

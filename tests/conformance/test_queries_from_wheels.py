@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import tidemill as tm
 from tests.conformance.harness import Row, assert_same, by_reference, ran
-from tests.conformance.wheels import AGGREGATES, SCHEMA
+from tests.conformance.wheels import AGGREGATES, SCHEMA, SLOW_SLOTS, tuned
 from tests.examples import examples
 from tidemill import col
 from tidemill.core.errors import UserError
-from tidemill.wheels import query_windows as wheel_answers
-from tidemill.wheels.loops import slots
 
+FEW_CELLS = {"batch_cells": 5, "call_cells": 2}
+"""Windows in many small calls."""
 EVENTS = tm.stream("events", time="t", schema=SCHEMA)
 KEYS: dict[str, tuple[str, ...]] = {"no keys": (), "text": ("s",), "two": ("k", "s")}
 # As few kinds of slots as there can be, and those of wheels.py where they do: each is compiled.
@@ -79,13 +79,6 @@ def check(query: tm.Stream, wheel: Any, rows: list[Row], speed: str = "patient")
     return got
 
 
-@pytest.fixture
-def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows in many small calls."""
-    monkeypatch.setattr(wheel_answers, "CELLS", 5)
-    monkeypatch.setattr(wheel_answers, "SOON", 2)
-
-
 # --- the same answer ------------------------------------------------------------------------------
 
 
@@ -106,9 +99,8 @@ def test_windows_are_those_of_the_rows(
 
 
 @pytest.mark.parametrize("windows", WINDOWS)
-@pytest.mark.usefixtures("few_cells")
 def test_windows_in_many_calls(windows: str) -> None:
-    wheel = new_wheel("sum", "two")
+    wheel = tuned(new_wheel("sum", "two"), **FEW_CELLS)
     rows = play(wheel, [([(t, (t % 3, "ab"[t % 2], t, None)) for t in range(0, 90, 7)], 120)])
     assert check(asked("sum", "two", WINDOWS[windows]), wheel, rows)
 
@@ -128,10 +120,9 @@ def test_a_window_whose_rows_have_no_values_is_there_and_one_without_rows_is_not
     assert [(r["window_start"], r["the_a"]) for r in got] == [(0, None), (8, 3)]
 
 
-def test_of_everything_less_what_is_outside_rows_are_still_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_everything_less_what_is_outside_rows_are_still_known() -> None:
     """Where most of the time is asked for, values are subtracted from the total; marks are not."""
-    monkeypatch.setattr(slots, "FAST_SLOT", 10 * slots.SLOT)  # much more: then it is the best plan
-    wheel = new_wheel("rows", "text")
+    wheel = tuned(new_wheel("rows", "text"), **SLOW_SLOTS)
     early, late = [(1, (0, "a", 7, None))], [(t, (0, "b", t, None)) for t in range(2, 96)]
     rows = play(wheel, [(early + late, 96)])
     assert wheel.explain(2, 94).plan == "inverse landmark"
@@ -168,9 +159,8 @@ AROUND: dict[str, tm.Stream] = {
 
 
 @pytest.mark.parametrize("how", AROUND)
-@pytest.mark.usefixtures("few_cells")
 def test_what_stands_around_the_windows(how: str) -> None:
-    wheel = new_wheel("sum", "text")
+    wheel = tuned(new_wheel("sum", "text"), **FEW_CELLS)
     rows = play(wheel, SOME)
     assert check(AROUND[how], wheel, rows, "spilling")
 

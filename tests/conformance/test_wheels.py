@@ -19,6 +19,7 @@ from tests.conformance.wheels import (
     KEYS,
     RINGS,
     SCHEMA,
+    SLOW_SLOTS,
     check,
     check_ranges,
     pair,
@@ -28,7 +29,6 @@ from tests.conformance.wheels import (
 from tests.examples import examples
 from tidemill import col
 from tidemill.core.errors import UserError
-from tidemill.wheels.loops import slots
 from tidemill.wheels.loops.range_plan import PLAN_ROOM, plan
 from tidemill.wheels.wheel import Wheel
 
@@ -70,18 +70,11 @@ def test_prefixes(rings: str, keys: str, script: list[Any], start: int, pick: ra
     check_ranges(wheel, reference, pick)
 
 
-@pytest.fixture
-def slow_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slot costs much more than it does: every plan is the best of some range, in small wheels too."""
-    monkeypatch.setattr(slots, "FAST_SLOT", 10 * slots.SLOT)
-
-
-@pytest.mark.usefixtures("slow_slots")
 def test_every_plan_is_used() -> None:
     """One event a slot, so that nothing is absent, and every plan may be the best."""
     found = set()
     for options in ({}, {"prefix": True}, {"one_ring_below": 100}):
-        wheel, reference = pair("kept", "sum", "no keys", 0, **options)
+        wheel, reference = pair("kept", "sum", "no keys", 0, SLOW_SLOTS, **options)
         rows = [(t, (0, "a", t % 7, 0.5)) for t in range(203)]
         play(wheel, reference, [("insert", rows), ("advance", 203)])
         found |= check_ranges(wheel, reference, random.Random(5), 80)
@@ -89,12 +82,11 @@ def test_every_plan_is_used() -> None:
 
 
 @pytest.mark.parametrize("keys", ["no keys", "one"])
-@pytest.mark.usefixtures("slow_slots")
 def test_every_plan_is_used_where_slots_are_empty(keys: str) -> None:
     """Slots without rows, rows without values, and a long stretch without any: marks say which."""
     found: set[str] = set()
     for options in ({}, {"prefix": True}):
-        wheel, reference = pair("kept", "sum", keys, 0, **options)
+        wheel, reference = pair("kept", "sum", keys, 0, SLOW_SLOTS, **options)
         some = [t for t in range(203) if t % 3 == 0 and not 60 <= t < 130]
         rows = [(t, (t % 2, "a", None if t % 9 == 0 else t % 7, 0.5)) for t in some]
         play(wheel, reference, [("insert", rows), ("advance", 203)])
@@ -104,10 +96,9 @@ def test_every_plan_is_used_where_slots_are_empty(keys: str) -> None:
     assert found >= {"prefix", "landmark", "one ring", "combined rings", "inverse landmark"}
 
 
-@pytest.mark.usefixtures("slow_slots")
 def test_an_inverse_landmark_of_nothing_is_null() -> None:
     """All values lie outside of a range that is more than half of everything."""
-    wheel, reference = pair("kept", "sum", "no keys", 0)
+    wheel, reference = pair("kept", "sum", "no keys", 0, SLOW_SLOTS)
     play(wheel, reference, [("insert", [(0, (0, "a", 5, 0.5)), (201, (0, "a", 7, 0.5))]), ("advance", 203)])
     assert wheel.explain(1, 200).plan == "inverse landmark"
     assert wheel.query(1, 200) is None and wheel.query(1, 203) == 7 and wheel.query(0, 200) == 5
@@ -131,10 +122,9 @@ def test_a_plan_of_the_most_rings_there_are() -> None:
         assert (room[PLAN_ROOM:] == -7).all()
 
 
-@pytest.mark.usefixtures("slow_slots")
 def test_explain_shows_the_costs_that_decide() -> None:
     """Fewer operations can cost more; the plan that is taken costs least of those that were tried."""
-    wheel, pick = pair("kept", "sum", "no keys", 0)[0], random.Random(0)
+    wheel, pick = pair("kept", "sum", "no keys", 0, SLOW_SLOTS)[0], random.Random(0)
     wheel.insert([{"t": t, "k": 0, "s": None, "v": 1, "x": None} for t in range(200)])
     wheel.advance_to(200)
     plans = set()
@@ -145,7 +135,7 @@ def test_explain_shows_the_costs_that_decide() -> None:
         assert f"{explained.plan}: cost {explained.cost.total} (" in str(explained)
         plans.add(explained.plan)
     assert plans >= {"one ring", "combined rings", "inverse landmark"}
-    wheel = pair("kept", "sum", "no keys", 0, one_ring_below=100)[0]
+    wheel = pair("kept", "sum", "no keys", 0, SLOW_SLOTS, one_ring_below=100)[0]
     wheel.insert([{"t": 1, "k": 0, "s": None, "v": 1, "x": None}])
     wheel.advance_to(200)
     assert "one_ring_below prefers one ring" in str(wheel.explain(1, 99))

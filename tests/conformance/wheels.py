@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -12,6 +14,12 @@ from tests.conformance.harness import same
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.reference.wheels import RowWheel
+from tidemill.wheels.files.format import read_save
+from tidemill.wheels.files.opening import state_of
+from tidemill.wheels.loops.slots import SLOT
+from tidemill.wheels.memory.sparse_store import SparseStore
+from tidemill.wheels.state import empty_state
+from tidemill.wheels.tuning import WheelTuning
 from tidemill.wheels.wheel import Wheel
 
 SCHEMA = {"t": "int64", "k": "int64", "s": "string", "v": "int64", "x": "float64"}
@@ -38,6 +46,8 @@ AGGREGATES: dict[str, dict[str, Any]] = {
     },
 }
 KEYS = {"no keys": (), "one": ("k",), "two": ("k", "s")}
+SLOW_SLOTS = {"fast_slot": 10 * SLOT}
+"""A slot costs much more than it does: every plan is the best of some range, in small wheels too."""
 
 values = st.tuples(
     st.integers(0, 3), st.sampled_from(["a", "b", None]), st.one_of(st.none(), st.integers(-5, 5)),
@@ -53,13 +63,28 @@ steps = st.lists(
 )
 
 
+def tuned(wheel: Wheel, **thresholds: int) -> Wheel:
+    """An empty wheel as another one is, with other thresholds."""
+    state, spec = wheel._state, replace(wheel._state.spec, tuning=WheelTuning(**thresholds))
+    sparse = isinstance(state.store, SparseStore)
+    return Wheel.of_state(empty_state(spec, state.store.first, state.store.compress, sparse=sparse))
+
+
+def opened(path: Path, **thresholds: int) -> Wheel:
+    """A saved wheel, with other thresholds."""
+    save = read_save(path, None, verify=True)
+    return Wheel.of_state(state_of(save, {}, verify=True, tuning=WheelTuning(**thresholds)))
+
+
 def pair(
-    rings: str, aggregates: str | dict[str, Any], keys: str, start: int, **options: Any
-) -> tuple[Wheel, RowWheel]:
+    rings: str, aggregates: str | dict[str, Any], keys: str, start: int,
+    tuning: dict[str, int] | None = None, **options: Any,
+) -> tuple[Wheel, RowWheel]:  # fmt: skip
     given_ = AGGREGATES[aggregates] if isinstance(aggregates, str) else aggregates
     wheel = Wheel(
         given_, schema=SCHEMA, time="t", start=start, keys=KEYS[keys], granularities=RINGS[rings], **options
     )
+    wheel = wheel if tuning is None else tuned(wheel, **tuning)
     grain = RINGS[rings][0]
     grain = grain[0] if isinstance(grain, tuple) else grain
     return wheel, RowWheel(wheel._view.plan, grain, start // grain * grain)

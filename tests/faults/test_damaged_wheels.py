@@ -63,7 +63,7 @@ def _flip(made: Path, work: Path, machine: str, count: int, kinds: list[str]) ->
     assert not faults, faults[:5]
 
 
-@pytest.mark.interpreted  # here, where nothing is damaged; the child compiles
+@pytest.mark.interpreted  # the child compiles some
 def test_damaged_wheels_are_refused_or_answer_right(saved_wheels: Path, tmp_path: Path) -> None:
     _flip(saved_wheels, tmp_path, "damaged wheels", 28, SOME)
 

@@ -17,6 +17,8 @@ from tidemill.core.errors import UserError
 from tidemill.wheels.loops.answer import CHANGED
 from tidemill.wheels.sharing import writer as shared
 
+pytestmark = pytest.mark.interpreted
+
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Any:

@@ -20,6 +20,7 @@ from tests.faults.wheels_made import KINDS, MAKERS, SOME
 from tidemill.wheels.files.format import CHECKSUM, checksum, manifest_of, saves_in
 from tidemill.wheels.open_wheel import open_wheel
 
+pytestmark = pytest.mark.interpreted  # the child of machines compiles some
 VALUES: list[Any] = [
     -1, 0, 1, {"add": 1}, {"add": -1}, 1 << 31, (1 << 31) - 1, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63,
     -(1 << 63), 10**30, 1.5, True, None, "", "x", "../x", [], {}, [[0]], {"deep": 400}, "drop", "\ud800",
@@ -66,7 +67,6 @@ def _craft(made: Path, work: Path, count: int, kinds: list[str]) -> None:
     assert not faults, faults[:5]
 
 
-@pytest.mark.interpreted  # here, where nothing is damaged; the child compiles
 def test_crafted_wheels_do_no_harm(saved_wheels: Path, tmp_path: Path) -> None:
     _craft(saved_wheels, tmp_path, 28, SOME)
 

@@ -102,7 +102,7 @@ def test_wheels(seed: int) -> None:
     agreed(report)
 
 
-@pytest.mark.parametrize("seeds", [range(2), *later(range(2, 4))], ids=str)
+@pytest.mark.parametrize("seeds", [range(1), *later(range(1, 4))], ids=str)
 def test_spark(spark: Any, seeds: range) -> None:
     report = Report()
     for seed in seeds:

@@ -11,6 +11,7 @@ import pytest
 
 import tidemill as tm
 from tests.conformance.harness import HASTE
+from tests.examples import later
 from tidemill import col
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.chunks import SIZES, Chunk
@@ -82,13 +83,21 @@ def test_row_windows_close_as_rows_come() -> None:
     assert ends(op, FOREVER) == [6]
 
 
+OPEN = [
+    tm.hopping(30, every=10), tm.per_event(20), tm.tumbling(10), tm.session(4), tm.rows(4, every=2),
+    tm.hopping(5, every=20),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "window",
-    [tm.tumbling(10), tm.hopping(30, every=10), tm.per_event(20), tm.session(4), tm.rows(4, every=2),
-     tm.hopping(5, every=20)],
+    ("window", "kept"),
+    [
+        *((window, "partials") for window in OPEN),
+        *((window, kept) for kept in ("rows", "objects") for window in OPEN[:2]),
+        *later(*((window, kept) for kept in ("rows", "objects") for window in OPEN[2:])),
+    ],
     ids=str,
-)  # fmt: skip
-@pytest.mark.parametrize("kept", ["partials", "rows", "objects"])
+)
 def test_memory_follows_open_windows_not_input(window: Window, kept: str) -> None:
     aggregates = {
         "partials": {"n": tm.sum(col.x)},

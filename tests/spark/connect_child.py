@@ -17,6 +17,7 @@ import pyarrow as pa
 
 import tidemill as tm
 from tests import interpreter
+from tests.spark_settings import SETTINGS
 from tidemill import col
 from tidemill.core.errors import TidemillError, UnsupportedError, UserError
 
@@ -199,13 +200,8 @@ def main(folder: str, *asked: str) -> None:
     from pyspark.sql import SparkSession
 
     interpreter.in_child()
-    builder = SparkSession.builder.remote("local[2]")
-    for name, value in {
-        "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.python.daemon.module": "tests.spark_daemon",  # workers interpret kernels, too
-    }.items():  # fmt: skip
+    builder = SparkSession.builder.remote("local[2]").config("spark.driver.memory", "1g")
+    for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     cases, found = Cases(spark, Path(folder)), {}

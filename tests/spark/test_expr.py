@@ -177,6 +177,7 @@ def test_every_function_has_a_spark_form() -> None:
 
 
 @pytest.mark.parametrize("part", ["one for each function", *later(*range(4))])
+@pytest.mark.usefixtures("generated_java")
 def test_every_signature_equals_its_definition(spark: Any, part: Any) -> None:
     rng = random.Random(part)
     signatures = list(SIGNATURES[part::4] if isinstance(part, int) else ONE_FOR_EACH_FUNCTION)
@@ -186,6 +187,7 @@ def test_every_signature_equals_its_definition(spark: Any, part: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, *later(*range(1, 6))])
+@pytest.mark.usefixtures("generated_java")
 def test_random_trees_equal_the_definition(spark: Any, seed: int) -> None:
     rng = random.Random(1000 + seed)
     nodes = [random_expression(rng, ROWS_SCHEMA, rng.choice(KINDS), 3) for _ in range(24)]
@@ -237,6 +239,7 @@ STRICT = {
 
 
 @pytest.mark.parametrize("count", [5, *later(15)])
+@pytest.mark.usefixtures("generated_java")
 def test_where_the_definition_fails_spark_fails(spark: Any, count: int) -> None:
     rng, found = random.Random(77), 0
     rows = make_rows(77, 30)
@@ -257,6 +260,7 @@ def test_where_the_definition_fails_spark_fails(spark: Any, count: int) -> None:
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("generated_java")
 def test_overflow_fails(spark: Any) -> None:
     for expression in (
         col.i + 1, col.i * 2, 0 - (-1 - col.i) - (-1), -(-col.i - 1), abs(-col.i - 1),
@@ -335,6 +339,7 @@ def test_nan_is_the_greatest_and_zero_has_one_sign(spark: Any) -> None:
 # --- logic and choice -----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("generated_java")
 def test_what_is_not_needed_is_not_evaluated(spark: Any) -> None:
     overflow = col.i + 1 > 0
     bad = col.s.cast("int64") > 0

@@ -16,13 +16,12 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from tests.conformance.wheels import tuned
 from tidemill import col
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
-from tidemill.wheels import state as wheel_state
 from tidemill.wheels.files.format import CHECKSUM, checksum
 
-pytestmark = pytest.mark.interpreted
 SCHEMA = {"ts": "timestamp", "k": "string", "v": "int64", "f": "float64"}
 START = 1_696_118_400_000_000
 A, B = "2023-10-01", "2023-10-01T00:01"
@@ -360,11 +359,10 @@ def test_watermarks_that_are_none(time: Any, clock: Any) -> None:
     refused(lambda: clock.advance_to(time), "advance_to:")
 
 
-def test_a_step_that_would_take_all_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = keyed(compress=True)
+def test_a_step_that_would_take_all_memory_is_refused() -> None:
+    wheel = tuned(keyed(compress=True), most_bytes=100_000_000_000)
     wheel.insert(table())
     wheel.advance_to(B)
-    monkeypatch.setattr(wheel_state, "MOST_BYTES", 100_000_000_000)
     before = wheel.watermark
     refused(lambda: wheel.advance_to("3000-01-01"), "at most 100 GB", "up to 3000-01-01", "keep a number")
     assert wheel.watermark == before and wheel.landmark().num_rows == 2
@@ -509,7 +507,9 @@ def test_a_shared_wheel_that_lacks_something_is_named(tmp_path: Path) -> None:
 SECOND_WRITER = """
 import sys
 sys.path.insert(0, {root!r})
+from tests import interpreter
 from tests.wheels.test_bad_input import logical
+interpreter.in_child()
 wheel = logical()
 {act}
 """
@@ -521,7 +521,6 @@ def in_another_process(act: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.compiled
 def test_a_second_process_cannot_write_what_is_shared(tmp_path: Path) -> None:
     wheel = logical()
     wheel.share(tmp_path)
@@ -533,7 +532,6 @@ def test_a_second_process_cannot_write_what_is_shared(tmp_path: Path) -> None:
     assert tm.open_wheel(tmp_path).query(0, 100) == 1
 
 
-@pytest.mark.compiled
 def test_saves_of_two_processes_do_not_mix(tmp_path: Path) -> None:
     wheel = dropped()
     act = f"wheel.insert(5, 77); wheel.advance_to(10)\nfor _ in range(15): wheel.save({str(tmp_path)!r})"

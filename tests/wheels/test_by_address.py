@@ -101,6 +101,7 @@ def test_bounds_that_are_no_machine_ints_are_refused(value: int) -> None:
         wheel.query(min(0, value), max(0, value))
 
 
+@pytest.mark.compiled
 def test_a_function_that_raises_is_named() -> None:
     def tenth(x: int) -> int:
         return 10 // x
@@ -111,6 +112,7 @@ def test_a_function_that_raises_is_named() -> None:
         wheel.insert(batch([0], [0]))
 
 
+@pytest.mark.compiled  # the sample of windows that slide
 def test_windows_stay_as_they_were_given() -> None:
     wheel = new_wheel(granularities=[1, 10])
     wheel.window(2, 1)
@@ -155,6 +157,7 @@ def test_many_ranges_anywhere(start: int, prefix: bool) -> None:
 
 
 @pytest.mark.parametrize("rings", [[(1, "keep"), (10, "keep")], [(1, 64), (8, "keep")]])
+@pytest.mark.compiled
 def test_sums_while_slots_close(rings: list[Any]) -> None:
     wheel, wrong, stop = new_wheel(granularities=rings, prefix=True), [], threading.Event()
     answers = itertools.count()

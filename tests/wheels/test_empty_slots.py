@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from tests.conformance.wheels import tuned
 from tidemill import col
 from tidemill.wheels.loops.range_plan import END, LOW, PLAIN
 from tidemill.wheels.memory import store as memory
@@ -23,12 +24,14 @@ RINGS: dict[str, list[Any]] = {
 }
 
 
-def filled(rings: str, keys: bool, **options: Any) -> Any:
+def filled(rings: str, keys: bool, many_cells: int | None = None, **options: Any) -> Any:
     """A few rows, nulls among them, then nothing for a long time, then rows again."""
     wheel = tm.Wheel(
         tm.sum(col.v), schema={"t": "int64", "k": "int64", "v": "int64"}, time="t", start=3,
         keys="k" if keys else (), granularities=RINGS[rings], write_ahead=8, **options,
     )  # fmt: skip
+    if many_cells is not None:
+        wheel = tuned(wheel, many_cells=many_cells)
     pick, now = np.random.default_rng(1), 3
     for pause in (0, 40, 7, 1_001, 4_333, 5):
         ts = now + np.sort(pick.integers(0, 25, 30))
@@ -71,16 +74,15 @@ DENSE = [
 
 @pytest.mark.parametrize(("rings", "options"), DENSE, ids=str)
 @pytest.mark.parametrize("keys", [False, True])
+@pytest.mark.compiled  # thousands of slots
 def test_the_same_as_one_by_one(
     rings: str, keys: bool, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "MANY_CELLS", 1 << 60)
-    expected = asked(filled(rings, keys, **options), keys)
-    monkeypatch.setattr(memory, "MANY_CELLS", 1)
+    expected = asked(filled(rings, keys, 1 << 60, **options), keys)
     calls: list[int] = []
     together = memory.close_empty
     monkeypatch.setattr(memory, "close_empty", lambda *given: calls.append(1) or together(*given))
-    assert asked(filled(rings, keys, **options), keys) == expected
+    assert asked(filled(rings, keys, 1, **options), keys) == expected
     assert len(calls) >= 2
 
 

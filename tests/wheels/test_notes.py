@@ -44,7 +44,6 @@ def test_a_query_before_the_first_advance(ask: Any) -> None:
     assert note in said and f"note: {note}" in repr(made)
 
 
-@pytest.mark.interpreted
 def test_counts_are_zero_and_say_so_too() -> None:
     made = tm.Wheel(tm.count(), schema={"t": "int64"}, time="t", start=0, granularities=[1])
     made.insert(3)

@@ -96,6 +96,7 @@ def await_ready(*readers: subprocess.Popen[str]) -> None:
     [[(1, "keep"), (60, "keep")], pytest.param([(1, SLOTS), (7, SLOTS)], marks=pytest.mark.soak)],
     ids=str,
 )
+@pytest.mark.compiled
 def test_a_reader_in_another_process_is_never_wrong(rings: list[Any], tmp_path: Path) -> None:
     wheel = new_wheel(rings)
     wheel.share(tmp_path)
@@ -126,6 +127,7 @@ def test_who_reads_arrays_that_were_replaced_reads_again() -> None:
 
 
 @pytest.mark.parametrize("compress", [0, *later(16)])
+@pytest.mark.compiled
 def test_readers_in_threads_are_never_wrong(compress: int) -> None:
     # Where the rest is compressed, a ring that keeps few slots is not.
     wheel = new_wheel([(1, "keep"), (2, 30), (60, "keep")], compress=compress)

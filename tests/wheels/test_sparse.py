@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
-from tests.conformance.wheels import check_ranges, pair, play
+from tests.conformance.wheels import check_ranges, opened, pair, play, tuned
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.wheels.files.format import CHECKSUM, checksum
 from tidemill.wheels.loops.adjacent_sums import sum_floats, sum_ints
 from tidemill.wheels.loops.sparse_cells import seek
-from tidemill.wheels.memory import store as stores
 from tidemill.wheels.memory.sparse_store import SparseStore
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
@@ -40,7 +39,6 @@ def cells(made: Any) -> int:
 
 @pytest.mark.parametrize("keys", ["no keys", "one", "two"])
 @pytest.mark.parametrize("rings", ["kept", "some kept", "one"])
-@pytest.mark.interpreted
 def test_long_gaps_and_far_rows(rings: str, keys: str, tmp_path: Path) -> None:
     """Rows in slots of their own, far beyond the open slots; a save in between."""
     pick = random.Random(f"{rings} {keys}")
@@ -120,7 +118,7 @@ def test_merged_wheels_are_sparse_and_have_the_rows_of_both() -> None:
     assert one.query(*ranges, key=keys) == whole.query(*ranges, key=keys)
 
 
-def test_a_file_of_format_2_opens_and_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_format_2_opens_and_merges(tmp_path: Path) -> None:
     """Before sparse stores there was a cell for every slot and key, and no field for either."""
     import json
 
@@ -224,16 +222,14 @@ def test_a_null_is_null_whatever_is_computed_beside_it() -> None:
 
 
 def test_rows_that_were_early_before_a_save_are_in_their_slots_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """With many keys fewer slots are open; there may be more of them where the wheel is opened again."""
-    monkeypatch.setattr(stores, "OPEN_BYTES", 1_000)
-    made = wheel(write_ahead=64)
+    made: Any = tuned(wheel(write_ahead=64), open_bytes=1_000)
     made.insert(rows(np.zeros(90), np.arange(90), np.ones(90)))
     made.insert(rows([40, 41, 40, 50], [0, 0, 1, 1], [10, 20, 30, 40]))
     assert made.stats()["rows ahead"] == 4
     made.save(tmp_path)
-    monkeypatch.undo()
     again: Any = tm.open_wheel(tmp_path)
     again.insert(rows([45, 39], [0, 1], [100, 200]))
     again.advance_to(46)
@@ -244,24 +240,25 @@ def test_rows_that_were_early_before_a_save_are_in_their_slots_after_it(
 
 @pytest.mark.parametrize("options", [{}, {"compress": 4}])
 def test_an_opened_wheel_has_as_few_open_slots_as_before(
-    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(stores, "OPEN_BYTES", 10_000)
-    made = wheel(write_ahead=64, **options)
+    made: Any = tuned(wheel(write_ahead=64, **options), open_bytes=10_000)
     made.insert(rows(np.zeros(90), np.arange(90), np.ones(90)))
     made.advance_to(1)
     before = made.stats()["bytes"]["open slots"]
     made.save(tmp_path)
-    again: Any = tm.open_wheel(tmp_path)
+    again = opened(tmp_path, open_bytes=10_000)
     assert again.stats()["bytes"]["open slots"] <= before
 
 
-def test_compressed_wheels_with_many_open_slots_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_wheels_with_many_open_slots_merge(tmp_path: Path) -> None:
     one, two = (wheel(write_ahead=64, compress=4) for _ in range(2))
     for made, v in ((one, 1), (two, 2)):
         made.insert(rows([0, 60], [0, 1], [v, v]))
         made.insert(rows(np.zeros(90), np.arange(90), np.ones(90)))
-    monkeypatch.setattr(stores, "OPEN_BYTES", 1_000)
+    one.save(tmp_path)
+    one = opened(tmp_path, open_bytes=1_000)
+    assert len(one._state.store.ahead) == 64  # as it was saved
     assert one.merge(two)
     one.advance_to(61)
     assert [one.query(0, 1, key=0), one.query(60, 61, key=1), one.landmark(total=True)] == [5, 3, 186]

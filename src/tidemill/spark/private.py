@@ -12,7 +12,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import reduce
+from functools import partial, reduce
+from queue import SimpleQueue
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -164,14 +165,34 @@ def files_read(df: DataFrame) -> Iterator[tuple[str, str | None, T.StructType]]:
 
 
 def unpersist_with(df: DataFrame) -> None:
-    """Release the cached rows of a frame when Python forgets the frame."""
+    """Release the cached rows of a frame when Python forgets the frame.
+
+    A frame may be forgotten at any moment, even inside a call of Java, which cannot be called again there:
+    another thread releases the rows.
+    """
+    global _releasing
     release()
-    weakref.finalize(df, _unpersist, df._jdf).atexit = False
+    weakref.finalize(df, _forgotten.put, partial(df._jdf.unpersist, False)).atexit = False
+    if _releasing is None or not _releasing.is_alive():  # a forked process has no threads
+        _releasing = threading.Thread(target=_release_forgotten, name="tidemill-release", daemon=True)
+        _releasing.start()
 
 
-def _unpersist(frame: Any) -> None:
-    with suppress(Exception):  # the session may be gone
-        frame.unpersist(False)
+def await_released() -> None:
+    """Wait until the rows of all frames that are forgotten by now are released."""
+    done = threading.Event()
+    _forgotten.put(done.set)
+    done.wait()
+
+
+def _release_forgotten() -> None:
+    while True:
+        with suppress(Exception):  # the session may be gone
+            _forgotten.get()()
+
+
+_forgotten: SimpleQueue[Callable[[], object]] = SimpleQueue()
+_releasing: threading.Thread | None = None
 
 
 # --- partitions as they are -----------------------------------------------------------------------

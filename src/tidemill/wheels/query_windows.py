@@ -16,11 +16,6 @@ from tidemill.wheels.view import Bools, Ints, Outputs, WheelView
 from tidemill.windows.semantics import bounds, wid_range
 from tidemill.windows.spec import GridWindow
 
-CELLS = 1 << 16
-"""Windows times keys in one batch of results."""
-SOON = 1 << 12
-"""Windows times keys in one call: a reader repeats a call during which slots close, so calls are short."""
-
 
 def read_windows(node: WheelWindows, wheel: WheelView) -> Iterator[Chunk]:
     """Yield the windows that a plan asks of a wheel, as a source of rows in time order.
@@ -50,7 +45,7 @@ class _Answers:
             self._first = max(self._first, node.since)
         if node.until is not None:
             self._end = min(self._end, node.until)
-        self._at_once = max(1, CELLS // max(1, len(self._kid)))
+        self._at_once = max(1, wheel.spec.tuning.batch_cells // max(1, len(self._kid)))
         self._arrow = node.schema.to_arrow()
 
     def of(self, window: NamedWindow) -> Iterator[Chunk]:
@@ -94,8 +89,9 @@ class _Answers:
         kid = np.tile(self._kid, len(start))
         rows = np.empty(len(kid), dtype=np.bool_)
         found = []
-        for at in range(0, len(kid), SOON):
-            some = slice(at, at + SOON)
+        step = wheel.spec.tuning.call_cells
+        for at in range(0, len(kid), step):
+            some = slice(at, at + step)
             found.append(wheel.answers(low[some], high[some], kid[some], self._asked, rows=rows[some]))
         return rows, [np.concatenate(o) for o in zip(*found)]
 

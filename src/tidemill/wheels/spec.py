@@ -26,6 +26,7 @@ from tidemill.plan import build as plans
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
 from tidemill.wheels.loops.slots import SlotLayout
 from tidemill.wheels.rings import Retention, Ring, RingLike, rings_of
+from tidemill.wheels.tuning import DEFAULT, WheelTuning
 from tidemill.windows.spec import Session, Window, tumbling
 
 MOST_AHEAD = 1 << 20
@@ -50,6 +51,7 @@ class WheelSpec:
     write_ahead: int
     prefix: bool
     one_ring_below: int
+    tuning: WheelTuning = DEFAULT
 
     @property
     def grain(self) -> int:

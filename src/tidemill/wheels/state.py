@@ -24,7 +24,7 @@ from tidemill.wheels.loops.range_plan import BASE, UNIT
 from tidemill.wheels.memory.early_rows import EarlyRows
 from tidemill.wheels.memory.inserting import CompiledInsert
 from tidemill.wheels.memory.sparse_store import SparseStore
-from tidemill.wheels.memory.store import FEW_ROWS, MOST_BYTES, RingStore, records
+from tidemill.wheels.memory.store import FEW_ROWS, RingStore, records
 from tidemill.wheels.objects.inserting import ObjectInsert
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import WheelSpec, power_of_two
@@ -408,9 +408,9 @@ class WheelState(WheelView):
                 slots = max(0, until // int(store.ring(r)[UNIT]) - int(store.ring(r)[BASE]))
                 # Compressed slots usually need half of this or less.
                 need += slots * store.room * store.cell_bytes // (2 if store.compresses(r) else 1)
-        if need > MOST_BYTES:
+        if need > (most := self.spec.tuning.most_bytes):
             raise UserError(
-                "advance_to", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
+                "advance_to", expected=f"rings of at most {most / 1e9:.3g} GB, half of the memory",
                 got=f"{need / 1e9:.3g} GB up to {self.instant(until * self.grain)}",
                 hint='with prefix=, compress= or windows, "keep" holds every slot, even empty ones: '
                 "keep a number of them, or do without",
@@ -466,10 +466,12 @@ def empty_state(spec: WheelSpec, first: int, compress: int = 0, *, sparse: bool 
         held = ObjectStore(layout, rings, first, spec.open_slots, threshold=threshold)
     elif sparse:
         keyed = bool(spec.plan.group_keys)
-        held = SparseStore(layout, rings, first, spec.open_slots, keyed=keyed, threshold=threshold)
+        held = SparseStore(
+            layout, rings, first, spec.open_slots, keyed=keyed, threshold=threshold, tuning=spec.tuning
+        )
     else:
         held = RingStore(
             layout, rings, first, spec.open_slots, prefix=spec.prefix, threshold=threshold,
-            compress=compress,
+            compress=compress, tuning=spec.tuning,
         )  # fmt: skip
     return WheelState(spec, held)

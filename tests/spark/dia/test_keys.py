@@ -222,16 +222,19 @@ def test_self_joins_and_pairs_of_whole_elements(spark: Any) -> None:
         dia.outer_join(dia, lambda a: a, lambda b: b, max, how="outer")
 
 
-def test_detection_changes_what_travels_and_nothing_else(spark: Any) -> None:
+@pytest.mark.parametrize("how", ["join", "opaque"])
+def test_detection_changes_what_travels_and_nothing_else(spark: Any, how: str) -> None:
     detect = "on"
     dia = generate(spark, 30, lambda i: (i * i % 11, i), parts=3)
     want: dict[int, int] = defaultdict(int)
     for i in range(30):
         want[i * i % 11] += i
+    if how == "opaque":
+        added = dia.reduce_pair(lambda a, b: int(a) + int(b), detect=detect)
+        assert dict(added.all_gather()) == want
+        return
     summed = dia.reduce_pair(lambda a, b: a + b, detect=detect)
     assert dict(summed.all_gather()) == want
-    xored = dia.reduce_pair(lambda a, b: int(a) + int(b), detect=detect)
-    assert dict(xored.all_gather()) == want
     joined = dia.inner_join(
         summed, lambda e: e[0], lambda e: e[0], lambda a, b: (a[1], b[1]), detect=detect
     )

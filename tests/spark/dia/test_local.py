@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from pyspark.sql import functions as F
 
 import tidemill as tm
 from tidemill.core.errors import UserError
+from tidemill.spark import private
 from tidemill.spark.dia import DIA, Record, from_frame, generate
 
 LAYOUT = [[3, 1], [], [4, 1, 5], [9], [2, 6]]
@@ -205,18 +208,35 @@ def test_functions_are_what_they_were_when_given(spark: Any) -> None:
     assert [d.all_gather() for d in keyed] == [[1, 0], [0, 1]]
 
 
+def forget() -> None:
+    gc.collect()
+    private.await_released()
+
+
+def test_java_is_not_called_where_python_forgets() -> None:
+    """Python may forget a frame inside a call of Java, whose connection is then in use."""
+    threads = []
+
+    class Frame:
+        _jdf = SimpleNamespace(unpersist=lambda wait: threads.append(threading.get_ident()))
+
+    private.unpersist_with(Frame())  # type: ignore[arg-type]
+    forget()
+    assert len(threads) == 1 and threads[0] != threading.get_ident()
+
+
 def test_what_is_kept_goes_with_the_dia(spark: Any) -> None:
     persistent = spark.sparkContext._jsc.getPersistentRDDs
-    gc.collect()
+    forget()
     before = persistent().size()
     dia = generate(spark, 5)
     for _ in range(3):
         dia = dia.map(lambda x: x + 1).execute()
-        gc.collect()
+        forget()
         assert persistent().size() == before + 1
     assert dia.all_gather() == [3, 4, 5, 6, 7]
     del dia
-    gc.collect()
+    forget()
     assert persistent().size() == before
 
 

@@ -125,10 +125,8 @@ def test_two_passes_over_what_has_no_order_of_its_own(spark: Any) -> None:
 def test_prefix_sums(spark: Any, dia_of: Any) -> None:
     words = dia_of([["a", "b"], [], ["c"]], str)
     assert words.prefix_sum(lambda a, b: a + b, initial=">").all_gather() == [">a", ">ab", ">abc"]
-    assert dia_of([[3, 5], [4, 9], [1]]).prefix_sum(max).all_gather() == [3, 5, 5, 9, 9]
     assert dia_of([[3, 5], [1]]).prefix_sum(min, initial=4).all_gather() == [3, 3, 1]
     assert dia_of([[1, None], [2]]).prefix_sum().all_gather() == [1, None, None]
-    assert dia_of([[1.5], [2.0]], float).prefix_sum(initial=1).all_gather() == [2.5, 4.5]
     big = 2**62
     with pytest.raises(UserError, match="int64"):
         dia_of([[big, big]]).prefix_sum().all_gather()
@@ -136,6 +134,12 @@ def test_prefix_sums(spark: Any, dia_of: Any) -> None:
         dia_of([[big], [big]]).prefix_sum().all_gather()
     with pytest.raises(UserError, match="prefix_sum: expected numbers, got string"):
         words.prefix_sum()
+
+
+@pytest.mark.soak
+def test_more_prefix_sums(dia_of: Any) -> None:
+    assert dia_of([[3, 5], [4, 9], [1]]).prefix_sum(max).all_gather() == [3, 5, 5, 9, 9]
+    assert dia_of([[1.5], [2.0]], float).prefix_sum(initial=1).all_gather() == [2.5, 4.5]
 
 
 def test_zip_states_what_it_does_with_other_lengths(spark: Any) -> None:
@@ -172,18 +176,23 @@ def test_windows_across_several_partitions(spark: Any, dia_of: Any) -> None:
     dia = dia_of(layout)
     assert dia.window(4, lambda w: w[3]).all_gather() == [4, 5, 6]
     assert dia.window(3, tuple, every=3).all_gather() == [(1, 2, 3), (4, 5, 6)]
-    assert dia.window(9, sum, returns=int).all_gather() == []
     assert dia.flat_window(2, lambda w: [w[0], w[1] * 10]).all_gather() == [
         x for a in range(1, 6) for x in (a, (a + 1) * 10)
     ]
-    assert dia.flat_window(2, lambda w: [w[0]] if w[1] > 4 else []).all_gather() == [4, 5]
     wide = generate(spark, 100, parts=3).window(40, lambda w: sum(w))
     assert "more than 32" in wide._node.why
     assert wide.all_gather() == [sum(range(i, i + 40)) for i in range(61)]
-    pairs = generate(spark, 5, lambda i: {"a": i, "b": (i, "x")}, parts=2)
-    assert pairs.window(2, lambda w: w[0].a + w[1].b[0]).all_gather() == [1, 3, 5, 7]
     with pytest.raises(UserError, match="window: expected k of at least 1"):
         dia.window(0, sum)
+
+
+@pytest.mark.soak
+def test_more_windows_across_several_partitions(spark: Any, dia_of: Any) -> None:
+    dia = dia_of([[1], [], [2], [3], [], [4, 5], [6]])
+    assert dia.window(9, sum, returns=int).all_gather() == []
+    assert dia.flat_window(2, lambda w: [w[0]] if w[1] > 4 else []).all_gather() == [4, 5]
+    pairs = generate(spark, 5, lambda i: {"a": i, "b": (i, "x")}, parts=2)
+    assert pairs.window(2, lambda w: w[0].a + w[1].b[0]).all_gather() == [1, 3, 5, 7]
 
 
 @pytest.mark.soak

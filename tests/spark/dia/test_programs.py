@@ -76,6 +76,7 @@ def ranked(
     return ranks
 
 
+@pytest.mark.usefixtures("generated_java")
 def test_figure_3_4_page_rank(spark: Any, tmp_path: Path) -> None:
     # Five nodes and seven undirected edges, dampening 0.25, two iterations. The picture is not in
     # the text of the paper; this graph has what the text says.
@@ -117,6 +118,7 @@ def brute(edges: list[tuple[int, int]], nodes: int) -> int:
     return sum({(a, b), (b, c), (a, c)} <= known for a, b, c in combinations(range(nodes), 3))
 
 
+@pytest.mark.soak
 def test_figure_3_9_triangles(spark: Any, tmp_path: Path) -> None:
     # Four nodes, five edges, two paths of length two, as the text says.
     edges = [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)]

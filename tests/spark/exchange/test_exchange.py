@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -29,12 +31,13 @@ from tidemill.spark.exchange import (
     place,
     reduce_by_key,
     report,
-    route,
     traffic,
 )  # fmt: skip
 from tidemill.spark.exchange.decision import decision_of
 from tidemill.spark.exchange.join import LEAVES
 from tidemill.spark.exchange.result_partitions import ResultPartitions, _seated
+from tidemill.spark.exchange.route import LISTED, most_listed
+from tidemill.spark.settings import setting
 
 
 def bag(df: DataFrame) -> list[str]:
@@ -78,29 +81,34 @@ def right(spark: Any) -> DataFrame:
     return other.withColumn("k", F.col("k").cast("int")).cache()  # of another type than on the left
 
 
+def listing(spark: Any, few: bool) -> AbstractContextManager[None]:
+    """A few leaving buckets are listed in the plan, or else all rows are looked up."""
+    return nullcontext() if few else setting(spark, LISTED, "0")
+
+
 @pytest.fixture(params=["hosts", *later("partitions")])
-def placed(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def placed(request: Any, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Units are partitions, as on one machine; or hosts, of which Spark says that there are two, and rows
     are looked up as if many left."""
     if request.param == "hosts":
         known = lambda df: [f"host{i % 2}" for i in range(private.partition_count(df))]
         monkeypatch.setattr(private, "partition_hosts", known)
-        monkeypatch.setattr(route, "FEW", 0)
-    return str(request.param)
+    with listing(spark, request.param != "hosts"):
+        yield str(request.param)
 
 
 @pytest.mark.parametrize(
     "how", [pytest.param(h, marks=() if h in ("inner", "anti") else pytest.mark.soak) for h in LEAVES]
 )
+@pytest.mark.usefixtures("generated_java")
 def test_joins(
-    left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch
+    spark: Any, left: DataFrame, right: DataFrame, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how in ("inner", "full", "anti"):
-        monkeypatch.setattr(route, "FEW", 0)
     if how in ("inner", "left", "anti"):
         known = lambda df: [f"host{i % 2}" for i in range(private.partition_count(df))]
         monkeypatch.setattr(private, "partition_hosts", known)
-    made = join(left, right, ["k", "s"], how, detect="on")
+    with listing(spark, how not in ("inner", "full", "anti")):
+        made = join(left, right, ["k", "s"], how, detect="on")
     plain = left.join(right, ["k", "s"], how)
     assert made.columns == plain.columns
     assert bag(made) == bag(plain)
@@ -179,6 +187,7 @@ def test_keys_are_counted_on_their_hosts() -> None:
     assert anywhere.dealt(2) == [[[0, 2, 4], [1, 3]], [[0, 1], []]]
 
 
+@pytest.mark.usefixtures("generated_java")
 def test_reduce(left: DataFrame, placed: str) -> None:
     aggs = {
         "n": tm.count(), "nv": tm.count(col.v), "total": tm.sum(col.v * 2), "high": tm.max(col.x),
@@ -395,3 +404,14 @@ def test_a_report_has_what_travelled_and_why(spark: Any, left: DataFrame, right:
     assert "filter:" in explain(joined)
     with pytest.raises(UserError, match="a DataFrame returned by an exchange"):
         explain(left)
+
+
+def test_how_many_buckets_a_plan_lists_is_a_setting(spark: Any) -> None:
+    assert most_listed(spark) == 200
+    with setting(spark, LISTED, "7"):
+        assert most_listed(spark) == 7
+    with (
+        setting(spark, LISTED, "some"),
+        pytest.raises(UserError, match=r"spark\.tidemill\.exchange\.listed as a number .* got 'some'"),
+    ):
+        most_listed(spark)

@@ -27,6 +27,7 @@ def test_word_count(spark: Any) -> None:
     assert {r.word: r.n for r in counts.collect()} == expected
 
 
+@pytest.mark.soak  # as a DIA in test_programs.py there
 def test_figure_3_4_page_rank_of_five_nodes(spark: Any) -> None:
     """After two steps with the paper's dampening of 0.25, which multiplies ranks by 0.75."""
     links = page_rank.five_nodes()

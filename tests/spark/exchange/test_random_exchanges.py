@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +20,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.spark import private
-from tidemill.spark.exchange import group_by_key, join, reduce_by_key, route
+from tidemill.spark.exchange import group_by_key, join, reduce_by_key
 from tidemill.spark.exchange.join import LEAVES
+from tidemill.spark.exchange.route import LISTED
+from tidemill.spark.settings import setting
 
 # Few keys, so that they meet; one that half of all rows have; some that are null.
 keys = st.one_of(st.none(), st.just(7), st.integers(0, 12), st.integers(-(2**63), 2**63 - 1))
@@ -49,16 +52,16 @@ def bag(df: DataFrame) -> list[str]:
 
 
 @pytest.fixture(params=[2, pytest.param(1, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak)])
-def hosts(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+def hosts(request: Any, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Of how many hosts Spark says that they have the partitions; of one it says nothing."""
     count = int(request.param)
     if count > 1:
-        monkeypatch.setattr(route, "FEW", 5)  # so that some are looked up
         monkeypatch.setattr(
             private, "partition_hosts",
             lambda df: [f"host{i * i % count}" for i in range(private.partition_count(df))],
         )
-    return count
+    with setting(spark, LISTED, "5" if count > 1 else "200"):  # so that some are looked up
+        yield count
 
 
 def grouped(df: DataFrame, on: list[str]) -> tuple[DataFrame, DataFrame]:

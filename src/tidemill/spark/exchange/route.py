@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemill.core.errors import UserError
 from tidemill.kernels.bucket_targets import Cells, cell_bits
 from tidemill.spark import private
 from tidemill.spark.exchange.detect import Detected, read_answer
@@ -19,8 +20,11 @@ from tidemill.spark.expr.values import named
 from tidemill.spark.names import OURS
 from tidemill.spark.settings import planned, setting
 
+LISTED = "spark.tidemill.exchange.listed"
+"""A Spark setting: up to this many leaving buckets of a side, the plan lists them; beyond, rows are joined
+with a table."""
 FEW = 200
-"""Up to this many leaving buckets of a side, the plan lists them; beyond, rows are joined with a table."""
+"""The default of `LISTED`."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def routed(
     """
     if not any(found.listed[side]):
         return _all_stay(df, target, slots, side)
-    if sum(found.listed[side]) <= FEW:
+    if sum(found.listed[side]) <= most_listed(df.sparkSession):
         rows, goes = _spelled_out(df, hash, side, found)
     else:
         known = routing_table(df.sparkSession, slots, side, found)
@@ -90,6 +94,16 @@ def routed(
     sent = sent.repartitionById(slots.count, named(target))
     with planned(df.sparkSession):
         return private.in_slots(stay, target, slots.of_side[side], slots.hosts, sent)
+
+
+def most_listed(spark: SparkSession) -> int:
+    """How many leaving buckets of a side a plan lists."""
+    given = spark.conf.get(LISTED, None)
+    if given is None:
+        return FEW
+    if not given.isdecimal():
+        raise UserError("exchange", expected=f"{LISTED} as a number of buckets", got=repr(given))
+    return int(given)
 
 
 def shuffled(

@@ -43,12 +43,13 @@ from tidemill.wheels.loops.range_plan import MARKED
 from tidemill.wheels.loops.slots import SlotLayout
 from tidemill.wheels.memory.compressed import BlockBuffer, CompressedBlocks, Region
 from tidemill.wheels.memory.sparse_store import SparseStore
-from tidemill.wheels.memory.store import MOST_BYTES, RingStore
+from tidemill.wheels.memory.store import RingStore
 from tidemill.wheels.memory.window_state import WindowState
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.spec import MOST_AHEAD, WheelSpec, plan_of
 from tidemill.wheels.state import WheelState, empty_state
+from tidemill.wheels.tuning import DEFAULT, WheelTuning
 from tidemill.windows.spec import Session, Window, hopping, session
 
 BLOCK_FILES = "cold"
@@ -57,18 +58,19 @@ WINDOW = "window"
 """The prefix of the names of files of open windows, before a number."""
 
 
-def state_of(opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool) -> WheelState:
+def state_of(
+    opened: Save, aggregates: Mapping[str, Aggregate], *, verify: bool, tuning: WheelTuning = DEFAULT
+) -> WheelState:
     """Open the wheel of a save. Without `verify`, checksums are compared before it is saved or merged."""
     with opened.understood():
-        state = _understood(opened, aggregates)
+        state = _understood(opened, replace(spec_of(opened.facts, aggregates), tuning=tuning))
     if not verify:
         state.unverified = [file.verify for file in opened.files.values()]
     return state
 
 
-def _understood(opened: Save, aggregates: Mapping[str, Aggregate]) -> WheelState:
+def _understood(opened: Save, spec: WheelSpec) -> WheelState:
     facts = opened.facts
-    spec = spec_of(facts, aggregates)
     if spec.objects:
         state = empty_state(spec, 0)
         assert isinstance(state.store, ObjectStore)
@@ -143,7 +145,8 @@ def _window_of(facts: Mapping[str, Any], domain: Domain, store: RingStore) -> Wi
         start = an_int(start, "the start of a window", -FARTHEST, FARTHEST)
     spec = hopping(length("range"), every=length("every"))
     need = (2 * (spec.length // spec.slide) + 4) * store.room * store.fresh.itemsize * 2
-    require(need <= MOST_BYTES, f"a window that takes at most {MOST_BYTES} bytes", need)
+    most = store.tuning.most_bytes
+    require(need <= most, f"a window that takes at most {most} bytes", need)
     return replace(spec, origin=origin, start=start)
 
 
@@ -179,6 +182,7 @@ def _opened_store(opened: Save, spec: WheelSpec) -> RingStore:
         spec.plan.layout, rings, spec.open_slots,
         {n: column(table, n) for n in table.column_names}, rest, prefix=spec.prefix,
         threshold=spec.one_ring_below, blocks=_blocks_of(opened, slots, len(rings)),
+        tuning=spec.tuning,
     )  # fmt: skip
 
 

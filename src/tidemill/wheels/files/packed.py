@@ -25,9 +25,10 @@ from tidemill.wheels.loops.range_plan import (
     VERSION,
 )  # fmt: skip
 from tidemill.wheels.memory.compressed import CompressedBlocks
-from tidemill.wheels.memory.store import MOST_BYTES, RingStore, fewer_open, no_bits, records
+from tidemill.wheels.memory.store import RingStore, no_bits, records
 from tidemill.wheels.rings import Ring
 from tidemill.wheels.spec import MOST_AHEAD, power_of_two
+from tidemill.wheels.tuning import DEFAULT, WheelTuning
 
 
 def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
@@ -53,7 +54,7 @@ def packed(store: RingStore) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt
 def unpacked(
     layout: Layout, rings: Sequence[Ring], ahead: int, cells: Mapping[str, npt.NDArray[Any]],
     rest: Mapping[str, npt.NDArray[Any]], *, prefix: bool, threshold: int,
-    blocks: CompressedBlocks | None = None,
+    blocks: CompressedBlocks | None = None, tuning: WheelTuning = DEFAULT,
 ) -> RingStore:  # fmt: skip
     """Make a store over packed cells, which are copied only when something changes.
 
@@ -61,7 +62,7 @@ def unpacked(
     """
     store = RingStore(
         layout, rings, 0, ahead, prefix=prefix, threshold=threshold,
-        compress=0 if blocks is None else blocks.slots, room=False,
+        compress=0 if blocks is None else blocks.slots, room=False, tuning=tuning,
     )  # fmt: skip
     keys, offset = int(rest["head"][KEYS]), 0
     require(0 <= keys < MOST_KEYS, f"keys from 0 to {MOST_KEYS}", keys)
@@ -92,10 +93,11 @@ def unpacked(
         fits = ahead * keys == opened and ahead == power_of_two(ahead) <= MOST_AHEAD
         require(fits, f"open slots of {keys} keys, as many as a power of two", opened)
     else:
-        ahead = fewer_open(ahead, 0, max(1, keys) * store.fresh.itemsize)
+        ahead = store.fewer_open(ahead, 0, max(1, keys))
     need = ahead * max(1, keys) * store.fresh.itemsize
     need += 0 if keys else offset * store.cell_bytes
-    require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)
+    most = tuning.most_bytes
+    require(need <= most, f"a wheel that takes at most {most} bytes of memory", need)
     if keys == 0:  # allocate one key, as a new store does
         store.columns = [store.column(n, offset) for n in names]
         store.prefixes = [store.column(n, offset if prefix else 0) for n in names]

@@ -31,7 +31,7 @@ from tidemill.wheels.loops.range_plan import (
 )
 from tidemill.wheels.loops.sparse_cells import BITS, START, WIDTH
 from tidemill.wheels.memory.sparse_store import SparseStore, packed_marks
-from tidemill.wheels.memory.store import MOST_BYTES, Ints, fewer_open, no_bits, records
+from tidemill.wheels.memory.store import Ints, no_bits, records
 from tidemill.wheels.spec import MOST_AHEAD, power_of_two
 
 PLACE = "place"
@@ -87,7 +87,8 @@ def restore_sparse(store: SparseStore, tables: Mapping[str, pa.Table]) -> None:
     check_head(head, store.rings, keys=keys, prefix=False, block=0, cells=True)
     own, room = store.head, max(1, keys)
     need = room * (store.fresh.itemsize + store.spans.nbytes)
-    require(need <= MOST_BYTES, f"a wheel that takes at most {MOST_BYTES} bytes of memory", need)
+    most = store.tuning.most_bytes
+    require(need <= most, f"a wheel that takes at most {most} bytes of memory", need)
     own[[KEYS, FIRST, ROOM, MARKED, TOTAL]] = keys, head[FIRST], room, 1, head[TOTAL]
     own[VERSION] = 0
     for r in range(len(store.rings)):
@@ -114,9 +115,9 @@ def restore_sparse(store: SparseStore, tables: Mapping[str, pa.Table]) -> None:
     require(inside, f"records of {MOST_AHEAD} open slots of {keys} keys", place)
     slot, key = np.divmod(place, room)
     extent = int(slot.max(initial=-1)) + 1
-    ahead = fewer_open(power_of_two(max(len(store.ahead), extent)), extent, room * store.fresh.itemsize)
+    ahead = store.fewer_open(power_of_two(max(len(store.ahead), extent)), extent, room)
     need = room * ahead * store.fresh.itemsize
-    require(need <= MOST_BYTES, f"open slots that take at most {MOST_BYTES} bytes of memory", need)
+    require(need <= most, f"open slots that take at most {most} bytes of memory", need)
     store.totals = records(store.fresh, room)
     store.ahead = records(store.fresh, ahead * room).reshape(ahead, room)
     store.touched = no_bits(ahead, room)

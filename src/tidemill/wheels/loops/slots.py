@@ -27,7 +27,7 @@ from tidemill.expr.nodes import Call
 from tidemill.jit.addresses import dtype_text
 from tidemill.wheels.loops.range_plan import FIRST
 
-SLOT, FAST_SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 1, 10, 30
+SLOT, KEYED_SLOT, COMPRESSED_SLOT = 10, 10, 30
 """The cost of combining a part of a slot, see `SlotLayout.slot_cost`."""
 
 
@@ -96,16 +96,16 @@ class SlotLayout:
         forms = [c.form for c in self.stored_codes()]
         return all(isinstance(f, Form) and f.subtracts for f in forms)
 
-    def slot_cost(self, *, keyed: bool, compressed: bool) -> int:
+    def slot_cost(self, *, keyed: bool, compressed: bool, fast: int) -> int:
         """The planner's cost of combining one slot, in the unit of `SEGMENT_COST`.
 
         The constants come from `python -m benchmarks wheels --case costs`. The minimum and maximum of
-        adjacent ints use SIMD. With keys, each slot of a key is in another cache line; compressed slots must
-        be unpacked.
+        adjacent ints use SIMD, at the cost `fast`. With keys, each slot of a key is in another cache line;
+        compressed slots must be unpacked.
         """
         each = SLOT + KEYED_SLOT * keyed + COMPRESSED_SLOT * compressed
-        fast = 0 if keyed or compressed else sum(map(_several_at_a_time, self.stored_codes()))
-        return max(FAST_SLOT, each * (len(self.stored_codes()) - fast) + FAST_SLOT * fast)
+        simd = 0 if keyed or compressed else sum(map(_several_at_a_time, self.stored_codes()))
+        return max(fast, each * (len(self.stored_codes()) - simd) + fast * simd)
 
     def fresh(self) -> Any:
         """The record of an empty slot: the identity of every part."""

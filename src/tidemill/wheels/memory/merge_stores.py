@@ -34,7 +34,8 @@ def merged(a: RingStore, b: RingStore, key_of: Ints, keys: int) -> tuple[RingSto
     else:
         a, b = as_plain(a), as_plain(b)
         both = RingStore(
-            a.layout, a.rings, min(a.first, b.first), len(a.ahead), prefix=a.prefix, threshold=a.threshold
+            a.layout, a.rings, min(a.first, b.first), len(a.ahead), prefix=a.prefix, threshold=a.threshold,
+            tuning=a.tuning,
         )  # fmt: skip
         both.know(keys)
         both.hold_until(a.now)
@@ -80,6 +81,7 @@ def _sparse_cells(
     both = SparseStore(
         one.layout, one.rings, first, len(one.ahead),
         keyed=any(isinstance(s, SparseStore) and s.keyed for s, _ in named), threshold=one.threshold,
+        tuning=one.tuning,
     )  # fmt: skip
     both.know(keys)
     both.hold_until(one.now)

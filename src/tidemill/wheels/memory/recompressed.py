@@ -24,7 +24,7 @@ def as_compressed(store: RingStore, slots: int) -> RingStore:
 def _rebuilt(store: RingStore, compress: int) -> RingStore:
     other = RingStore(
         store.layout, store.rings, store.first, len(store.ahead), prefix=store.prefix,
-        threshold=store.threshold, compress=compress,
+        threshold=store.threshold, compress=compress, tuning=store.tuning,
     )  # fmt: skip
     other.know(store.keys)
     other.have_open(len(store.ahead))  # for many keys there may be fewer now

@@ -49,6 +49,7 @@ from tidemill.wheels.loops.sparse_cells import (
 from tidemill.wheels.loops.sparse_close import NEEDS_ROOM, NOBODY, sparse_close_kernel
 from tidemill.wheels.memory.store import Ints, RingStore, no_bits
 from tidemill.wheels.rings import Ring
+from tidemill.wheels.tuning import DEFAULT, WheelTuning
 
 FIRST_GROUPS, FIRST_CELLS = 16, 256
 """The initial capacity of a store."""
@@ -63,7 +64,7 @@ class SparseStore(RingStore):
 
     def __init__(
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, keyed: bool,
-        threshold: int = 0,
+        threshold: int = 0, tuning: WheelTuning = DEFAULT,
     ) -> None:  # fmt: skip
         self.keyed = keyed
         self.spans = np.zeros((len(rings), SPAN), dtype=np.int64)
@@ -75,7 +76,7 @@ class SparseStore(RingStore):
         """If more cells are in use, those that no ring holds any more are dropped."""
         super().__init__(
             layout, rings, first, ahead, prefix=False, threshold=threshold, room=False,
-            storage=Storage.SPARSE,
+            storage=Storage.SPARSE, tuning=tuning,
         )  # fmt: skip
         self.prefixes: list[npt.NDArray[Any]] = []
         self.head[MARKED] = 1
@@ -114,7 +115,8 @@ class SparseStore(RingStore):
     def choice(self) -> tuple[int, int, int]:
         """See `RingStore.choice`; the cells of a key are adjacent."""
         allowed = ADDING | (1 << INVERSE_LANDMARK if self.slots.subtracts else 0)
-        return allowed, self.threshold, self.slots.slot_cost(keyed=False, compressed=False)
+        cost = self.slots.slot_cost(keyed=False, compressed=False, fast=self.tuning.fast_slot)
+        return allowed, self.threshold, cost
 
     def _reshape(self, room: int, capacities: list[int]) -> None:
         """Allocate arrays for more keys, and copy the contents."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -54,17 +53,12 @@ from tidemill.wheels.memory.compressed import CompressedBlocks, compress_full
 from tidemill.wheels.memory.empty_slots import close_empty
 from tidemill.wheels.memory.undo import OpenSlotsUndo, copies, undo_log
 from tidemill.wheels.rings import Ring
+from tidemill.wheels.tuning import DEFAULT, WheelTuning
 
 Ints = npt.NDArray[np.int64]
 NOT_ASKED = np.empty(0, dtype=np.bool_)
 FEW_ROWS = 1 << 16
 """The most rows that are inserted by address."""
-MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-"""The most bytes that a wheel allocates ahead: half of the physical memory."""
-MANY_CELLS = 1 << 12
-"""With at least this many empty cells, it pays to close slots in bulk."""
-OPEN_BYTES = 32 << 20
-"""If open slots would take more bytes than this, fewer slots are open; the rows of others are buffered."""
 MANY_KEYS = 1 << 16
 """From this many keys on, room for keys grows by a quarter instead of twofold."""
 FIRST_ROOM = 64
@@ -83,9 +77,11 @@ class RingStore:
     def __init__(
         self, layout: Layout, rings: Sequence[Ring], first: int, ahead: int, *, prefix: bool,
         threshold: int = 0, compress: int = 0, room: bool = True, storage: Storage = Storage.DENSE,
+        tuning: WheelTuning = DEFAULT,
     ) -> None:  # fmt: skip
         self.layout, self.rings, self.slots = layout, tuple(rings), SlotLayout(layout)
         self.prefix, self.threshold, self.compress = prefix, threshold, compress
+        self.tuning = tuning
         self.blocks: CompressedBlocks | None = None
         if compress:
             columns = len(self.slots.stored) + len(self.slots.marks)
@@ -206,7 +202,8 @@ class RingStore:
     def choice(self) -> tuple[int, int, int]:
         """The planner's options: the kinds allowed, the threshold, the cost of a slot."""
         allowed = ADDING | (1 << INVERSE_LANDMARK if self.slots.subtracts else 0)
-        cost = self.slots.slot_cost(keyed=self.room > 1, compressed=bool(self.compress))
+        keyed, compressed, fast = self.room > 1, bool(self.compress), self.tuning.fast_slot
+        cost = self.slots.slot_cost(keyed=keyed, compressed=compressed, fast=fast)
         return allowed, self.threshold, cost
 
     @property
@@ -290,16 +287,23 @@ class RingStore:
     def _have_keys(self, room: int) -> None:
         """Allocate open slots and totals for more keys. For many keys, fewer slots are open."""
         if (grown := room - self.ahead.shape[1]) > 0:
-            self._have_open(fewer_open(len(self.ahead), self._extent, room * self.fresh.itemsize), room)
+            self._have_open(self.fewer_open(len(self.ahead), self._extent, room), room)
             self.totals = np.concatenate((self.totals, records(self.fresh, grown)))
+
+    def fewer_open(self, slots: int, extent: int, keys: int) -> int:
+        """How many of `slots` slots to open for some keys; the first `extent` of them must be open."""
+        most = max(1, self.tuning.open_bytes // (keys * self.fresh.itemsize))
+        while slots > most and slots // 2 >= extent:
+            slots //= 2
+        return slots
 
     def _require_memory(self, slots: int, keys: int) -> None:
         """Raise if rings need too much memory: a retention may be a mistake, or come from a bad file."""
         each = sum(np.dtype(numpy_type(kind)).itemsize for _, kind in self.slots.stored)
         need = slots * keys * each * (2 if self.prefix else 1)
-        if need > MOST_BYTES:
+        if need > (most := self.tuning.most_bytes):
             raise UserError(
-                "wheel", expected=f"rings of at most {MOST_BYTES / 1e9:.3g} GB, half of the memory",
+                "wheel", expected=f"rings of at most {most / 1e9:.3g} GB, half of the memory",
                 got=f"{need / 1e9:.3g} GB for {slots} slots of {keys} keys", hint="keep fewer slots",
             )  # fmt: skip
 
@@ -655,7 +659,7 @@ class RingStore:
             [self.head, self.ahead, self.fresh, self.totals, self.marks, *self.columns, *self.prefixes]
         )
         self._full_from = self._first_without_room()
-        self._far = len(self.ahead) + MANY_CELLS // self.room
+        self._far = len(self.ahead) + self.tuning.many_cells // self.room
         self.settled += 1
 
     def _first_without_room(self) -> int:
@@ -679,13 +683,6 @@ class RingStore:
             "open slots": self.ahead.nbytes,
             "totals": self.totals.nbytes,
         }
-
-
-def fewer_open(slots: int, extent: int, each: int) -> int:
-    """How many of `slots` slots to open, of `each` bytes; the first `extent` of them must be open."""
-    while slots > max(1, OPEN_BYTES // each) and slots // 2 >= extent:
-        slots //= 2
-    return slots
 
 
 def _filled(size: int, value: Any, kind: Any) -> npt.NDArray[Any]:
