@@ -372,9 +372,12 @@ def test_promises_of_parquet_hold(
 
 
 def test_small_batches_are_joined_and_long_ones_cut() -> None:
-    n = 16 * BATCH_ROWS + 1
+    n = 32 * BATCH_ROWS + 1
     long = pa.table({"t": np.arange(n), "v": np.arange(n)})
-    assert [c.batch.num_rows for c in open_source(long, LOGICAL)] == [2 * BATCH_ROWS] * 8 + [1]
+    chunks = list(open_source(long, LOGICAL))
+    assert [c.batch.num_rows for c in chunks] == [4 * BATCH_ROWS] * 8 + [1]
+    # The first ones come before all times are read.
+    assert [c.complete_below for c in chunks[:5]] == [*[BEGINNING] * 4, 20 * BATCH_ROWS]
     many = long.slice(0, 2 * BATCH_ROWS + 1)
     assert [c.batch.num_rows for c in open_source(many, LOGICAL)] == [BATCH_ROWS, BATCH_ROWS, 1]
     assert [c.batch.num_rows for c in open_source(many.to_reader(), LOGICAL)] == [BATCH_ROWS, BATCH_ROWS, 1]

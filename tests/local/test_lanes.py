@@ -110,7 +110,7 @@ def test_what_fails_in_a_thread_fails_the_query_and_leaves_no_thread() -> None:
     query = STREAM.group_by("k").window(tm.tumbling(10)).agg(x=tm.sum(col.x))
     with pytest.raises(tm.UserError, match="int64"):
         list(run(query, 2, [Chunk(batch, BEGINNING)]))
-    assert not [t for t in threading.enumerate() if t.name.startswith("tidemill")]
+    assert not [t for t in threading.enumerate() if t.name.startswith(("tidemill-lane", "tidemill-stage"))]
 
 
 @pytest.mark.parametrize("name", ["hopping", "no windows"])
@@ -118,7 +118,7 @@ def test_a_result_that_is_not_read_to_its_end_leaves_no_thread(name: str) -> Non
     found = run(QUERIES[name], 2, rows(2_000))
     assert next(found).num_rows
     found.close()  # type: ignore[attr-defined]
-    assert not [t for t in threading.enumerate() if t.name.startswith("tidemill")]
+    assert not [t for t in threading.enumerate() if t.name.startswith(("tidemill-lane", "tidemill-stage"))]
 
 
 def test_shares_count_their_own_keys() -> None:

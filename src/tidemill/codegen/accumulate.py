@@ -101,8 +101,8 @@ def accumulate_kernel(
         buffers += [f"k{index}", f"p{index}"]
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
-        ["rows", "done", *columns.parameters, *_KEY_PARAMETERS[shape.key], "start", "origin", "pane", "places",
-         "tags", "needed", "spill", "count", "rank", *buffers, "filled"]
+        ["rows", "done", *columns.parameters, *_KEY_PARAMETERS[shape.key], "start", "origin", "pane",
+         "places", "tags", "needed", "spill", "count", "rank", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [
@@ -213,9 +213,10 @@ def _find_pane(
     if shape.unit_pane:
         _check_far(e, time)
     if shape.has_start:
-        e.line(f"if {time.code} < start:")
-        e.line("    before += 1")
-        e.line("    continue")
+        with e.block(f"if {time.code} < start:"):
+            _check_far(e, time)
+            e.line("before += 1")
+            e.line("continue")
     e.line(f"t = wrap_sub({time.code}, origin)")
     if shape.unit_pane:
         e.line("p = t")

@@ -27,10 +27,11 @@ class CombineKernel:
 
 @dataclass(frozen=True)
 class MergeKernel:
-    """`run(other, keys, ids, planes, needed, spill, count, rank) -> (count, err)`.
+    """`run(other, first, last, keys, ids, planes, needed, spill, count, rank) -> (count, err)`.
 
-    Moves the records of the first `keys` keys from the planes `other` to `planes`, and frees them there.
-    `ids[k]` is the key in `planes` of the key `k` in `other`. Records below the pane `needed` are dropped.
+    Moves the records of some keys from the planes `other`, which have the panes `first..last`, to `planes`,
+    and frees them there. `ids[k]` is the key in `planes` of the key `k` in `other`. Records below the pane
+    `needed` are dropped.
     """
 
     run: Callable[..., tuple[int, int]]
@@ -63,6 +64,7 @@ def combine_kernel(layout: Layout, fixed: tuple[int, ...], spans: bool = False) 
 @functools.lru_cache(maxsize=512)
 def merge_kernel(layout: Layout, fixed: tuple[int, ...]) -> MergeKernel:
     e = Emitter(Schema(()), {}, indent=3)
+    e.line("k = np.uint64(keys[j])")
     e.line("r = other[p, k]")
     e.line("at = r.pane")
     with e.block("if at >= needed:"):
@@ -80,9 +82,10 @@ def merge_kernel(layout: Layout, fixed: tuple[int, ...]) -> MergeKernel:
     e.line("r.pane = INT_MIN")
     source = "\n".join(
         [
-            "@kernel", "def run(other, keys, ids, planes, needed, spill, count, rank):", "    err = 0",
-            "    mask = planes.shape[0] - 1", "    for p in range(other.shape[0]):",
-            "        for k in range(keys):", *e.lines, "    return count, err", "",
+            "@kernel", "def run(other, first, last, keys, ids, planes, needed, spill, count, rank):",
+            "    err = 0", "    mask = planes.shape[0] - 1", "    turn = other.shape[0] - 1",
+            "    for q in range(first, min(last, first + turn) + 1):", "        p = np.uint64(q & turn)",
+            "        for j in range(keys.size):", *e.lines, "    return count, err", "",
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}

@@ -28,7 +28,7 @@ class ChunkSizes:
     """The number of rows in a chunk."""
 
     most: int = BATCH_ROWS
-    held: int = 2 * BATCH_ROWS
+    held: int = 4 * BATCH_ROWS
     """The maximum for a long table in memory: nobody waits for the first rows."""
     most_held: int = 4 * BATCH_ROWS
     """The maximum for a table in memory if no operator needs watermarks: fewer chunks mean less overhead."""

@@ -157,16 +157,20 @@ def _held(
         check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
 
     rows = sum(table.num_rows for table, _ in tables)
+    at_once = 4
     if rows < 8 * sizes.held:  # enough chunks for all threads
-        sizes = replace(sizes, held=sizes.most)
+        sizes, at_once = replace(sizes, held=sizes.most), 0
     if not promised:
         whole = [raw for table, place in tables for raw in _raw_chunks(table, source, None, place)]
         return Reader(source, about, lambda: whole, rows, replace(sizes, most=sizes.most_held))
 
     def raw_chunks() -> Iterator[RawChunk]:
         cut = [raw for table, place in tables for raw in _raw_chunks(table, source, sizes.held, place)]
-        lows = [earliest(raw.batch, source, raw.place) for raw in cut]
-        for raw, bound in zip(cut, promises(lows)):
+        # Threads can begin with the first chunks before the times of all are read.
+        yield from cut[:at_once]
+        rest = cut[at_once:]
+        lows = [earliest(raw.batch, source, raw.place) for raw in rest]
+        for raw, bound in zip(rest, promises(lows)):
             yield RawChunk(raw.batch, raw.place, bound)
 
     return Reader(source, about, raw_chunks, rows, replace(sizes, most=sizes.held))

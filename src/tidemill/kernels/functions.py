@@ -81,7 +81,7 @@ def hash_slot(x: Any, bits: Any) -> Any:
 
 
 @kernel
-def hashed_id(x: Any, slots: Any, values: Any, bits: int) -> int:
+def hashed_id(x: Any, slots: Any, values: Any, bits: int) -> Any:
     """Return the id of a value in an `IntIndex`; negative if it is not there."""
     s = hash_slot(x, bits)
     while True:

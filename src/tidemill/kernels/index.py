@@ -16,6 +16,7 @@ from tidemill.jit.intrinsics import bytes_at
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import enlarged, validity
 from tidemill.kernels.functions import hash_slot
+from tidemill.kernels.memory import empty
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -140,7 +141,7 @@ class IntIndex:
     ) -> Ints:
         """Return the id of each value. Without `add`, a value that is not in the index is negative."""
         n = len(values)
-        out = np.empty(n, dtype=np.int64)
+        out = empty(n)
         mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
         if add and valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
@@ -327,7 +328,7 @@ class StringIndex:
     def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
         """Return the id of each string. Without `add`, a string that is not in the index is `MISSING`."""
         n = len(array)
-        out = np.empty(n, dtype=np.int64)
+        out = empty(n)
         _, offsets_buffer, data_buffer = array.buffers()
         if n == 0 or offsets_buffer is None:
             out.fill(-1)

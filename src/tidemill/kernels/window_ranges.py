@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.jit.kernel import kernel
+from tidemill.kernels.memory import empty
 
 Ints = npt.NDArray[np.int64]
 
@@ -39,7 +40,7 @@ class Ranges:
 
 def _filled(run: Callable[..., int], most: int, *args: Any) -> Ranges:
     """Run a kernel with room for at most `most` windows, and return the windows that it finds."""
-    out = [np.empty(most, dtype=np.int64) for _ in range(4)]
+    out = [empty(most) for _ in range(4)]
     n = run(*args, *out)
     return Ranges(*(column[:n] for column in out))
 

@@ -6,6 +6,7 @@ Each thread that collects rows has a collector of its own, with its own keys and
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,13 +101,33 @@ class Collector:
         self.keys, self.store = keys, store
         self.before_start = 0
         """The number of rows in no window because they lie before the start of all windows."""
-        self.ids: Ints = np.zeros(0, dtype=np.int64)
+        self.ids: Ints = np.zeros(0 if loop.plan.group_keys else 1, dtype=np.int64)
         """The ids that keys of this collector have in the operator, where those differ."""
+        self._spare: PaneStore | None = None
+        """Takes turns with `store`, while lanes take the partials of the other one."""
         self._loop, self._gaps = loop, has_gaps(loop.plan)
         self.intake = Intake(
             loop.schema, loop.layout, loop.kernel, keys=loop.plan.group_keys, predicates=loop.predicates,
             attribute=loop.attribute, outputs=loop.outputs, pool=store.pool,
         )  # fmt: skip
+
+    def hand_over(self, keys: KeyIndex, needed: int, make: Callable[[], PaneStore] | None) -> PaneStore:
+        """Return a store with all partials so far, for lanes to absorb; `ids` is then complete.
+
+        `keys` is the index of the operator. With `make`, which makes a store, rows may be added while lanes
+        absorb the partials; otherwise not before the lanes are done and `emptied` was called. Panes below
+        `needed` may be evicted.
+        """
+        known = len(self.ids)
+        if self.keys.count > known and self._loop.plan.group_keys:
+            fresh = self.keys.decode(np.arange(known, self.keys.count))
+            self.ids = np.concatenate((self.ids, keys.encode(fresh)))
+        full = self.store
+        full.released()
+        if make is not None:
+            self.store, self._spare = self._spare or make(), full
+            self.store.emptied(needed)
+        return full
 
     def key_ids(self, batch: pa.RecordBatch) -> Ints:
         """Return the key id of each row; empty if the query has no keys."""
@@ -167,7 +188,7 @@ class Collector:
         self, found: Prepared, rows: int | npt.NDArray[np.uint32], done: int, store: PaneStore, keys: int,
         key: str, key_args: tuple[Any, ...],
     ) -> tuple[int, int]:  # fmt: skip
-        """Run the kernel over rows from `done` on; return how many are done, and how many before the start."""
+        """Run the kernel over rows from `done` on; return how many are done, and how many before a start."""
         picked, count = (False, rows) if isinstance(rows, int) else (True, len(rows))
         kernel = self.intake.kernel(found.columns, store.arranged(count - done, keys), key, picked)
         args = [*found.args, *key_args]

@@ -36,6 +36,7 @@ from tidemill.expr.typing import type_of
 from tidemill.jit.user_functions import refusal
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import StringIndex
+from tidemill.kernels.memory import empty
 from tidemill.kernels.strings import call, cast
 from tidemill.local.kernel_errors import raise_for
 
@@ -226,7 +227,7 @@ def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, expressions: Ex
 
 def allocate(kind: DataType, n: int) -> np.ndarray[Any, Any]:
     """Allocate a fixed-width output column of a kernel."""
-    return np.empty(n, dtype={"float64": np.float64, "bool": np.uint8}.get(kind.kind, np.int64))
+    return empty(n, {"float64": np.float64, "bool": np.uint8}.get(kind.kind, np.int64))
 
 
 def _called(node: Udf, args: list[pa.Array], rows: int) -> pa.Array:

@@ -92,24 +92,33 @@ class Lane:
         keys, shift = self._share.keys(found.keys), self._share.shift
         self.before_start += collector.add_rows(found, rows, self.store, keys, shift)
 
+    def absorb(self, store: PaneStore, ids: Ints, keys: int) -> None:
+        """Take the partials of this lane's keys from the store of a collector.
+
+        `ids` has the id of each key there; there are `keys` ids.
+        """
+        mine = (ids & (self._share.lanes - 1)) == self._share.number
+        self.store.fit(self._share.keys(keys))
+        self.store.absorb(store, np.where(mine, ids >> self._share.shift, -1))
+
     def advance(self, progress: Progress, *, prompt: bool) -> Iterator[pa.RecordBatch]:
         """Return the windows that close; without `prompt`, they may be returned by a later call."""
         progress = self._own(progress)
         if progress.final:
             yield from self._close(progress)
             return
-        if self.due(progress, self.store.spilled, self.store.crowded, prompt):
+        if self.due(progress, self.store.spilled - self._retained, self.store.crowded, prompt):
             if progress.promise.highest > BEGINNING and self._closes(progress):
                 yield from self._close(progress)
             else:
                 self._combine()
 
-    def due(self, progress: Progress, spilled: int, crowded: bool, prompt: bool) -> bool:
+    def due(self, progress: Progress, waiting: int, crowded: bool, prompt: bool) -> bool:
         """Return whether it is time to close windows, or at least to combine partials.
 
-        So many partials are `spilled`; planes are `crowded` if more rows would soon spill partials.
+        So many new partials are spilled and `waiting` to be sorted; planes are `crowded` if more rows would
+        soon spill partials.
         """
-        waiting = spilled - self._retained
         if progress.promise.highest == BEGINNING:
             return waiting > max(self._tuning.many_partials, self._retained)
         many = waiting > max(self._tuning.few_partials, 2 * self._retained)

@@ -25,6 +25,7 @@ from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.index import StringIndex
+from tidemill.kernels.memory import empty
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.pane_records import grouped, moved, unroll
 from tidemill.local.kernel_errors import raise_for
@@ -183,33 +184,63 @@ class PaneStore:
         """Record that planes may have records that are not started, or of other panes."""
         self._tags.fill(NO_PANE)
 
-    def absorb(self, other: PaneStore, ids: Ints) -> None:
-        """Move all partials of another store to this one; `ids` has the key here of each key there."""
+    def released(self) -> None:
+        """Prepare to give partials to other stores (`absorb`); later rows start new records."""
         self._untag()
-        other._untag()
+        self._newest.fill(-1)
+
+    def absorb(self, other: PaneStore, ids: Ints) -> None:
+        """Take partials of another store that is `released`; call `emptied` there when all are taken.
+
+        `ids` has the key here of each key there, or -1 for keys that this store does not take. Stores that
+        take different keys may do so at the same time, if partials hold no text.
+        """
+        self._untag()
         self._take_strings(other)
-        keys = min(len(ids), other._keys)
-        if self._by_plane and other._by_plane and keys:
-            self._room(other._planes.size)
-            kernel = merge_kernel(self.layout, self.parts.records)
-            self._count, err = kernel.run(
-                other._planes, keys, ids, self._planes, self._needed, self._spill, self._count, self.rank
-            )
-            raise_for(err, "window aggregate")
-        else:
-            other._flush()
+        taken = np.flatnonzero(ids[: other._keys] >= 0)
+        if other._by_plane and len(taken) and other._first <= other._last:
+            self._absorb_planes(other, taken, ids)
         if other._first <= other._last:
             self._reached(other._first, other._last)
         spilled = other._spill[: other._count]
-        spilled = spilled[spilled["pane"] >= self._needed]
-        spilled["kid"] = ids[spilled["kid"]]
-        self.room_for(len(spilled))[...] = spilled
-        self._count += len(spilled)
-        other._count = 0
+        kid = ids[spilled["kid"]]
+        some = np.flatnonzero((kid >= 0) & (spilled["pane"] >= self._needed))
+        room = self.room_for(len(some))
+        room[...] = spilled[some]
+        room["kid"] = kid[some]
+        self._count += len(some)
         for index, rows, count in zip(self.parts.kept, other._kept, other._filled):
             self.add_rows(index, ids[rows.kid[:count]], rows.pane[:count], [a[:count] for a in rows.args])
-        other._filled.fill(0)
-        other._needed, other._first, other._last = self._needed, FOREVER, NO_PANE
+
+    def _absorb_planes(self, other: PaneStore, taken: Ints, ids: Ints) -> None:
+        if self._by_plane:
+            self._room((min(other._last - other._first + 1, len(other._planes))) * len(taken))
+            kernel = merge_kernel(self.layout, self.parts.records)
+            self._count, err = kernel.run(
+                other._planes, other._first, other._last, taken, ids, self._planes, self._needed,
+                self._spill, self._count, self.rank,
+            )  # fmt: skip
+            raise_for(err, "window aggregate")
+            return
+        for at in range(len(other._planes)):
+            plane = other._planes[at][taken]
+            held = np.flatnonzero(plane["pane"] >= self._needed)
+            room = self.room_for(len(held))
+            room[...] = plane[held]
+            room["kid"] = ids[taken[held]]
+            self._count += len(held)
+            other._planes["pane"][at, taken] = NO_PANE
+
+    def emptied(self, needed: int) -> None:
+        """Record that other stores took all partials. Panes below `needed` may be evicted from now on."""
+        self._count = 0
+        self._filled.fill(0)
+        self._needed, self._first, self._last = max(self._needed, needed), FOREVER, NO_PANE
+
+    @property
+    def needed(self) -> int:
+        """Panes below this are evicted."""
+        return self._needed
 
     def _take_strings(self, other: PaneStore) -> None:
         """Change the string ids of another store to those of this one."""
@@ -293,7 +324,7 @@ class PaneStore:
         if most == 0:
             return self._unrolled[:0]
         if most >= len(self._unrolled):  # reused: touching fresh memory costs more than the loop
-            self._unrolled = np.empty(most + 1, dtype=self._dtype)
+            self._unrolled = empty(most + 1, self._dtype)
         found = unroll(self._planes, self._keys, self._oldest, last, self._unrolled)
         return self._unrolled[:found]
 
@@ -301,7 +332,7 @@ class PaneStore:
         self._flush()
         spill = self._spill[: self._count]
         order = order_by(spill["kid"], spill["pane"])
-        out = np.empty(len(self._spill), dtype=self._dtype)
+        out = empty(len(self._spill), self._dtype)
         kernel = combine_kernel(self.layout, self.parts.records, self.gap is not None)
         distinct, err = kernel.run(order, len(spill), spill, out, self.rank, self.gap or 0)
         raise_for(err, "window aggregate")
@@ -448,13 +479,13 @@ class PaneStore:
         """Make room for `keys` keys, with as many planes as memory allows."""
         held = self._planes.shape[1] if self._by_plane else len(self._newest)
         if keys > held:
-            room = max(keys, 2 * held, 16)
+            room = max(keys, held + held // 2, 16)
             planes = self._planes_for(room) if self._by_plane else 0
             if self._by_plane and planes != len(self._planes):
                 self._flush()
                 held = 0
             if planes:
-                fresh = np.zeros((planes, room), dtype=self._dtype)
+                fresh = empty((planes, room), self._dtype)
                 fresh["pane"] = NO_PANE
                 if held:
                     fresh[:, :held] = self._planes

@@ -15,6 +15,7 @@ from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.holistic import lower as lower_multiset
 from tidemill.kernels.index import StringIndex
+from tidemill.kernels.memory import empty
 from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.expressions import allocate
 from tidemill.local.kernel_errors import raise_for
@@ -55,10 +56,10 @@ class Results:
     ) -> None:
         n = len(ranges)
         results = [self._layout.results[j] for j in self._compiled]
-        pairs = [(allocate(r.type, n), np.empty(n, dtype=np.uint8)) for r in results]
+        pairs = [(allocate(r.type, n), empty(n, np.uint8)) for r in results]
         base, end = (int(ranges.low.min()), int(ranges.high.max())) if n else (0, 0)
         records = elements.records[base:end]
-        suffixes = np.empty(len(records) if self._kernel.needs_suffixes else 0, records.dtype)
+        suffixes = empty(len(records) if self._kernel.needs_suffixes else 0, records.dtype)
         err = self._kernel.run(
             n, ranges.low, ranges.high, base, records, suffixes, pool.rank,
             *(a for pair in pairs for a in pair),

@@ -1,9 +1,11 @@
 """The operator of a window aggregate: push rows, advance the watermark, get the closed windows.
 
-Collectors (`collector`) turn rows into partials; lanes (`lanes`) turn partials into windows. There are two
-ways to use several threads. *By rows*: each thread collects whole batches, with keys and partials of its own,
-and all partials move to one lane before windows close. *By key*: one collector prepares each batch, and each
-thread has a lane with some of the keys. The first rows show how to start; by key once keys are many.
+Collectors (`collector`) turn rows into partials; lanes (`lanes`) turn partials into windows. Where keys can
+be divided, each thread has a lane with some of the keys. There are two ways to collect rows on several
+threads. *By rows*: each thread has a collector, which takes whole batches, with keys and partials of its own;
+before windows close, the lanes take the partials of all collectors. *By key*: one collector prepares each
+batch, and each lane accumulates the rows of its keys. The first rows show how to start; by key once keys are
+many.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ class WindowOperator(Operator):
         )  # fmt: skip
         by_rows = self._collects_apart() and not (self.parts.kept and self._divides())
         by_key = not by_rows and self._divides()
-        self.lanes = self._new_lanes(lanes if by_key else 1)
+        self.lanes = self._new_lanes(lanes if self._divides() else 1)
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
         self._undecided = by_rows and lanes > 1
         """Whether the first batch will show how to use threads."""
@@ -222,10 +224,8 @@ class WindowOperator(Operator):
         if self._compact is None and self._divides():
             self.collectors[0].key_ids(batch.slice(0, self._tuning.sample_rows))
             many |= 2 * self.keys.count > self._tuning.keys_by_row
-        if many:
-            self._collect_together()
-        else:
-            self.collectors += [self._side_collector() for _ in range(1, self._count)]
+        if not many:
+            self.collectors = [self._side_collector() for _ in range(self._count)]
             self._seen = [Done()] * self._count
 
     def _collect_apart(self, batch: pa.RecordBatch, stage: StageRunner | None = None) -> None:
@@ -248,34 +248,42 @@ class WindowOperator(Operator):
             self._collect_together()
 
     def _gather(self) -> None:
-        """Wait for all threads, and move the partials of all collectors to the lane."""
+        """Wait for all threads; by rows, the lanes then have the partials of all collectors."""
         self._start_pending()
         self._drain(0)
-        main, *others = self.collectors
-        for collector in others:
-            known = len(collector.ids)
-            if collector.keys.count > known and self.plan.group_keys:
-                fresh = collector.keys.decode(np.arange(known, collector.keys.count))
-                collector.ids = np.concatenate((collector.ids, self.keys.encode(fresh)))
-            main.store.fit(self.keys.count)
-            main.store.absorb(collector.store, collector.ids)
+        if len(self.collectors) > 1:
+            handed = self._handed(apart=False)
+            self._run([partial(self._absorb, lane, handed, self.keys.count) for lane in self.lanes])
+            self._drain(0)
+            for store, _ in handed:
+                store.emptied(self._needed)
+
+    def _handed(self, *, apart: bool) -> list[tuple[PaneStore, Ints]]:
+        """By rows: take the partials of all collectors, each with the ids of its keys, for the lanes.
+
+        If `apart`, collectors may go on while the lanes absorb partials.
+        """
+        self._drain(0)
+        needed, make = self._needed, self._side_store if apart else None
+        handed = [c.hand_over(self.keys, needed, make) for c in self.collectors]
         self._seen = [Done()] * len(self.collectors)
+        return [(store, collector.ids) for store, collector in zip(handed, self.collectors)]
+
+    @property
+    def _needed(self) -> int:
+        """The panes below this are evicted by all lanes."""
+        return min(lane.store.needed for lane in self.lanes)
+
+    @staticmethod
+    def _absorb(lane: Lane, handed: list[tuple[PaneStore, Ints]], keys: int) -> Done:
+        for store, ids in handed:
+            lane.absorb(store, ids, keys)
+        return Done()
 
     def _collect_together(self) -> None:
-        """Use one collector from now on, and lanes by key where keys can be divided."""
+        """Use one collector from now on."""
         self._gather()
-        [whole] = self.lanes
-        whole.before_start = self.before_start
-        if self._divides():
-            windows = [slide.state for slide in whole.slides]
-            elements = None if whole.store.empty else whole.snapshot()
-            self.lanes = self._new_lanes(self._count)
-            for lane in self.lanes:
-                if elements is None:
-                    lane.continue_windows(windows)
-                else:
-                    lane.restore(elements, windows, self.keys.count)
-            self.lanes[0].before_start = whole.before_start
+        self.lanes[0].before_start += sum(c.before_start for c in self.collectors)
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
 
     def _without_late(self, batch: pa.RecordBatch, kid: Ints) -> tuple[pa.RecordBatch, Ints]:
@@ -368,10 +376,16 @@ class WindowOperator(Operator):
 
     def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
         yield from self._take_ready()
-        if len(self.collectors) > 1:
-            if not final and not self._due(prompt):
+        by_rows = len(self.collectors) > 1
+        if by_rows and not final:
+            if not self._due(prompt):
                 return
+            if len(self.lanes) > 1:
+                yield from self._close_apart(prompt)
+                return
+        if by_rows:
             self._gather()
+            yield from self._take_ready()
             prompt = True
         progress = self._progress(final)
         if len(self.lanes) == 1:  # yield batch by batch: the result may not fit in memory
@@ -396,10 +410,24 @@ class WindowOperator(Operator):
         elif self._forgets and self.keys.count > self._forget_above:
             self._forget_keys()
 
+    def _close_apart(self, prompt: bool) -> Iterator[pa.RecordBatch]:
+        """By rows: let the lanes take all partials and close windows; without `prompt`, do not wait."""
+        handed, keys, progress = self._handed(apart=True), self.keys.count, self._progress(False)
+
+        def close(lane: Lane) -> Done:
+            self._absorb(lane, handed, keys)
+            return self._add_and_close(lane, None, progress, True)
+
+        self._run([partial(close, lane) for lane in self.lanes])
+        while prompt and self._threads.waiting:
+            yield from self._finished()
+        yield from self._take_ready()
+
     def _due(self, prompt: bool) -> bool:
         """By rows: return whether windows should close now."""
         spilled, crowded = sum(s.spilled for s in self._seen), any(s.crowded for s in self._seen)
-        return self.lanes[0].due(self._progress(False), spilled, crowded, prompt)
+        waiting = spilled // len(self.lanes)
+        return self.lanes[0].due(self._progress(False), waiting, crowded, prompt)
 
     def _take_ready(self) -> list[pa.RecordBatch]:
         ready, self._ready = self._ready, []
@@ -492,9 +520,11 @@ class WindowOperator(Operator):
         self._promised, self._given, self._held = (
             limits.renumbered(ids) for limits in (self._promised, self._given, self._held)
         )
-        self.keys = self.collectors[0].keys = index
-        for at in range(1, len(self.collectors)):
-            self.collectors[at] = self._side_collector(self.collectors[at])
+        self.keys = index
+        if len(self.collectors) > 1:
+            self.collectors = [self._side_collector(before) for before in self.collectors]
+        else:
+            self.collectors[0].keys = index
 
     # -- state
 
@@ -584,15 +614,17 @@ class WindowOperator(Operator):
 
     def _side_collector(self, before: Collector | None = None) -> Collector:
         """Return a collector without keys and partials, in place of the one that was there `before`."""
-        lane = self.lanes[0]
-        store = PaneStore(
-            self.plan, self.choices.panes, self.layout, self.parts, lane.reach, self._count, self._tuning,
-            self._loop.gap,
-        )  # fmt: skip
-        side = Collector(self._loop, KeyIndex(self.keys.schema), store)
-        side.ids = np.zeros(0 if self.plan.group_keys else 1, dtype=np.int64)
+        side = Collector(self._loop, KeyIndex(self.keys.schema), self._side_store())
         side.before_start = 0 if before is None else before.before_start
         return side
+
+    def _side_store(self) -> PaneStore:
+        """Return a store for partials that lanes will take."""
+        shares = 3 * self._count  # a lane, and two stores for each collector
+        return PaneStore(
+            self.plan, self.choices.panes, self.layout, self.parts, self.lanes[0].reach, shares, self._tuning,
+            self._loop.gap,
+        )  # fmt: skip
 
     def _collects_apart(self) -> bool:
         """Return whether threads can collect rows apart: not if rows are numbered, or sorted at the end.

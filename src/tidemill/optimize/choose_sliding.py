@@ -21,7 +21,10 @@ FEW = 8
 
 def choose_sliding(node: WindowAggregate, panes: Panes) -> tuple[str, ...]:
     most = _panes_per_window(node, panes)
-    return tuple(_choose(part, most) for part in node.layout.parts)
+    chosen = tuple(_choose(part, most) for part in node.layout.parts)
+    if "merge" in chosen:  # one loop over the elements of a window serves all parts
+        return tuple("merge" if how == "subtract" else how for how in chosen)
+    return chosen
 
 
 def _choose(state: StatePart, panes: int | None) -> str:

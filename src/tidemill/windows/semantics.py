@@ -126,7 +126,9 @@ def bounds(ids: npt.ArrayLike, S: Window) -> tuple[Ints, Ints]:
         raise UserError("bounds", expected="a window whose id fixes its bounds", got=str(S))
     low, high = (S.origin + (extreme + 1) * S.slide for extreme in _extremes(w))
     _check_fit(low - (S.length or 0), high, S)
-    end = S.origin + (w + 1) * S.slide
+    end = w + 1
+    end *= S.slide
+    end += S.origin
     if S.length is None:
         return np.full_like(end, S.start), end
     start = end - S.length
