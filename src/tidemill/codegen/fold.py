@@ -54,7 +54,7 @@ def fold_kernel(
     _stacks(e, by["stacks"], states, prologue)
     _merge(e, by["merge"], states)
     for j, r in enumerate(results):
-        _output(e, j, layout.results[r], layout, states)
+        output(e, j, layout.results[r], layout, states)
     outputs = [name for j in range(len(results)) for name in (f"o{j}", f"w{j}")]
     parameters = ", ".join(["n", "low", "high", "base", "elements", "suffixes", "rank", *outputs])
     source = "\n".join(
@@ -72,26 +72,29 @@ def _read(e: Emitter, part: PartCode, at: str, array: str = "elements") -> list[
     return [e.assign(f"{array}[{at}].{n}", kind).code for n, kind in part.part.columns]
 
 
-def _variables(part: PartCode, prefix: str) -> list[str]:
+def variables(part: PartCode, prefix: str) -> list[str]:
+    """Return the names of the local variables that hold a partial."""
     return [f"{prefix}{part.index}_{j}" for j in range(len(part.names))]
 
 
-def _reset(e: Emitter, parts: list[PartCode], prefix: str) -> None:
+def reset(e: Emitter, parts: list[PartCode], prefix: str) -> None:
+    """Emit code that sets partials to their identities."""
     for part in parts:
-        for variable, code in zip(_variables(part, prefix), part.identity()):
+        for variable, code in zip(variables(part, prefix), part.identity()):
             e.line(f"{variable} = {code}")
 
 
-def _step(
+def step(
     e: Emitter, parts: list[PartCode], prefix: str, how: Callable[[PartCode, list[str]], list[str]]
 ) -> None:
+    """Emit code that updates partials."""
     for part in parts:
-        variables = _variables(part, prefix)
-        after = how(part, variables)
-        if any(code in variables and code != v for v, code in zip(variables, after)):
+        names = variables(part, prefix)
+        after = how(part, names)
+        if any(code in names and code != v for v, code in zip(names, after)):
             # If the function swaps fields, assign all of them before any is overwritten.
             after = [e.assign(code, kind).code for code, (_, kind) in zip(after, part.part.columns)]
-        for variable, code in zip(variables, after):
+        for variable, code in zip(names, after):
             e.line(f"{variable} = {code}")
 
 
@@ -102,18 +105,18 @@ def _subtract(
         return
     prologue += ["sa = 0", "sb = 0"]
     for part in parts:
-        pairs = zip(_variables(part, "s"), part.identity())
+        pairs = zip(variables(part, "s"), part.identity())
         prologue += [f"{variable} = {code}" for variable, code in pairs]
-        states[part.index] = _variables(part, "s")
+        states[part.index] = variables(part, "s")
     with e.block("if lo >= sb or lo < sa:"):  # no overlap with the previous range
         e.line("sa = lo")
         e.line("sb = lo")
-        _reset(e, parts, "s")
+        reset(e, parts, "s")
     with e.block("while sa < lo:"):
-        _step(e, parts, "s", lambda p, state: p.inverse(e, state, _read(e, p, "sa")))
+        step(e, parts, "s", lambda p, state: p.inverse(e, state, _read(e, p, "sa")))
         e.line("sa += 1")
     with e.block("while sb < hi:"):
-        _step(e, parts, "s", lambda p, state: p.combine(e, state, _read(e, p, "sb")))
+        step(e, parts, "s", lambda p, state: p.combine(e, state, _read(e, p, "sb")))
         e.line("sb += 1")
 
 
@@ -125,26 +128,26 @@ def _stacks(
     # [lo, mid) is answered by suffixes[lo]; [mid, tb) by the running partial b.
     prologue += ["ta = 0", "mid = 0", "tb = 0"]
     for part in parts:
-        prologue += [f"{v} = {c}" for v, c in zip(_variables(part, "b"), part.identity())]
+        prologue += [f"{v} = {c}" for v, c in zip(variables(part, "b"), part.identity())]
     with e.block("if lo >= tb or lo < ta:"):
         e.line("mid = lo")
         e.line("tb = lo")
-        _reset(e, parts, "b")
+        reset(e, parts, "b")
     e.line("ta = lo")
     with e.block("while tb < hi:"):
-        _step(e, parts, "b", lambda p, state: p.combine(e, state, _read(e, p, "tb")))
+        step(e, parts, "b", lambda p, state: p.combine(e, state, _read(e, p, "tb")))
         e.line("tb += 1")
     with e.block("if lo >= mid and lo < hi:"):
-        _reset(e, parts, "u")
+        reset(e, parts, "u")
         e.line("mid = hi")
         e.line("q = hi - 1")
         with e.block("while q >= lo:"):
-            _step(e, parts, "u", lambda p, state: p.combine(e, _read(e, p, "q"), state))
+            step(e, parts, "u", lambda p, state: p.combine(e, _read(e, p, "q"), state))
             for part in parts:
-                for name, variable in zip(part.names, _variables(part, "u")):
+                for name, variable in zip(part.names, variables(part, "u")):
                     e.line(f"suffixes[q].{name} = {variable}")
             e.line("q -= 1")
-        _reset(e, parts, "b")
+        reset(e, parts, "b")
     for part in parts:
         fronts = [e.fresh() for _ in part.names]
         for front, code in zip(fronts, part.identity()):
@@ -152,23 +155,25 @@ def _stacks(
         with e.block("if lo < mid:"):
             for front, name in zip(fronts, part.names):
                 e.line(f"{front} = suffixes[lo].{name}")
-        combined = part.combine(e, fronts, _variables(part, "b"))
+        combined = part.combine(e, fronts, variables(part, "b"))
         states[part.index] = combined
 
 
 def _merge(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> None:
     if not parts:
         return
-    _reset(e, parts, "m")
+    reset(e, parts, "m")
     with e.block("for q in range(lo, hi):"):
-        _step(e, parts, "m", lambda p, state: p.combine(e, state, _read(e, p, "q")))
+        step(e, parts, "m", lambda p, state: p.combine(e, state, _read(e, p, "q")))
     for part in parts:
-        states[part.index] = _variables(part, "m")
+        states[part.index] = variables(part, "m")
 
 
-def _output(
+def output(
     e: Emitter, j: int, result: Result, layout: Layout, states: dict[int, list[str]]
 ) -> None:
+    """Emit code that writes row `i` of a result, from the partials of its parts."""
+
     def write() -> None:
         value = lower(e, result, layout, states)
         e.line(f"o{j}[i] = {value.code}")

@@ -15,24 +15,27 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.plane_windows import PlaneWindowsKernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FARTHEST
 from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.memory import empty
 from tidemill.kernels.pane_records import pick
-from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.collector import Collector, Prepared
+from tidemill.local.kernel_errors import raise_for
 from tidemill.local.limits import Limits
-from tidemill.local.pane_store import Elements, PaneStore
+from tidemill.local.pane_store import Elements, PaneStore, Planes
 from tidemill.local.results import Results
 from tidemill.local.snapshot import column, ids
 from tidemill.local.state_columns import add_states, saved_fields, state_columns
 from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.local.window_slides import Progress, Slide, slide_for
+from tidemill.local.window_slides import Grid, Progress, slide_for
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
+from tidemill.windows.semantics import bounds
 
 Ints = npt.NDArray[np.int64]
 
@@ -226,19 +229,54 @@ class Lane:
             self.store.forget(min(b for b in bounds if b is not None))
 
     def _close(self, progress: Progress) -> Iterator[pa.RecordBatch]:
-        bounds = [slide.reads_below(progress) for slide in self.slides]
-        known = [b for b in bounds if b is not None]
-        elements = self.store.elements(max(known) if len(known) == len(bounds) else None)
+        grids = [slide.grid(progress) for slide in self.slides]
+        known_grids = [grid for grid in grids if grid is not None]
+        planes, kernel = self.store.planes(), self._results.from_planes
+        if planes is not None and kernel is not None and len(known_grids) == len(grids):
+            yield from self._close_from_planes(progress, known_grids, planes, kernel)
+        else:
+            yield from self._close_elements(progress)
+        if not progress.final:
+            self.store.trim()
+        self._retained = self.store.spilled
+
+    def _close_from_planes(
+        self, progress: Progress, grids: list[Grid], planes: Planes, kernel: PlaneWindowsKernel
+    ) -> Iterator[pa.RecordBatch]:
+        """Close windows of a few panes, where no partial was spilled and keys advance together."""
+        records, keys, first, last = planes
+        rows, pool = self._tuning.output_rows, self.store.pool
+        for window, slide, grid in zip(self.plan.windows, self.slides, grids):
+            state = np.array([0, BEGINNING], dtype=np.int64)
+            while state[0] < keys and first <= last:
+                kid, wid, outputs = empty(rows), empty(rows), self._results.outputs(rows)
+                n, err = kernel.run(
+                    records, keys, (first, last), grid, state, pool.rank, kid, wid,
+                    *(a for pair in outputs for a in pair),
+                )  # fmt: skip
+                raise_for(err, "window aggregate")
+                if n:
+                    found = self._results.arrays(outputs, n, pool)
+                    results = [found[j] for j in range(len(found))]
+                    yield self._batch(window.label, kid[:n], bounds(wid[:n], window.spec), results)
+            slide.close(progress)
+        if not progress.final:
+            needed = [slide.needed_from for slide in self.slides]
+            self.store.forget(min(n for n in needed if n is not None))
+
+    def _close_elements(self, progress: Progress) -> Iterator[pa.RecordBatch]:
+        read = [slide.reads_below(progress) for slide in self.slides]
+        known = [pane for pane in read if pane is not None]
+        elements = self.store.elements(max(known) if len(known) == len(read) else None)
         for window, slide in zip(self.plan.windows, self.slides):
             rows = self._tuning.output_rows
             for ranges in slide.ranges(elements, progress, rows):
                 for start in range(0, len(ranges), rows):
                     some = ranges[start : start + rows]
-                    yield self._batch(window.label, slide, elements, some)
+                    results = self._results.columns(elements, some, self.store.pool)
+                    yield self._batch(window.label, some.kid, slide.bounds(elements, some), results)
         if not progress.final:
             self._forget(elements, progress)
-            self.store.trim()
-        self._retained = self.store.spilled
 
     def _forget(self, elements: Elements, progress: Progress) -> None:
         """Evict the partials that no future window needs."""
@@ -259,16 +297,13 @@ class Lane:
             self.store.collapse(min(c for c in closed if c is not None))
 
     def _batch(
-        self, label: str | None, slide: Slide, elements: Elements, ranges: Ranges
+        self, label: str | None, kid: Ints, bounds: tuple[Ints, Ints], results: list[pa.Array]
     ) -> pa.RecordBatch:
         arrays = []
         if self.plan.group_keys:
-            arrays = self._keys.decode(self._share.ids(ranges.kid))
+            arrays = self._keys.decode(self._share.ids(kid))
         if len(self.plan.windows) > 1:
-            arrays.append(pa.repeat(pa.scalar(label, to_arrow(STRING)), len(ranges)))
-        bound = to_arrow(self.plan.bound_type)
-        start, end = slide.bounds(elements, ranges)
-        arrays += [build(start, None, bound), build(end, None, bound)]
-        results = self._results.columns(elements, ranges, self.store.pool)
+            arrays.append(pa.repeat(pa.scalar(label, to_arrow(STRING)), len(kid)))
+        arrays += [build(bound, None, to_arrow(self.plan.bound_type)) for bound in bounds]
         arrays += results[: len(self.plan.layout.results)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)

@@ -38,6 +38,7 @@ from tidemill.plan.physical import Panes
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
+Planes = tuple[npt.NDArray[Any], int, int, int]
 
 
 @dataclass
@@ -301,6 +302,12 @@ class PaneStore:
         for position, index in enumerate(self.parts.kept):
             self._order_rows(elements, position, index)
         return elements
+
+    def planes(self) -> Planes | None:
+        """Return the planes, the number of keys, the first and the last pane, if planes have all partials."""
+        if not self._by_plane or self._count or not self._in_one_turn or self.parts.kept:
+            return None
+        return self._planes, self._keys, self._oldest, self._last
 
     @property
     def crowded(self) -> bool:

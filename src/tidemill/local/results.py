@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tidemill.aggregates.algebra import NamedLower, Sketch
 from tidemill.aggregates.layout import Layout, Result
 from tidemill.aggregates.values import lower as lower_row
 from tidemill.codegen.fold import FoldKernel, fold_kernel
+from tidemill.codegen.plane_windows import PlaneWindowsKernel, plane_windows_kernel
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.holistic import lower as lower_multiset
@@ -28,7 +30,7 @@ class Results:
     """Computes every aggregate of a query over ranges of elements."""
 
     def __init__(self, layout: Layout, parts: StatePlan, sliding: tuple[str, ...]) -> None:
-        self._layout, self._parts = layout, parts
+        self._layout, self._parts, self._sliding = layout, parts, sliding
         self._compiled = tuple(
             j for j, r in enumerate(layout.results)
             if not isinstance(r.lower, NamedLower) and set(r.parts) <= set(parts.fixed)
@@ -37,10 +39,32 @@ class Results:
             layout, parts.fixed, tuple(sliding[p] for p in parts.fixed), self._compiled
         )
 
+    @functools.cached_property
+    def from_planes(self) -> PlaneWindowsKernel | None:
+        """The kernel that aggregates grid windows without elements, where there is one."""
+        few = all(self._sliding[p] in ("single", "merge") for p in self._parts.fixed)
+        if not few or len(self._compiled) < len(self._layout.results):
+            return None
+        return plane_windows_kernel(self._layout, self._parts.fixed, self._compiled)
+
+    def outputs(self, n: int) -> list[tuple[Any, Any]]:
+        """Return room for the values and the validity of each compiled result."""
+        return [(allocate(self._layout.results[j].type, n), empty(n, np.uint8)) for j in self._compiled]
+
+    def arrays(self, outputs: list[tuple[Any, Any]], n: int, pool: StringIndex) -> dict[int, pa.Array]:
+        """Return the first `n` rows of outputs as arrays, by the number of the result."""
+        found = {}
+        for j, (data, valid) in zip(self._compiled, outputs):
+            kind = self._layout.results[j].type
+            if kind.kind == "string":
+                found[j] = pool.decode(np.where(valid[:n] != 0, data[:n], -1))
+            else:
+                found[j] = build(data[:n], valid[:n], to_arrow(kind))
+        return found
+
     def columns(self, elements: Elements, ranges: Ranges, pool: StringIndex) -> list[pa.Array]:
         """Return an array for each result, with a row for each range."""
-        found: dict[int, pa.Array] = {}
-        self._fold(elements, ranges, pool, found)
+        found = self._fold(elements, ranges, pool)
         for j, result in enumerate(self._layout.results):
             if j in found:
                 continue
@@ -51,12 +75,9 @@ class Results:
                 found[j] = self._objects(result, elements, ranges)
         return [found[j] for j in range(len(found))]
 
-    def _fold(
-        self, elements: Elements, ranges: Ranges, pool: StringIndex, found: dict[int, pa.Array]
-    ) -> None:
+    def _fold(self, elements: Elements, ranges: Ranges, pool: StringIndex) -> dict[int, pa.Array]:
         n = len(ranges)
-        results = [self._layout.results[j] for j in self._compiled]
-        pairs = [(allocate(r.type, n), empty(n, np.uint8)) for r in results]
+        pairs = self.outputs(n)
         base, end = (int(ranges.low.min()), int(ranges.high.max())) if n else (0, 0)
         records = elements.records[base:end]
         suffixes = empty(len(records) if self._kernel.needs_suffixes else 0, records.dtype)
@@ -65,11 +86,7 @@ class Results:
             *(a for pair in pairs for a in pair),
         )  # fmt: skip
         raise_for(err, "window aggregate")
-        for j, result, (data, valid) in zip(self._compiled, results, pairs):
-            if result.type.kind == "string":
-                found[j] = pool.decode(np.where(valid != 0, data, -1))
-            else:
-                found[j] = build(data, valid, to_arrow(result.type))
+        return self.arrays(pairs, n, pool)
 
     def _multiset(
         self, result: Result, elements: Elements, ranges: Ranges, pool: StringIndex

@@ -32,7 +32,7 @@ class Tuning:
     """The keys of fewer rows are looked up on the caller's thread."""
     keys_by_row: int = 1 << 12
     """With at most this many keys, each thread collects whole batches; with more, it has keys of its own."""
-    sample_rows: int = 1 << 13
+    sample_rows: int = 1 << 16
     """The first rows of an input, which show whether keys are many."""
     backlog: int = 4
     """Maximum number of calls queued for the lanes before the caller waits."""

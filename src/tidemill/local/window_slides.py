@@ -59,6 +59,9 @@ class Progress:
         return self.below.common
 
 
+Grid = tuple[int, int, int, int, int, int]
+
+
 class Slide(ABC):
     """The state of one window specification: which windows were returned, and what future ones need."""
 
@@ -69,6 +72,17 @@ class Slide(ABC):
     @abstractmethod
     def closes(self, progress: Progress) -> bool:
         """Return False if no window closes now, without a look at the elements."""
+
+    def grid(self, progress: Progress) -> Grid | None:
+        """Return the windows that close and where they lie in panes, as `codegen.plane_windows` needs it.
+
+        None if they are not a grid, or not the same for all keys.
+        """
+        return None
+
+    def close(self, progress: Progress) -> None:
+        """Record that the windows of `grid` were returned."""
+        raise NotImplementedError
 
     def reads_below(self, progress: Progress) -> int | None:
         """Return the pane below which all elements of the windows that close lie; None if it is not known."""
@@ -153,6 +167,16 @@ class GridSlide(Slide):
         if self._everyone:
             return None
         return int(self._shift + (self._until(progress).highest + 1) * self._slide)
+
+    def grid(self, progress: Progress) -> Grid | None:
+        until, after = self._until(progress), self.state["after"]
+        if self.reach is None or self._everyone or not (until.by_key is None and after.by_key is None):
+            return None
+        assert self._length is not None
+        return after.common + 1, until.common, self._length, self._slide, self._shift, self._since
+
+    def close(self, progress: Progress) -> None:
+        self.state["after"] = self.state["after"].raised(self._until(progress))
 
     def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterator[Ranges]:
         if self._everyone:

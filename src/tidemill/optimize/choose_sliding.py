@@ -16,15 +16,12 @@ from tidemill.plan.physical import Panes
 from tidemill.windows.spec import GridWindow, Session
 
 FEW = 8
-"""Up to this many panes per window, `merge` is faster than `two_stacks`."""
+"""Up to this many panes per window, `merge` is faster than `two_stacks` and `subtract`."""
 
 
 def choose_sliding(node: WindowAggregate, panes: Panes) -> tuple[str, ...]:
     most = _panes_per_window(node, panes)
-    chosen = tuple(_choose(part, most) for part in node.layout.parts)
-    if "merge" in chosen:  # one loop over the elements of a window serves all parts
-        return tuple("merge" if how == "subtract" else how for how in chosen)
-    return chosen
+    return tuple(_choose(part, most) for part in node.layout.parts)
 
 
 def _choose(state: StatePart, panes: int | None) -> str:
@@ -32,9 +29,9 @@ def _choose(state: StatePart, panes: int | None) -> str:
         return "recompute"
     if panes == 1:
         return "single"
-    if isinstance(state.form, Form) and state.form.subtracts:
-        return "subtract"
-    return "merge" if panes is not None and panes <= FEW else "two_stacks"
+    if panes is not None and panes <= FEW:
+        return "merge"
+    return "subtract" if isinstance(state.form, Form) and state.form.subtracts else "two_stacks"
 
 
 def _panes_per_window(node: WindowAggregate, panes: Panes) -> int | None:
