@@ -51,7 +51,7 @@ class LoopShape:
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(rows, *columns, kid, shift, *grid, places, tags, needed, spill, count, rank, *kept, filled)`.
+    """`run(rows, *columns, kid, shift, *grid, places, tags, needed, spill, count, texts, *kept, filled)`.
 
     `rows` are the rows to read, or their number if all are read. `grid` is the start of all windows, and the
     origin and size of the panes; for spans, the gap is in place of the size. `tags` has the pane of each
@@ -101,7 +101,7 @@ def accumulate_kernel(
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
         ["rows", *columns.parameters, "kid", "shift", "start", "origin", "pane", "places", "tags", "needed",
-         "spill", "count", "rank", *buffers, "filled"]
+         "spill", "count", "texts", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [

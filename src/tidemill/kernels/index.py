@@ -362,6 +362,14 @@ class StringIndex:
         count, ends, arena = self.count, self._ends, self._arena
         return pa.LargeStringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(arena))
 
+    @property
+    def arrays(self) -> tuple[Ints, Bytes]:
+        """Where the text of each id ends in the bytes of all, after a 0; and these bytes.
+
+        Stored strings are never moved; growing allocates new arrays.
+        """
+        return self._ends, self._arena
+
     def clear(self) -> None:
         """Remove all strings."""
         self.__dict__.update(StringIndex().__dict__)

@@ -260,6 +260,6 @@ class Lane:
         bound = to_arrow(self.plan.bound_type)
         start, end = slide.bounds(elements, ranges)
         arrays += [build(start, None, bound), build(end, None, bound)]
-        results = self._results.columns(elements, ranges, self.store.pool)
+        results = self._results.columns(elements, ranges, self.store.texts)
         arrays += results[: len(self.plan.layout.results)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)

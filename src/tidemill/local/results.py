@@ -14,7 +14,7 @@ from tidemill.codegen.fold import FoldKernel, fold_kernel
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.holistic import lower as lower_multiset
-from tidemill.kernels.index import StringIndex
+from tidemill.kernels.texts import Texts
 from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.expressions import allocate
 from tidemill.local.kernel_errors import raise_for
@@ -36,22 +36,22 @@ class Results:
             layout, parts.fixed, tuple(sliding[p] for p in parts.fixed), self._compiled
         )
 
-    def columns(self, elements: Elements, ranges: Ranges, pool: StringIndex) -> list[pa.Array]:
+    def columns(self, elements: Elements, ranges: Ranges, texts: Texts) -> list[pa.Array]:
         """Return an array for each result, with a row for each range."""
         found: dict[int, pa.Array] = {}
-        self._fold(elements, ranges, pool, found)
+        self._fold(elements, ranges, texts, found)
         for j, result in enumerate(self._layout.results):
             if j in found:
                 continue
             index = result.parts[0]
             if index in self._parts.multisets:
-                found[j] = self._multiset(result, elements, ranges, pool)
+                found[j] = self._multiset(result, elements, ranges, texts)
             else:
                 found[j] = self._objects(result, elements, ranges)
         return [found[j] for j in range(len(found))]
 
     def _fold(
-        self, elements: Elements, ranges: Ranges, pool: StringIndex, found: dict[int, pa.Array]
+        self, elements: Elements, ranges: Ranges, texts: Texts, found: dict[int, pa.Array]
     ) -> None:
         n = len(ranges)
         results = [self._layout.results[j] for j in self._compiled]
@@ -60,18 +60,18 @@ class Results:
         records = elements.records[base:end]
         suffixes = np.empty(len(records) if self._kernel.needs_suffixes else 0, records.dtype)
         err = self._kernel.run(
-            n, ranges.low, ranges.high, base, records, suffixes, pool.rank,
+            n, ranges.low, ranges.high, base, records, suffixes, texts.table,
             *(a for pair in pairs for a in pair),
         )  # fmt: skip
         raise_for(err, "window aggregate")
         for j, result, (data, valid) in zip(self._compiled, results, pairs):
             if result.type.kind == "string":
-                found[j] = pool.decode(np.where(valid != 0, data, -1))
+                found[j] = texts.decode(np.where(valid != 0, data, -1))
             else:
                 found[j] = build(data, valid, to_arrow(result.type))
 
     def _multiset(
-        self, result: Result, elements: Elements, ranges: Ranges, pool: StringIndex
+        self, result: Result, elements: Elements, ranges: Ranges, texts: Texts
     ) -> pa.Array:
         assert isinstance(result.lower, NamedLower)
         offsets, args = elements.rows[result.parts[0]]
@@ -83,7 +83,7 @@ class Results:
             return build(lowered.data[0], valid, to_arrow(result.type))
         item = result.type.of[0]
         inner = item.of if item.kind == "struct" else (item,)
-        columns = [_items(d, t, pool) for d, t in zip(lowered.data, inner)]
+        columns = [_items(d, t, texts) for d, t in zip(lowered.data, inner)]
         items = columns[0]
         if item.kind == "struct":
             fields = [pa.field(n, to_arrow(t)) for n, t in zip(item.names, item.of)]
@@ -117,8 +117,8 @@ class Results:
         return state
 
 
-def _items(data: Any, kind: DataType, pool: StringIndex) -> pa.Array:
+def _items(data: Any, kind: DataType, texts: Texts) -> pa.Array:
     if kind.kind != "string":
         return build(data, None, to_arrow(kind))
-    by_rank = np.argsort(pool.rank)  # strings in `Elements.rows` are ranks
-    return pool.decode(by_rank[data])
+    by_rank = np.argsort(texts.pool.rank)  # strings in `Elements.rows` are ranks
+    return texts.decode(by_rank[data])

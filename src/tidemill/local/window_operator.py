@@ -599,12 +599,10 @@ class WindowOperator(Operator):
     def _divides(self) -> bool:
         """Return whether keys can be divided among lanes that run independently.
 
-        They cannot if windows depend on rows of other keys. Strings in partials share one pool, whose
-        ranks change as it grows, and Python objects need the interpreter's lock.
+        They cannot if windows depend on rows of other keys, and Python objects need the interpreter's lock.
         """
         alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
-        strings = any(t.kind == "string" for p in self.layout.parts for t in p.types)
-        return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
+        return bool(self.plan.group_keys) and alone and not self.parts.objects
 
 
 def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:
