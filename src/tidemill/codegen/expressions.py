@@ -9,6 +9,7 @@ fail.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -422,9 +423,33 @@ def _is_in(e: Emitter, args: list[Value], kind: DataType) -> Value:
     x, values = args[0].code, args[1:]
     if args[0].type == FLOAT64:
         tests = [f"equal_float({x}, {v.code})" for v in values]
+    elif slots := _without_collisions([v.code for v in values]):
+        table, factor, shift = slots
+        tests = [f"{table}[np.int64(np.uint64({x}) * np.uint64({factor}) >> np.uint64({shift}))] == {x}"]
     else:
         tests = [f"{x} == {v.code}" for v in values]
     return e.pure(" or ".join(tests) or "False", BOOL, args[0])
+
+
+_FEW_VALUES, _MANY_VALUES = 4, 64
+"""So many constants are looked up in a hash table that is part of the code."""
+
+
+def _without_collisions(codes: list[str]) -> tuple[tuple[int, ...], int, int] | None:
+    """Return a hash table of ints, in which each has the slot `value * factor >> shift`, if there is one."""
+    if not all(map(_number, codes)):
+        return None
+    values = sorted({int(code) for code in codes})
+    if not _FEW_VALUES <= len(values) <= _MANY_VALUES:
+        return None
+    first = (2 * len(values) - 1).bit_length()
+    for bits, seed in itertools.product((first, first + 1, first + 2), range(1, 64, 2)):
+        factor, shift = seed * 0x9E3779B97F4A7C15 % (1 << 64), 64 - bits
+        slots = {v * factor % (1 << 64) >> shift: v for v in values}
+        if len(slots) == len(values):
+            # A value in a wrong slot is never found there.
+            return tuple(slots.get(s, values[0]) for s in range(1 << bits)), factor, shift
+    return None
 
 
 def _extreme(less: str) -> Plain:

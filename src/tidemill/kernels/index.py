@@ -246,7 +246,7 @@ def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
 
 
 @kernel
-def _same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
+def same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
     if length >= 8:
         at = a.ctypes.data + i
         to = b.ctypes.data + j
@@ -296,7 +296,7 @@ def _encode_strings(
                 count += 1
                 break
             same = hashes[k] == h and ends[k + 1] - ends[k] == length
-            if same and _same_bytes(arena, ends[k], data, a, length):
+            if same and same_bytes(arena, ends[k], data, a, length):
                 out[i] = k
                 break
             s = (s + 1) & mask
