@@ -223,6 +223,10 @@ def _word(address: int) -> np.uint64:
     return np.uint64(ctypes.c_uint64.from_address(int(address)).value)
 
 
+def _byte_at(address: int) -> np.int64:
+    return np.int64(ctypes.c_uint8.from_address(int(address)).value)
+
+
 def _in_order(address: int) -> np.int64:
     return np.int64(ctypes.c_int64.from_address(int(address)).value)
 
@@ -256,7 +260,8 @@ _INSTEAD: dict[str, dict[str, Any]] = {
     "tidemill.jit.kernel": {"kernel": lambda f: f, "any_kernel": lambda f: f, "adding_kernel": lambda f: f},
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
-        "word": _word, "float_of": _float_of, "in_order": _in_order, "popcount": _popcount,
+        "word": _word, "bytes_at": _word, "byte_at": _byte_at, "float_of": _float_of, "in_order": _in_order,
+        "popcount": _popcount,
     },
     "tidemill.jit.addresses": {
         "pointer": _pointer, "carray": _carray, "column_at": _column_at,

@@ -26,8 +26,8 @@ Row = dict[str, Any]
 BEGINNING, FOREVER = -(1 << 63), (1 << 63) - 1
 HASTE = (
     Tuning(),
-    Tuning(few_partials=0, output_rows=3, few_keys=2),
-    Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0),
+    Tuning(few_partials=0, output_rows=3, few_keys=2, held_text=0),
+    Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0, held_text=3000),
 )
 """How soon the local engine closes windows and combines partials: by default not on so few rows."""
 

@@ -82,3 +82,31 @@ def test_an_empty_window_takes_nothing(name: str) -> None:
     got = windows_of(name, [row, row], [(1, 1), (0, 2)])
     assert got[0] in (0, 0.0, [])
     assert plain(got[1]) == plain(DEFINITIONS[name][0]([row, row], *CASES[name][1]))
+
+
+LONG = {
+    "random": lambda draw, n: draw.random(n),
+    "rising": lambda draw, n: np.arange(n) * 1.0,
+    "falling": lambda draw, n: -np.arange(n) * 1.0,
+    "the same": lambda draw, n: np.full(n, 2.5),
+    "few values": lambda draw, n: draw.integers(0, 3, n) * 1.0,
+    "far away": lambda draw, n: draw.standard_cauchy(n),
+    "infinite and NaN": lambda draw, n: draw.choice([-math.inf, 0.0, 1.0, math.inf, math.nan], n),
+    # Every place that a sample of 64 looks at.
+    "misleading": lambda draw, n: np.where(np.arange(n) % (n // 64) == 0, 1e6, draw.random(n)),
+}
+
+
+@pytest.mark.parametrize("q", [0.0, 0.01, 0.5, 0.503, 0.9, 1.0])
+@pytest.mark.parametrize("shape", LONG)
+def test_quantiles_of_long_windows(shape: str, q: float) -> None:
+    draw = np.random.default_rng(1)
+    sizes = [0, 255, 256, 257, 1000, 5003]
+    x = np.concatenate([LONG[shape](draw, n) for n in sizes])
+    ends = np.cumsum(sizes)
+    found = lower("quantile", (q,), ends - sizes, ends, [x])
+    for at, (end, n) in enumerate(zip(ends, sizes)):
+        rows = [(v,) for v in sorted(x[end - n : end].tolist(), key=order_key)]
+        if n:
+            expected = DEFINITIONS["quantile"][0](rows, q)
+            assert plain(float(found.data[0][at])) == plain(expected)

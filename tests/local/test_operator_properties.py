@@ -26,8 +26,8 @@ from tidemill.windows.spec import GridWindow, PerEvent, Window
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "a": "int64", "b": "string", "x": "int64"})
 TUNINGS = (
     Tuning(),
-    Tuning(few_partials=0, output_rows=3, few_keys=3),
-    Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0),
+    Tuning(few_partials=0, output_rows=3, few_keys=3, held_text=0),
+    Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0, held_text=3000),
     Tuning(few_partials=3, few_keys=1, few_strings=1, backlog=1),
 )
 Key = tuple[Any, ...]

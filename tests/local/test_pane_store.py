@@ -98,7 +98,7 @@ def test_strings_that_no_window_needs_are_forgotten(how: str) -> None:
         batch = pa.RecordBatch.from_pylist(rows[t : t + 20])
         op.push(0, batch)
         found += op.advance(0, t + 20, prompt=True)
-        held.append(op.store.pool.count)
+        held.append(op.store.texts.pool.count)
     found += op.advance(0, FOREVER)
     assert max(held) < 60
     got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,9 @@ QUERIES: dict[str, Stream] = {
     "strings beside": STREAM.where(col.v > 2),
     "strings alone": STREAM.select(up=col.s.upper(), k="k"),
     "by a string": STREAM.where(col.s == "ab").select("s", "v"),
+    "by many ints": STREAM.where(col.v.is_in([-5, 0, 1, 3, 4, 1 << 62, -(1 << 63)])),
+    "by many ints of any size": STREAM.where(col.v.is_in([-7, 2, 3, 5, 11, 1 << 62, 1 - (1 << 63)])),
+    "by texts": STREAM.where(col.s.is_in(["ab", "", "b"]) | col.s.starts_with("a") | col.s.ends_with("ü")),
     "nothing passes": STREAM.where(col.v > 1000),
     "null is not true": STREAM.where((col.v > 2) | (col.x > 1.0)),
     "computed": STREAM.select(a=col.v * 2, b=tm.coalesce(col.x, 0.0), c=col.b & (col.v > 1)),
@@ -78,3 +82,13 @@ def test_slices_of_arrow_arrays_are_read_from_their_offset(offset: int) -> None:
     query = tm.stream("s", time="t", schema=kinds).where(~col.b).select(w=col.v + 1)
     got = query.run(s=table.slice(offset, 20)).column("w").to_pylist()
     assert got == [v + 1 for v in values[offset : offset + 20] if v is not None]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("count", [4, 20, 64, 65])
+def test_constants_are_found_and_nothing_else(count: int) -> None:
+    pick = random.Random(count)
+    values = [pick.randint(-(1 << 63), (1 << 63) - 1) >> pick.choice([0, 30, 50]) for _ in range(count)]
+    near = [v + d for v in values for d in (-1, 0, 1) if -(1 << 63) <= v + d < 1 << 63]
+    asked = tm.stream("s", time="t", schema={"t": "int64"}).where(col.t.is_in(values))
+    assert asked.run(s=pa.table({"t": near}))["t"].to_pylist() == [v for v in near if v in values]

@@ -16,7 +16,7 @@ from tidemill.local.tuning import Tuning
 from tidemill.stream import Stream
 
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64", "w": "string"})
-WORDS = np.array(list("abcdefgh"))
+WORDS = np.array(["", "a", "b", "ab", "a longer one", "a longer one still", "ü", None], dtype=object)
 
 
 def events(pick: random.Random, draw: np.random.Generator) -> list[pa.RecordBatch]:
@@ -40,7 +40,8 @@ def query(pick: random.Random) -> Stream:
         tm.session(7), tm.session(40),
     ]  # fmt: skip
     more: dict[str, Any] = {
-        "last": tm.last(col.w), "median": tm.median(col.x), "words": tm.distinct_count(col.w),
+        "last": tm.last(col.w), "least_word": tm.min(col.w), "of_most": tm.arg_max(col.w, col.x),
+        "by_word": tm.arg_min(col.x, col.w), "median": tm.median(col.x), "words": tm.distinct_count(col.w),
     }  # fmt: skip
     asked = {name: more[name] for name in more if pick.random() < 0.35}
     rows = STREAM.where(col.x > 0) if pick.random() < 0.3 else STREAM
@@ -54,13 +55,13 @@ def tunings(pick: random.Random) -> list[tuple[int, Tuning]]:
     """The first one is the plainest: one thread, and no records that are started together."""
     return [
         (1, Tuning(dense_rows=1 << 40)),
-        (1, Tuning(dense_rows=0)),
+        (1, Tuning(dense_rows=0, held_text=0)),
         (2, Tuning(dense_rows=0, few_rows=0)),
         (2, Tuning(dense_rows=0, few_rows=0, keys_by_row=2, few_lookups=0, few_partials=50)),
         (4, Tuning(
             few_rows=0, dense_rows=pick.choice([0, 600]), keys_by_row=pick.choice([0, 30, 10_000]),
             few_partials=pick.choice([0, 1_000, 1 << 18]), small_planes=pick.choice([0, 1 << 20]),
-            plane_bytes=pick.choice([1 << 14, 1 << 28]),
+            plane_bytes=pick.choice([1 << 14, 1 << 28]), held_text=pick.choice([0, 10_000]),
         )),
     ]  # fmt: skip
 

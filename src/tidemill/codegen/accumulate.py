@@ -52,7 +52,7 @@ class LoopShape:
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(rows, done, *columns, *key, *grid, places, tags, needed, spill, count, rank, *kept, filled)`.
+    """`run(rows, done, *columns, *key, *grid, places, tags, needed, spill, count, texts, *kept, filled)`.
 
     `rows` are the rows to read, or their number if all are read; the first `done` of them are skipped.
     `key` depends on `LoopShape.key`. By ids: `kid, shift`, where `kid >> shift` is the index of a row's key
@@ -102,7 +102,7 @@ def accumulate_kernel(
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
         ["rows", "done", *columns.parameters, *_KEY_PARAMETERS[shape.key], "start", "origin", "pane",
-         "places", "tags", "needed", "spill", "count", "rank", *buffers, "filled"]
+         "places", "tags", "needed", "spill", "count", "texts", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [

@@ -16,7 +16,7 @@ from tidemill.jit.kernel import any_kernel
 
 @dataclass(frozen=True)
 class CombineKernel:
-    """`run(order, n, spill, out, rank, gap) -> (distinct, err)`; `order` sorts by key, then pane.
+    """`run(order, n, spill, out, texts, gap) -> (distinct, err)`; `order` sorts by key, then pane.
 
     Records that span sessions are combined if they are less than `gap` apart.
     """
@@ -27,7 +27,7 @@ class CombineKernel:
 
 @dataclass(frozen=True)
 class MergeKernel:
-    """`run(other, first, last, keys, ids, planes, needed, spill, count, rank) -> (count, err)`.
+    """`run(other, first, last, keys, ids, planes, needed, spill, count, texts) -> (count, err)`.
 
     Moves the records of some keys from the planes `other`, which have the panes `first..last`, to `planes`,
     and frees them there. `ids[k]` is the key in `planes` of the key `k` in `other`. Records below the pane
@@ -53,7 +53,7 @@ def combine_kernel(layout: Layout, fixed: tuple[int, ...], spans: bool = False) 
         e.line("m += 1")
     source = "\n".join(
         [
-            "@kernel", "def run(order, n, spill, out, rank, gap):", "    err = 0", "    m = 0",
+            "@kernel", "def run(order, n, spill, out, texts, gap):", "    err = 0", "    m = 0",
             "    for i in range(n):", *e.lines, "    return m, err", "",
         ]
     )  # fmt: skip
@@ -82,7 +82,7 @@ def merge_kernel(layout: Layout, fixed: tuple[int, ...]) -> MergeKernel:
     e.line("r.pane = INT_MIN")
     source = "\n".join(
         [
-            "@kernel", "def run(other, first, last, keys, ids, planes, needed, spill, count, rank):",
+            "@kernel", "def run(other, first, last, keys, ids, planes, needed, spill, count, texts):",
             "    err = 0", "    mask = planes.shape[0] - 1", "    turn = other.shape[0] - 1",
             "    for q in range(first, min(last, first + turn) + 1):", "        p = np.uint64(q & turn)",
             "        for j in range(keys.size):", *e.lines, "    return count, err", "",

@@ -1,7 +1,7 @@
 """Generate Numba source that evaluates expressions one row at a time.
 
-Values are int64, float64 or bool scalars. A string is an int64 id in a pool, -1 for null, and is
-compared through `rank`. Column names and string literals never appear in the source.
+Values are int64, float64 or bool scalars. A string is an int64 id, -1 for null, which
+`texts` resolves (`kernels.texts`). Column names and string literals never appear in the source.
 
 A value that only one branch needs is computed inside that branch, so a branch that is not taken cannot
 fail.
@@ -9,6 +9,7 @@ fail.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +52,6 @@ class Emitter:
         self.schema = schema
         self.loads = loads
         self.lines: list[str] = []
-        self.uses_rank = False
         self.functions: dict[str, Any] = {}
         self._indent = indent
         self._scopes: list[dict[Node, Value]] = [{}]
@@ -159,6 +159,11 @@ class Emitter:
                 if type_of(n, self.schema) != FLOAT64:
                     return True
         return False
+
+    def compares_text(self, node: Node) -> bool:
+        """Return whether evaluating a node reads text, which takes longer than a branch."""
+        calls = (n for n in node.walk() if isinstance(n, Call) and n.function in _COMPARING)
+        return any(type_of(n.args[0], self.schema) == STRING for n in calls)
 
     def nulls(self, *values: Value) -> str | None:
         """Return the source of a flag that any of these values is null."""
@@ -405,10 +410,9 @@ def _equal(operator: str) -> Plain:
 
 
 def _compare_strings(e: Emitter, operator: str, args: list[Value]) -> Value:
-    e.uses_rank = True
     a, b = args[0].code, args[1].code
     null = e.assign(f"{a} < 0 or {b} < 0", BOOL).code
-    return e.assign(f"(not {null}) and rank[{a}] {operator} rank[{b}]", BOOL, null)
+    return e.assign(f"(not {null}) and compare_text({a}, {b}, texts) {operator} 0", BOOL, null)
 
 
 def _number(code: str) -> bool:
@@ -419,9 +423,33 @@ def _is_in(e: Emitter, args: list[Value], kind: DataType) -> Value:
     x, values = args[0].code, args[1:]
     if args[0].type == FLOAT64:
         tests = [f"equal_float({x}, {v.code})" for v in values]
+    elif slots := _without_collisions([v.code for v in values]):
+        table, factor, shift = slots
+        tests = [f"{table}[np.int64(np.uint64({x}) * np.uint64({factor}) >> np.uint64({shift}))] == {x}"]
     else:
         tests = [f"{x} == {v.code}" for v in values]
     return e.pure(" or ".join(tests) or "False", BOOL, args[0])
+
+
+_FEW_VALUES, _MANY_VALUES = 4, 64
+"""So many constants are looked up in a hash table that is part of the code."""
+
+
+def _without_collisions(codes: list[str]) -> tuple[tuple[int, ...], int, int] | None:
+    """Return a hash table of ints, in which each has the slot `value * factor >> shift`, if there is one."""
+    if not all(map(_number, codes)):
+        return None
+    values = sorted({int(code) for code in codes})
+    if not _FEW_VALUES <= len(values) <= _MANY_VALUES:
+        return None
+    first = (2 * len(values) - 1).bit_length()
+    for bits, seed in itertools.product((first, first + 1, first + 2), range(1, 64, 2)):
+        factor, shift = seed * 0x9E3779B97F4A7C15 % (1 << 64), 64 - bits
+        slots = {v * factor % (1 << 64) >> shift: v for v in values}
+        if len(slots) == len(values):
+            # A value in a wrong slot is never found there.
+            return tuple(slots.get(s, values[0]) for s in range(1 << bits)), factor, shift
+    return None
 
 
 def _extreme(less: str) -> Plain:
@@ -439,8 +467,7 @@ def _extreme(less: str) -> Plain:
 def _better(e: Emitter, a: Value, b: Value, kind: DataType, less: str) -> Value:
     first, second = (b.code, a.code) if less == "<" else (a.code, b.code)
     if kind == STRING:
-        e.uses_rank = True
-        order = f"rank[{first}] < rank[{second}]"
+        order = f"compare_text({first}, {second}, texts) < 0"
         code = f"({b.code} if {a.code} < 0 or ({b.code} >= 0 and {order}) else {a.code})"
         return e.assign(code, kind)
     takes_b = f"less_float({first}, {second})" if kind == FLOAT64 else f"{first} < {second}"
@@ -515,6 +542,7 @@ _PLAIN: dict[str, Plain] = {
 # --- functions that test for nulls or branch ------------------------------------------------------
 
 
+_COMPARING = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "least", "greatest"))
 _CHECKED_ON_INTS = frozenset(
     ("add", "sub", "mul", "neg", "abs", "floordiv", "truncate", "unwrap")
 )
@@ -523,9 +551,9 @@ _CHECKED_ON_INTS = frozenset(
 def _logic(e: Emitter, node: Call) -> Value:
     is_and = node.function == "and"
     left = e.emit(node.args[0])
-    if not e.can_fail(node.args[1]):
+    if not e.can_fail(node.args[1]) and not e.compares_text(node.args[1]):
         return _combine_logic(e, is_and, left, e.emit(node.args[1]))
-    # The right side may fail, so it is not evaluated if the left side decides.
+    # The right side may fail, or reads text, so it is not evaluated if the left side decides.
     name, flag = e.fresh(), e.fresh("n")
     decided = f"not {left.code}" if is_and else left.code
     if left.null is not None:

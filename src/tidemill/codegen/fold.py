@@ -24,7 +24,7 @@ from tidemill.jit.kernel import any_kernel
 
 @dataclass(frozen=True)
 class FoldKernel:
-    """`run(n, low, high, base, elements, suffixes, rank, *outputs) -> err`.
+    """`run(n, low, high, base, elements, suffixes, texts, *outputs) -> err`.
 
     `elements` starts with element number `base`. `suffixes` is scratch space of the same shape, or empty
     if no part uses two stacks. Outputs are `o<j>` and `w<j>` (validity) for each of `results`.
@@ -56,7 +56,7 @@ def fold_kernel(
     for j, r in enumerate(results):
         output(e, j, layout.results[r], layout, states)
     outputs = [name for j in range(len(results)) for name in (f"o{j}", f"w{j}")]
-    parameters = ", ".join(["n", "low", "high", "base", "elements", "suffixes", "rank", *outputs])
+    parameters = ", ".join(["n", "low", "high", "base", "elements", "suffixes", "texts", *outputs])
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", *("    " + p for p in prologue),

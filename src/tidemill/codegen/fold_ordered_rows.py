@@ -16,7 +16,7 @@ from tidemill.jit.kernel import any_kernel
 
 @dataclass(frozen=True)
 class RefoldKernel:
-    """`run(n, offsets, elements, rank, *args) -> err`: rows `offsets[i]:offsets[i+1]` → element i."""
+    """`run(n, offsets, elements, texts, *args) -> err`: rows `offsets[i]:offsets[i+1]` → element i."""
 
     run: Callable[..., int]
     source: str
@@ -43,7 +43,7 @@ def refold_kernel(layout: Layout, index: int) -> RefoldKernel:
     arguments = "".join(f", x{j}" for j in range(len(part.part.types)))
     source = "\n".join(
         [
-            "@kernel", f"def run(n, offsets, elements, rank{arguments}):", "    err = 0",
+            "@kernel", f"def run(n, offsets, elements, texts{arguments}):", "    err = 0",
             "    for i in range(n):", *e.lines, "    return err", "",
         ]
     )  # fmt: skip

@@ -21,7 +21,7 @@ from tidemill.jit.kernel import any_kernel
 
 @dataclass(frozen=True)
 class PlaneWindowsKernel:
-    """`run(planes, keys, panes, grid, state, rank, okid, owid, *outputs) -> (windows, err)`.
+    """`run(planes, keys, panes, grid, state, texts, okid, owid, *outputs) -> (windows, err)`.
 
     `panes` are the first and the last pane to read; each has a plane of its own. `grid` has the first and the
     last window to return, the length and slide of windows, the first pane of window 0 less than these, and
@@ -49,7 +49,7 @@ def plane_windows_kernel(
         output(e, j, layout.results[number], layout, states)
     outputs = [name for j in range(len(results)) for name in (f"o{j}", f"w{j}")]
     parameters = ", ".join(
-        ["planes", "keys", "panes", "grid", "state", "rank", "okid", "owid", *outputs]
+        ["planes", "keys", "panes", "grid", "state", "texts", "okid", "owid", *outputs]
     )
     source = "\n".join(["@kernel", f"def run({parameters}):", *_BEFORE, *e.lines, *_AFTER, ""])
     functions = {name: any_kernel(f) for name, f in e.functions.items()}

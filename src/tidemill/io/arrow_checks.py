@@ -37,6 +37,12 @@ def require_sound(batch: pa.RecordBatch, step: str) -> pa.RecordBatch:
     return batch
 
 
+def checks_by_row(schema: pa.Schema) -> bool:
+    """Return whether to check parts of a batch takes no longer than to check all of it."""
+    flat = (pa.types.is_primitive, *_TEXT, *_LARGE_TEXT)
+    return all(any(of(kind) for of in flat) for kind in schema.types)
+
+
 def _check(array: Any) -> None:
     kind = array.type
     if pa.types.is_primitive(kind):

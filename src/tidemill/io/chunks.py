@@ -14,7 +14,7 @@ from tidemill.core.batch import conform
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
-from tidemill.io.arrow_checks import require_sound
+from tidemill.io.arrow_checks import checks_by_row, require_sound
 from tidemill.kernels.arrow import values
 from tidemill.plan.faults import unordered_time
 from tidemill.plan.nodes import Source
@@ -158,7 +158,7 @@ def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[RawChu
 
 def _conformed(chunks: Iterable[RawChunk], source: Source, sizes: ChunkSizes) -> Iterator[Chunk]:
     """Convert chunks to the schema of the source, and split those that are too long."""
-    for raw in chunks:
+    for raw in _divided(chunks, sizes):
         rows = raw.batch.num_rows
         if rows == 0:
             continue
@@ -170,6 +170,16 @@ def _conformed(chunks: Iterable[RawChunk], source: Source, sizes: ChunkSizes) ->
         else:
             bounds = promises([earliest(b, source) for b in cut], raw.complete_below)
         yield from map(Chunk, cut, bounds)
+
+
+def _divided(chunks: Iterable[RawChunk], sizes: ChunkSizes) -> Iterator[RawChunk]:
+    """Split long chunks without a promise before they are checked, so that work on the first part begins."""
+    for raw in chunks:
+        if raw.complete_below > BEGINNING or not checks_by_row(raw.batch.schema):
+            yield raw
+            continue
+        for start in range(0, raw.batch.num_rows, sizes.most):
+            yield RawChunk(raw.batch.slice(start, sizes.most), raw.place)
 
 
 def _joined(chunks: Iterable[Chunk], sizes: ChunkSizes) -> Iterator[Chunk]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.cpython.unsafe.numbers import leading_zeros as _leading_zeros
 from numba.extending import intrinsic, overload
 
@@ -73,6 +74,27 @@ def _bytes_at(typing: Any, address: Any) -> Any:
     return types.uint64(types.int64), generate
 
 
+def _byte_at(typing: Any, address: Any) -> Any:
+    """Read the byte at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
+        return builder.zext(byte, ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+def _copy_bytes(typing: Any, to: Any, source: Any, n: Any) -> Any:
+    """Copy `n` bytes from one address to another."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, source = (builder.inttoptr(a, ir.IntType(8).as_pointer()) for a in args[:2])
+        cgutils.raw_memcpy(builder, to, source, args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
 def _float_of(typing: Any, bits: Any) -> Any:
     """Return the float with these bits."""
 
@@ -110,4 +132,6 @@ in_order: Any = intrinsic(_in_order)
 popcount: Any = intrinsic(_popcount)
 word: Any = intrinsic(_word)
 bytes_at: Any = intrinsic(_bytes_at)
+byte_at: Any = intrinsic(_byte_at)
+copy_bytes: Any = intrinsic(_copy_bytes)
 float_of: Any = intrinsic(_float_of)

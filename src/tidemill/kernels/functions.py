@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.jit.intrinsics import as_int, float_to_int_fits, leading_zeros  # noqa: F401  (generated code calls them)
+from tidemill.jit.intrinsics import (  # noqa: F401  (generated code calls some)
+    as_int,
+    byte_at,
+    bytes_at,
+    float_to_int_fits,
+    leading_zeros,
+)
 from tidemill.jit.kernel import any_kernel, kernel  # noqa: F401
 
 OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE, FAR_TIME = 1, 2, 4, 8, 16
@@ -163,6 +169,42 @@ def less_float(a: float, b: float) -> bool:
 def equal_float(a: float, b: float) -> bool:
     """Return whether `a` equals `b`, by the rule of `core.floats`."""
     return a == b or (a != a and b != b)
+
+
+@kernel
+def text_at(text: int, texts: Any) -> Any:
+    """Return the address and the length of the text with an id (`kernels.texts`)."""
+    source = text >> 32
+    width = texts[source, 2]
+    at = texts[source, 0] + (text & 0xFFFFFFFF) * width
+    pair = bytes_at(at)
+    if width == 4:  # start and end, of 32 bits each
+        start = np.int64(pair & np.uint64(0xFFFFFFFF))
+        end = np.int64(pair >> np.uint64(32))
+    else:
+        start = np.int64(pair)
+        end = np.int64(bytes_at(at + 8))
+    return texts[source, 1] + start, end - start
+
+
+@kernel
+def compare_text(a: int, b: int, texts: Any) -> int:
+    """Return 0 if two texts are equal, -1 if the first is less by code point, otherwise 1."""
+    if a == b:
+        return 0
+    at, size = text_at(a, texts)
+    other, other_size = text_at(b, texts)
+    shared = min(size, other_size)
+    k = 0
+    while k + 8 <= shared and bytes_at(at + k) == bytes_at(other + k):
+        k += 8
+    while k < shared:
+        x = byte_at(at + k)
+        y = byte_at(other + k)
+        if x != y:
+            return 1 if x > y else -1
+        k += 1
+    return (1 if size > other_size else 0) - (1 if size < other_size else 0)
 
 
 @kernel

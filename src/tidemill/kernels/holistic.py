@@ -54,32 +54,80 @@ def _select(s: Column, n: int, k: int) -> None:
             return
 
 
+_SAMPLE, _MARGIN = 64, 8
+"""The size of a sample, and how far in it the bounds of a number are from where the number would be."""
+
+
+@kernel
+def _narrow(s: Column, n: int, k: int, sample: Column) -> tuple[Any, Any]:
+    """Move the numbers near the k-th smallest to the front, without a branch to mispredict.
+
+    Returns how many they are, and how many are less than all of them. The other numbers are lost. The k-th
+    smallest is among them unless a sample misleads.
+    """
+    for j in range(_SAMPLE):
+        x = s[j * (n // _SAMPLE)]
+        i = j
+        while i > 0 and sample[i - 1] > x:
+            sample[i] = sample[i - 1]
+            i -= 1
+        sample[i] = x
+    middle = k * _SAMPLE // n
+    low = sample[max(0, middle - _MARGIN)] if middle >= _MARGIN else -np.inf
+    high = sample[min(_SAMPLE - 1, middle + _MARGIN)] if middle + _MARGIN < _SAMPLE else np.inf
+    m = np.int64(0)
+    less = np.int64(0)
+    for j in range(n):
+        x = s[j]
+        s[m] = x
+        m += np.int64(x >= low) & np.int64(x <= high)
+        less += np.int64(x < low)
+    return m, less
+
+
+@kernel
+def _numbers(low: int, high: int, x: Column, out: Column) -> Any:
+    """Copy the values of a window that are not NaN, and return how many they are."""
+    n = np.int64(0)
+    for j in range(low, high):
+        out[n] = x[j]
+        n += np.int64(x[j] == x[j])
+    return n
+
+
 @kernel
 def _quantile(low: Ints, high: Ints, x: Column, q: float, scratch: Column, out: Column) -> None:
+    sample = np.empty(_SAMPLE, dtype=np.float64)
     for i in range(low.size):
-        numbers = 0
-        for j in range(low[i], high[i]):
-            if x[j] == x[j]:
-                scratch[numbers] = x[j]
-                numbers += 1
         n = high[i] - low[i]
         if n == 0:
             continue
+        numbers = _numbers(low[i], high[i], x, scratch)
         at = q * (n - 1)
         base = np.int64(np.floor(at))
-        if base >= numbers or (at != base and base + 1 >= numbers):
+        last = base + np.int64(at != base)
+        if last >= numbers:
             out[i] = np.nan  # NaN sorts after every number
             continue
+        less = np.int64(0)
+        if numbers >= 4 * _SAMPLE:
+            found, less = _narrow(scratch, numbers, base, sample)
+            if base < less or last >= less + found:
+                _numbers(low[i], high[i], x, scratch)
+                less = np.int64(0)
+            else:
+                numbers = found
+        base -= less
         _select(scratch, numbers, base)
         a = scratch[base]
-        if at == base:
+        if last == base + less:
             out[i] = a
             continue
         b = scratch[base + 1]
         for j in range(base + 2, numbers):
             if scratch[j] < b:
                 b = scratch[j]
-        out[i] = a + (b - a) * (at - base)
+        out[i] = a + (b - a) * (at - (base + less))
 
 
 @kernel
@@ -303,7 +351,7 @@ def _distinct_counts(low: Ints, high: Ints, args: list[Column]) -> Lowered:
 
 def _quantiles(low: Ints, high: Ints, args: list[Column], q: float) -> Lowered:
     out = np.zeros(len(low), dtype=np.float64)
-    scratch = np.empty(int((high - low).max(initial=0)), dtype=np.float64)
+    scratch = np.empty(int((high - low).max(initial=0)) + 1, dtype=np.float64)
     _quantile(low, high, args[0], q, scratch, out)
     return Lowered([out], high > low)
 

@@ -248,7 +248,7 @@ def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
 
 
 @kernel
-def _same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
+def same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
     if length >= 8:
         at = a.ctypes.data + i
         to = b.ctypes.data + j
@@ -298,7 +298,7 @@ def _encode_strings(
                 count += 1
                 break
             same = hashes[k] == h and ends[k + 1] - ends[k] == length
-            if same and _same_bytes(arena, ends[k], data, a, length):
+            if same and same_bytes(arena, ends[k], data, a, length):
                 out[i] = k
                 break
             s = (s + 1) & mask
@@ -363,6 +363,14 @@ class StringIndex:
         """Return all strings without a copy. Stored strings are never moved; growing allocates new arrays."""
         count, ends, arena = self.count, self._ends, self._arena
         return pa.LargeStringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(arena))
+
+    @property
+    def arrays(self) -> tuple[Ints, Bytes]:
+        """Where the text of each id ends in the bytes of all, after a 0; and these bytes.
+
+        Stored strings are never moved; growing allocates new arrays.
+        """
+        return self._ends, self._arena
 
     def clear(self) -> None:
         """Remove all strings."""

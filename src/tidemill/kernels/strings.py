@@ -18,7 +18,7 @@ from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, D
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT, cast_value
 from tidemill.expr.functions import FUNCTIONS, INT_MAX, check_pattern
 from tidemill.kernels.arrow import from_zero
-from tidemill.kernels.substrings import contains
+from tidemill.kernels.substrings import begins, contains, ends, one_of
 
 # --- arguments ------------------------------------------------------------------------------------
 
@@ -58,8 +58,11 @@ def _length(a: pa.Array) -> pa.Array:
     return pc.utf8_length(a).cast(pa.int64())
 
 
-def _contains(a: pa.Array, part: Any) -> pa.Array:
-    return contains(a, part) if pa.types.is_string(a.type) else pc.match_substring(a, part)
+def _searched(of_strings: Callable[..., pa.Array], otherwise: Callable[..., Any]) -> Any:
+    def apply(a: pa.Array, part: Any) -> pa.Array:
+        return (of_strings if pa.types.is_string(a.type) else otherwise)(a, part)
+
+    return apply
 
 
 def _case(ascii_only: Callable[[pa.Array], pa.Array], full: Callable[[str], str]) -> Any:
@@ -149,6 +152,8 @@ def _comparison(name: str, kernel: Callable[..., Any]) -> Any:
 
 
 def _is_in(a: pa.Array, *values: Any) -> pa.Array:
+    if pa.types.is_string(a.type):
+        return one_of(a, values)
     found = pc.is_in(a, value_set=pa.array(values, a.type))
     return pc.if_else(a.is_valid(), found, pa.scalar(None, pa.bool_()))
 
@@ -188,9 +193,8 @@ _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "length": _length,
     "lower": _case(pc.ascii_lower, str.lower), "upper": _case(pc.ascii_upper, str.upper),
     "strip": lambda a: pc.utf8_trim(a, " "),
-    "contains": _contains,
-    "starts_with": lambda a, part: pc.starts_with(a, part),
-    "ends_with": lambda a, part: pc.ends_with(a, part),
+    "contains": _searched(contains, pc.match_substring),
+    "starts_with": _searched(begins, pc.starts_with), "ends_with": _searched(ends, pc.ends_with),
     "matches": _matches, "replace": _replace, "substring": _substring, "find": _find,
     "split": _split, "concat": _concat,
     "list_length": _list_length, "list_get": _list_get,
@@ -202,6 +206,8 @@ _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "least": _extreme(pc.min_element_wise), "greatest": _extreme(pc.max_element_wise),
 }  # fmt: skip
 
+_AS_THEY_ARE = frozenset(("contains", "starts_with", "ends_with"))
+"""The functions that read strings by their offsets, whatever these begin with."""
 ARROW_FUNCTIONS = frozenset(_FUNCTIONS)
 """The functions that `call` supports."""
 
@@ -212,7 +218,9 @@ def call(name: str, *args: Any) -> pa.Array:
     >>> call("upper", pa.array(["a", None])).to_pylist()
     ['A', None]
     """
-    return _FUNCTIONS[name](*(from_zero(a) if isinstance(a, pa.Array) else a for a in args))
+    if name not in _AS_THEY_ARE:
+        args = tuple(from_zero(a) if isinstance(a, pa.Array) else a for a in args)
+    return _FUNCTIONS[name](*args)
 
 
 # --- casts ----------------------------------------------------------------------------------------

@@ -1,15 +1,18 @@
-"""Search for a substring in all strings of an array at once."""
+"""Search in all strings of an array at once, and copy some of them."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.jit.intrinsics import bytes_at
+from tidemill.jit.intrinsics import bytes_at, copy_bytes
 from tidemill.jit.kernel import kernel
+from tidemill.kernels.arrow import build, validity
+from tidemill.kernels.index import StringIndex, same_bytes
 
 Bytes = npt.NDArray[np.uint8]
 ONES = np.uint64(0x0101010101010101)
@@ -51,28 +54,202 @@ def _mark(offsets: Any, data: Bytes, part: Bytes, out: Bytes) -> None:
             i += 1
 
 
+@kernel
+def _word(data: Bytes, at: int) -> Any:
+    """Return eight bytes from a place on, fewer before the end of the data; there are at least eight."""
+    whole = min(at, data.size - 8)
+    return bytes_at(data.ctypes.data + whole) >> np.uint64(8 * min(at - whole, 7))
+
+
+@kernel
+def _compare_ends(offsets: Any, data: Bytes, part: Bytes, last: bool, out: Bytes) -> None:
+    """Compare the first or the last bytes of each string; `part` has eight spare bytes of zero.
+
+    The first and the last eight bytes are compared without a branch, which would be hard to predict.
+    """
+    size = part.size - 8
+    mask = ~np.uint64(0) >> np.uint64(8 * (8 - min(size, 8))) if size else np.uint64(0)
+    first = _word(part, 0) & mask
+    rest = max(0, size - 8)
+    second = _word(part, rest) & mask
+    for i in range(out.size):
+        start = np.int64(offsets[i])
+        end = np.int64(offsets[i + 1])
+        at = max(np.int64(0), end - size) if last else start
+        same = (end - start >= size) & ((_word(data, at) & mask) == first)
+        same &= (_word(data, at + rest) & mask) == second
+        if size > 16 and same:
+            for j in range(8, rest):
+                same &= data[np.uint64(at + j)] == part[np.uint64(j)]
+        out[i] = same
+
+
+@kernel
+def _signature(data: Bytes, start: int, end: int) -> Any:
+    """Return a number that depends on the length of a string and on its first and last eight bytes."""
+    size = end - start
+    mask = ~np.uint64(0) >> np.uint64(8 * (8 - min(size, 8))) if size else np.uint64(0)
+    first = _word(data, start) & mask
+    last = _word(data, max(start, end - 8)) & mask
+    return (first ^ (last * np.uint64(0xD6E8FEB86659FD93)) ^ np.uint64(size)) * np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def _signatures(offsets: Any, data: Bytes, out: Any) -> None:
+    for i in range(out.size):
+        out[i] = _signature(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+
+
+@kernel
+def _look_up(
+    offsets: Any, data: Bytes, slots: Any, which: Any, shift: int, ends: Any, values: Bytes, out: Bytes
+) -> None:
+    """Mark the strings that are among some values; `which` has the value of each signature in `slots`."""
+    for i in range(out.size):
+        start = np.int64(offsets[i])
+        end = np.int64(offsets[i + 1])
+        wanted = _signature(data, start, end)
+        slot = wanted >> np.uint64(shift)
+        found = slots[slot] == wanted
+        if found:
+            at = np.int64(ends[which[slot]])
+            size = np.int64(ends[which[slot] + 1]) - at
+            found = size == end - start and same_bytes(values, at, data, start, size)
+        out[i] = found
+
+
+@kernel
+def _measure(offsets: Any, rows: Any, places: Any) -> Any:
+    """Write the offsets of the strings of some rows, and return the length of their text."""
+    total = np.int64(0)
+    places[0] = 0
+    for i in range(rows.size):
+        row = np.uint64(rows[i])
+        total += np.int64(offsets[row + np.uint64(1)]) - np.int64(offsets[row])
+        places[i + 1] = total
+    return total
+
+
+@kernel
+def _copy(offsets: Any, data: Bytes, rows: Any, places: Any, out: Bytes) -> None:
+    for i in range(rows.size):
+        start = np.int64(places[i])
+        end = np.int64(places[i + 1])
+        copy_bytes(out.ctypes.data + start, data.ctypes.data + np.int64(offsets[rows[i]]), end - start)
+
+
 def contains(array: pa.Array, part: str) -> pa.Array:
     """Return whether each string of an array contains `part`; null for null.
 
     >>> contains(pa.array(["ab", None, "cab", "a"]), "ab").to_pylist()
     [True, None, True, False]
     """
-    n = len(array)
-    validity, places, text = array.buffers()
     wanted = np.frombuffer(part.encode(), dtype=np.uint8)
-    found = np.full(n, wanted.size == 0, dtype=np.uint8)
-    if wanted.size and n and places is not None and text is not None:
-        offsets = np.frombuffer(places, dtype=np.int32)[array.offset : array.offset + n + 1]
-        _mark(offsets, np.frombuffer(text, dtype=np.uint8), wanted, found)
-    body = pa.py_buffer(np.packbits(found, bitorder="little"))
-    if array.null_count == 0:
-        return pa.Array.from_buffers(pa.bool_(), n, [None, body])
-    return pa.Array.from_buffers(pa.bool_(), n, [_shifted(validity, array.offset, n), body])
+    offsets, data = _parts(array)
+    found = np.full(len(array), wanted.size == 0, dtype=np.uint8)
+    if wanted.size and data.size:
+        _mark(offsets, data, wanted, found)
+    return _told(found, array)
 
 
-def _shifted(bitmap: pa.Buffer, offset: int, n: int) -> pa.Buffer:
-    """Return a bitmap that begins at its first bit."""
-    if offset == 0:
-        return bitmap
-    bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), bitorder="little")[offset : offset + n]
-    return pa.py_buffer(np.packbits(bits, bitorder="little"))
+def begins(array: pa.Array, part: str) -> pa.Array:
+    """Return whether each string of an array starts with `part`; null for null.
+
+    >>> begins(pa.array(["ab", None, "cab", "a"]), "ab").to_pylist()
+    [True, None, False, False]
+    """
+    return _at_an_end(array, part, False)
+
+
+def ends(array: pa.Array, part: str) -> pa.Array:
+    """Return whether each string of an array ends with `part`; null for null.
+
+    >>> ends(pa.array(["ab", None, "cab", "a"]), "ab").to_pylist()
+    [True, None, True, False]
+    """
+    return _at_an_end(array, part, True)
+
+
+def _at_an_end(array: pa.Array, part: str, last: bool) -> pa.Array:
+    offsets, data = _parts(array)
+    found = np.empty(len(array), dtype=np.uint8)
+    spare = np.frombuffer(part.encode() + bytes(8), dtype=np.uint8)
+    _compare_ends(offsets, _padded(data), spare, last, found)
+    return _told(found, array)
+
+
+def one_of(array: pa.Array, values: tuple[str, ...]) -> pa.Array:
+    """Return whether each string of an array is one of `values`; null for null.
+
+    >>> one_of(pa.array(["ab", None, "b"]), ("b", "c")).to_pylist()
+    [False, None, True]
+    """
+    offsets, data = _parts(array)
+    found = np.zeros(len(array), dtype=np.uint8)
+    if values and (among := _slots_of(values)) is not None:
+        _look_up(offsets, _padded(data), *among, found)
+    elif values:
+        found = (_index_of(values).encode(array, add=False) >= 0).view(np.uint8)
+    return _told(found, array)
+
+
+@functools.lru_cache(maxsize=64)
+def _slots_of(values: tuple[str, ...]) -> tuple[Any, ...] | None:
+    """Return a table of signatures without collisions (`_look_up`), if there is one that is not too large."""
+    distinct = pa.array(sorted(set(values)), pa.string())
+    offsets, data = _parts(distinct)
+    own = np.empty(len(distinct), dtype=np.uint64)
+    _signatures(offsets, _padded(data), own)
+    for bits in range((4 * len(own)).bit_length(), 15):
+        places = own >> np.uint64(64 - bits)
+        if len(np.unique(places)) == len(own):
+            # A signature in a wrong slot is never found there.
+            slots, which = np.full(1 << bits, own[0]), np.zeros(1 << bits, dtype=np.int64)
+            slots[places], which[places] = own, np.arange(len(own))
+            return slots, which, 64 - bits, offsets, data
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _index_of(values: tuple[str, ...]) -> StringIndex:
+    index = StringIndex()
+    index.encode(pa.array(values, pa.string()))
+    return index
+
+
+def _padded(data: Bytes) -> Bytes:
+    """Return data of at least eight bytes, for `_word`."""
+    return data if data.size >= 8 else np.frombuffer(data.tobytes() + bytes(8), dtype=np.uint8)
+
+
+def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the strings of some rows, in this order.
+
+    >>> taken(pa.array(["ab", None, "b"]), np.array([2, 1])).to_pylist()
+    ['b', None]
+    """
+    valid = validity(array)
+    if valid is not None:
+        valid = valid[rows]
+    offsets, data = _parts(array)
+    places = np.empty(len(rows) + 1, dtype=np.int32)
+    text = np.empty(_measure(offsets, rows, places), dtype=np.uint8)
+    _copy(offsets, data, rows, places, text)
+    nulls = 0 if valid is None else len(rows) - int(np.count_nonzero(valid))
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if valid is not None and nulls else None
+    body = [bitmap, pa.py_buffer(places), pa.py_buffer(text)]
+    return pa.Array.from_buffers(array.type, len(rows), body, nulls)
+
+
+def _parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
+    """Return the offsets and the bytes of an array of strings; there is an offset more than strings."""
+    _, places, text = array.buffers()
+    if len(array) == 0 or places is None:
+        return np.zeros(len(array) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8)
+    offsets = np.frombuffer(places, np.int32, len(array) + 1, 4 * array.offset)
+    return offsets, np.frombuffer(text or b"", dtype=np.uint8)
+
+
+def _told(found: Bytes, array: pa.Array) -> pa.Array:
+    """Return an array of bools, with the nulls of the array that they are about."""
+    return build(found, validity(array), pa.bool_())

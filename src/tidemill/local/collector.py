@@ -108,7 +108,7 @@ class Collector:
         self._loop, self._gaps = loop, has_gaps(loop.plan)
         self.intake = Intake(
             loop.schema, loop.layout, loop.kernel, keys=loop.plan.group_keys, predicates=loop.predicates,
-            attribute=loop.attribute, outputs=loop.outputs, pool=store.pool,
+            attribute=loop.attribute, outputs=loop.outputs,
         )  # fmt: skip
 
     def hand_over(self, keys: KeyIndex, needed: int, make: Callable[[], PaneStore] | None) -> PaneStore:

@@ -35,7 +35,6 @@ from tidemill.expr.nodes import (
 from tidemill.expr.typing import type_of
 from tidemill.jit.user_functions import refusal
 from tidemill.kernels.arrow import build, validity, values
-from tidemill.kernels.index import StringIndex
 from tidemill.kernels.memory import empty
 from tidemill.kernels.strings import call, cast
 from tidemill.local.kernel_errors import raise_for
@@ -48,13 +47,13 @@ class Expressions:
     """Several expressions over one schema, ready for a kernel.
 
     `nodes` are the expressions that a kernel compiles. Their columns are named `$0, $1, …` and are
-    computed before the kernel runs. Strings are ids in `pool`.
+    computed before the kernel runs.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], schema: Schema, pool: StringIndex | None = None, *, levels: int = LEVELS
+        self, nodes: Sequence[Node], schema: Schema, *, levels: int = LEVELS
     ) -> None:
-        self._source, self._pool, self._levels = schema, pool, levels
+        self._source, self._levels = schema, levels
         self._columns: dict[Node, str] = {}
         self.nodes = tuple(self._divide(n) for n in nodes)
         fields = []
@@ -72,7 +71,8 @@ class Expressions:
     def prepare(self, batch: pa.RecordBatch) -> tuple[Columns, list[Any], UserError | None]:
         """Return the columns that the nodes read, as parameters of a kernel.
 
-        Batches with the same layout of columns get the same `Columns` object. The error is to be raised only
+        Batches with the same layout of columns get the same `Columns` object. A column of strings is an Arrow
+        array; who calls the kernel passes the id of its first row instead. The error is to be raised only
         if the loop reads a row for which a column failed.
         """
         failure: UserError | None = None
@@ -82,15 +82,11 @@ class Expressions:
         for node, name in self._columns.items():
             array, failed, reason = self._computed(node, batch)
             failure = reason or failure
-            if self.schema[name].kind == "string":
-                assert self._pool is not None
-                args.append(self._pool.encode(array))
-            else:
-                args.append(values(array))
-                valid = validity(array)
-                if valid is not None:
-                    nullable.add(name)
-                    args.append(valid)
+            args.append(array if self.schema[name].kind == "string" else values(array))
+            valid = validity(array)
+            if valid is not None:
+                nullable.add(name)
+                args.append(valid)
             if failed is not None:
                 bad.add(name)
                 args.append(failed)

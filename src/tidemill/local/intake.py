@@ -20,7 +20,6 @@ from tidemill.codegen.columns import Columns
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Column, Node
-from tidemill.kernels.index import StringIndex
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.expressions import Expressions, evaluate
 
@@ -66,7 +65,7 @@ class Intake(Generic[Kernel]):
     def __init__(
         self, schema: Schema, layout: Layout, make: Callable[..., Kernel], *, keys: Sequence[str] = (),
         predicates: tuple[Node, ...] = (), attribute: Node | None = None,
-        outputs: Mapping[str, Node] | None = None, pool: StringIndex | None = None,
+        outputs: Mapping[str, Node] | None = None,
     ) -> None:  # fmt: skip
         self._schema, self._make = schema, make
         named = outputs or {}
@@ -77,7 +76,7 @@ class Intake(Generic[Kernel]):
         self._keys = [over_batch(Column(k)) for k in keys]
         args = [[over_batch(a) for a in part.part.args] for part in layout.parts]
         first = [*predicates, *([] if attribute is None else [attribute])]
-        self.expressions = Expressions([*first, *(a for own in args for a in own)], schema, pool)
+        self.expressions = Expressions([*first, *(a for own in args for a in own)], schema)
         nodes, at, by_part = self.expressions.nodes, len(first), []
         for own in args:
             by_part.append(nodes[at : at + len(own)])

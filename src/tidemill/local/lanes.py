@@ -245,18 +245,18 @@ class Lane:
     ) -> Iterator[pa.RecordBatch]:
         """Close windows of a few panes, where no partial was spilled and keys advance together."""
         records, keys, first, last = planes
-        rows, pool = self._tuning.output_rows, self.store.pool
+        rows, texts = self._tuning.output_rows, self.store.texts
         for window, slide, grid in zip(self.plan.windows, self.slides, grids):
             state = np.array([0, BEGINNING], dtype=np.int64)
             while state[0] < keys and first <= last:
                 kid, wid, outputs = empty(rows), empty(rows), self._results.outputs(rows)
                 n, err = kernel.run(
-                    records, keys, (first, last), grid, state, pool.rank, kid, wid,
+                    records, keys, (first, last), grid, state, texts.table, kid, wid,
                     *(a for pair in outputs for a in pair),
                 )  # fmt: skip
                 raise_for(err, "window aggregate")
                 if n:
-                    found = self._results.arrays(outputs, n, pool)
+                    found = self._results.arrays(outputs, n, texts)
                     results = [found[j] for j in range(len(found))]
                     yield self._batch(window.label, kid[:n], bounds(wid[:n], window.spec), results)
             slide.close(progress)
@@ -273,7 +273,7 @@ class Lane:
             for ranges in slide.ranges(elements, progress, rows):
                 for start in range(0, len(ranges), rows):
                     some = ranges[start : start + rows]
-                    results = self._results.columns(elements, some, self.store.pool)
+                    results = self._results.columns(elements, some, self.store.texts)
                     yield self._batch(window.label, some.kid, slide.bounds(elements, some), results)
         if not progress.final:
             self._forget(elements, progress)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.codegen.accumulate import AccumulateKernel
@@ -22,12 +23,13 @@ from tidemill.codegen.combine_partials import combine_kernel, merge_kernel
 from tidemill.codegen.fold_ordered_rows import refold_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
+from tidemill.core.types import STRING
 from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
-from tidemill.kernels.index import StringIndex
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.pane_records import grouped, moved, unroll
+from tidemill.kernels.texts import Texts
 from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects, update_object
 from tidemill.local.state_plan import StatePlan
@@ -109,8 +111,9 @@ class PaneStore:
         self._keys = 0
         self._needed = NO_PANE + 1
         self._first, self._last = FOREVER, NO_PANE
-        self.pool = StringIndex()
-        self._trim_above = tuning.few_strings
+        self.texts = Texts()
+        """The texts of partials and kept rows, which hold their ids."""
+        self._trim_above, self._held_text = tuning.few_strings, tuning.held_text
         self._dtype = record_type(layout, parts.fixed, gap is not None)
         self._by_plane = reach is not None
         self._tags = np.full(1, NO_PANE, dtype=np.int64)
@@ -129,7 +132,7 @@ class PaneStore:
     @property
     def rank(self) -> Ints:
         """The rank of each string of the pool, by id."""
-        return self.pool.rank
+        return self.texts.pool.rank
 
     @property
     def empty(self) -> bool:
@@ -167,9 +170,10 @@ class PaneStore:
         self._room(n + self._planes.size if self._dense else n)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
+        args = [self.texts.hold(a) if isinstance(a, pa.Array) else a for a in args]
         done, self._count, first, last, before, err = kernel.run(
             rows, done, *args, *grid, places, self._tags, self._needed, self._spill,
-            self._count, self.rank, *buffers, self._filled,
+            self._count, self.texts.table, *buffers, self._filled,
         )  # fmt: skip
         if err & NULL_TIME:
             raise null_time(self.plan)
@@ -179,6 +183,9 @@ class PaneStore:
             self._reached(int(first), int(last))
             self._rows_of_pane = n // (int(last) - int(first) + 1)
         raise_for(err, "window aggregate", failure)
+        # Settling reads all partials: the more there are, the more text is held before.
+        if self.texts.held > self._held_text * (1 + (self._planes.nbytes + self._spill.nbytes >> 26)):
+            self._settle_texts()
         return int(done), int(before)
 
     def _untag(self) -> None:
@@ -219,7 +226,7 @@ class PaneStore:
             kernel = merge_kernel(self.layout, self.parts.records)
             self._count, err = kernel.run(
                 other._planes, other._first, other._last, taken, ids, self._planes, self._needed,
-                self._spill, self._count, self.rank,
+                self._spill, self._count, self.texts.table,
             )  # fmt: skip
             raise_for(err, "window aggregate")
             return
@@ -245,12 +252,19 @@ class PaneStore:
 
     def _take_strings(self, other: PaneStore) -> None:
         """Change the string ids of another store to those of this one."""
-        if other.pool.count == 0:
+        other._settle_texts()
+        pool = other.texts.pool
+        if pool.count == 0:
             return
-        ids = self.pool.encode(other.pool.values())
+        ids = self.texts.pool.encode(pool.values())
         for column in other._string_columns():
             column[...] = np.where(column >= 0, ids[column], -1)
-        other.pool.clear()
+        pool.clear()
+
+    def _settle_texts(self) -> None:
+        """Copy the texts that are still in columns of the input to the pool."""
+        if self.texts.held:
+            self.texts.settle(self._string_columns())
 
     def room_for(self, n: int) -> npt.NDArray[Any]:
         """Return `n` uninitialised records for partials from elsewhere; `add_partials` then adds them.
@@ -294,6 +308,8 @@ class PaneStore:
 
         Partials in panes from `below` on may be left out, unless evicting panes needs them (`forget`).
         """
+        if any(STRING in self.layout.parts[index].types for index in self.parts.kept):
+            self._settle_texts()  # kept rows are sorted by the ranks of the pool
         if self._by_plane and self._count == 0 and self._in_one_turn:
             last = self._last if below is None or self.parts.kept else min(self._last, below - 1)
             elements = Elements(self._from_planes(last))
@@ -341,7 +357,7 @@ class PaneStore:
         order = order_by(spill["kid"], spill["pane"])
         out = empty(len(self._spill), self._dtype)
         kernel = combine_kernel(self.layout, self.parts.records, self.gap is not None)
-        distinct, err = kernel.run(order, len(spill), spill, out, self.rank, self.gap or 0)
+        distinct, err = kernel.run(order, len(spill), spill, out, self.texts.table, self.gap or 0)
         raise_for(err, "window aggregate")
         self._spill, self._count = out, distinct
         return out[:distinct]
@@ -373,26 +389,31 @@ class PaneStore:
 
     def trim(self) -> None:
         """Remove unused strings from the pool, once it has doubled since the last time."""
-        if self.pool.count <= self._trim_above:
+        if self.texts.pool.count <= self._trim_above:
             return
         self._untag()
+        self._settle_texts()
         columns = list(self._string_columns())
-        used = np.zeros(self.pool.count, dtype=np.bool_)
+        used = np.zeros(self.texts.pool.count, dtype=np.bool_)
         for ids in columns:
             used[ids[ids >= 0]] = True
-        renamed = self.pool.keep(used)
+        renamed = self.texts.pool.keep(used)
         for ids in columns:
             ids[...] = np.where(ids >= 0, renamed[ids], -1)
-        self._trim_above = max(self._few_strings, 2 * self.pool.count)
+        self._trim_above = max(self._few_strings, 2 * self.texts.pool.count)
 
     def _string_columns(self) -> Iterator[Ints]:
         """Yield every array of string ids that is part of the state."""
         states = [self.layout.parts[i].columns for i in self.parts.records]
         fields = [name for columns in states for name, kind in columns if kind.kind == "string"]
-        for records in (self._planes, self._spill[: self._count]):
+        for name in fields:
+            yield self._spill[name][: self._count]
+        in_use = range(self._oldest, self._last + 1) if self._in_one_turn else range(len(self._planes))
+        for plane in in_use if fields else ():
+            records = self._planes[plane & (len(self._planes) - 1)]
+            unused = records["pane"] < self._needed
             for name in fields:
-                # A free record holds no valid id.
-                records[name][records["pane"] == NO_PANE] = -1
+                records[name][unused] = -1  # it may be no id any more
                 yield records[name]
         for position, index in enumerate(self.parts.kept):
             rows, count = self._kept[position], int(self._filled[position])
@@ -486,7 +507,7 @@ class PaneStore:
         """Make room for `keys` keys, with as many planes as memory allows."""
         held = self._planes.shape[1] if self._by_plane else len(self._newest)
         if keys > held:
-            room = max(keys, held + held // 2, 16)
+            room = max(keys + keys // 4, 16)
             planes = self._planes_for(room) if self._by_plane else 0
             if self._by_plane and planes != len(self._planes):
                 self._flush()
@@ -538,7 +559,7 @@ class PaneStore:
             return
         if index in self.parts.ordered:
             kernel = refold_kernel(self.layout, index)
-            err = kernel.run(len(elements), offsets, elements.records, self.rank, *rows.args)
+            err = kernel.run(len(elements), offsets, elements.records, self.texts.table, *rows.args)
             raise_for(err, "window aggregate")
         columns = [
             self.rank[a] if t.kind == "string" else a for a, t in zip(rows.args, part.types)
@@ -563,7 +584,7 @@ class PaneStore:
 
     def _plain(self, column: npt.NDArray[Any], kind: str) -> Any:
         if kind == "string":
-            return self.pool.decode(column).to_pylist()
+            return self.texts.decode(column).to_pylist()
         return column if kind == "float64" else column.tolist()
 
 

@@ -16,8 +16,8 @@ from tidemill.codegen.plane_windows import PlaneWindowsKernel, plane_windows_ker
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.holistic import lower as lower_multiset
-from tidemill.kernels.index import StringIndex
 from tidemill.kernels.memory import empty
+from tidemill.kernels.texts import Texts
 from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.expressions import allocate
 from tidemill.local.kernel_errors import raise_for
@@ -51,45 +51,45 @@ class Results:
         """Return room for the values and the validity of each compiled result."""
         return [(allocate(self._layout.results[j].type, n), empty(n, np.uint8)) for j in self._compiled]
 
-    def arrays(self, outputs: list[tuple[Any, Any]], n: int, pool: StringIndex) -> dict[int, pa.Array]:
+    def arrays(self, outputs: list[tuple[Any, Any]], n: int, texts: Texts) -> dict[int, pa.Array]:
         """Return the first `n` rows of outputs as arrays, by the number of the result."""
         found = {}
         for j, (data, valid) in zip(self._compiled, outputs):
             kind = self._layout.results[j].type
             if kind.kind == "string":
-                found[j] = pool.decode(np.where(valid[:n] != 0, data[:n], -1))
+                found[j] = texts.decode(np.where(valid[:n] != 0, data[:n], -1))
             else:
                 found[j] = build(data[:n], valid[:n], to_arrow(kind))
         return found
 
-    def columns(self, elements: Elements, ranges: Ranges, pool: StringIndex) -> list[pa.Array]:
+    def columns(self, elements: Elements, ranges: Ranges, texts: Texts) -> list[pa.Array]:
         """Return an array for each result, with a row for each range."""
-        found = self._fold(elements, ranges, pool)
+        found = self._fold(elements, ranges, texts)
         for j, result in enumerate(self._layout.results):
             if j in found:
                 continue
             index = result.parts[0]
             if index in self._parts.multisets:
-                found[j] = self._multiset(result, elements, ranges, pool)
+                found[j] = self._multiset(result, elements, ranges, texts)
             else:
                 found[j] = self._objects(result, elements, ranges)
         return [found[j] for j in range(len(found))]
 
-    def _fold(self, elements: Elements, ranges: Ranges, pool: StringIndex) -> dict[int, pa.Array]:
+    def _fold(self, elements: Elements, ranges: Ranges, texts: Texts) -> dict[int, pa.Array]:
         n = len(ranges)
         pairs = self.outputs(n)
         base, end = (int(ranges.low.min()), int(ranges.high.max())) if n else (0, 0)
         records = elements.records[base:end]
         suffixes = empty(len(records) if self._kernel.needs_suffixes else 0, records.dtype)
         err = self._kernel.run(
-            n, ranges.low, ranges.high, base, records, suffixes, pool.rank,
+            n, ranges.low, ranges.high, base, records, suffixes, texts.table,
             *(a for pair in pairs for a in pair),
         )  # fmt: skip
         raise_for(err, "window aggregate")
-        return self.arrays(pairs, n, pool)
+        return self.arrays(pairs, n, texts)
 
     def _multiset(
-        self, result: Result, elements: Elements, ranges: Ranges, pool: StringIndex
+        self, result: Result, elements: Elements, ranges: Ranges, texts: Texts
     ) -> pa.Array:
         assert isinstance(result.lower, NamedLower)
         offsets, args = elements.rows[result.parts[0]]
@@ -101,7 +101,7 @@ class Results:
             return build(lowered.data[0], valid, to_arrow(result.type))
         item = result.type.of[0]
         inner = item.of if item.kind == "struct" else (item,)
-        columns = [_items(d, t, pool) for d, t in zip(lowered.data, inner)]
+        columns = [_items(d, t, texts) for d, t in zip(lowered.data, inner)]
         items = columns[0]
         if item.kind == "struct":
             fields = [pa.field(n, to_arrow(t)) for n, t in zip(item.names, item.of)]
@@ -135,8 +135,8 @@ class Results:
         return state
 
 
-def _items(data: Any, kind: DataType, pool: StringIndex) -> pa.Array:
+def _items(data: Any, kind: DataType, texts: Texts) -> pa.Array:
     if kind.kind != "string":
         return build(data, None, to_arrow(kind))
-    by_rank = np.argsort(pool.rank)  # strings in `Elements.rows` are ranks
-    return pool.decode(by_rank[data])
+    by_rank = np.argsort(texts.pool.rank)  # strings in `Elements.rows` are ranks
+    return texts.decode(by_rank[data])

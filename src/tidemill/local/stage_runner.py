@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.codegen.columns import Columns
@@ -14,6 +15,7 @@ from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column, Node, columns_of
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build
+from tidemill.kernels.substrings import taken
 from tidemill.local.expressions import Expressions, allocate, evaluate, row_by_row
 from tidemill.local.kernel_errors import raise_for
 
@@ -54,12 +56,21 @@ class StageRunner:
             index = np.empty(n + 1 if self._keeps_index else 0, dtype=np.int64)
             m = self._loop(batch, n, index, arrays)
             if self._keeps_index:
-                kept = batch.select(self._needed).take(pa.array(index[:m]))
+                kept = self._taken(batch, index[:m])
         for j in self._others:
             arrays[j] = evaluate(self._outputs[j][1], kept, self._source)
         return pa.RecordBatch.from_arrays(
             [arrays[j] for j in range(len(self._outputs))], schema=self._arrow
         )
+
+    def _taken(self, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Return some rows of the columns that are needed afterwards."""
+        arrays = []
+        for name in self._needed:
+            column = batch.column(name)
+            text = pa.types.is_string(column.type)
+            arrays.append(taken(column, rows) if text else column.take(pa.array(rows)))
+        return pa.RecordBatch.from_arrays(arrays, names=self._needed)
 
     @property
     def _keeps_index(self) -> bool:

@@ -19,6 +19,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.types import BINARY, INT64, DataType, list_of, struct_of, to_arrow
 from tidemill.kernels.arrow import build, values
 from tidemill.kernels.index import StringIndex
+from tidemill.kernels.texts import Texts
 from tidemill.local.expressions import plain
 from tidemill.local.pane_store import Elements, PaneStore
 
@@ -54,18 +55,18 @@ def state_columns(
     store: PaneStore, index: int, elements: Elements, *, saved: bool = False
 ) -> list[pa.Array]:
     """Return the states of one part, a row for each element, as `saved_fields` if `saved`."""
-    part, pool = store.layout.parts[index], store.pool
+    part, texts = store.layout.parts[index], store.texts
     if index in store.parts.multisets or (saved and index in store.parts.ordered):
         offsets, args = elements.rows[index]
-        by_rank = np.argsort(pool.rank)
+        by_rank = np.argsort(texts.pool.rank)
         columns = [
-            _scalar(by_rank[a] if t.kind == "string" else a, t, pool) for a, t in zip(args, part.types)
+            _scalar(by_rank[a] if t.kind == "string" else a, t, texts) for a, t in zip(args, part.types)
         ]
         names = [f"x{j}" for j in range(len(columns))]
         rows = pa.StructArray.from_arrays(columns, names=names)
         return [pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows)]
     if index in store.parts.fixed:
-        return [_scalar(elements.records[n], t, pool) for n, t in part.columns]
+        return [_scalar(elements.records[n], t, texts) for n, t in part.columns]
     return objects_out(part, elements.objects[index])
 
 
@@ -90,9 +91,9 @@ def _exactly(field: list[Any], kind: DataType) -> pa.Array:
     return pa.array(field, to_arrow(kind))
 
 
-def _scalar(data: npt.NDArray[Any], kind: DataType, pool: StringIndex) -> pa.Array:
+def _scalar(data: npt.NDArray[Any], kind: DataType, texts: Texts) -> pa.Array:
     if kind.kind == "string":
-        return pool.decode(np.ascontiguousarray(data))
+        return texts.decode(np.ascontiguousarray(data))
     return build(np.ascontiguousarray(data), None, to_arrow(kind))
 
 
@@ -113,7 +114,7 @@ def add_states(
         if index in store.parts.fixed:
             folded = saved and index in store.parts.ordered
             for j, (name, kind) in enumerate(part.columns):
-                records[name] = 0 if folded else _from_scalar(columns[j], kind, store.pool)
+                records[name] = 0 if folded else _from_scalar(columns[j], kind, store.texts.pool)
             if not folded:
                 continue
         if index in store.parts.objects:
@@ -140,7 +141,7 @@ def _add_rows(
     sizes = np.diff(np.asarray(column.offsets))
     rows = column.flatten()
     args = [
-        _from_scalar(rows.field(j).cast(to_arrow(t)), t, store.pool) for j, t in enumerate(part.types)
+        _from_scalar(rows.field(j).cast(to_arrow(t)), t, store.texts.pool) for j, t in enumerate(part.types)
     ]
     store.add_rows(index, np.repeat(kid, sizes), np.repeat(pane, sizes), args)
 

@@ -26,6 +26,8 @@ class Tuning:
     """Memory that the planes of a lane may take in any case; only those of recent panes are in use."""
     few_strings: int = 1 << 16
     """A pool with at most this many strings is not searched for unused ones."""
+    held_text: int = 1 << 26
+    """Bytes of text that a store may hold in the columns of its input, before it copies what it needs."""
     few_keys: int = 1 << 20
     """With at most this many keys, only a snapshot removes keys without state from the index."""
     few_lookups: int = 1 << 14

@@ -100,7 +100,7 @@ class WindowOperator(Operator):
             plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute,
             _gap_of_spans(plan, self.parts), outputs,
         )  # fmt: skip
-        by_rows = self._collects_apart() and not (self.parts.kept and self._divides())
+        by_rows = self._collects_apart() and not (self._keeps_much and self._divides())
         by_key = not by_rows and self._divides()
         self.lanes = self._new_lanes(lanes if self._divides() else 1)
         self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
@@ -634,15 +634,19 @@ class WindowOperator(Operator):
         apart = self._partitions is None and self._order is None
         return apart and not self.parts.objects and self._loop.threadsafe
 
+    @property
+    def _keeps_much(self) -> bool:
+        """Whether aggregates keep rows or text, which would be moved when lanes take partials."""
+        columns = [c for i in self.parts.records for _, c in self.layout.parts[i].columns]
+        return bool(self.parts.kept) or any(kind.kind == "string" for kind in columns)
+
     def _divides(self) -> bool:
         """Return whether keys can be divided among lanes that run independently.
 
-        They cannot if windows depend on rows of other keys. Strings in partials share one pool, whose
-        ranks change as it grows, and Python objects need the interpreter's lock.
+        They cannot if windows depend on rows of other keys, and Python objects need the interpreter's lock.
         """
         alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
-        strings = any(t.kind == "string" for p in self.layout.parts for t in p.types)
-        return bool(self.plan.group_keys) and alone and not strings and not self.parts.objects
+        return bool(self.plan.group_keys) and alone and not self.parts.objects
 
 
 def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:
