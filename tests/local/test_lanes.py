@@ -130,7 +130,7 @@ def test_shares_count_their_own_keys() -> None:
 
 
 def test_the_environment_sets_how_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidemill.local.threads import threads
+    from tidemill.core.threads import threads
 
     monkeypatch.setenv("TIDEMILL_THREADS", "3")
     assert threads() == 3

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
+from tidemill.core.threads import on_threads, threads
 from tidemill.core.types import INT64, STRING, DataType
 from tidemill.io.chunks import (
     BATCH_ROWS,
@@ -157,20 +158,17 @@ def _held(
         check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
 
     rows = sum(table.num_rows for table, _ in tables)
-    at_once = 4
+    workers = threads()
     if rows < 8 * sizes.held:  # enough chunks for all threads
-        sizes, at_once = replace(sizes, held=sizes.most), 0
+        sizes, workers = replace(sizes, held=sizes.most), 1
     if not promised:
         whole = [raw for table, place in tables for raw in _raw_chunks(table, source, None, place)]
         return Reader(source, about, lambda: whole, rows, replace(sizes, most=sizes.most_held))
 
     def raw_chunks() -> Iterator[RawChunk]:
         cut = [raw for table, place in tables for raw in _raw_chunks(table, source, sizes.held, place)]
-        # Threads can begin with the first chunks before the times of all are read.
-        yield from cut[:at_once]
-        rest = cut[at_once:]
-        lows = [earliest(raw.batch, source, raw.place) for raw in rest]
-        for raw, bound in zip(rest, promises(lows)):
+        lows = list(on_threads(lambda raw: earliest(raw.batch, source, raw.place), cut, workers))
+        for raw, bound in zip(cut, promises(lows)):
             yield RawChunk(raw.batch, raw.place, bound)
 
     return Reader(source, about, raw_chunks, rows, replace(sizes, most=sizes.held))

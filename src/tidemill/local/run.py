@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.forks import in_one_process
+from tidemill.core.threads import on_threads, threads
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.progress import shown
 from tidemill.io.sources import Chunk, open_source
 from tidemill.io.window_source import WindowSource
 from tidemill.local.graph import Graph
-from tidemill.local.threads import on_threads, threads
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import broken_promise, check_inputs
