@@ -40,10 +40,21 @@ class LaneThreads:
         """Start no thread if `count` is 1: calls are then made by the caller."""
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in range(count) if count > 1]
         self._running: deque[list[Future[Done]]] = deque()
+        self._started: list[deque[Future[Done]]] = [deque() for _ in self._workers]
+
+    def busy(self, number: int) -> int:
+        """The number of calls that a thread has not finished."""
+        started = self._started[number]
+        while started and started[0].done():
+            started.popleft()
+        return len(started)
 
     def start(self, calls: dict[int, Callable[[], Done]]) -> None:
         """Start a group of calls, by the number of the thread."""
-        self._running.append([self._workers[number].submit(call) for number, call in calls.items()])
+        futures = {number: self._workers[number].submit(call) for number, call in calls.items()}
+        for number, future in futures.items():
+            self._started[number].append(future)
+        self._running.append(list(futures.values()))
 
     @property
     def waiting(self) -> int:

@@ -110,8 +110,6 @@ class WindowOperator(Operator):
         self._threads = LaneThreads(self._count)
         self._pending: Prepared | None = None
         """By key: the last batch, until the lanes add it."""
-        self._turn = 0
-        """By rows: the collector of the next batch."""
         self._seen = [Done()] * len(self.collectors)
         """By rows: what each collector returned last, of the calls that were waited for."""
         self._late = LateRows(base, attribute, predicates)
@@ -229,8 +227,15 @@ class WindowOperator(Operator):
             self._seen = [Done()] * self._count
 
     def _collect_apart(self, batch: pa.RecordBatch, stage: StageRunner | None = None) -> None:
-        """Give a batch to the next thread, and divide the keys if they have become many."""
-        number, collector = self._turn, self.collectors[self._turn]
+        """Give a batch to a thread, and divide the keys if they have become many.
+
+        The caller's thread has the first collector. It takes a batch where each other thread has one that it
+        works on and one that waits: so it does not sleep, and no thread has to be woken for each batch.
+        """
+        number = min(range(1, len(self.collectors)), key=self._threads.busy)
+        if self._threads.busy(number) > 1:
+            number = 0
+        collector = self.collectors[number]
 
         def collect() -> Done:
             rows = batch if stage is None or stage.trivial else stage.run(batch)
@@ -241,8 +246,10 @@ class WindowOperator(Operator):
                 collector=number, crowded=store.crowded, spilled=store.spilled, keys=collector.keys.count
             )
 
-        self._turn = (number + 1) % len(self.collectors)
-        self._threads.start({number: collect})
+        if number:
+            self._threads.start({number: collect})
+        else:
+            self._seen[0] = collect()
         self._drain(self._tuning.backlog)
         if max(seen.keys for seen in self._seen) > self._tuning.keys_by_row:
             self._collect_together()
