@@ -245,10 +245,13 @@ class Lane:
     ) -> Iterator[pa.RecordBatch]:
         """Close windows of a few panes, where no partial was spilled and keys advance together."""
         records, keys, first, last = planes
-        rows, texts = self._tuning.output_rows, self.store.texts
+        texts = self.store.texts
         for window, slide, grid in zip(self.plan.windows, self.slides, grids):
             state = np.array([0, BEGINNING], dtype=np.int64)
-            while state[0] < keys and first <= last:
+            begin, until, length, step, *_ = grid
+            closing = min(until - begin, (last - first + length) // step) + 1
+            rows = min(self._tuning.output_rows, keys * closing) if first <= last else 0
+            while state[0] < keys and rows > 0:
                 kid, wid, outputs = empty(rows), empty(rows), self._results.outputs(rows)
                 n, err = kernel.run(
                     records, keys, (first, last), grid, state, texts.table, kid, wid,
