@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidemill.core.batch import conform
 from tidemill.core.errors import TidemillError, UserError
+from tidemill.core.threads import on_threads
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.io.arrow_checks import checks_by_row, require_sound
@@ -74,9 +75,11 @@ class Reader:
     sizes: ChunkSizes = SIZES
     exact: bool = True
     """Whether promises follow from the rows. Statistics of files may be wrong, so rows may break them."""
+    workers: int = 1
+    """The number of threads that check and convert chunks; text takes long to check."""
 
     def __iter__(self) -> Iterator[Chunk]:
-        chunks = _joined(_conformed(self.raw(), self.source, self.sizes), self.sizes)
+        chunks = _joined(_conformed(self.raw(), self.source, self.sizes, self.workers), self.sizes)
         watched = self.source.ordered and self.source.time in self.source.schema
         return _watched(chunks, self.source) if watched else chunks
 
@@ -156,20 +159,25 @@ def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[RawChu
         yield RawChunk(batch, f"batch {number}")
 
 
-def _conformed(chunks: Iterable[RawChunk], source: Source, sizes: ChunkSizes) -> Iterator[Chunk]:
+def _conformed(
+    chunks: Iterable[RawChunk], source: Source, sizes: ChunkSizes, workers: int
+) -> Iterator[Chunk]:
     """Convert chunks to the schema of the source, and split those that are too long."""
-    for raw in _divided(chunks, sizes):
-        rows = raw.batch.num_rows
+
+    def conformed(raw: RawChunk) -> list[Chunk]:
+        rows, step = raw.batch.num_rows, step_of(source, raw.place)
         if rows == 0:
-            continue
-        step = step_of(source, raw.place)
+            return []
         batch = conform(require_sound(raw.batch, step), source.schema, source.reading, step=step)
         cut = [batch.slice(start, sizes.most) for start in range(0, rows, sizes.most)]
         if len(cut) == 1 or raw.complete_below == BEGINNING:
             bounds = [raw.complete_below] * len(cut)
         else:
             bounds = promises([earliest(b, source) for b in cut], raw.complete_below)
-        yield from map(Chunk, cut, bounds)
+        return list(map(Chunk, cut, bounds))
+
+    for found in on_threads(conformed, _divided(chunks, sizes), workers):
+        yield from found
 
 
 def _divided(chunks: Iterable[RawChunk], sizes: ChunkSizes) -> Iterator[RawChunk]:

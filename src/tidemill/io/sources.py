@@ -161,9 +161,12 @@ def _held(
     workers = threads()
     if rows < 8 * sizes.held:  # enough chunks for all threads
         sizes, workers = replace(sizes, held=sizes.most), 1
+    texts = any(not kind.is_fixed for _, kind in source.schema)
+    checking = workers if texts else 1
     if not promised:
         whole = [raw for table, place in tables for raw in _raw_chunks(table, source, None, place)]
-        return Reader(source, about, lambda: whole, rows, replace(sizes, most=sizes.most_held))
+        sizes = replace(sizes, most=sizes.most_held)
+        return Reader(source, about, lambda: whole, rows, sizes, workers=checking)
 
     def raw_chunks() -> Iterator[RawChunk]:
         cut = [raw for table, place in tables for raw in _raw_chunks(table, source, sizes.held, place)]
@@ -171,7 +174,7 @@ def _held(
         for raw, bound in zip(cut, promises(lows)):
             yield RawChunk(raw.batch, raw.place, bound)
 
-    return Reader(source, about, raw_chunks, rows, replace(sizes, most=sizes.held))
+    return Reader(source, about, raw_chunks, rows, replace(sizes, most=sizes.held), workers=checking)
 
 
 def _raw_chunks(
