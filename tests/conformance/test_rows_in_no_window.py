@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def test_an_overflow_in_rows_that_a_filter_drops_does_not_fail_the_query() -> No
     assert_same(locally(query, rows), by_reference(query, rows), query.schema)
 
 
-FAR = [MOST, -(1 << 63), (1 << 61) + 1, -(1 << 61) - 1, 1 << 62, -(1 << 62)]
+FAR = [MOST, -(1 << 63), 5 - (1 << 63), (1 << 61) + 1, -(1 << 61) - 1, 1 << 62, -(1 << 62)]
 WINDOWS = {
     "tumbling": tm.tumbling(10), "before zero": tm.tumbling(10, origin=-100),
     "after zero": tm.tumbling(10, origin=100), "hopping": tm.hopping(4, every=2, origin=-100),
@@ -81,8 +82,10 @@ def test_a_time_beyond_2_to_the_61_is_refused_whatever_the_origin(name: str) -> 
     query = S.window(WINDOWS[name]).agg(n=tm.count())
     for far in FAR:
         rows = [{"t": 0, "v": 1, "s": ""}, {"t": far, "v": 1, "s": ""}]
-        for run in (by_reference, locally):
-            with pytest.raises(UserError, match=r"2\*\*61"):
-                run(query, rows)
+        grouped = S.group_by("v").window(WINDOWS[name]).agg(n=tm.count())
+        for run, given in itertools.product((by_reference, locally), (rows, rows[::-1], rows[1:])):
+            for asked in (query, grouped):
+                with pytest.raises(UserError, match=r"2\*\*61"):
+                    run(asked, given)
     near = [{"t": t, "v": 1, "s": ""} for t in ((1 << 61) - 5, (1 << 61))]
     assert_same(locally(query, near), by_reference(query, near), query.schema)

@@ -14,7 +14,7 @@ import pytest
 import tidemill as tm
 from tests.conformance.harness import HASTE
 from tidemill import col
-from tidemill.core.time import BEGINNING
+from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.lanes import Share
@@ -119,6 +119,35 @@ def test_a_result_that_is_not_read_to_its_end_leaves_no_thread(name: str) -> Non
     assert next(found).num_rows
     found.close()  # type: ignore[attr-defined]
     assert not [t for t in threading.enumerate() if t.name.startswith(("tidemill-lane", "tidemill-stage"))]
+
+
+@pytest.mark.parametrize("pushes", range(1, 8))
+def test_results_that_wait_while_more_rows_come_are_returned_at_the_end(pushes: int) -> None:
+    query = STREAM.group_by("k").window(tm.tumbling(10)).agg(m=tm.median(col.x))  # by key from the start
+    graph = Graph(query.optimized, 2, Tuning(few_partials=0))
+
+    def push(t: int) -> None:
+        rows = {"t": [t, t], "k": [0, 1], "x": [1, 2], "f": [0.0, 0.0]}
+        assert not list(graph.push("s", pa.record_batch(rows)))
+
+    push(0), push(25)
+    found = list(graph.advance("s", 20))
+    for at in range(pushes):
+        push(30 + at)
+    found += graph.advance("s", FOREVER)
+    graph.close()
+    assert sorted({row["window_start"] for row in ordered(found)}) == [0, 20, 30]
+
+
+def test_threads_keep_no_results_that_were_returned() -> None:
+    graph = Graph(QUERIES["hopping"].optimized, 2, replace(HASTE["eager"], keys_by_row=0))
+    for chunk in rows(600, batches=60):
+        list(graph.push("s", chunk.batch))
+        list(graph.advance("s", chunk.complete_below))
+    operator = graph.steps[0].operator
+    assert isinstance(operator, WindowOperator)
+    assert operator._threads.waiting <= HASTE["eager"].backlog
+    graph.close()
 
 
 def test_shares_count_their_own_keys() -> None:

@@ -56,12 +56,13 @@ def tunings(pick: random.Random) -> list[tuple[int, Tuning]]:
     return [
         (1, Tuning(dense_rows=1 << 40)),
         (1, Tuning(dense_rows=0, held_text=0)),
-        (2, Tuning(dense_rows=0, few_rows=0)),
+        (2, Tuning(dense_rows=0, few_rows=0, few_closing=0)),
         (2, Tuning(dense_rows=0, few_rows=0, keys_by_row=2, few_lookups=0, few_partials=50)),
         (4, Tuning(
             few_rows=0, dense_rows=pick.choice([0, 600]), keys_by_row=pick.choice([0, 30, 10_000]),
             few_partials=pick.choice([0, 1_000, 1 << 18]), small_planes=pick.choice([0, 1 << 20]),
-            plane_bytes=pick.choice([1 << 14, 1 << 28]), held_text=pick.choice([0, 10_000]),
+            plane_bytes=pick.choice([1 << 14, 1 << 28]), held_text=pick.choice([0, 3_000, 1 << 26]),
+            few_closing=pick.choice([0, 512]),
         )),
     ]  # fmt: skip
 

@@ -108,8 +108,8 @@ def accumulate_kernel(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
             "    first = INT_MAX", "    last = INT_MIN", "    mask = places.shape[0] - 1",
-            # No row is in the pane at the beginning of time.
-            "    p = INT_MIN", "    begin = INT_MIN", "    at = np.uint64(0)", "    own = False",
+            # The current pane begins at `begin`; `span` is its size, or 0 while there is none.
+            "    p = INT_MIN", "    begin = 0", "    span = 0", "    at = np.uint64(0)", "    own = False",
             *e.lines, f"    return {'rows.size' if shape.picked else 'rows'}, {_RETURNED}", "",
         ]
     )  # fmt: skip
@@ -195,7 +195,7 @@ def _check_inside(e: Emitter, time: Value, has_start: bool) -> None:
     if has_start:
         e.line(f"inside &= {time.code} >= start")
     e.line(f"inside &= not {_is_far(time)}")
-    e.line(f"inside &= not outside({time.code} - origin, begin, pane)")
+    e.line(f"inside &= not outside(wrap_sub({time.code}, origin), begin, span)")
 
 
 def _is_far(time: Value) -> str:
@@ -222,16 +222,17 @@ def _find_pane(
         e.line("p = t")
         return
     # Division is slow, and consecutive rows are mostly in the same pane. A time in it is not far, either.
-    with e.block("if outside(t, begin, pane):"):
+    with e.block("if outside(t, begin, span):"):
         _check_far(e, time)
         e.line("p = t // pane")
         e.line("begin = wrap_mul(p, pane)")
+        e.line("span = pane")
         if shape.store == "dense":
             _open_plane(e, layout, fixed)
-        # The other rows of such a pane must come here, too. No time is in the pane at INT_MIN.
+        # The other rows of some panes must come here, too: times in them may be far, or records spilled.
         again = f"outside(wrap_add(begin, origin), {-FARTHEST}, wrap_sub({2 * FARTHEST + 2}, pane))"
         e.line(f"if {again}{' or not own' if shape.store == 'dense' else ''}:")
-        e.line("    begin = INT_MIN")
+        e.line("    span = 0")
 
 
 def _check_far(e: Emitter, time: Value) -> None:

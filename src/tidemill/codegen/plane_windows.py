@@ -1,7 +1,8 @@
 """Generate the loop that aggregates grid windows of a few panes straight from the planes of a store.
 
-It gives what ranges of elements (`kernels/window_ranges.py`) and a fold over them (`codegen/fold.py`) give,
-without writing elements and ranges to memory first.
+It gives what ranges of elements (`grid` in `kernels/window_ranges.py`) and a fold over them
+(`codegen/fold.py`) give, without writing elements and ranges to memory first. Batches and spills decide which
+of the two ways a query takes, so tests that vary these compare them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from tidemill.jit.kernel import any_kernel
 class PlaneWindowsKernel:
     """`run(planes, keys, panes, grid, state, texts, okid, owid, *outputs) -> (windows, err)`.
 
-    `panes` are the first and the last pane to read; each has a plane of its own. `grid` has the first and the
-    last window to return, the length and slide of windows, the first pane of window 0 less than these, and
-    the pane before which rows are in no window; all in panes. `state` has the key and the window to begin
+    `panes` are the first and the last pane to read; each has a plane of its own. `grid` is a
+    `local.window_slides.Grid` as a plain tuple. `state` has the key and the window to begin
     with; the loop stops when the outputs are full, and notes there where to go on.
     """
 

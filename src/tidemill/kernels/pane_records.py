@@ -40,6 +40,28 @@ def unroll(
 
 
 @kernel
+def _drain(planes: Words, width: int, needed: int, free: int, out: Words) -> int:
+    m = 0
+    for p in range(planes.shape[0]):
+        for at in range(0, planes.shape[1], width):
+            if planes[p, at + 1] >= needed:
+                for j in range(width):
+                    out[m + j] = planes[p, at + j]
+                m += width
+            planes[p, at + 1] = free
+    return m
+
+
+def drain(planes: npt.NDArray[Any], needed: int, free: int, out: npt.NDArray[Any]) -> int:
+    """Write the records of panes from `needed` on to `out`, and return their number; all records are freed.
+
+    A free record has the pane `free`. `out` needs room for all records.
+    """
+    width = planes.dtype.itemsize // 8
+    return int(_drain(planes.view(np.int64), width, needed, free, out.view(np.int64))) // width
+
+
+@kernel
 def _pick(kid: Words, mask: int, number: int, out: Any) -> int:
     m = 0
     for i in range(kid.size):

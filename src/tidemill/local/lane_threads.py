@@ -39,22 +39,22 @@ class LaneThreads:
     def __init__(self, count: int) -> None:
         """Start no thread if `count` is 1: calls are then made by the caller."""
         self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in range(count) if count > 1]
-        self._running: deque[list[Future[Done]]] = deque()
-        self._started: list[deque[Future[Done]]] = [deque() for _ in self._workers]
+        self._running: deque[dict[int, Future[Done]]] = deque()
 
     def busy(self, number: int) -> int:
         """The number of calls that a thread has not finished."""
-        started = self._started[number]
-        while started and started[0].done():
-            started.popleft()
-        return len(started)
+        return sum(number in group and not group[number].done() for group in self._running)
 
     def start(self, calls: dict[int, Callable[[], Done]]) -> None:
         """Start a group of calls, by the number of the thread."""
-        futures = {number: self._workers[number].submit(call) for number, call in calls.items()}
-        for number, future in futures.items():
-            self._started[number].append(future)
-        self._running.append(list(futures.values()))
+        self._running.append({number: self._workers[number].submit(c) for number, c in calls.items()})
+
+    def finish(self, calls: dict[int, Callable[[], Done]]) -> None:
+        """Make a group of calls on the caller's thread, in place of starting it."""
+        futures = {number: Future[Done]() for number in calls}
+        for number, call in calls.items():
+            futures[number].set_result(call())
+        self._running.append(futures)
 
     @property
     def waiting(self) -> int:
@@ -63,7 +63,7 @@ class LaneThreads:
 
     def oldest(self) -> list[Done]:
         """Wait for the oldest group of calls and return their results."""
-        return [future.result() for future in self._running.popleft()]
+        return [future.result() for future in self._running.popleft().values()]
 
     def each(self, call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Call a function for one item on each thread, and wait for the results."""

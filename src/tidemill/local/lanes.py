@@ -246,15 +246,16 @@ class Lane:
         """Close windows of a few panes, where no partial was spilled and keys advance together."""
         records, keys, first, last = planes
         texts = self.store.texts
+        # Later panes are in no window that closes.
+        last = min(last, max(g.shift + (g.until + 1) * g.slide - 1 for g in grids))
         for window, slide, grid in zip(self.plan.windows, self.slides, grids):
             state = np.array([0, BEGINNING], dtype=np.int64)
-            begin, until, length, step, *_ = grid
-            closing = min(until - begin, (last - first + length) // step) + 1
+            closing = min(grid.until - grid.begin, (last - first + grid.length) // grid.slide) + 1
             rows = min(self._tuning.output_rows, keys * closing) if first <= last else 0
             while state[0] < keys and rows > 0:
                 kid, wid, outputs = empty(rows), empty(rows), self._results.outputs(rows)
                 n, err = kernel.run(
-                    records, keys, (first, last), grid, state, texts.table, kid, wid,
+                    records, keys, (first, last), tuple(grid), state, texts.table, kid, wid,
                     *(a for pair in outputs for a in pair),
                 )  # fmt: skip
                 raise_for(err, "window aggregate")
@@ -265,7 +266,9 @@ class Lane:
             slide.close(progress)
         if not progress.final:
             needed = [slide.needed_from for slide in self.slides]
-            self.store.forget(min(n for n in needed if n is not None))
+            known = [pane for pane in needed if pane is not None]
+            assert len(known) == len(needed), "grids evict panes for all keys together"
+            self.store.forget(min(known))
 
     def _close_elements(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         read = [slide.reads_below(progress) for slide in self.slides]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import float_key, order_by
-from tidemill.kernels.pane_records import grouped, moved, unroll
+from tidemill.kernels.pane_records import drain, grouped, moved, unroll
 from tidemill.kernels.texts import Texts
 from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects, update_object
@@ -40,7 +40,16 @@ from tidemill.plan.physical import Panes
 
 Ints = npt.NDArray[np.int64]
 NO_PANE = -(1 << 63)
-Planes = tuple[npt.NDArray[Any], int, int, int]
+
+
+class Planes(NamedTuple):
+    """The planes of a store that has all its partials there, each pane in a plane of its own."""
+
+    records: npt.NDArray[Any]
+    keys: int
+    first: int
+    """The first pane that is needed."""
+    last: int
 
 
 @dataclass
@@ -218,7 +227,8 @@ class PaneStore:
         room["kid"] = kid[some]
         self._count += len(some)
         for index, rows, count in zip(self.parts.kept, other._kept, other._filled):
-            self.add_rows(index, ids[rows.kid[:count]], rows.pane[:count], [a[:count] for a in rows.args])
+            some = np.flatnonzero(ids[rows.kid[:count]] >= 0)
+            self.add_rows(index, ids[rows.kid[some]], rows.pane[some], [a[some] for a in rows.args])
 
     def _absorb_planes(self, other: PaneStore, taken: Ints, ids: Ints) -> None:
         if self._by_plane:
@@ -320,10 +330,10 @@ class PaneStore:
         return elements
 
     def planes(self) -> Planes | None:
-        """Return the planes, the number of keys, the first and the last pane, if planes have all partials."""
+        """Return the planes if they have all partials."""
         if not self._by_plane or self._count or not self._in_one_turn or self.parts.kept:
             return None
-        return self._planes, self._keys, self._oldest, self._last
+        return Planes(self._planes, self._keys, self._oldest, self._last)
 
     @property
     def crowded(self) -> bool:
@@ -483,10 +493,8 @@ class PaneStore:
     def _flush(self) -> None:
         """Move the records that are still needed to the spill; later rows start new records."""
         if self._by_plane:
-            needed = self._planes[self._planes["pane"] >= self._needed]
-            self.room_for(len(needed))[...] = needed
-            self.add_partials(len(needed))
-            self._planes["pane"] = NO_PANE
+            room = self.room_for(self._planes.size)
+            self.add_partials(drain(self._planes, self._needed, NO_PANE, room))
             self._untag()
         self._newest.fill(-1)
 

@@ -34,6 +34,8 @@ class Tuning:
     """The keys of fewer rows are looked up on the caller's thread."""
     keys_by_row: int = 1 << 12
     """With at most this many keys, each thread collects whole batches; with more, it has keys of its own."""
+    few_closing: int = 1 << 9
+    """If each thread collects whole batches, windows of at most this many keys are closed by the caller."""
     sample_rows: int = 1 << 16
     """The first rows of an input, which show whether keys are many."""
     backlog: int = 4

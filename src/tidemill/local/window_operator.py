@@ -400,12 +400,15 @@ class WindowOperator(Operator):
             self._given = self.lanes[0].promise
         elif final:
             self._start_pending()
+            yield from self._take_ready()
             while self._threads.waiting:
                 yield from self._finished()
             # One batch of each lane at a time: the results may not fit in memory.
-            yield from self._threads.interleaved(
-                [lane.advance(progress, prompt=True) for lane in self.lanes]
-            )
+            results = [lane.advance(progress, prompt=True) for lane in self.lanes]
+            if self._closes_here:
+                yield from itertools.chain.from_iterable(results)
+            else:
+                yield from self._threads.interleaved(results)
         else:
             rows, self._pending = self._pending, None
             self._run([partial(self._add_and_close, lane, rows, progress, prompt) for lane in self.lanes])
@@ -429,6 +432,11 @@ class WindowOperator(Operator):
         while prompt and self._threads.waiting:
             yield from self._finished()
         yield from self._take_ready()
+
+    @property
+    def _closes_here(self) -> bool:
+        """Whether windows of so few keys close that waking threads for it would take longer."""
+        return len(self.collectors) > 1 and self.keys.count <= self._tuning.few_closing
 
     def _due(self, prompt: bool) -> bool:
         """By rows: return whether windows should close now."""
@@ -472,8 +480,8 @@ class WindowOperator(Operator):
             lane.settle()
 
     def _run(self, calls: list[Callable[[], Done]]) -> None:
-        """Run a call for each lane on its thread."""
-        self._threads.start(dict(enumerate(calls)))
+        """Run a call for each lane on its thread, or here if there is little to do."""
+        (self._threads.finish if self._closes_here else self._threads.start)(dict(enumerate(calls)))
         self._drain(self._tuning.backlog)
 
     def _finished(self) -> Iterator[pa.RecordBatch]:

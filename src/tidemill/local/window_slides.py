@@ -6,7 +6,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,19 @@ class Progress:
         return self.below.common
 
 
-Grid = tuple[int, int, int, int, int, int]
+class Grid(NamedTuple):
+    """Windows to return, and where they lie; all in panes."""
+
+    begin: int
+    """The first window."""
+    until: int
+    """The last window."""
+    length: int
+    slide: int
+    shift: int
+    """Window `w` ends at `shift + (w + 1) * slide`."""
+    since: int
+    """Panes below this are in no window."""
 
 
 class Slide(ABC):
@@ -173,7 +185,7 @@ class GridSlide(Slide):
         if self.reach is None or self._everyone or not (until.by_key is None and after.by_key is None):
             return None
         assert self._length is not None
-        return after.common + 1, until.common, self._length, self._slide, self._shift, self._since
+        return Grid(after.common + 1, until.common, self._length, self._slide, self._shift, self._since)
 
     def close(self, progress: Progress) -> None:
         self.state["after"] = self.state["after"].raised(self._until(progress))
