@@ -85,7 +85,8 @@ class Texts:
     @property
     def table(self) -> Ints:
         """The place of each source; valid until the pool grows or another column is held."""
-        self._table[0, :2] = [a.ctypes.data for a in self.pool.arrays]
+        if self.pool.count:
+            self._table[0, :2] = [a.ctypes.data for a in self.pool.arrays]
         return self._table
 
     def decode(self, ids: Ints) -> pa.Array:

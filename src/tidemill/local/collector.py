@@ -32,6 +32,8 @@ from tidemill.plan.physical import Panes
 
 Ints = npt.NDArray[np.int64]
 _NO_KEYS = np.empty(0, dtype=np.int64)
+SMALL = 1 << 12
+"""The keys of fewer rows are looked up before the loop: to stop it at a new key would take longer."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Collector:
 
     def add(self, batch: pa.RecordBatch, kid: Ints | None = None) -> None:
         """Accumulate all rows of a batch; `kid` is what `key_ids` returned for it, where it is known."""
-        if kid is None and self._loop.plan.group_keys and not self._gaps:
+        if kid is None and batch.num_rows >= SMALL and self._loop.plan.group_keys and not self._gaps:
             self._add_by_value(batch)
             return
         found = self.prepare(batch, self.key_ids(batch) if kid is None else kid)

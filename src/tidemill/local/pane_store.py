@@ -192,10 +192,15 @@ class PaneStore:
             self._reached(int(first), int(last))
             self._rows_of_pane = n // (int(last) - int(first) + 1)
         raise_for(err, "window aggregate", failure)
-        # Settling reads all partials: the more there are, the more text is held before.
-        if self.texts.held > self._held_text * (1 + (self._planes.nbytes + self._spill.nbytes >> 26)):
+        if self.texts.held > self._held_text and self._much_text:
             self._settle_texts()
         return int(done), int(before)
+
+    @property
+    def _much_text(self) -> bool:
+        """Whether to settle texts: that reads all partials, so the more there are, the more text is held."""
+        partials = self._planes.nbytes + self._spill.nbytes
+        return self.texts.held > self._held_text * (1 + (partials >> 26))
 
     def _untag(self) -> None:
         """Record that planes may have records that are not started, or of other panes."""
@@ -515,7 +520,7 @@ class PaneStore:
         """Make room for `keys` keys, with as many planes as memory allows."""
         held = self._planes.shape[1] if self._by_plane else len(self._newest)
         if keys > held:
-            room = max(keys + keys // 4, 16)
+            room = max(keys + keys // 4, held + held // 2, 16)
             planes = self._planes_for(room) if self._by_plane else 0
             if self._by_plane and planes != len(self._planes):
                 self._flush()

@@ -166,7 +166,7 @@ class WindowOperator(Operator):
 
     def _push(self, batch: pa.RecordBatch) -> None:
         [collector] = self.collectors
-        by_key = self._watches and self._promised.by_key is not None
+        by_key = self._promised.by_key is not None and self._watches
         if len(self.lanes) == 1 and self._partitions is None and not by_key:
             batch, _ = self._without_late(batch, _NO_KEYS)
             if batch.num_rows:

@@ -180,6 +180,8 @@ def unpersist_with(df: DataFrame) -> None:
 
 def await_released() -> None:
     """Wait until the rows of all frames that are forgotten by now are released."""
+    if _releasing is None or not _releasing.is_alive():
+        return  # no frame of this process is cached
     done = threading.Event()
     _forgotten.put(done.set)
     done.wait()
