@@ -89,7 +89,7 @@ HASTE = {
     "patient": Tuning(),
     "eager": Tuning(
         few_partials=0, output_rows=3, few_keys=3, keys_by_row=2, few_lookups=0, small_planes=0, dense_rows=0,
-        held_text=0, few_closing=0,
+        held_text=0, few_closing=0, loop_rows=0,
     ),
     "spilling": Tuning(few_partials=0, many_partials=2, plane_bytes=0, few_keys=0, backlog=0, held_text=3000),
 }

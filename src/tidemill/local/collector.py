@@ -26,14 +26,13 @@ from tidemill.local.expressions import evaluate, row_by_row
 from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.pane_store import PaneStore
 from tidemill.local.state_plan import StatePlan
+from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps, in_windows
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
 
 Ints = npt.NDArray[np.int64]
 _NO_KEYS = np.empty(0, dtype=np.int64)
-SMALL = 1 << 12
-"""The keys of fewer rows are looked up before the loop: to stop it at a new key would take longer."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Prepared:
 class Collector:
     """Looks up the keys of batches and accumulates their rows in a store."""
 
-    def __init__(self, loop: RowLoop, keys: KeyIndex, store: PaneStore) -> None:
+    def __init__(self, loop: RowLoop, keys: KeyIndex, store: PaneStore, tuning: Tuning = DEFAULT) -> None:
         self.keys, self.store = keys, store
         self.before_start = 0
         """The number of rows in no window because they lie before the start of all windows."""
@@ -108,6 +107,7 @@ class Collector:
         self._spare: PaneStore | None = None
         """Takes turns with `store`, while lanes take the partials of the other one."""
         self._loop, self._gaps = loop, has_gaps(loop.plan)
+        self._by_value, self._loop_rows = bool(loop.plan.group_keys) and not self._gaps, tuning.loop_rows
         self.intake = Intake(
             loop.schema, loop.layout, loop.kernel, keys=loop.plan.group_keys, predicates=loop.predicates,
             attribute=loop.attribute, outputs=loop.outputs,
@@ -145,7 +145,7 @@ class Collector:
 
     def add(self, batch: pa.RecordBatch, kid: Ints | None = None) -> None:
         """Accumulate all rows of a batch; `kid` is what `key_ids` returned for it, where it is known."""
-        if kid is None and batch.num_rows >= SMALL and self._loop.plan.group_keys and not self._gaps:
+        if kid is None and batch.num_rows >= self._loop_rows and self._by_value:
             self._add_by_value(batch)
             return
         found = self.prepare(batch, self.key_ids(batch) if kid is None else kid)

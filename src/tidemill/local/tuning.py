@@ -30,6 +30,8 @@ class Tuning:
     """Bytes of text that a store may hold in the columns of its input, before it copies what it needs."""
     few_keys: int = 1 << 20
     """With at most this many keys, only a snapshot removes keys without state from the index."""
+    loop_rows: int = 1 << 12
+    """The keys of fewer rows are looked up before the loop: to stop it at a new key would take longer."""
     few_lookups: int = 1 << 14
     """The keys of fewer rows are looked up on the caller's thread."""
     keys_by_row: int = 1 << 12

@@ -103,7 +103,7 @@ class WindowOperator(Operator):
         by_rows = self._collects_apart() and not (self._keeps_much and self._divides())
         by_key = not by_rows and self._divides()
         self.lanes = self._new_lanes(lanes if self._divides() else 1)
-        self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
+        self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store, self._tuning)]
         self._undecided = by_rows and lanes > 1
         """Whether the first batch will show how to use threads."""
         self._count = lanes if by_rows or by_key else 1
@@ -291,7 +291,7 @@ class WindowOperator(Operator):
         """Use one collector from now on."""
         self._gather()
         self.lanes[0].before_start += sum(c.before_start for c in self.collectors)
-        self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store)]
+        self.collectors = [Collector(self._loop, self.keys, self.lanes[0].store, self._tuning)]
 
     def _without_late(self, batch: pa.RecordBatch, kid: Ints) -> tuple[pa.RecordBatch, Ints]:
         """Store the late rows of a batch and return the rows to aggregate.
@@ -629,7 +629,7 @@ class WindowOperator(Operator):
 
     def _side_collector(self, before: Collector | None = None) -> Collector:
         """Return a collector without keys and partials, in place of the one that was there `before`."""
-        side = Collector(self._loop, KeyIndex(self.keys.schema), self._side_store())
+        side = Collector(self._loop, KeyIndex(self.keys.schema), self._side_store(), self._tuning)
         side.before_start = 0 if before is None else before.before_start
         return side
 
