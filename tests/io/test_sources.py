@@ -371,9 +371,14 @@ def test_promises_of_parquet_hold(
                 assert chunk.complete_below == min(times[at:], default=FOREVER)
 
 
-def test_small_batches_are_joined_and_long_ones_cut() -> None:
+def test_small_batches_are_joined_and_long_ones_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 32 * BATCH_ROWS + 1
     long = pa.table({"t": np.arange(n), "v": np.arange(n)})
+    monkeypatch.setenv("TIDEMILL_THREADS", "2")
+    rows = [c.batch.num_rows for c in open_source(long, LOGICAL)]
+    assert sum(rows) == n and rows == sorted(rows, reverse=True), "threads finish together"
+    assert rows[0] == 4 * BATCH_ROWS and rows[-2] == BATCH_ROWS
+    monkeypatch.setenv("TIDEMILL_THREADS", "1")
     chunks = list(open_source(long, LOGICAL))
     assert [c.batch.num_rows for c in chunks] == [4 * BATCH_ROWS] * 8 + [1]
     assert [c.complete_below for c in chunks[:2]] == [4 * BATCH_ROWS, 8 * BATCH_ROWS]

@@ -17,6 +17,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.chunks import SIZES, Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
+from tidemill.local.run import run_graph
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
@@ -124,12 +125,28 @@ def test_a_landmark_keeps_what_is_behind_it_as_one() -> None:
 def test_results_stream_before_the_input_ends() -> None:
     query = STREAM.window(tm.tumbling(10)).agg(n=tm.count())
     graph, early = Graph(query.optimized, tuning=HASTE["eager"]), []
-    for t in range(0, 100, 10):
+    for t in range(0, 400, 10):
         assert list(graph.push("s", batch(t, t + 9))) == []
         early += [b.num_rows for b in graph.advance("s", t + 10)]
     late = [b.num_rows for b in graph.advance("s", FOREVER)]
-    assert sum(early) + sum(late) == 10
-    assert sum(early) >= 8
+    assert sum(early) + sum(late) == 40
+    assert sum(early) >= 24
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_watermark_is_computed_only_where_windows_should_close(threads: int) -> None:
+    def chunks(panes: int) -> Iterator[Chunk]:
+        for t in range(0, 10 * panes, 10):
+            yield Chunk(batch(t, t + 9), lambda t=t: asked.append(t) or t + 10)
+
+    for spec in (tm.tumbling(10), tm.hopping(30, every=10)):
+        query = STREAM.group_by("k").window(spec).agg(n=tm.count())
+        for panes, few in ((8, True), (200, False)):
+            asked: list[int] = []
+            graph = Graph(query.optimized, threads, watch=False, tuning=HASTE["eager"])
+            found = pa.Table.from_batches(run_graph(graph, {"s": chunks(panes)}))
+            assert found.num_rows == panes + (spec.length or 0) // 10 - 1
+            assert (asked == []) == few
 
 
 def test_a_batch_of_results_has_a_bounded_size() -> None:

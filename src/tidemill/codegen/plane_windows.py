@@ -42,7 +42,7 @@ def plane_windows_kernel(
     parts = [PartCode(index, layout.parts[index]) for index in fixed]
     reset(e, parts, "m")
     with e.block("for q in range(lo, hi):"):
-        e.line("r = planes[np.uint64(held[q] & mask), np.uint64(k)]")
+        e.line("r = planes[np.uint64(held[np.uint64(q)] & mask), key]")
         step(e, parts, "m", lambda p, state: p.combine(e, state, _fields(e, p)))
     states = {part.index: variables(part, "m") for part in parts}
     for j, number in enumerate(results):
@@ -64,36 +64,39 @@ _BEFORE = """\
     err = 0
     mask = planes.shape[0] - 1
     first, last = panes
+    room = np.uint64(okid.size)
     begin, until, length, slide, shift, since = grid
     held = np.empty(last - first + 2, np.int64)
-    i = 0
+    # Indices are unsigned, because Numba checks signed ones for negative values.
+    i = np.uint64(0)
     w = state[1]
     for k in range(state[0], keys):
-        n = 0
+        key = np.uint64(k)
+        n = np.uint64(0)
         for p in range(max(first, since), last + 1):
             # Always write, and advance only for a match: there is no branch to mispredict.
             held[n] = p
-            n += np.int64(planes[np.uint64(p & mask), np.uint64(k)].pane == p)
-        lo = 0
-        hi = 0
+            n += np.uint64(planes[np.uint64(p & mask), key].pane == p)
+        lo = np.uint64(0)
+        hi = np.uint64(0)
         if n > 0:
             w = max(max(w, begin), (held[0] - shift) // slide)
         while n > 0 and w <= until:
-            if i == okid.size:
+            if i == room:
                 state[0] = k
                 state[1] = w
-                return i, err
+                return np.int64(i), err
             end = shift + (w + 1) * slide
             while hi < n and held[hi] < end:
-                hi += 1
+                hi += np.uint64(1)
             while lo < hi and held[lo] < end - length:
-                lo += 1
+                lo += np.uint64(1)
             if lo < hi:
                 okid[i] = k
                 owid[i] = w""".splitlines()
 
 _AFTER = """\
-                i += 1
+                i += np.uint64(1)
                 w += 1
             elif hi == n:
                 break
@@ -101,4 +104,4 @@ _AFTER = """\
                 w = max(w + 1, (held[hi] - shift) // slide)
         w = INT_MIN
     state[0] = keys
-    return i, err""".splitlines()
+    return np.int64(i), err""".splitlines()

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +41,14 @@ class ChunkSizes:
 
 SIZES = ChunkSizes()
 
+Promise: TypeAlias = int | Callable[[], int]
+"""A watermark, or a function that computes it: to find the least time of all later rows takes a pass over
+them, and a query whose open windows take little memory never asks for it."""
+
+
+def _computed(promise: Promise) -> int:
+    return promise() if callable(promise) else promise
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -49,7 +59,11 @@ class Chunk:
     """
 
     batch: pa.RecordBatch
-    complete_below: int
+    promise: Promise
+
+    @property
+    def complete_below(self) -> int:
+        return _computed(self.promise)
 
 
 @dataclass(frozen=True)
@@ -58,7 +72,16 @@ class RawChunk:
 
     batch: pa.RecordBatch
     place: str = ""
-    complete_below: int = BEGINNING
+    promise: Promise = BEGINNING
+
+    @property
+    def complete_below(self) -> int:
+        return _computed(self.promise)
+
+    @property
+    def promised(self) -> bool:
+        """Whether the source may know a watermark."""
+        return callable(self.promise) or self.promise > BEGINNING
 
 
 @dataclass(frozen=True)
@@ -170,9 +193,8 @@ def _conformed(
             return []
         batch = conform(require_sound(raw.batch, step), source.schema, source.reading, step=step)
         cut = [batch.slice(start, sizes.most) for start in range(0, rows, sizes.most)]
-        if len(cut) == 1 or raw.complete_below == BEGINNING:
-            bounds = [raw.complete_below] * len(cut)
-        else:
+        bounds: Sequence[Promise] = [raw.promise] * len(cut)
+        if len(cut) > 1 and raw.promised:
             bounds = promises([earliest(b, source) for b in cut], raw.complete_below)
         return list(map(Chunk, cut, bounds))
 
@@ -183,7 +205,7 @@ def _conformed(
 def _divided(chunks: Iterable[RawChunk], sizes: ChunkSizes) -> Iterator[RawChunk]:
     """Split long chunks without a promise before they are checked, so that work on the first part begins."""
     for raw in chunks:
-        if raw.complete_below > BEGINNING or not checks_by_row(raw.batch.schema):
+        if raw.promised or not checks_by_row(raw.batch.schema):
             yield raw
             continue
         for start in range(0, raw.batch.num_rows, sizes.most):
@@ -216,7 +238,7 @@ def _as_one(chunks: list[Chunk]) -> Iterator[Chunk]:
     # More than 2 GB of strings make several batches; only the last one may have the watermark.
     for batch in batches[:-1]:
         yield Chunk(batch, BEGINNING)
-    yield Chunk(batches[-1], chunks[-1].complete_below)
+    yield Chunk(batches[-1], chunks[-1].promise)
 
 
 def _watched(chunks: Iterable[Chunk], source: Source) -> Iterator[Chunk]:
@@ -232,4 +254,8 @@ def _watched(chunks: Iterable[Chunk], source: Source) -> Iterator[Chunk]:
             if len(back):
                 raise unordered_time(source, int(times[back[0]]), int(times[back[0] + 1]))
             before = int(times[-1])
-        yield Chunk(chunk.batch, max(chunk.complete_below, before))
+        yield Chunk(chunk.batch, partial(_raised, chunk, before))
+
+
+def _raised(chunk: Chunk, least: int) -> int:
+    return max(chunk.complete_below, least)

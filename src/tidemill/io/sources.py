@@ -153,7 +153,7 @@ def _held(
     tables: Sequence[tuple[pa.Table, str]], source: Source, about: str, sizes: ChunkSizes,
     *, promised: bool = True,
 ) -> Reader:  # fmt: skip
-    """Open tables in memory. If `promised`, minimum times are computed first, for exact watermarks."""
+    """Open tables in memory. If `promised`, minimum times are computed on demand, for exact watermarks."""
     for table, place in tables:
         check_schema(table.schema, source.schema, source.reading, step=step_of(source, place))
 
@@ -169,12 +169,33 @@ def _held(
         return Reader(source, about, lambda: whole, rows, sizes, workers=checking)
 
     def raw_chunks() -> Iterator[RawChunk]:
-        cut = [raw for table, place in tables for raw in _raw_chunks(table, source, sizes.held, place)]
-        lows = list(on_threads(lambda raw: earliest(raw.batch, source, raw.place), cut, workers))
-        for raw, bound in zip(cut, promises(lows)):
-            yield RawChunk(raw.batch, raw.place, bound)
+        cut = list(_divided(tables, source, sizes, rows, workers))
+
+        @functools.cache
+        def bounds() -> list[int]:
+            return promises(list(on_threads(lambda r: earliest(r.batch, source, r.place), cut, workers)))
+
+        def bound(number: int) -> int:
+            return bounds()[number]
+
+        for number, raw in enumerate(cut):
+            yield RawChunk(raw.batch, raw.place, functools.partial(bound, number))
 
     return Reader(source, about, raw_chunks, rows, replace(sizes, most=sizes.held), workers=checking)
+
+
+def _divided(
+    tables: Sequence[tuple[pa.Table, str]], source: Source, sizes: ChunkSizes, rows: int, workers: int
+) -> Iterator[RawChunk]:
+    """Cut tables into chunks. The last ones are shorter, so that all threads finish together."""
+    for table, place in tables:
+        for raw in _raw_chunks(table, source, None, place):
+            start, end = 0, raw.batch.num_rows
+            while start < end:
+                most = sizes.held if workers == 1 else min(sizes.held, max(sizes.most, rows // (2 * workers)))
+                chunk = raw.batch.slice(start, most)
+                yield RawChunk(chunk, place)
+                start, rows = start + chunk.num_rows, rows - chunk.num_rows
 
 
 def _raw_chunks(

@@ -16,6 +16,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import IntIndex, StringIndex
+from tidemill.kernels.memory import taken
 
 Ints = npt.NDArray[np.int64]
 
@@ -62,10 +63,10 @@ class KeyIndex:
     def in_loop(self, arrays: list[pa.Array]) -> tuple[str, tuple[Any, ...]] | None:
         """Return how a loop finds ids of key columns itself, and its parameters; None if it cannot.
 
-        It can for one column of numbers without nulls, once there are keys.
+        It can for one column of numbers without nulls.
         """
         [only, *more] = self._columns
-        if more or not isinstance(only, _Fixed) or not only.count or arrays[0].null_count:
+        if more or not isinstance(only, _Fixed) or arrays[0].null_count:
             return None
         return only.in_loop(arrays[0])
 
@@ -137,7 +138,7 @@ class _Fixed:
         return canonical_array(data).view(np.int64) if self._kind.kind == "float64" else data
 
     def decode(self, ids: Ints) -> pa.Array:
-        data = self._index.keys[ids]
+        data = taken(self._index.keys, ids)
         valid = None if self._index.null_id < 0 else ids != self._index.null_id
         if self._kind.kind == "float64":
             data = data.view(np.float64)

@@ -3,10 +3,15 @@
 A page of memory that a process touches for the first time costs about a microsecond, in a virtual machine
 up to twenty: more than most loops need for the data in it. Large arrays of the engines therefore come from
 here. Their memory returns to a pool when nothing refers to it any more, and the next array takes it.
+
+Fresh memory comes in *slabs* of several megabytes, for which NumPy asks the system for huge pages: to touch
+them costs about a quarter as much. A slab is divided into pieces of one size. Its memory returns to the
+system when all its pieces are gone.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +21,9 @@ import numpy.typing as npt
 
 SMALL = 1 << 17
 """Arrays of fewer bytes are left to the allocator, which uses their memory again by itself."""
+SLAB = 1 << 22
+"""The bytes of the first slab of each size, enough for NumPy to ask for huge pages; the next are larger."""
+LARGEST_SLAB = 1 << 25
 MOST = 1 << 29
 """The pool holds at most this many bytes; more are returned to the system."""
 
@@ -23,21 +31,26 @@ MOST = 1 << 29
 class Pool:
     """Unused memory, by size. There are four sizes to a power of two, so that similar arrays share memory.
 
-    >>> pool = Pool(most=1 << 20)
+    >>> pool = Pool()
     >>> first = pool.take(300_000)
     >>> address = first.ctypes.data
     >>> del first
-    >>> pool.held, pool.take(310_000).ctypes.data == address
-    (327680, True)
+    >>> pool.take(310_000).ctypes.data == address
+    True
     """
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}
+        self._clock = itertools.count()
+        self._returned: dict[int, int] = {}
+        """When memory of each size was last returned."""
+        self._slab: dict[int, int] = {}
+        """The bytes of the next slab of each size."""
 
     @property
     def held(self) -> int:
-        """The unused bytes."""
+        """The unused bytes, of which the system has given those that were used before."""
         return sum(size * len(free) for size, free in list(self._free.items()))
 
     def take(self, size: int) -> npt.NDArray[np.uint8]:
@@ -47,12 +60,37 @@ class Pool:
         try:
             memory = self._free.setdefault(rounded, []).pop()
         except IndexError:
-            memory = np.empty(rounded, dtype=np.uint8)
+            memory = self._fresh(rounded)
         return np.asarray(_Owner(memory, self._give_back))
 
+    def _fresh(self, size: int) -> npt.NDArray[np.uint8]:
+        """Return a piece of a new slab; the others are free."""
+        slab = self._slab.get(size, SLAB)
+        self._slab[size] = min(2 * slab, LARGEST_SLAB)
+        pieces = max(1, slab // size)
+        memory = np.empty(pieces * size, dtype=np.uint8)
+        self._free[size] += [memory[i * size : (i + 1) * size] for i in range(pieces - 1, 0, -1)]
+        return memory[:size]
+
     def _give_back(self, memory: npt.NDArray[np.uint8]) -> None:
-        if self.held + len(memory) <= self.most:
-            self._free[len(memory)].append(memory)
+        """Take memory back. If it is too much, release memory of sizes that were not used for a long time.
+
+        Other threads may do the same at any point.
+        """
+        size = len(memory)
+        self._free[size].append(memory)
+        self._returned[size] = next(self._clock)
+        spare = self.held - self.most
+        if spare <= 0:
+            return
+        for oldest in sorted(self._returned, key=self._returned.__getitem__):
+            free = self._free[oldest]
+            while spare > 0 and free:
+                try:
+                    free.pop()
+                except IndexError:  # another thread took the last one
+                    break
+                spare -= oldest
 
 
 class _Owner:
@@ -87,3 +125,18 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.int64) -> npt.NDArray[An
         return np.empty(shape, dtype=kind)
     found: npt.NDArray[Any] = _pool.take(size)[:size].view(kind).reshape(shape)
     return found
+
+
+def empty_like(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """As `np.empty_like`, from memory that was used before."""
+    return empty(array.shape, array.dtype)
+
+
+def taken(values: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """As `values[places]`, in memory that was used before. All places must exist.
+
+    >>> taken(np.array([5, 6, 7]), np.array([2, 0]))
+    array([7, 5])
+    """
+    # Other modes than `clip` copy the result.
+    return np.take(values, places, out=empty(places.shape, values.dtype), mode="clip")

@@ -108,6 +108,7 @@ class Collector:
         """Takes turns with `store`, while lanes take the partials of the other one."""
         self._loop, self._gaps = loop, has_gaps(loop.plan)
         self._by_value, self._loop_rows = bool(loop.plan.group_keys) and not self._gaps, tuning.loop_rows
+        self._sample = tuning.sample_rows
         self.intake = Intake(
             loop.schema, loop.layout, loop.kernel, keys=loop.plan.group_keys, predicates=loop.predicates,
             attribute=loop.attribute, outputs=loop.outputs,
@@ -160,19 +161,24 @@ class Collector:
         The loop stops at a new key; then the keys of all rows from there on are added to the index.
         """
         columns = self.intake.key_columns(batch)
-        how = self.keys.in_loop(columns)
-        if how is None:
-            kid = self.keys.encode(columns)
-            how = self.keys.in_loop(columns) or ("ids", (kid, 0))
+        if self.keys.count == 0:
+            self.keys.encode([c.slice(0, self._sample) for c in columns])
+        key = self.keys.in_loop(columns) or ("ids", (self.keys.encode(columns), 0))
         found, done = self.prepare(batch, _NO_KEYS), 0
-        while True:
-            done, before = self._accumulate(found, found.rows, done, self.store, self.keys.count, *how)
+        end = self._first_rows(self.store, found.rows)
+        while done < found.rows:
+            done, before = self._accumulate(found, end, done, self.store, self.keys.count, *key)
             self.before_start += before
-            if done == found.rows:
-                return
-            self.keys.encode([c.slice(done) for c in columns])
-            how = self.keys.in_loop(columns)
-            assert how is not None
+            if done < end:
+                self.keys.encode([c.slice(done) for c in columns])
+                known = self.keys.in_loop(columns)
+                assert known is not None, "as before"
+                key = known
+            end = found.rows
+
+    def _first_rows(self, store: PaneStore, rows: int) -> int:
+        """Return how many of the next rows to add first: a few, where it is open how to arrange records."""
+        return self._sample if store.unsampled and rows > 2 * self._sample else rows
 
     def add_rows(
         self, found: Prepared, rows: int | npt.NDArray[np.uint32], store: PaneStore, keys: int, shift: int
@@ -183,8 +189,14 @@ class Collector:
         them by `kid >> shift`.
         """
         key = ("ids", (found.kid, shift)) if self._loop.plan.group_keys else ("none", ())
-        _, before = self._accumulate(found, rows, 0, store, keys, *key)
-        return before
+        count = rows if isinstance(rows, int) else len(rows)
+        first, before, done = self._first_rows(store, count), 0, 0
+        if first < count:
+            some = first if isinstance(rows, int) else rows[:first]
+            _, before = self._accumulate(found, some, 0, store, keys, *key)
+            rows, done = (rows, first) if isinstance(rows, int) else (rows[first:], 0)
+        _, more = self._accumulate(found, rows, done, store, keys, *key)
+        return before + more
 
     def _accumulate(
         self, found: Prepared, rows: int | npt.NDArray[np.uint32], done: int, store: PaneStore, keys: int,

@@ -130,6 +130,12 @@ class Graph:
         """Push a batch of a stream and return the results. Exhaust the iterator."""
         return self._passed_on(self._from[stream], batch)
 
+    @property
+    def wants_advance(self) -> bool:
+        """Whether an advance could do something now, even if it is not prompt."""
+        # Where rows may break promises, each promise counts: the rows after it are checked against it.
+        return self._watch or any(step.operator.wants_advance for step in self.steps)
+
     def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         """Set the watermark of a stream and return the results. Exhaust the iterator."""
         told: dict[int, list[tuple[int, int]]] = {}

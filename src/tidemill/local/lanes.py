@@ -21,7 +21,7 @@ from tidemill.core.time import BEGINNING, FARTHEST
 from tidemill.core.types import STRING, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.kernels.memory import empty
+from tidemill.kernels.memory import empty, empty_like
 from tidemill.kernels.pane_records import pick
 from tidemill.local.collector import Collector, Prepared
 from tidemill.local.kernel_errors import raise_for
@@ -60,7 +60,11 @@ class Share:
 
     def ids(self, own: Ints) -> Ints:
         """Return the ids of keys, given their numbers in this lane."""
-        return own if self.lanes == 1 else (own << self.shift) | self.number
+        if self.lanes == 1:
+            return own
+        found: Ints = np.left_shift(own, self.shift, out=empty_like(own))
+        found |= self.number
+        return found
 
 
 class Lane:
@@ -126,6 +130,15 @@ class Lane:
             return waiting > max(self._tuning.many_partials, self._retained)
         many = waiting > max(self._tuning.few_partials, 2 * self._retained)
         return many or ((prompt or crowded) and self._closes(progress))
+
+    def pressed(self, waiting: int | None = None, crowded: bool | None = None) -> bool:
+        """Return whether `due` could be true for some watermark, unless windows must close promptly.
+
+        By default, for the partials in this lane.
+        """
+        if waiting is None or crowded is None:
+            waiting, crowded = self.store.spilled - self._retained, self.store.crowded
+        return crowded or waiting > max(self._tuning.few_partials, self._retained)
 
     def _closes(self, progress: Progress) -> bool:
         return any(slide.closes(progress) for slide in self.slides)
@@ -262,7 +275,8 @@ class Lane:
                 if n:
                     found = self._results.arrays(outputs, n, texts)
                     results = [found[j] for j in range(len(found))]
-                    yield self._batch(window.label, kid[:n], bounds(wid[:n], window.spec), results)
+                    extent = bounds(wid[:n], window.spec, new=empty_like)
+                    yield self._batch(window.label, kid[:n], extent, results)
             slide.close(progress)
         if not progress.final:
             needed = [slide.needed_from for slide in self.slides]

@@ -39,6 +39,14 @@ class Operator(ABC):
         a later call may return the results.
         """
 
+    @property
+    def wants_advance(self) -> bool:
+        """Whether `advance` without `prompt` could return or evict anything now, for some watermark.
+
+        If not, whoever drives the operator need not find out the watermark.
+        """
+        return True
+
     def advance_keys(
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:

@@ -120,6 +120,8 @@ class PaneStore:
         self._keys = 0
         self._needed = NO_PANE + 1
         self._first, self._last = FOREVER, NO_PANE
+        self._step = 0
+        """How many panes the last rows went on."""
         self.texts = Texts()
         """The texts of partials and kept rows, which hold their ids."""
         self._trim_above, self._held_text = tuning.few_strings, tuning.held_text
@@ -164,6 +166,11 @@ class PaneStore:
             self._untag()
         return "dense" if self._dense else "planes"
 
+    @property
+    def unsampled(self) -> bool:
+        """Whether it is not known yet how to arrange records."""
+        return self._by_plane and self._rows_of_pane == 0
+
     def add(
         self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], done: int, args: list[Any],
         grid: tuple[int, int, int], failure: UserError | None = None,
@@ -189,6 +196,7 @@ class PaneStore:
         if err & FAR_TIME:
             raise far_time(self.plan)
         if first <= last:
+            self._step = int(last) - (int(first) if self._first > self._last else min(self._last, int(last)))
             self._reached(int(first), int(last))
             self._rows_of_pane = n // (int(last) - int(first) + 1)
         raise_for(err, "window aggregate", failure)
@@ -342,10 +350,11 @@ class PaneStore:
 
     @property
     def crowded(self) -> bool:
-        """Whether so many planes are in use that closing windows now avoids spilling."""
-        reach = self._reach or 0
-        room = len(self._planes) - reach
-        return self._by_plane and self._last - self._oldest - reach > room // 2
+        """Whether so many planes are in use that closing windows now avoids spilling.
+
+        The next rows are assumed to go on as far as the last ones did.
+        """
+        return self._by_plane and self._last - self._oldest + self._step >= len(self._planes)
 
     @property
     def _oldest(self) -> int:

@@ -43,10 +43,12 @@ def run_graph(
                 del chunks[name]
                 yield from graph.advance(name, FOREVER)
                 continue
-            if chunk.complete_below < FOREVER:  # the end of the input is signalled once, above
-                below[name] = max(below[name], chunk.complete_below)
             chunks[name] = chunks.pop(name)  # inputs with equal watermarks take turns
             yield from graph.push(name, chunk.batch)
+            if len(below) == 1 and not graph.wants_advance:
+                continue
+            if chunk.complete_below < FOREVER:  # the end of the input is signalled once, above
+                below[name] = max(below[name], chunk.complete_below)
             yield from graph.advance(name, below[name])
     finally:
         graph.close()

@@ -29,6 +29,10 @@ class StageOperator(Operator):
         return iter(())
 
     @property
+    def wants_advance(self) -> bool:
+        return False
+
+    @property
     def promise(self) -> Limits:
         return self._promised
 

@@ -22,7 +22,7 @@ class Tuning:
     """Memory limit for the planes of all lanes. With more keys, every record is spilled and sorted."""
     dense_rows: int = 1 << 12
     """Batches with fewer rows do not start the records of all keys at once."""
-    small_planes: int = 1 << 20
+    small_planes: int = 1 << 22
     """Memory that the planes of a lane may take in any case; only those of recent panes are in use."""
     few_strings: int = 1 << 16
     """A pool with at most this many strings is not searched for unused ones."""
@@ -39,7 +39,7 @@ class Tuning:
     few_closing: int = 1 << 9
     """If each thread collects whole batches, windows of at most this many keys are closed by the caller."""
     sample_rows: int = 1 << 16
-    """The first rows of an input, which show whether keys are many."""
+    """The first rows of an input, which show whether keys are many, and how to arrange records."""
     backlog: int = 4
     """Maximum number of calls queued for the lanes before the caller waits."""
 

@@ -364,6 +364,14 @@ class WindowOperator(Operator):
         self._promised = self._promised.raised(Limits(below if final else self._known_below(below)))
         yield from self._advance(final, prompt)
 
+    @property
+    def wants_advance(self) -> bool:
+        if self._ready or (self._forgets and self.keys.count > self._forget_above):
+            return True
+        if len(self.collectors) > 1:
+            return self.lanes[0].pressed(*self._waiting_apart)
+        return len(self.lanes) > 1 or self.lanes[0].pressed()
+
     def advance_keys(
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
@@ -440,9 +448,13 @@ class WindowOperator(Operator):
 
     def _due(self, prompt: bool) -> bool:
         """By rows: return whether windows should close now."""
+        return self.lanes[0].due(self._progress(False), *self._waiting_apart, prompt)
+
+    @property
+    def _waiting_apart(self) -> tuple[int, bool]:
+        """By rows: the number of partials that wait for each lane, and whether planes are crowded."""
         spilled, crowded = sum(s.spilled for s in self._seen), any(s.crowded for s in self._seen)
-        waiting = spilled // len(self.lanes)
-        return self.lanes[0].due(self._progress(False), waiting, crowded, prompt)
+        return spilled // len(self.lanes), crowded
 
     def _take_ready(self) -> list[pa.RecordBatch]:
         ready, self._ready = self._ready, []

@@ -15,6 +15,7 @@ from tidemill.aggregates.layout import Layout
 from tidemill.core.schema import internal
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.kernels import window_ranges as kernels
+from tidemill.kernels.memory import empty_like
 from tidemill.kernels.order import order_by
 from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.limits import Limits
@@ -242,7 +243,7 @@ class GridSlide(Slide):
         return int(self._start_after(after.common))
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
-        return bounds(ranges.wid, self.spec)
+        return bounds(ranges.wid, self.spec, new=empty_like)
 
     def _until(self, progress: Progress) -> Limits:
         """The last window that is complete."""
@@ -395,7 +396,7 @@ class EventSlide(Slide):
         self.state["gone"] = Limits(0, rows)
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
-        return bounds(ranges.wid, self.spec)
+        return bounds(ranges.wid, self.spec, new=empty_like)
 
     def promise(self) -> Limits:
         return _promised(self.state["emitted"], lambda emitted: emitted - self.spec.range.ticks)

@@ -11,7 +11,7 @@ its column, or a tuple where there are several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,11 +112,13 @@ def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
     return first, last
 
 
-def bounds(ids: npt.ArrayLike, S: Window) -> tuple[Ints, Ints]:
+def bounds(
+    ids: npt.ArrayLike, S: Window, *, new: Callable[[Ints], Ints] = np.empty_like
+) -> tuple[Ints, Ints]:
     """`window_start` and `window_end` of windows, from their ids (without the partition) alone.
 
     `[start, end)` for grid windows, `(start, end]` for `per_event`. A session's end depends on
-    its rows, see `session_runs`.
+    its rows, see `session_runs`. `new` makes room for the bounds of windows.
     """
     w = np.asarray(ids, dtype=np.int64)
     if isinstance(S, PerEvent):
@@ -126,13 +128,15 @@ def bounds(ids: npt.ArrayLike, S: Window) -> tuple[Ints, Ints]:
         raise UserError("bounds", expected="a window whose id fixes its bounds", got=str(S))
     low, high = (S.origin + (extreme + 1) * S.slide for extreme in _extremes(w))
     _check_fit(low - (S.length or 0), high, S)
-    end = w + 1
+    start, end = new(w), new(w)
+    np.add(w, 1, out=end)
     end *= S.slide
     end += S.origin
     if S.length is None:
-        return np.full_like(end, S.start), end
-    start = end - S.length
-    return (start if S.start is None else np.maximum(start, S.start)), end
+        start.fill(S.start)
+        return start, end
+    np.subtract(end, S.length, out=start)
+    return (start if S.start is None else np.maximum(start, S.start, out=start)), end
 
 
 def session_runs(ordered: Ints, gap: int) -> tuple[Ints, Ints]:
