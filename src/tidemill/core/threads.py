@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
 
 from tidemill.core.errors import UserError
 
@@ -26,6 +26,47 @@ def threads() -> int:
     return os.cpu_count() or 1
 
 
+class Threads(ThreadPoolExecutor):
+    """Threads that were started for one user, and are later used by another one."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers, "tidemill")
+        self.workers, self.process = workers, os.getpid()
+
+
+_MOST_IDLE = 8
+_idle: dict[tuple[int, int], list[Threads]] = {}
+"""Threads that nobody uses, by process and number: a forked child has none of its parent's threads."""
+
+
+def borrowed(workers: int) -> Threads:
+    """Return threads that only the caller uses, until it passes them to `returned`.
+
+    They are used again, because to start threads may take longer than a small query.
+    """
+    try:
+        return _idle[os.getpid(), workers].pop()
+    except (KeyError, IndexError):
+        return Threads(workers)
+
+
+def returned(pool: Threads, calls: Collection[Future[Any]]) -> None:
+    """Take back threads that `borrowed` returned, when they have finished or cancelled these calls.
+
+    In a forked child of the process that borrowed them, there are no such threads.
+    """
+    if pool.process != os.getpid():
+        return
+    for call in calls:
+        call.cancel()
+    wait(calls)
+    idle = _idle.setdefault((pool.process, pool.workers), [])
+    if len(idle) < _MOST_IDLE:
+        idle.append(pool)
+    else:
+        pool.shutdown()
+
+
 def on_threads(call: Callable[[In], Out], items: Iterable[In], workers: int) -> Iterator[Out]:
     """Call a function for each item on several threads, and return the results in order.
 
@@ -38,7 +79,7 @@ def on_threads(call: Callable[[In], Out], items: Iterable[In], workers: int) -> 
         yield from map(call, items)
         return
     running: deque[Future[Out]] = deque()
-    pool = ThreadPoolExecutor(workers, "tidemill-stage")
+    pool = borrowed(workers)
     try:
         for item in items:
             running.append(pool.submit(call, item))
@@ -47,4 +88,4 @@ def on_threads(call: Callable[[In], Out], items: Iterable[In], workers: int) -> 
         while running:
             yield running.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        returned(pool, running)

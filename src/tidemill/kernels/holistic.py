@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tidemill.core.floats import canonical_array
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.functions import OVERFLOW, carry, wrap_add
+from tidemill.kernels.memory import empty
 
 Ints = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]
@@ -75,24 +76,25 @@ def _narrow(s: Column, n: int, k: int, sample: Column) -> tuple[Any, Any]:
     middle = k * _SAMPLE // n
     low = sample[max(0, middle - _MARGIN)] if middle >= _MARGIN else -np.inf
     high = sample[min(_SAMPLE - 1, middle + _MARGIN)] if middle + _MARGIN < _SAMPLE else np.inf
-    m = np.int64(0)
+    m = np.uint64(0)
     less = np.int64(0)
     for j in range(n):
-        x = s[j]
+        x = s[np.uint64(j)]
         s[m] = x
-        m += np.int64(x >= low) & np.int64(x <= high)
+        m += np.uint64(x >= low) & np.uint64(x <= high)
         less += np.int64(x < low)
-    return m, less
+    return np.int64(m), less
 
 
 @kernel
 def _numbers(low: int, high: int, x: Column, out: Column) -> Any:
     """Copy the values of a window that are not NaN, and return how many they are."""
-    n = np.int64(0)
+    n = np.uint64(0)
     for j in range(low, high):
-        out[n] = x[j]
-        n += np.int64(x[j] == x[j])
-    return n
+        number = x[np.uint64(j)]
+        out[n] = number
+        n += np.uint64(number == number)
+    return np.int64(n)
 
 
 @kernel
@@ -351,7 +353,7 @@ def _distinct_counts(low: Ints, high: Ints, args: list[Column]) -> Lowered:
 
 def _quantiles(low: Ints, high: Ints, args: list[Column], q: float) -> Lowered:
     out = np.zeros(len(low), dtype=np.float64)
-    scratch = np.empty(int((high - low).max(initial=0)) + 1, dtype=np.float64)
+    scratch = empty(int((high - low).max(initial=0)) + 1, np.float64)
     _quantile(low, high, args[0], q, scratch, out)
     return Lowered([out], high > low)
 
@@ -364,7 +366,7 @@ def _listed(low: Ints, high: Ints, most: int | None = None) -> tuple[Ints, int]:
 def _k(greatest: bool) -> Callable[..., Lowered]:
     def apply(low: Ints, high: Ints, args: list[Column], k: int) -> Lowered:
         offsets, room = _listed(low, high, k)
-        items = np.empty(room, dtype=args[0].dtype)
+        items = empty(room, args[0].dtype)
         _extremes(low, high, args[0], k, greatest, offsets, items)
         return Lowered([items], offsets=offsets)
 
@@ -373,7 +375,7 @@ def _k(greatest: bool) -> Callable[..., Lowered]:
 
 def _collected(low: Ints, high: Ints, args: list[Column]) -> Lowered:
     offsets, room = _listed(low, high)
-    items = np.empty(room, dtype=args[1].dtype)
+    items = empty(room, args[1].dtype)
     _collect(low, high, args[0], args[1], offsets, items)
     return Lowered([items], offsets=offsets)
 
@@ -381,8 +383,8 @@ def _collected(low: Ints, high: Ints, args: list[Column]) -> Lowered:
 def _grouped(how: int, dtype: Any) -> Callable[..., Lowered]:
     def apply(low: Ints, high: Ints, args: list[Column]) -> Lowered:
         offsets, room = _listed(low, high)
-        keys = np.empty(room, dtype=args[0].dtype)
-        out = np.empty(room, dtype=dtype or args[-1].dtype)
+        keys = empty(room, args[0].dtype)
+        out = empty(room, dtype or args[-1].dtype)
         m = _by(low, high, args[0], args[-1], how, offsets, keys, out)
         return Lowered([keys[:m], out[:m]], offsets=offsets)
 
@@ -397,8 +399,8 @@ def _totals(how: int) -> Callable[..., Lowered]:
         if args[1].dtype.kind == "f":
             return of_floats(low, high, args)
         offsets, room = _listed(low, high)
-        keys = np.empty(room, dtype=args[0].dtype)
-        lows, highs, counts = (np.empty(room, dtype=np.int64) for _ in range(3))
+        keys = empty(room, args[0].dtype)
+        lows, highs, counts = (empty(room, np.int64) for _ in range(3))
         m = _int_totals_by(low, high, args[0], args[1], offsets, keys, lows, highs, counts)
         if how == _MEAN:
             means = (lows[:m].astype(np.float64) + highs[:m] * 2.0**64) / counts[:m]
@@ -411,7 +413,7 @@ def _totals(how: int) -> Callable[..., Lowered]:
 
 def _tops(low: Ints, high: Ints, args: list[Column], n: int) -> Lowered:
     offsets, room = _listed(low, high, n)
-    keys, out = np.empty(room, dtype=args[0].dtype), np.empty(room, dtype=np.int64)
+    keys, out = empty(room, args[0].dtype), empty(room, np.int64)
     m = _top_keys(low, high, args[0], n, offsets, keys, out)
     return Lowered([keys[:m], out[:m]], offsets=offsets)
 

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.jit.intrinsics import bytes_at
+from tidemill.jit.intrinsics import bytes_at, copy_bytes
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import enlarged, validity
 from tidemill.kernels.functions import hash_slot
 from tidemill.kernels.memory import empty
+from tidemill.kernels.text_arrays import strings
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -117,6 +118,11 @@ def _rehash(keys: Ints, count: int, skip: int, slots: Any, bits: int) -> None:
         slots[s] = k
 
 
+def _more_bits(bits: int) -> int:
+    """Return how large a hash table grows: small ones by four, to do so less often."""
+    return bits + 2 if bits < 16 else bits + 1
+
+
 class IntIndex:
     """Maps int64 values and null to ids `0, 1, 2, …`.
 
@@ -196,7 +202,7 @@ class IntIndex:
             self._bits = max(10, (2 * self.count).bit_length())
             self._hash()
         elif self._direct is None and self.count >= len(self._slots) // 2:
-            self._bits += 2
+            self._bits = _more_bits(self._bits)
             self._hash()
 
     def _hash(self) -> None:
@@ -223,6 +229,20 @@ class IntIndex:
 
 
 @kernel
+def word_at(data: Bytes, at: int) -> Any:
+    """Return eight bytes from a place on, fewer before the end of the data; there are at least eight."""
+    if at <= data.size - 8:
+        return bytes_at(data.ctypes.data + at)
+    whole = min(at, data.size - 8)
+    return bytes_at(data.ctypes.data + whole) >> np.uint64(8 * min(at - whole, 7))
+
+
+def padded(data: Bytes) -> Bytes:
+    """Return data of at least eight bytes, for `word_at`."""
+    return data if data.size >= 8 else np.frombuffer(data.tobytes() + bytes(8), dtype=np.uint8)
+
+
+@kernel
 def _mixed(h: Any, w: Any) -> Any:
     h = (h ^ w) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(29))
@@ -233,23 +253,21 @@ def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
     """Return a hash of some bytes, eight at a time; the last eight may overlap those before."""
     length = end - start
     h = np.uint64(length)
-    if length >= 8:
+    if length > 8:
         at = data.ctypes.data + start
         for _ in range((length - 1) >> 3):
             h = _mixed(h, bytes_at(at))
             at += 8
         h = _mixed(h, bytes_at(data.ctypes.data + end - 8))
-    else:
-        w = np.uint64(0)
-        for j in range(start, end):
-            w = (w << np.uint64(8)) | np.uint64(data[np.uint64(j)])
-        h = _mixed(h, w)
+    elif length > 0:
+        h = _mixed(h, word_at(data, start) << np.uint64(8 * (8 - length)))
     return np.int64(h * np.uint64(0x9E3779B97F4A7C15))
 
 
 @kernel
 def same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
-    if length >= 8:
+    """Return whether bytes from `i` on are those from `j` on; both arrays are `padded`."""
+    if length > 8:
         at = a.ctypes.data + i
         to = b.ctypes.data + j
         for _ in range((length - 1) >> 3):
@@ -259,50 +277,66 @@ def same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
             to += 8
         end = length - 8
         return bool(bytes_at(a.ctypes.data + i + end) == bytes_at(b.ctypes.data + j + end))
-    for k in range(length):
-        if a[np.uint64(i + k)] != b[np.uint64(j + k)]:
-            return False
-    return True
+    if length == 0:
+        return True
+    return bool(((word_at(a, i) ^ word_at(b, j)) << np.uint64(8 * (8 - length))) == 0)
+
+
+_ID = np.int64(0xFFFFFFFF)
 
 
 @kernel
 def _encode_strings(
-    offsets: Any, data: Bytes, valid: Bytes, start: int, n: int, slots: Any, bits: int,
-    hashes: Ints, ends: Ints, arena: Bytes, count: int, used: int, add: bool, out: Ints,
-) -> tuple[int, int, int]:  # fmt: skip
+    offsets: Any, data: Bytes, valid: Bytes, start: int, n: int, slots: Ints, bits: int,
+    ends: Ints, arena: Bytes, count: int, used: Any, add: bool, out: Ints,
+) -> tuple[int, int, Any]:  # fmt: skip
+    """Look up strings. A slot has half of the hash of a string, and its id in the other half."""
     mask = slots.size - 1
-    limit = min(hashes.size, slots.size // 2)
-    for i in range(start, n):
+    limit = min(ends.size - 1, slots.size // 2)
+    for j in range(start, n):
+        i = np.uint64(j)
         if valid.size and valid[i] == 0:
             out[i] = -1
             continue
-        a, b = offsets[i], offsets[i + 1]
-        h = _hash_bytes(data, a, b)
+        a = np.int64(offsets[i])
+        length = np.int64(offsets[i + np.uint64(1)]) - a
+        h = _hash_bytes(data, a, a + length)
         s = hash_slot(h, bits)
-        length = b - a
         while True:
-            k = slots[s]
-            if k == _EMPTY:
+            entry = slots[np.uint64(s)]
+            if entry == _EMPTY:
                 if not add:
                     out[i] = MISSING
                     break
                 if count >= limit or used + length > arena.size:
-                    return i, count, used
-                slots[s] = count
-                hashes[count] = h
-                for j in range(length):
-                    arena[used + j] = data[a + j]
+                    return j, count, used
+                slots[np.uint64(s)] = (h & ~_ID) | count
+                copy_bytes(arena.ctypes.data + used, data.ctypes.data + a, length)
                 used += length
                 ends[count + 1] = used
                 out[i] = count
                 count += 1
                 break
-            same = hashes[k] == h and ends[k + 1] - ends[k] == length
-            if same and same_bytes(arena, ends[k], data, a, length):
-                out[i] = k
-                break
+            if np.uint64(entry ^ h) <= np.uint64(_ID):
+                k = np.uint64(entry & _ID)
+                at = ends[k]
+                same = ends[k + np.uint64(1)] - at == length
+                if same and same_bytes(arena, at, data, a, length):
+                    out[i] = k
+                    break
             s = (s + 1) & mask
     return n, count, used
+
+
+@kernel
+def _rehash_strings(ends: Ints, arena: Bytes, count: int, slots: Ints, bits: int) -> None:
+    mask = slots.size - 1
+    for k in range(count):
+        h = _hash_bytes(arena, ends[k], ends[k + 1])
+        s = hash_slot(h, bits)
+        while slots[s] != _EMPTY:
+            s = (s + 1) & mask
+        slots[s] = (h & ~_ID) | k
 
 
 class StringIndex:
@@ -317,8 +351,7 @@ class StringIndex:
 
     def __init__(self) -> None:
         self._bits = 10
-        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int32)
-        self._hashes = np.empty(1 << (self._bits - 1), dtype=np.int64)
+        self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
         self._ends = np.zeros((1 << (self._bits - 1)) + 1, dtype=np.int64)
         self._arena = np.empty(1 << 14, dtype=np.uint8)
         self.count = 0
@@ -334,14 +367,14 @@ class StringIndex:
             out.fill(-1)
             return out
         offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset : array.offset + n + 1]
-        data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
+        data = padded(np.frombuffer(data_buffer or b"", dtype=np.uint8))
         valid = validity(array)
         mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
         done = 0
         while done < n:
             done, self.count, self._used = _encode_strings(
-                offsets, data, mask, done, n, self._slots, self._bits, self._hashes, self._ends,
-                self._arena, self.count, self._used, add, out,
+                offsets, data, mask, done, n, self._slots, self._bits, self._ends, self._arena,
+                self.count, self._used, add, out,
             )  # fmt: skip
             if done < n:
                 self._grow(int(offsets[done + 1] - offsets[done]))
@@ -356,8 +389,8 @@ class StringIndex:
 
         Another thread may add strings at the same time.
         """
-        taken = pa.array(ids, mask=ids < 0) if (ids < 0).any() else pa.array(ids)
-        return self._views().take(taken).cast(pa.string())
+        ends, arena = self._ends, self._arena
+        return strings(ids, np.array([[ends.ctypes.data, arena.ctypes.data, 8]]))
 
     def _views(self) -> pa.LargeStringArray:
         """Return all strings without a copy. Stored strings are never moved; growing allocates new arrays."""
@@ -408,9 +441,8 @@ class StringIndex:
         if self._used + length > self._arena.size:
             size = max(2 * self._arena.size, self._used + length)
             self._arena = enlarged(self._arena, size, self._used)
-        if self.count >= min(self._hashes.size, self._slots.size // 2):
-            self._bits += 2
-            self._hashes = enlarged(self._hashes, 1 << (self._bits - 1), self.count)
-            self._ends = enlarged(self._ends, self._hashes.size + 1, self.count + 1)
-            self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int32)
-            _rehash(self._hashes, self.count, _EMPTY, self._slots, self._bits)
+        if self.count >= min(self._ends.size - 1, self._slots.size // 2):
+            self._bits = _more_bits(self._bits)
+            self._ends = enlarged(self._ends, (1 << (self._bits - 1)) + 1, self.count + 1)
+            self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int64)
+            _rehash_strings(self._ends, self._arena, self.count, self._slots, self._bits)

@@ -16,7 +16,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import IntIndex, StringIndex
-from tidemill.kernels.memory import taken
+from tidemill.kernels.memory import empty_like, taken
 
 Ints = npt.NDArray[np.int64]
 
@@ -157,8 +157,10 @@ class _Strings:
 
     def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
         # Null is id 0, so that ids stay dense and never negative.
-        return self._index.encode(array, add=add) + 1
+        ids = self._index.encode(array, add=add)
+        ids += 1
+        return ids
 
     def decode(self, ids: Ints) -> pa.Array:
-        found = self._index.decode(ids - 1)
+        found = self._index.decode(np.subtract(ids, 1, out=empty_like(ids)))
         return found if self._kind.kind == "string" else found.cast(pa.binary())

@@ -138,5 +138,6 @@ def taken(values: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any
     >>> taken(np.array([5, 6, 7]), np.array([2, 0]))
     array([7, 5])
     """
+    places = np.asarray(places)
     # Other modes than `clip` copy the result.
     return np.take(values, places, out=empty(places.shape, values.dtype), mode="clip")

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.jit.kernel import kernel
+from tidemill.kernels.memory import empty
 
 Words = npt.NDArray[np.int64]
 
@@ -62,12 +63,12 @@ def drain(planes: npt.NDArray[Any], needed: int, free: int, out: npt.NDArray[Any
 
 
 @kernel
-def _pick(kid: Words, mask: int, number: int, out: Any) -> int:
-    m = 0
+def _pick(kid: Words, mask: int, number: int, out: Any) -> Any:
+    m = np.uint64(0)
     for i in range(kid.size):
         out[m] = i
-        m += (kid[i] & mask) == number
-    return m
+        m += np.uint64((kid[np.uint64(i)] & mask) == number)
+    return np.int64(m)
 
 
 def pick(kid: Words, lanes: int, number: int, out: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -83,25 +84,28 @@ def pick(kid: Words, lanes: int, number: int, out: npt.NDArray[np.uint32]) -> np
 def _element_of_rows(
     kid: Words, pane: Words, epane: Words, needed: int, starts: Words, hint: Words, out: Words, sizes: Words
 ) -> None:
-    for i in range(kid.size):
+    # Indices are unsigned, because Numba checks signed ones for negative values.
+    one = np.uint64(1)
+    for j in range(kid.size):
+        i = np.uint64(j)
         p = pane[i]
-        k = kid[i]
+        k = np.uint64(kid[i])
         out[i] = -1
-        if p < needed or k >= hint.size:
+        if p < needed or k >= np.uint64(hint.size):
             continue
-        end = starts[k + 1]
-        at = hint[k]  # consecutive rows of a key are mostly in the same pane, or in the next one
+        end = np.uint64(starts[k + one])
+        at = np.uint64(hint[k])  # consecutive rows of a key are mostly in the same pane, or in the next one
         if at < end and epane[at] < p:
-            at += 1
+            at += one
         if at == end or epane[at] != p:
-            at = starts[k]
+            at = np.uint64(starts[k])
             while at < end:
-                middle = (at + end) >> 1
+                middle = (at + end) >> one
                 if epane[middle] < p:
-                    at = middle + 1
+                    at = middle + one
                 else:
                     end = middle
-            if at == starts[k + 1] or epane[at] != p:
+            if at == np.uint64(starts[k + one]) or epane[at] != p:
                 continue
         hint[k] = at
         out[i] = at
@@ -110,9 +114,10 @@ def _element_of_rows(
 
 @kernel
 def _places(element: Words, following: Words) -> None:
-    for i in range(element.size):
-        e = element[i]
-        if e >= 0:
+    for j in range(element.size):
+        i = np.uint64(j)
+        if element[i] >= 0:
+            e = np.uint64(element[i])
             element[i] = following[e]
             following[e] += 1
 
@@ -129,7 +134,7 @@ def grouped(kid: Words, pane: Words, ekid: Words, epane: Words, needed: int) -> 
     >>> places, offsets
     (array([2, 0, 1]), array([0, 1, 2, 3]))
     """
-    places = np.empty(len(kid), dtype=np.int64)
+    places = empty(len(kid))
     sizes = np.zeros(len(ekid), dtype=np.int64)
     keys = int(ekid[-1]) + 1 if len(ekid) else 0
     starts = np.zeros(keys + 1, dtype=np.int64)
@@ -145,13 +150,31 @@ def grouped(kid: Words, pane: Words, ekid: Words, epane: Words, needed: int) -> 
 
 @kernel
 def _moved(column: Any, places: Words, out: Any) -> None:
-    for i in range(places.size):
+    for j in range(places.size):
+        i = np.uint64(j)
         if places[i] >= 0:
-            out[places[i]] = column[i]
+            out[np.uint64(places[i])] = column[i]
 
 
 def moved(column: npt.NDArray[Any], places: Words, count: int) -> npt.NDArray[Any]:
     """Return the values of a column at the places of their rows."""
-    out = np.empty(count, dtype=column.dtype)
+    out = empty(count, column.dtype)
     _moved(column, places, out)
+    return out
+
+
+@kernel
+def _spread(values: Any, offsets: Words, out: Words) -> None:
+    for e in range(values.size):
+        out[offsets[e] : offsets[e + 1]] = values[e]
+
+
+def spread(values: npt.NDArray[Any], offsets: Words) -> Words:
+    """Return the value of the element of each row, given the offsets of the elements' rows.
+
+    >>> spread(np.array([7, 8]), np.array([0, 1, 3]))
+    array([7, 8, 8])
+    """
+    out = empty(int(offsets[-1]))
+    _spread(values, offsets, out)
     return out

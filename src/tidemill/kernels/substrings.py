@@ -12,7 +12,8 @@ import pyarrow as pa
 from tidemill.jit.intrinsics import bytes_at, copy_bytes
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import build, validity
-from tidemill.kernels.index import StringIndex, same_bytes
+from tidemill.kernels.index import StringIndex, padded, same_bytes, word_at
+from tidemill.kernels.memory import empty
 
 Bytes = npt.NDArray[np.uint8]
 ONES = np.uint64(0x0101010101010101)
@@ -55,13 +56,6 @@ def _mark(offsets: Any, data: Bytes, part: Bytes, out: Bytes) -> None:
 
 
 @kernel
-def _word(data: Bytes, at: int) -> Any:
-    """Return eight bytes from a place on, fewer before the end of the data; there are at least eight."""
-    whole = min(at, data.size - 8)
-    return bytes_at(data.ctypes.data + whole) >> np.uint64(8 * min(at - whole, 7))
-
-
-@kernel
 def _compare_ends(offsets: Any, data: Bytes, part: Bytes, last: bool, out: Bytes) -> None:
     """Compare the first or the last bytes of each string; `part` has eight spare bytes of zero.
 
@@ -69,15 +63,15 @@ def _compare_ends(offsets: Any, data: Bytes, part: Bytes, last: bool, out: Bytes
     """
     size = part.size - 8
     mask = ~np.uint64(0) >> np.uint64(8 * (8 - min(size, 8))) if size else np.uint64(0)
-    first = _word(part, 0) & mask
+    first = word_at(part, 0) & mask
     rest = max(0, size - 8)
-    second = _word(part, rest) & mask
+    second = word_at(part, rest) & mask
     for i in range(out.size):
         start = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])
         at = max(np.int64(0), end - size) if last else start
-        same = (end - start >= size) & ((_word(data, at) & mask) == first)
-        same &= (_word(data, at + rest) & mask) == second
+        same = (end - start >= size) & ((word_at(data, at) & mask) == first)
+        same &= (word_at(data, at + rest) & mask) == second
         if size > 16 and same:
             for j in range(8, rest):
                 same &= data[np.uint64(at + j)] == part[np.uint64(j)]
@@ -89,8 +83,8 @@ def _signature(data: Bytes, start: int, end: int) -> Any:
     """Return a number that depends on the length of a string and on its first and last eight bytes."""
     size = end - start
     mask = ~np.uint64(0) >> np.uint64(8 * (8 - min(size, 8))) if size else np.uint64(0)
-    first = _word(data, start) & mask
-    last = _word(data, max(start, end - 8)) & mask
+    first = word_at(data, start) & mask
+    last = word_at(data, max(start, end - 8)) & mask
     return (first ^ (last * np.uint64(0xD6E8FEB86659FD93)) ^ np.uint64(size)) * np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -172,9 +166,9 @@ def ends(array: pa.Array, part: str) -> pa.Array:
 
 def _at_an_end(array: pa.Array, part: str, last: bool) -> pa.Array:
     offsets, data = _parts(array)
-    found = np.empty(len(array), dtype=np.uint8)
+    found = empty(len(array), np.uint8)
     spare = np.frombuffer(part.encode() + bytes(8), dtype=np.uint8)
-    _compare_ends(offsets, _padded(data), spare, last, found)
+    _compare_ends(offsets, padded(data), spare, last, found)
     return _told(found, array)
 
 
@@ -185,10 +179,12 @@ def one_of(array: pa.Array, values: tuple[str, ...]) -> pa.Array:
     [False, None, True]
     """
     offsets, data = _parts(array)
-    found = np.zeros(len(array), dtype=np.uint8)
+    found = empty(len(array), np.uint8)
     if values and (among := _slots_of(values)) is not None:
-        _look_up(offsets, _padded(data), *among, found)
-    elif values:
+        _look_up(offsets, padded(data), *among, found)
+    elif not values:
+        found.fill(0)
+    else:
         found = (_index_of(values).encode(array, add=False) >= 0).view(np.uint8)
     return _told(found, array)
 
@@ -199,7 +195,7 @@ def _slots_of(values: tuple[str, ...]) -> tuple[Any, ...] | None:
     distinct = pa.array(sorted(set(values)), pa.string())
     offsets, data = _parts(distinct)
     own = np.empty(len(distinct), dtype=np.uint64)
-    _signatures(offsets, _padded(data), own)
+    _signatures(offsets, padded(data), own)
     for bits in range((4 * len(own)).bit_length(), 15):
         places = own >> np.uint64(64 - bits)
         if len(np.unique(places)) == len(own):
@@ -217,11 +213,6 @@ def _index_of(values: tuple[str, ...]) -> StringIndex:
     return index
 
 
-def _padded(data: Bytes) -> Bytes:
-    """Return data of at least eight bytes, for `_word`."""
-    return data if data.size >= 8 else np.frombuffer(data.tobytes() + bytes(8), dtype=np.uint8)
-
-
 def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     """Return the strings of some rows, in this order.
 
@@ -232,8 +223,8 @@ def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     if valid is not None:
         valid = valid[rows]
     offsets, data = _parts(array)
-    places = np.empty(len(rows) + 1, dtype=np.int32)
-    text = np.empty(_measure(offsets, rows, places), dtype=np.uint8)
+    places = empty(len(rows) + 1, np.int32)
+    text = empty(int(_measure(offsets, rows, places)), np.uint8)
     _copy(offsets, data, rows, places, text)
     nulls = 0 if valid is None else len(rows) - int(np.count_nonzero(valid))
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if valid is not None and nulls else None

@@ -8,42 +8,19 @@ addresses of its offsets and of its bytes, and the width of an offset (`text_at`
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.jit.intrinsics import copy_bytes
-from tidemill.jit.kernel import kernel
-from tidemill.kernels.functions import text_at
 from tidemill.kernels.index import StringIndex
+from tidemill.kernels.text_arrays import strings
 
 Ints = npt.NDArray[np.int64]
 _HELD = 1 << 32
 """The first id of the first column."""
 _OVERHEAD = 1 << 10
 """What a column counts for besides its text."""
-_MOST = (1 << 31) - 1
-
-
-@kernel
-def _measure(ids: Ints, texts: Any, offsets: Any) -> int:
-    """Write the offsets of texts that follow each other, and return their length together."""
-    total = 0
-    for i in range(ids.size):
-        if ids[i] >= 0:
-            total += text_at(ids[i], texts)[1]
-        offsets[i + 1] = total
-    return total
-
-
-@kernel
-def _copy(ids: Ints, texts: Any, offsets: Any, out: Any) -> None:
-    for i in range(ids.size):
-        if ids[i] >= 0:
-            at, size = text_at(ids[i], texts)
-            copy_bytes(out.ctypes.data + offsets[i], at, size)
 
 
 class Texts:
@@ -91,18 +68,9 @@ class Texts:
 
     def decode(self, ids: Ints) -> pa.Array:
         """Return texts by id; negative ids are null. Another thread may add strings to the pool."""
-        ids, arrays, table = np.ascontiguousarray(ids), self.pool.arrays, self._table.copy()
+        arrays, table = self.pool.arrays, self._table.copy()
         table[0, :2] = [a.ctypes.data for a in arrays]
-        offsets = np.zeros(len(ids) + 1, dtype=np.int64)
-        size = _measure(ids, table, offsets)
-        data = np.empty(size, dtype=np.uint8)
-        _copy(ids, table, offsets, data)
-        nulls = int(np.count_nonzero(ids < 0))
-        valid = pa.py_buffer(np.packbits(ids >= 0, bitorder="little")) if nulls else None
-        if size > _MOST:
-            raise pa.ArrowInvalid(f"{size} bytes of text in {len(ids)} rows")
-        body = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.string(), len(ids), body, nulls)
+        return strings(ids, table)
 
     def settle(self, columns: Iterable[Ints]) -> None:
         """Copy the texts with the ids in these arrays to the pool, change the ids, release all columns."""

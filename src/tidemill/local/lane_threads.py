@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from tidemill.core.threads import borrowed, returned
 from tidemill.local.limits import Limits
 
 
@@ -38,8 +39,17 @@ class LaneThreads:
 
     def __init__(self, count: int) -> None:
         """Start no thread if `count` is 1: calls are then made by the caller."""
-        self._workers = [ThreadPoolExecutor(1, "tidemill-lane") for _ in range(count) if count > 1]
+        self._workers = [borrowed(1) for _ in range(count) if count > 1]
         self._running: deque[dict[int, Future[Done]]] = deque()
+        self._submitted: deque[Future[Any]] = deque()
+        """All calls that may not have finished yet."""
+
+    def _submit(self, number: int, call: Callable[..., Any], *args: Any) -> Future[Any]:
+        while self._submitted and self._submitted[0].done():
+            self._submitted.popleft()
+        future = self._workers[number].submit(call, *args)
+        self._submitted.append(future)
+        return future
 
     def busy(self, number: int) -> int:
         """The number of calls that a thread has not finished."""
@@ -47,7 +57,7 @@ class LaneThreads:
 
     def start(self, calls: dict[int, Callable[[], Done]]) -> None:
         """Start a group of calls, by the number of the thread."""
-        self._running.append({number: self._workers[number].submit(c) for number, c in calls.items()})
+        self._running.append({number: self._submit(number, c) for number, c in calls.items()})
 
     def finish(self, calls: dict[int, Callable[[], Done]]) -> None:
         """Make a group of calls on the caller's thread, in place of starting it."""
@@ -67,18 +77,19 @@ class LaneThreads:
 
     def each(self, call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Call a function for one item on each thread, and wait for the results."""
-        futures = [worker.submit(call, item) for worker, item in zip(self._workers, items)]
+        futures = [self._submit(number, call, item) for number, item in enumerate(items)]
         return [future.result() for future in futures]
 
     def interleaved(self, results: Iterable[Iterator[Any]]) -> Iterator[Any]:
         """Yield the items of iterators in turn, each computed by a thread of its own, one item ahead."""
-        coming = deque((w, r, w.submit(next, r, None)) for w, r in zip(self._workers, results))
+        coming = deque((n, r, self._submit(n, next, r, None)) for n, r in enumerate(results))
         while coming:
-            worker, result, future = coming.popleft()
+            number, result, future = coming.popleft()
             if (item := future.result()) is not None:
-                coming.append((worker, result, worker.submit(next, result, None)))
+                coming.append((number, result, self._submit(number, next, result, None)))
                 yield item
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.shutdown(cancel_futures=True)
+        """Wait for the calls that run, drop those that do not run yet, and return the threads."""
+        while self._workers:
+            returned(self._workers.pop(), self._submitted)

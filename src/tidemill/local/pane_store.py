@@ -28,7 +28,7 @@ from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import float_key, order_by
-from tidemill.kernels.pane_records import drain, grouped, moved, unroll
+from tidemill.kernels.pane_records import drain, grouped, moved, spread, unroll
 from tidemill.kernels.texts import Texts
 from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects, update_object
@@ -573,7 +573,7 @@ class PaneStore:
             rows.take(kept)
         else:
             places, offsets = grouped(kid, pane, elements.kid, elements.pane, self._needed)
-            rows.kid, rows.pane = (np.repeat(x, np.diff(offsets)) for x in (elements.kid, elements.pane))
+            rows.kid, rows.pane = (spread(x, offsets) for x in (elements.kid, elements.pane))
             rows.args = [moved(a, places, int(offsets[-1])) for a in args]
         self._filled[position] = int(offsets[-1])
         if index in self._objects:

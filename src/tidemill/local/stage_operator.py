@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot
-from tidemill.local.stage_runner import StageRunner
+from tidemill.local.stage_runner import stage_runner
 from tidemill.plan.stages import Stage
 
 
@@ -17,7 +17,7 @@ class StageOperator(Operator):
     """Filters and projects each batch; it keeps no rows, and passes the watermark on."""
 
     def __init__(self, stage: Stage) -> None:
-        self.runner = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
+        self.runner = stage_runner(stage.predicates, stage.outputs, stage.base.schema)
         self._promised = Limits()
 
     def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:

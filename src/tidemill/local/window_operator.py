@@ -29,6 +29,7 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
 from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.memory import empty
 from tidemill.local.collector import Collector, Prepared, RowLoop
 from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
@@ -39,7 +40,7 @@ from tidemill.local.pane_store import PaneStore
 from tidemill.local.row_numbers import ROW, RowNumbers
 from tidemill.local.snapshot import column, limits_of, limits_table, numbers, tables
 from tidemill.local.sorted_rows import in_order
-from tidemill.local.stage_runner import StageRunner
+from tidemill.local.stage_runner import StageRunner, stage_runner
 from tidemill.local.state_plan import StatePlan, plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps
@@ -86,7 +87,7 @@ class WindowOperator(Operator):
         base, predicates = stage.base.schema, stage.predicates
         outputs: dict[str, Node] = dict(stage.outputs)
         if not fuses(plan, stage):
-            self._compact = StageRunner(stage.predicates, stage.outputs, stage.base.schema)
+            self._compact = stage_runner(stage.predicates, stage.outputs, stage.base.schema)
             base, predicates = plan.input.schema, ()
             outputs = {}
         if _splits(plan):
@@ -210,7 +211,7 @@ class WindowOperator(Operator):
         columns = collector.intake.key_columns(batch)
         cuts = np.linspace(0, batch.num_rows, threads + 1).astype(int).tolist()
         shares = ([c.slice(start, end - start) for c in columns] for start, end in itertools.pairwise(cuts))
-        kid: Ints = np.concatenate(self._threads.each(self.keys.find, shares))
+        kid: Ints = np.concatenate(self._threads.each(self.keys.find, shares), out=empty(batch.num_rows))
         if len(new := np.flatnonzero(kid < 0)):
             kid[new] = self.keys.encode([c.take(pa.array(new)) for c in columns])
         return kid
@@ -654,11 +655,14 @@ class WindowOperator(Operator):
         )  # fmt: skip
 
     def _collects_apart(self) -> bool:
-        """Return whether threads can collect rows apart: not if rows are numbered, or sorted at the end.
+        """Return whether threads should collect rows apart: not if rows are numbered, or sorted at the end.
 
-        Python objects need the interpreter's lock, and only one thread may call a user's Python function.
+        Python objects need the interpreter's lock, and only one thread may call a user's Python function. A
+        loop that reads nothing but times is as fast as memory on one thread.
         """
         apart = self._partitions is None and self._order is None
+        if not self.plan.group_keys and not self._loop.predicates:
+            apart &= any(part.part.args for part in self.layout.parts)
         return apart and not self.parts.objects and self._loop.threadsafe
 
     @property
