@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -12,6 +15,7 @@ import tidemill as tm
 from tests.conformance.harness import HASTE
 from tidemill import col
 from tidemill.core.time import FOREVER
+from tidemill.local.graph import Graph
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
@@ -104,6 +108,44 @@ def test_strings_that_no_window_needs_are_forgotten(how: str) -> None:
     got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])
     expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
     assert got.equals(expected)
+
+
+def full_of_records(shape: int | tuple[int, ...], dtype: Any = np.int64) -> npt.NDArray[Any]:
+    """Memory as another query may have left it: records that look valid."""
+    found = np.ones(shape, dtype)
+    if found.dtype.names and found.ndim == 2:
+        found["pane"] = np.arange(len(found))[:, None]
+    return found
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("spec", [tm.tumbling(10), tm.hopping(40, every=10), tm.hopping(5, every=1)], ids=str)
+def test_memory_that_was_used_before_is_not_read(
+    spec: tm.Window, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pick = random.Random(7)
+    times = sorted(pick.randint(0, 30) + 90 * pick.randint(0, 2) for _ in range(400))  # with gaps
+    rows = pa.record_batch({"t": times, "k": [pick.randint(0, 40) for _ in times], "x": times})
+    query = STREAM.group_by("k").window(spec).agg(n=tm.count(), most=tm.max(col.x))
+    expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
+    monkeypatch.setattr("tidemill.local.pane_store.empty", full_of_records)
+    for tuning in (DEFAULT, replace(DEFAULT, dense_rows=0), *HASTE.values()):
+        graph, found = Graph(query.optimized, threads, tuning), []
+        for at in range(0, 400, 40):
+            list(graph.push("s", rows.slice(at, 40)))
+            found += graph.advance("s", times[at], prompt=at % 80 == 0)
+        found += graph.advance("s", FOREVER)
+        graph.close()
+        got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])
+        assert got.equals(expected)
+
+
+def test_planes_take_memory_when_their_panes_come() -> None:
+    op = operator()
+    push(op, [(5, key) for key in range(1000)])
+    assert op.store._started.sum() == 1 < len(op.store._started)
+    push(op, [(35, 1)])
+    assert op.store._started.sum() == 4, "and those in between, which windows read"
 
 
 @pytest.mark.parametrize("room", [0, 20_000, 40_000, 80_000, 1 << 28])

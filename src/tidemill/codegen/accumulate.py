@@ -52,16 +52,16 @@ class LoopShape:
 
 @dataclass(frozen=True)
 class AccumulateKernel:
-    """`run(rows, done, *columns, *key, *grid, places, tags, needed, spill, count, texts, *kept, filled)`.
+    """`run(rows, done, *columns, *key, *grid, places, marks, needed, spill, count, texts, *kept, filled)`.
 
     `rows` are the rows to read, or their number if all are read; the first `done` of them are skipped.
     `key` depends on `LoopShape.key`. By ids: `kid, shift`, where `kid >> shift` is the index of a row's key
     in the store. By value: the key column and what `IntIndex.in_loop` returns; the loop stops at the first
     row whose key is not in the index. `grid` is the start of all windows, and the origin and size of the
-    panes; for spans, the gap is in place of the size. `tags` has the pane of each dense plane.
-    `places` has the planes, a power of two, or the positions of the newest records, by key. Panes below
-    `needed` may be evicted. `kept` are the buffers of the parts that keep rows (kid, pane, one for each
-    argument); `filled` has the number of rows in each. Returns
+    panes; for spans, the gap is in place of the size. `places` has the planes, a power of two, or the
+    positions of the newest records, by key. `marks` are two arrays: the pane of each plane that is dense, and
+    which planes were used. Panes below `needed` may be evicted. `kept` are the buffers of the parts that keep
+    rows (kid, pane, one for each argument); `filled` has the number of rows in each. Returns
     `(done, count, first_pane, last_pane, before_start, err)`.
     """
 
@@ -102,12 +102,13 @@ def accumulate_kernel(
         buffers += [f"x{index}_{j}" for j in range(len(args[index]))]
     parameters = ", ".join(
         ["rows", "done", *columns.parameters, *_KEY_PARAMETERS[shape.key], "start", "origin", "pane",
-         "places", "tags", "needed", "spill", "count", "texts", *buffers, "filled"]
+         "places", "marks", "needed", "spill", "count", "texts", *buffers, "filled"]
     )  # fmt: skip
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", "    before = 0",
             "    first = INT_MAX", "    last = INT_MIN", "    mask = places.shape[0] - 1",
+            "    tags, started = marks",
             # The current pane begins at `begin`; `span` is its size, or 0 while there is none.
             "    p = INT_MIN", "    begin = 0", "    span = 0", "    at = np.uint64(0)", "    own = False",
             *e.lines, f"    return {'rows.size' if shape.picked else 'rows'}, {_RETURNED}", "",
@@ -220,6 +221,8 @@ def _find_pane(
     e.line(f"t = wrap_sub({time.code}, origin)")
     if shape.unit_pane:
         e.line("p = t")
+        if shape.store == "planes":
+            _start_plane(e)
         return
     # Division is slow, and consecutive rows are mostly in the same pane. A time in it is not far, either.
     with e.block("if outside(t, begin, span):"):
@@ -227,7 +230,9 @@ def _find_pane(
         e.line("p = t // pane")
         e.line("begin = wrap_mul(p, pane)")
         e.line("span = pane")
-        if shape.store == "dense":
+        if shape.store == "planes":
+            _start_plane(e)
+        elif shape.store == "dense":
             _open_plane(e, layout, fixed)
         # The other rows of some panes must come here, too: times in them may be far, or records spilled.
         again = f"outside(wrap_add(begin, origin), {-FARTHEST}, wrap_sub({2 * FARTHEST + 2}, pane))"
@@ -250,9 +255,19 @@ def _open_in_planes(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
         _start_record(e, layout, fixed)
 
 
+def _start_plane(e: Emitter) -> None:
+    """Emit code that marks all records of the plane as free, before the first row comes to it."""
+    e.line("at = np.uint64(p & mask)")
+    with e.block("if started[at] == 0:"):
+        with e.block("for q in range(places.shape[1]):"):
+            e.line("r = places[at, np.uint64(q)]")
+            e.line("r.pane = INT_MIN")
+        e.line("started[at] = 1")
+
+
 def _open_plane(e: Emitter, layout: Layout, fixed: tuple[int, ...]) -> None:
     """Emit code that starts the records of all keys, unless the plane has a later pane."""
-    e.line("at = np.uint64(p & mask)")
+    _start_plane(e)
     with e.block("if tags[at] < p:"):
         with e.block("for q in range(places.shape[1]):"):
             e.line("r = places[at, np.uint64(q)]")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.kernels.memory import empty
+from tidemill.kernels.memory import discard, empty
 
 _WIDTH = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _COMMON = {pa.int64().id: np.int64, pa.float64().id: np.float64, pa.timestamp("us").id: np.int64}
@@ -94,4 +94,5 @@ def enlarged(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
     """Return an array of length `size` that starts with the first `used` elements of this one."""
     bigger = empty(size, array.dtype)
     bigger[:used] = array[:used]
+    discard(array)
     return bigger

@@ -196,7 +196,7 @@ class IntIndex:
     def _grow(self, coming: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> None:
         """Make room for more values; `coming` are the next ones."""
         if self.count >= len(self._keys):
-            self._keys = enlarged(self._keys, max(512, 4 * self.count), self.count)
+            self._keys = enlarged(self._keys, max(512, 2 * self.count), self.count)
         if self._direct is not None and not self._widen(coming[valid != 0] if len(valid) else coming):
             self._direct = None
             self._bits = max(10, (2 * self.count).bit_length())
@@ -220,8 +220,9 @@ class IntIndex:
             return True
         if span > DIRECT_SPAN:
             return False
-        base = max(low - span // 2, -(1 << 63))
-        wider = np.full(min(2 * span + 64, (1 << 63) - base), _EMPTY, dtype=np.int32)
+        more = span // 2 if span < 1 << 16 else span // 8
+        base = max(low - more, -(1 << 63))
+        wider = np.full(min(span + 2 * more + 64, (1 << 63) - base), _EMPTY, dtype=np.int32)
         if len(self._direct):
             wider[self._base - base :][: len(self._direct)] = self._direct
         self._direct, self._base = wider, base

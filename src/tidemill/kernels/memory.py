@@ -93,6 +93,10 @@ class Pool:
                 spare -= oldest
 
 
+def _nowhere(memory: npt.NDArray[np.uint8]) -> None:
+    """Leave memory to the system."""
+
+
 class _Owner:
     """What arrays over a piece of memory refer to; its end is the end of the last of them."""
 
@@ -100,6 +104,9 @@ class _Owner:
 
     def __init__(self, memory: npt.NDArray[np.uint8], give_back: Callable[[Any], None]) -> None:
         self._memory, self._give_back = memory, give_back
+
+    def discard(self) -> None:
+        self._give_back = _nowhere
 
     @property
     def __array_interface__(self) -> Any:
@@ -125,6 +132,18 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.int64) -> npt.NDArray[An
         return np.empty(shape, dtype=kind)
     found: npt.NDArray[Any] = _pool.take(size)[:size].view(kind).reshape(shape)
     return found
+
+
+def discard(array: npt.NDArray[Any]) -> None:
+    """Return the memory of an array to the system, not to the pool, when nothing refers to it any more.
+
+    For arrays that were too small: the next one will be larger.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, _Owner):
+        owner.discard()
 
 
 def empty_like(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

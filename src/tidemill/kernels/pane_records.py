@@ -41,9 +41,11 @@ def unroll(
 
 
 @kernel
-def _drain(planes: Words, width: int, needed: int, free: int, out: Words) -> int:
+def _drain(planes: Words, width: int, started: Any, needed: int, free: int, out: Words) -> int:
     m = 0
     for p in range(planes.shape[0]):
+        if started[p] == 0:
+            continue
         for at in range(0, planes.shape[1], width):
             if planes[p, at + 1] >= needed:
                 for j in range(width):
@@ -53,13 +55,16 @@ def _drain(planes: Words, width: int, needed: int, free: int, out: Words) -> int
     return m
 
 
-def drain(planes: npt.NDArray[Any], needed: int, free: int, out: npt.NDArray[Any]) -> int:
+def drain(
+    planes: npt.NDArray[Any], started: npt.NDArray[np.uint8], needed: int, free: int, out: npt.NDArray[Any]
+) -> int:
     """Write the records of panes from `needed` on to `out`, and return their number; all records are freed.
 
-    A free record has the pane `free`. `out` needs room for all records.
+    Planes that are not `started` have no records. A free record has the pane `free`. `out` needs room for all
+    records.
     """
     width = planes.dtype.itemsize // 8
-    return int(_drain(planes.view(np.int64), width, needed, free, out.view(np.int64))) // width
+    return int(_drain(planes.view(np.int64), width, started, needed, free, out.view(np.int64))) // width
 
 
 @kernel

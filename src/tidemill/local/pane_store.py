@@ -26,7 +26,7 @@ from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.core.types import STRING
 from tidemill.kernels.arrow import enlarged
 from tidemill.kernels.functions import FAR_TIME, NULL_TIME
-from tidemill.kernels.memory import empty
+from tidemill.kernels.memory import discard, empty
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.pane_records import drain, grouped, moved, spread, unroll
 from tidemill.kernels.texts import Texts
@@ -129,9 +129,11 @@ class PaneStore:
         self._by_plane = reach is not None
         self._tags = np.full(1, NO_PANE, dtype=np.int64)
         """The pane of each dense plane, whose records are started for all keys; `NO_PANE` for others."""
+        self._started = np.zeros(1, dtype=np.uint8)
+        """Which planes were used. The memory of the others was never touched, so it takes no room."""
         self._dense, self._dense_rows, self._rows_of_pane = False, tuning.dense_rows, 0
         self._planes = np.zeros((1, 0), dtype=self._dtype)
-        self._newest = np.zeros(0, dtype=np.int64)
+        self._newest = np.zeros(0, dtype=np.int32)
         """Without planes: the position in the spill of each key's newest record."""
         self._unrolled = np.zeros(0, dtype=self._dtype)
         self._spill = np.zeros(0, dtype=self._dtype)
@@ -188,7 +190,7 @@ class PaneStore:
         places = self._planes if self._by_plane else self._newest
         args = [self.texts.hold(a) if isinstance(a, pa.Array) else a for a in args]
         done, self._count, first, last, before, err = kernel.run(
-            rows, done, *args, *grid, places, self._tags, self._needed, self._spill,
+            rows, done, *args, *grid, places, (self._tags, self._started), self._needed, self._spill,
             self._count, self.texts.table, *buffers, self._filled,
         )  # fmt: skip
         if err & NULL_TIME:
@@ -228,10 +230,10 @@ class PaneStore:
         self._untag()
         self._take_strings(other)
         taken = np.flatnonzero(ids[: other._keys] >= 0)
-        if other._by_plane and len(taken) and other._first <= other._last:
-            self._absorb_planes(other, taken, ids)
         if other._first <= other._last:
             self._reached(other._first, other._last)
+            if other._by_plane and len(taken):
+                self._absorb_planes(other, taken, ids)
         spilled = other._spill[: other._count]
         kid = ids[spilled["kid"]]
         some = np.flatnonzero((kid >= 0) & (spilled["pane"] >= self._needed))
@@ -253,7 +255,7 @@ class PaneStore:
             )  # fmt: skip
             raise_for(err, "window aggregate")
             return
-        for at in range(len(other._planes)):
+        for at in np.flatnonzero(other._started):
             plane = other._planes[at][taken]
             held = np.flatnonzero(plane["pane"] >= self._needed)
             room = self.room_for(len(held))
@@ -310,6 +312,19 @@ class PaneStore:
         if first * size + origin < -FARTHEST - size or last * size + origin > FARTHEST:
             raise far_time(self.plan)
         self._first, self._last = min(self._first, first), max(self._last, last)
+        if self._by_plane:
+            self._start_planes()
+
+    def _start_planes(self) -> None:
+        """Mark the records of planes as free that have had no row, between panes that have rows."""
+        planes = len(self._planes)
+        if self._first > self._last or self._started.all():
+            return
+        panes = np.arange(max(self._oldest, self._last - planes + 1), self._last + 1)
+        at = panes & (planes - 1)
+        for plane in at[self._started[at] == 0].tolist():
+            self._planes["pane"][plane] = NO_PANE
+            self._started[plane] = 1
 
     def add_rows(self, index: int, kid: Ints, pane: Ints, args: list[npt.NDArray[Any]]) -> None:
         """Add rows from elsewhere to a part that keeps rows."""
@@ -464,7 +479,8 @@ class PaneStore:
         live = np.zeros(keys, dtype=np.bool_)
         if self._by_plane:
             held = min(keys, self._planes.shape[1])
-            live[:held] = (self._planes["pane"][:, :held] >= self._needed).any(axis=0)
+            for plane in np.flatnonzero(self._started):
+                live[:held] |= self._planes["pane"][plane, :held] >= self._needed
         live[self._spill["kid"][: self._count]] = True
         for rows, count in zip(self._kept, self._filled):
             live[rows.kid[:count]] = True
@@ -481,12 +497,14 @@ class PaneStore:
             planes = np.zeros((len(self._planes), len(kept)), dtype=self._dtype)
             planes["pane"] = NO_PANE
             there = np.flatnonzero(kept < held)
-            planes[:, there] = self._planes[:, kept[there]]
+            for plane in np.flatnonzero(self._started):
+                planes[plane, there] = self._planes[plane, kept[there]]
             planes["kid"] = np.arange(len(kept))
             self._planes = planes
+            self._started.fill(1)
             self._untag()
         else:
-            newest = np.full(len(kept), -1, dtype=np.int64)
+            newest = np.full(len(kept), -1, dtype=np.int32)
             there = np.flatnonzero(kept < len(self._newest))
             newest[there] = self._newest[kept[there]]
             self._newest = newest
@@ -500,6 +518,8 @@ class PaneStore:
 
     def _room(self, n: int) -> None:
         if self._count + n > len(self._spill):
+            if self._count + n > np.iinfo(self._newest.dtype).max:
+                self._newest = self._newest.astype(np.int64)
             self._spill = enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)
         for rows, count in zip(self._kept, self._filled):
             rows.room(int(count), n)
@@ -508,7 +528,7 @@ class PaneStore:
         """Move the records that are still needed to the spill; later rows start new records."""
         if self._by_plane:
             room = self.room_for(self._planes.size)
-            self.add_partials(drain(self._planes, self._needed, NO_PANE, room))
+            self.add_partials(drain(self._planes, self._started, self._needed, NO_PANE, room))
             self._untag()
         self._newest.fill(-1)
 
@@ -534,19 +554,27 @@ class PaneStore:
             if self._by_plane and planes != len(self._planes):
                 self._flush()
                 held = 0
+            discard(self._planes)
             if planes:
-                fresh = empty((planes, room), self._dtype)
-                fresh["pane"] = NO_PANE
-                if held:
-                    fresh[:, :held] = self._planes
-                self._planes = fresh
-                self._tags = np.full(planes, NO_PANE, dtype=np.int64)
+                self._grow_planes(planes, room, held)
             else:
-                newest = np.full(room, -1, dtype=np.int64)
+                newest = np.full(room, -1, dtype=np.int32)
                 newest[:held] = self._newest[:held]
                 self._newest, self._by_plane = newest, False
-                self._planes = self._planes[:, :0]
+                self._planes = np.zeros((1, 0), dtype=self._dtype)
         self._keys = keys
+
+    def _grow_planes(self, planes: int, room: int, held: int) -> None:
+        """Make room for so many keys in each plane, of which there are `held` so far."""
+        fresh, started = empty((planes, room), self._dtype), np.zeros(planes, dtype=np.uint8)
+        if held:
+            started = self._started
+            for plane in np.flatnonzero(started):
+                fresh[plane, :held] = self._planes[plane]
+                fresh["pane"][plane, held:] = NO_PANE
+        self._planes, self._started = fresh, started
+        self._tags = np.full(planes, NO_PANE, dtype=np.int64)
+        self._start_planes()
 
     def _planes_for(self, keys: int) -> int:
         """Return how many planes to use; 0 if they would take too much memory."""
