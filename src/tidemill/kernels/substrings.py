@@ -71,7 +71,8 @@ def _compare_ends(offsets: Any, data: Bytes, part: Bytes, last: bool, out: Bytes
         end = np.int64(offsets[i + 1])
         at = max(np.int64(0), end - size) if last else start
         same = (end - start >= size) & ((word_at(data, at) & mask) == first)
-        same &= (word_at(data, at + rest) & mask) == second
+        if size > 8:
+            same &= (word_at(data, at + rest) & mask) == second
         if size > 16 and same:
             for j in range(8, rest):
                 same &= data[np.uint64(at + j)] == part[np.uint64(j)]

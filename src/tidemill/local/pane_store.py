@@ -308,6 +308,8 @@ class PaneStore:
 
     def _reached(self, first: int, last: int) -> None:
         """Record the first and the last pane; raise an error if one is outside the supported range."""
+        if self._first <= first and last <= self._last:
+            return
         origin, size = self._panes.origin, self._panes.size
         if first * size + origin < -FARTHEST - size or last * size + origin > FARTHEST:
             raise far_time(self.plan)
