@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tidemill.kernels import substrings
 from tidemill.kernels.substrings import begins, contains, ends, one_of, taken
 
 
@@ -87,3 +88,9 @@ def test_arrow_takes_the_same_rows(alphabet: str) -> None:
         found = taken(array, rows)
         found.validate(full=True)
         assert found.equals(array.take(pa.array(rows)))
+
+
+def test_short_values_are_compared_within_their_memory() -> None:
+    *_, values = substrings._slots_of(("b", "c"))  # type: ignore[misc]
+    assert values.size >= 8
+    assert one_of(pa.array(["b", "d", None, ""]), ("b", "c")).to_pylist() == [True, False, None, False]

@@ -120,6 +120,23 @@ def test_threads_are_used_again() -> None:
     assert {t.ident for t in threading.enumerate()} == before
 
 
+def test_a_thread_does_not_wait_for_itself() -> None:
+    """As when it collects garbage, among which is a result that was not read to its end."""
+    pool = threads.borrowed(1)
+    began, returned = threading.Event(), threading.Event()
+    calls: list[Any] = []
+
+    def call() -> None:
+        began.wait()
+        threads.returned(pool, calls)
+        returned.set()
+
+    calls.append(pool.submit(call))
+    began.set()
+    assert returned.wait(10)
+    assert threads.borrowed(1) is not pool
+
+
 def test_what_fails_in_a_thread_fails_the_query_and_leaves_no_thread() -> None:
     most = (1 << 63) - 1
     batch = pa.record_batch({"t": [1, 2], "k": [0, 0], "x": [most, most], "f": [0.0, 0.0]})

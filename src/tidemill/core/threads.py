@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -26,17 +27,23 @@ def threads() -> int:
     return os.cpu_count() or 1
 
 
+_NAME = "tidemill"
+
+
 class Threads(ThreadPoolExecutor):
     """Threads that were started for one user, and are later used by another one."""
 
     def __init__(self, workers: int) -> None:
-        super().__init__(workers, "tidemill")
+        super().__init__(workers, _NAME)
         self.workers, self.process = workers, os.getpid()
 
 
-_MOST_IDLE = 8
-_idle: dict[tuple[int, int], list[Threads]] = {}
-"""Threads that nobody uses, by process and number: a forked child has none of its parent's threads."""
+_MOST_IDLE = max(8, os.cpu_count() or 1)
+"""The number of threads that wait to be used again, at most, in pools of one size."""
+_idle: dict[int, list[Threads]] = {}
+"""Threads that nobody uses, by the size of their pool."""
+if hasattr(os, "register_at_fork"):  # a forked child has none of its parent's threads
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 def borrowed(workers: int) -> Threads:
@@ -45,7 +52,7 @@ def borrowed(workers: int) -> Threads:
     They are used again, because to start threads may take longer than a small query.
     """
     try:
-        return _idle[os.getpid(), workers].pop()
+        return _idle[workers].pop()
     except (KeyError, IndexError):
         return Threads(workers)
 
@@ -59,9 +66,13 @@ def returned(pool: Threads, calls: Collection[Future[Any]]) -> None:
         return
     for call in calls:
         call.cancel()
+    if threading.current_thread().name.startswith(_NAME):
+        # This thread collected garbage, among which was a result that nobody read: it cannot wait for itself.
+        pool.shutdown(wait=False)
+        return
     wait(calls)
-    idle = _idle.setdefault((pool.process, pool.workers), [])
-    if len(idle) < _MOST_IDLE:
+    idle = _idle.setdefault(pool.workers, [])
+    if pool.workers * len(idle) < _MOST_IDLE:
         idle.append(pool)
     else:
         pool.shutdown()

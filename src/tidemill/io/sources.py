@@ -169,7 +169,7 @@ def _held(
         return Reader(source, about, lambda: whole, rows, sizes, workers=checking)
 
     def raw_chunks() -> Iterator[RawChunk]:
-        cut = list(_divided(tables, source, sizes, rows, workers))
+        cut = list(_cut(tables, source, sizes, rows, workers))
 
         @functools.cache
         def bounds() -> list[int]:
@@ -184,7 +184,7 @@ def _held(
     return Reader(source, about, raw_chunks, rows, replace(sizes, most=sizes.held), workers=checking)
 
 
-def _divided(
+def _cut(
     tables: Sequence[tuple[pa.Table, str]], source: Source, sizes: ChunkSizes, rows: int, workers: int
 ) -> Iterator[RawChunk]:
     """Cut tables into chunks. The last ones are shorter, so that all threads finish together."""

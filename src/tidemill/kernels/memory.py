@@ -6,7 +6,7 @@ here. Their memory returns to a pool when nothing refers to it any more, and the
 
 Fresh memory comes in *slabs* of several megabytes, for which NumPy asks the system for huge pages: to touch
 them costs about a quarter as much. A slab is divided into pieces of one size. Its memory returns to the
-system when all its pieces are gone.
+system when all its pieces are gone, so up to a slab of each size may stay longer than that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SLAB = 1 << 22
 """The bytes of the first slab of each size, enough for NumPy to ask for huge pages; the next are larger."""
 LARGEST_SLAB = 1 << 25
 MOST = 1 << 29
-"""The pool holds at most this many bytes; more are returned to the system."""
+"""The pool holds at most this many unused bytes; more are released."""
 
 
 class Pool:
@@ -44,13 +44,13 @@ class Pool:
         self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._clock = itertools.count()
         self._returned: dict[int, int] = {}
-        """When memory of each size was last returned."""
+        """When memory of each size was last returned, or first taken."""
         self._slab: dict[int, int] = {}
         """The bytes of the next slab of each size."""
 
     @property
     def held(self) -> int:
-        """The unused bytes, of which the system has given those that were used before."""
+        """The unused bytes, including pieces that were never touched."""
         return sum(size * len(free) for size, free in list(self._free.items()))
 
     def take(self, size: int) -> npt.NDArray[np.uint8]:
@@ -67,6 +67,7 @@ class Pool:
         """Return a piece of a new slab; the others are free."""
         slab = self._slab.get(size, SLAB)
         self._slab[size] = min(2 * slab, LARGEST_SLAB)
+        self._returned.setdefault(size, next(self._clock))  # so that the other pieces can be released
         pieces = max(1, slab // size)
         memory = np.empty(pieces * size, dtype=np.uint8)
         self._free[size] += [memory[i * size : (i + 1) * size] for i in range(pieces - 1, 0, -1)]
@@ -135,9 +136,9 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.int64) -> npt.NDArray[An
 
 
 def discard(array: npt.NDArray[Any]) -> None:
-    """Return the memory of an array to the system, not to the pool, when nothing refers to it any more.
+    """Release the memory of an array when nothing refers to it any more, in place of giving it to the pool.
 
-    For arrays that were too small: the next one will be larger.
+    For arrays that were too small: the next one will be larger. A piece of a slab is released with the slab.
     """
     owner: Any = array
     while isinstance(owner, np.ndarray):
@@ -158,5 +159,6 @@ def taken(values: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any
     array([7, 5])
     """
     places = np.asarray(places)
+    assert not len(places) or int(places.max()) < len(values), "a place that does not exist"
     # Other modes than `clip` copy the result.
     return np.take(values, places, out=empty(places.shape, values.dtype), mode="clip")

@@ -195,8 +195,9 @@ def _slots_of(values: tuple[str, ...]) -> tuple[Any, ...] | None:
     """Return a table of signatures without collisions (`_look_up`), if there is one that is not too large."""
     distinct = pa.array(sorted(set(values)), pa.string())
     offsets, data = _parts(distinct)
+    data = padded(data)
     own = np.empty(len(distinct), dtype=np.uint64)
-    _signatures(offsets, padded(data), own)
+    _signatures(offsets, data, own)
     for bits in range((4 * len(own)).bit_length(), 15):
         places = own >> np.uint64(64 - bits)
         if len(np.unique(places)) == len(own):

@@ -162,8 +162,8 @@ class PaneStore:
         self.fit(keys)
         if not self._by_plane:
             return "list" if self.gap is None else "spans"
-        enough = rows >= self._dense_rows and self._panes.size > 1 and bool(self.plan.group_keys)
-        self._dense = enough and self._rows_of_pane >= keys
+        enough = rows >= self._dense_rows and self._rows_of_pane >= keys
+        self._dense = self._may_be_dense and enough
         if not self._dense:
             self._untag()
         return "dense" if self._dense else "planes"
@@ -171,7 +171,11 @@ class PaneStore:
     @property
     def unsampled(self) -> bool:
         """Whether it is not known yet how to arrange records."""
-        return self._by_plane and self._rows_of_pane == 0
+        return self._may_be_dense and self._rows_of_pane == 0
+
+    @property
+    def _may_be_dense(self) -> bool:
+        return self._by_plane and self._panes.size > 1 and bool(self.plan.group_keys)
 
     def add(
         self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], done: int, args: list[Any],
@@ -250,7 +254,7 @@ class PaneStore:
             self._room((min(other._last - other._first + 1, len(other._planes))) * len(taken))
             kernel = merge_kernel(self.layout, self.parts.records)
             self._count, err = kernel.run(
-                other._planes, other._first, other._last, taken, ids, self._planes, self._needed,
+                other._planes, other._oldest, other._last, taken, ids, self._planes, self._needed,
                 self._spill, self._count, self.texts.table,
             )  # fmt: skip
             raise_for(err, "window aggregate")
@@ -496,17 +500,16 @@ class PaneStore:
         number[kept] = np.arange(len(kept))
         if self._by_plane:
             held = self._planes.shape[1]
-            planes = np.zeros((len(self._planes), len(kept)), dtype=self._dtype)
-            planes["pane"] = NO_PANE
+            planes = empty((len(self._planes), len(kept)), self._dtype)
             there = np.flatnonzero(kept < held)
             for plane in np.flatnonzero(self._started):
+                planes["pane"][plane] = NO_PANE
                 planes[plane, there] = self._planes[plane, kept[there]]
-            planes["kid"] = np.arange(len(kept))
+                planes["kid"][plane] = np.arange(len(kept))
             self._planes = planes
-            self._started.fill(1)
             self._untag()
         else:
-            newest = np.full(len(kept), -1, dtype=np.int32)
+            newest = np.full(len(kept), -1, dtype=self._newest.dtype)
             there = np.flatnonzero(kept < len(self._newest))
             newest[there] = self._newest[kept[there]]
             self._newest = newest
@@ -520,9 +523,10 @@ class PaneStore:
 
     def _room(self, n: int) -> None:
         if self._count + n > len(self._spill):
-            if self._count + n > np.iinfo(self._newest.dtype).max:
+            size = max(2 * len(self._spill), self._count + n)
+            if size > np.iinfo(self._newest.dtype).max:
                 self._newest = self._newest.astype(np.int64)
-            self._spill = enlarged(self._spill, max(2 * len(self._spill), self._count + n), self._count)
+            self._spill = enlarged(self._spill, size, self._count)
         for rows, count in zip(self._kept, self._filled):
             rows.room(int(count), n)
 
@@ -560,7 +564,7 @@ class PaneStore:
             if planes:
                 self._grow_planes(planes, room, held)
             else:
-                newest = np.full(room, -1, dtype=np.int32)
+                newest = np.full(room, -1, dtype=self._newest.dtype)
                 newest[:held] = self._newest[:held]
                 self._newest, self._by_plane = newest, False
                 self._planes = np.zeros((1, 0), dtype=self._dtype)

@@ -661,7 +661,8 @@ class WindowOperator(Operator):
         loop that reads nothing but times is as fast as memory on one thread.
         """
         apart = self._partitions is None and self._order is None
-        if not self.plan.group_keys and not self._loop.predicates:
+        plain = isinstance(self._loop.attribute, Column) and not self._loop.predicates
+        if plain and not self.plan.group_keys and (self._compact is None or self._compact.trivial):
             apart &= any(part.part.args for part in self.layout.parts)
         return apart and not self.parts.objects and self._loop.threadsafe
 
