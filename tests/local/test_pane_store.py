@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import replace
 from typing import Any
@@ -110,34 +111,36 @@ def test_strings_that_no_window_needs_are_forgotten(how: str) -> None:
     assert got.equals(expected)
 
 
-def full_of_records(shape: int | tuple[int, ...], dtype: Any = np.int64) -> npt.NDArray[Any]:
-    """Memory as another query may have left it: records that look valid."""
+def full_of_records(turns: int, shape: int | tuple[int, ...], dtype: Any = np.int64) -> npt.NDArray[Any]:
+    """Memory as another query may have left it: records that look valid, of these panes or of later ones."""
     found = np.ones(shape, dtype)
     if found.dtype.names and found.ndim == 2:
-        found["pane"] = np.arange(len(found))[:, None]
+        found["pane"] = np.arange(len(found))[:, None] + turns * len(found)
     return found
 
 
+@pytest.mark.parametrize("turns", [0, 1])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("spec", [tm.tumbling(10), tm.hopping(40, every=10), tm.hopping(5, every=1)], ids=str)
 def test_memory_that_was_used_before_is_not_read(
-    spec: tm.Window, threads: int, monkeypatch: pytest.MonkeyPatch
+    spec: tm.Window, threads: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pick = random.Random(7)
     times = sorted(pick.randint(0, 30) + 90 * pick.randint(0, 2) for _ in range(400))  # with gaps
     rows = pa.record_batch({"t": times, "k": [pick.randint(0, 40) for _ in times], "x": times})
     query = STREAM.group_by("k").window(spec).agg(n=tm.count(), most=tm.max(col.x))
     expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
-    monkeypatch.setattr("tidemill.local.pane_store.empty", full_of_records)
-    late = pa.record_batch({"t": [0], "k": [1], "x": [0]})
+    monkeypatch.setattr("tidemill.local.pane_store.empty", functools.partial(full_of_records, turns))
+    late = pa.record_batch({"t": [-500], "k": [1], "x": [0]})
     for tuning in (DEFAULT, replace(DEFAULT, dense_rows=0), *HASTE.values()):
         graph, found = Graph(query.optimized, threads, tuning), []
         for at in range(0, 400, 40):
-            list(graph.push("s", rows.slice(at, 40)))
-            found += graph.advance("s", times[at], prompt=at % 80 == 0)
-            if at == 240:  # far below the panes that are open: in no window any more
+            some = rows.slice(at, 40)
+            if at == 280:  # far below the panes that are open: in no window any more
                 found += graph.advance("s", times[at], prompt=True)
-                list(graph.push("s", late))
+                some = pa.Table.from_batches([late, some]).combine_chunks().to_batches()[0]
+            list(graph.push("s", some))
+            found += graph.advance("s", times[at], prompt=at % 80 == 0)
         found += graph.advance("s", FOREVER)
         graph.close()
         assert sum(map(len, graph.late().values())) == 1
