@@ -20,6 +20,7 @@ from tidemill.local.graph import Graph
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate
+from tidemill.windows.spec import GridWindow
 
 STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "int64"})
 Pairs = list[tuple[int, int]]
@@ -111,26 +112,29 @@ def test_strings_that_no_window_needs_are_forgotten(how: str) -> None:
     assert got.equals(expected)
 
 
-def full_of_records(turns: int, shape: int | tuple[int, ...], dtype: Any = np.int64) -> npt.NDArray[Any]:
-    """Memory as another query may have left it: records that look valid, of these panes or of later ones."""
+def full_of_records(
+    pane: int | None, shape: int | tuple[int, ...], dtype: Any = np.int64
+) -> npt.NDArray[Any]:
+    """Memory as another query may have left it: records that look valid, of one pane, or of their planes."""
     found = np.ones(shape, dtype)
     if found.dtype.names and found.ndim == 2:
-        found["pane"] = np.arange(len(found))[:, None] + turns * len(found)
+        found["pane"] = np.arange(len(found))[:, None] if pane is None else pane
     return found
 
 
-@pytest.mark.parametrize("turns", [0, 1])
+@pytest.mark.parametrize("last_pane", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("spec", [tm.tumbling(10), tm.hopping(40, every=10), tm.hopping(5, every=1)], ids=str)
 def test_memory_that_was_used_before_is_not_read(
-    spec: tm.Window, threads: int, turns: int, monkeypatch: pytest.MonkeyPatch
+    spec: GridWindow, threads: int, last_pane: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pick = random.Random(7)
     times = sorted(pick.randint(0, 30) + 90 * pick.randint(0, 2) for _ in range(400))  # with gaps
     rows = pa.record_batch({"t": times, "k": [pick.randint(0, 40) for _ in times], "x": times})
     query = STREAM.group_by("k").window(spec).agg(n=tm.count(), most=tm.max(col.x))
     expected = query.run(s=rows).sort_by([("k", "ascending"), ("window_end", "ascending")])
-    monkeypatch.setattr("tidemill.local.pane_store.empty", functools.partial(full_of_records, turns))
+    pane = max(times) // spec.slide if last_pane else None
+    monkeypatch.setattr("tidemill.local.pane_store.empty", functools.partial(full_of_records, pane))
     late = pa.record_batch({"t": [-500], "k": [1], "x": [0]})
     for tuning in (DEFAULT, replace(DEFAULT, dense_rows=0), *HASTE.values()):
         graph, found = Graph(query.optimized, threads, tuning), []
@@ -146,6 +150,17 @@ def test_memory_that_was_used_before_is_not_read(
         assert sum(map(len, graph.late().values())) == 1
         got = pa.Table.from_batches(found).sort_by([("k", "ascending"), ("window_end", "ascending")])
         assert got.equals(expected)
+
+
+def test_panes_between_a_late_row_and_the_others_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.local.pane_store.empty", functools.partial(full_of_records, 103))
+    query = STREAM.group_by("k").window(tm.tumbling(10)).agg(n=tm.count())
+    graph, found = Graph(query.optimized, 2), []
+    for below, times in ((1010, [1000, 1001]), (1030, [1020]), (1030, [900, 1031]), (FOREVER, [900, 1032])):
+        list(graph.push("s", pa.record_batch({"t": times, "k": [1] * len(times), "x": times})))
+        found += graph.advance("s", below, prompt=below != 1030)
+    graph.close()
+    assert pa.Table.from_batches(found).to_pydict()["n"] == [2, 1, 2]
 
 
 def test_planes_take_memory_when_their_panes_come() -> None:
