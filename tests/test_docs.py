@@ -62,3 +62,11 @@ def test_what_is_to_come_is_said_to_be() -> None:
         missing = [f for f in folders if not (PACKAGE / f).is_dir()]
         assert not missing or "to come" in line, line
     assert set(API) <= {name for line in tree() for name in line}
+
+
+def test_the_blocks_about_live_queries_run_as_they_stand() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "live.md").read_text(), re.S)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "docs/live.md", "exec"), names)
+    assert len(blocks) == 2 and names["live"].positions == {"clicks": 1}  # type: ignore[attr-defined]

@@ -47,6 +47,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("errors", "names", "private"),
     ),
     "local": (
+        ("live",),
+        ("live_input", "live_stats", "checkpoint"),
         ("explain", "partial_batches"),
         ("run",),
         ("graph",),

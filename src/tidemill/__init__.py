@@ -35,7 +35,8 @@ from tidemill.expr.fluent import (
     udf,
     when,
 )  # fmt: skip
-from tidemill.query import Query
+from tidemill.plan.disorder import Disorder
+from tidemill.query import Query, restore
 from tidemill.stream import Stream, stream
 from tidemill.windows.semantics import bounds, extent, wids, windows
 from tidemill.windows.spec import (
@@ -73,12 +74,12 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "FOREVER", "Expr", "InternalError", "Query", "Replicas", "Stream", "TidemillError", "UnsupportedError",
+    "FOREVER", "Disorder", "Expr", "InternalError", "Query", "Replicas", "Stream", "TidemillError", "UnsupportedError",
     "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
     "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
     "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",
     "mean_by", "median", "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch",
-    "rows", "session", "std", "stream", "sum", "sum_by", "top_k", "top_keys", "tumbling", "udf",
+    "restore", "rows", "session", "std", "stream", "sum", "sum_by", "top_k", "top_keys", "tumbling", "udf",
     "var", "when", "wids", "windows",
 ]  # fmt: skip

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
 
+    from tidemill.local.live import Live
+    from tidemill.plan.disorder import Disorder
     from tidemill.spark.query import SparkQuery
 
 
@@ -72,6 +74,16 @@ class Query:
         from tidemill.local.run import run
 
         return run(self.optimized, inputs, progress=progress)
+
+    def live(self, disorder: Disorder | None = None, *, threads: int = 1) -> Live:
+        """The same query on rows that keep coming; see `Live`.
+
+        `disorder` says how far rows may be out of order, and what happens to those that come too late. Work is
+        done in the calls; with several threads, they are used during a call only.
+        """
+        from tidemill.local.live import Live
+
+        return Live(self.optimized, disorder, threads=threads)
 
     def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
         """`run`, as a pandas DataFrame."""
@@ -134,3 +146,15 @@ class Query:
         if plan is self.optimized:
             sections["spark"] = on_spark(plan)
         return Explanation(sections)
+
+
+def restore(
+    query: Query, path: str | PathLike[str], disorder: Disorder | None = None, *, threads: int = 1
+) -> Live:
+    """Continue a live query from a checkpoint; `live.positions` says from where to read its inputs.
+
+    The query must be the one whose state was saved. The policy and the number of threads may be others.
+    """
+    from tidemill.local.live import restored
+
+    return restored(query.live(disorder, threads=threads), path)

@@ -134,8 +134,8 @@ class Windowed:
         return f"windows {'; '.join(map(str, self._windows))}: add .agg(...)"
 
 
-RESERVED = ("self", "path", "progress")
-"""Names that `run` and its neighbours need for themselves."""
+RESERVED = ("self", "path", "position", "progress")
+"""Names that `run`, `push` and their neighbours need for themselves."""
 
 
 def stream(

@@ -70,9 +70,13 @@ class Graph:
     """
 
     def __init__(
-        self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True
-    ) -> None:
-        """Pass `watch=False` where promises follow from the rows themselves, so that none can be late."""
+        self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
+        keep_late: bool = True,
+    ) -> None:  # fmt: skip
+        """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
+
+        Pass `keep_late=False` where late rows are kept before they come here.
+        """
         require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
@@ -80,6 +84,7 @@ class Graph:
         self.steps: list[OperatorStep] = []
         """In topological order: each step comes after the steps that it reads."""
         self._lanes, self._tuning, self._watch = 1 << (threads.bit_length() - 1), tuning, watch
+        self._keep_late = keep_late
         self._shared = used_often(plan)
         self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
@@ -112,7 +117,7 @@ class Graph:
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
             lanes = self._lanes if alone else 1
             return WindowOperator(
-                plan, lanes, tuning=self._tuning, stage=stage, watch=self._watch
+                plan, lanes, tuning=self._tuning, stage=stage, watch=self._watch, keep_late=self._keep_late
             ), (stage.base,)
         stage = stage_of(plan, self._shared - {id(plan)})
         return StageOperator(stage), (stage.base,)

@@ -18,8 +18,11 @@ from tidemill.local.stage_runner import StageRunner
 class LateRows:
     """The late rows of one port, unchanged. Rows that the port's filters drop do not count as late."""
 
-    def __init__(self, schema: Schema, attribute: Node, predicates: tuple[Node, ...]) -> None:
-        self._schema, self._attribute = schema, attribute
+    def __init__(
+        self, schema: Schema, attribute: Node, predicates: tuple[Node, ...], *, keep: bool = True
+    ) -> None:
+        """Without `keep`, late rows are found only: whoever drives the operator keeps them."""
+        self._schema, self._attribute, self._keep = schema, attribute, keep
         unchanged = tuple((n, Column(n)) for n in schema.names)
         self._filters = StageRunner(predicates, unchanged, schema) if predicates else None
         self.schema = schema.select(tuple(n for n in schema.names if n != ROW))
@@ -29,7 +32,7 @@ class LateRows:
     def keep(
         self, batch: pa.RecordBatch, kid: Ints, promise: Limits
     ) -> npt.NDArray[np.bool_] | None:
-        """Store the late rows of a batch. Return a mask of the rows below the watermark, or None."""
+        """Find the late rows of a batch, and store them. Return a mask of the rows below the watermark, or None."""
         times = evaluate(self._attribute, batch, self._schema)
         ticks = values(times)
         if not len(ticks) or ticks.min() >= promise.highest:
@@ -40,6 +43,8 @@ class LateRows:
             late &= valid != 0
         if not late.any():
             return None
+        if not self._keep:
+            return late
         rows = batch.filter(pa.array(late))
         if self._filters is not None:
             rows = self._filters.run(rows)

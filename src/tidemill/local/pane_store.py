@@ -157,6 +157,17 @@ class PaneStore:
         """The number of spilled partials and kept rows."""
         return self._count + int(self._filled.sum())
 
+    def size(self) -> tuple[int, int]:
+        """Return the number of partials and kept rows, and the bytes that are in use."""
+        bytes_used = self._count * self._dtype.itemsize
+        planes = 0
+        for plane in np.flatnonzero(self._started) if self._by_plane else ():
+            planes += int((self._planes["pane"][plane, : self._keys] >= self._needed).sum())
+            bytes_used += self._planes[plane].nbytes
+        for rows, count in zip(self._kept, self._filled.tolist()):
+            bytes_used += count * sum(a.itemsize for a in (rows.kid, rows.pane, *rows.args))
+        return self.spilled + planes + sum(map(len, self._objects.values())), bytes_used
+
     def arranged(self, rows: int, keys: int) -> str:
         """Make room for rows of `keys` keys, and return how records are stored (`LoopShape.store`)."""
         self.fit(keys)

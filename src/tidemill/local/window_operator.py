@@ -69,11 +69,12 @@ class WindowOperator(Operator):
 
     def __init__(
         self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
-        tuning: Tuning = DEFAULT, stage: Stage | None = None, watch: bool = True,
+        tuning: Tuning = DEFAULT, stage: Stage | None = None, watch: bool = True, keep_late: bool = True,
     ) -> None:  # fmt: skip
         """`stage` has the filters and projections to fuse; by default, all that are directly below.
 
-        `watch=False` skips the check for late rows, where no row can be late.
+        `watch=False` skips the check for late rows, where no row can be late. `keep_late=False` does not keep
+        them, where somebody else does.
         """
         self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         self._watch = watch
@@ -113,7 +114,7 @@ class WindowOperator(Operator):
         """By key: the last batch, until the lanes add it."""
         self._seen = [Done()] * len(self.collectors)
         """By rows: what each collector returned last, of the calls that were waited for."""
-        self._late = LateRows(base, attribute, predicates)
+        self._late = LateRows(base, attribute, predicates, keep=keep_late)
         self._key_columns = _plain_columns(stage, plan.group_keys)
         self._promised = Limits()
         """The watermark of the input, in ticks of the windowing attribute."""
@@ -139,6 +140,12 @@ class WindowOperator(Operator):
         """The number of rows in no window because they lie before the start of all windows."""
         counted = [lane.before_start for lane in self.lanes] + [c.before_start for c in self.collectors]
         return sum(counted)
+
+    def size(self) -> tuple[int, int]:
+        """Return the number of open partials, and the bytes of the arrays that hold them."""
+        self._gather()
+        sizes = [lane.store.size() for lane in self.lanes]
+        return sum(n for n, _ in sizes), sum(size for _, size in sizes)
 
     def close(self) -> None:
         self._threads.close()

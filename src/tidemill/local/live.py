@@ -1,0 +1,325 @@
+"""A query that goes on: push rows, say how far time is complete, get what is complete."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.errors import TidemillError, UserError
+from tidemill.core.time import BEGINNING, FARTHEST, FOREVER, Domain, InstantLike, instant, instant_domain
+from tidemill.local import checkpoint as files
+from tidemill.local.graph import Graph
+from tidemill.local.live_input import LiveInput
+from tidemill.local.live_stats import InputStats, LiveStats
+from tidemill.local.window_operator import WindowOperator
+from tidemill.plan.disorder import Disorder
+from tidemill.plan.nodes import Plan, Source, sources
+
+Callback = Callable[[pa.Table], object]
+
+
+class Live:
+    """A running query. Make one with `query.live(...)`; it has no threads of its own.
+
+    >>> import tidemill as tm
+    >>> clicks = tm.stream("clicks", time="t", schema={"t": "int64", "ad": "int64"})
+    >>> live = clicks.group_by("ad").window(tm.tumbling(10)).agg(n=tm.count()).live(tm.Disorder(slack=5))
+    >>> live.push(clicks=[{"t": 1, "ad": 7}, {"t": 12, "ad": 7}, {"t": 8, "ad": 7}]).num_rows
+    0
+    >>> live.push(clicks={"t": 15, "ad": 7}).to_pylist()
+    [{'ad': 7, 'window_start': 0, 'window_end': 10, 'n': 2}]
+    >>> live.flush().to_pylist()
+    [{'ad': 7, 'window_start': 10, 'window_end': 20, 'n': 2}]
+    """
+
+    def __init__(
+        self, plan: Plan, disorder: Disorder | None = None, *, threads: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        policy = disorder or Disorder()
+        if not isinstance(policy, Disorder):
+            raise UserError("live", expected="a tm.Disorder(...)", got=f"{policy!r:.80}")
+        self.plan, self._schema = plan, plan.schema.to_arrow()
+        self._graph = Graph(plan, threads, keep_late=False)
+        leaves = self._graph.sources
+        named = {source.name: leaves[source.name] for source in sources(plan)}
+        self._inputs = {n: LiveInput(s, policy) for n, s in named.items() if isinstance(s, Source)}
+        self._idle, self._clock = policy.idle_seconds, clock
+        self._last = dict.fromkeys(self._inputs, clock())
+        """When each input sent something."""
+        self._told = dict.fromkeys(self._inputs, BEGINNING)
+        """The watermark that the graph knows of each input."""
+        self.positions: dict[str, Any] = {}
+        """The position of each input up to which it was read, as `push` was told."""
+        self._callbacks: list[Callback] = []
+        self._failed_callbacks = self._rows_out = 0
+        self._seconds = 0.0
+        self._ended = False
+        self._broken = ""
+
+    # -- rows and time
+
+    def push(self, *, position: Any = None, **batches: Any) -> pa.Table:
+        """Take rows of some inputs, by name, and return the rows of the result that are now complete.
+
+        A batch is Arrow data, a pandas or Polars frame, a list of dicts, or one dict. If one batch cannot be read,
+        none is taken. `position` says up to where the input was read: a checkpoint keeps it, for whoever goes on.
+        With several inputs it is a dict by name.
+        """
+        self._require_open("push")
+        self._require_names("push", batches)
+        at = self._positions(position, batches)
+        read = {name: self._inputs[name].read(value) for name, value in batches.items()}
+        self._hold_back_no_more()
+        for name, given in read.items():
+            self._inputs[name].require_in_time(given)
+
+        def work() -> Iterable[pa.RecordBatch]:
+            for name, given in read.items():
+                for batch in given:
+                    rows = self._inputs[name].accepted(batch)
+                    if rows.num_rows:
+                        yield from self._graph.push(name, rows)
+            for name in read:
+                self._inputs[name].follow()
+                self._last[name] = self._clock()
+            yield from self._advance()
+
+        found = self._done(work)
+        self.positions.update(at)
+        return found
+
+    def punctuate(
+        self, below: InstantLike, *, input: str | None = None, key: Mapping[str, Any] | None = None
+    ) -> pa.Table:
+        """Promise that no row to come has a time below an instant; return what is now complete.
+
+        The promise is about all inputs, or one of them. With `key`, it is about some values of key columns only:
+        `key={"sensor": 7}`, or a list of values.
+        """
+        self._require_open("punctuate")
+        names = [input] if input is not None else list(self._inputs)
+        self._require_names("punctuate", names)
+        ticks = {name: self._instant(self._inputs[name], below) for name in names}
+        if key is not None:
+            if len(names) > 1:
+                raise UserError("punctuate", expected=f"input= one of {names}, with key=", got="none")
+            [name] = names
+            keys = self._inputs[name].keyed(key)
+            self._inputs[name].raise_keys(keys, ticks[name])
+            return self._done(lambda: self._graph.advance_keys(name, keys, ticks[name], prompt=True))
+        for name, t in ticks.items():
+            if t < self._inputs[name].watermark:
+                raise UserError(
+                    "punctuate", expected=f"a watermark of {name} of at least {self._inputs[name].watermark}",
+                    got=f"{t} (ticks)", hint="a promise cannot be taken back; later ones are greater",
+                )  # fmt: skip
+        for name, t in ticks.items():
+            self._inputs[name].raise_to(t)
+        return self._done(self._advance)
+
+    def advance(self) -> pa.Table:
+        """Look which inputs are idle, and return what is now complete. Call it from time to time."""
+        self._require_open("advance")
+        return self._done(self._advance)
+
+    def flush(self) -> pa.Table:
+        """End all inputs, and return the rest of the result. No more rows can be pushed."""
+        self._require_open("flush")
+
+        def work() -> Iterable[pa.RecordBatch]:
+            for name in self._inputs:
+                yield from self._graph.advance(name, FOREVER, prompt=True)
+
+        found = self._done(work)
+        for given in self._inputs.values():
+            given.raise_to(FOREVER)
+        self.close()
+        return found
+
+    def close(self) -> None:
+        """Stop. What is open is given up; `flush` returns it, and `checkpoint` saves it."""
+        self._ended = True
+        self._graph.close()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _advance(self) -> Iterable[pa.RecordBatch]:
+        self._hold_back_no_more()
+        for name, given in self._inputs.items():
+            if given.promise > self._told[name]:
+                self._told[name] = given.promise
+                yield from self._graph.advance(name, given.promise, prompt=True)
+
+    def _hold_back_no_more(self) -> None:
+        """Give idle inputs the watermark of the others."""
+        idle = self._idle_inputs()
+        active = [given.watermark for name, given in self._inputs.items() if name not in idle]
+        for name in idle if active else ():
+            self._inputs[name].held = max(self._inputs[name].held, min(active))
+
+    def _idle_inputs(self) -> set[str]:
+        if self._idle is None:
+            return set()
+        now = self._clock()
+        return {name for name, last in self._last.items() if now - last >= self._idle}
+
+    def _done(self, work: Callable[[], Iterable[pa.RecordBatch]]) -> pa.Table:
+        """Do some work, and return its rows. If it fails, the state is not known, and the query ends."""
+        start = time.perf_counter()
+        try:
+            found = pa.Table.from_batches(list(work()), schema=self._schema)
+        except BaseException as failed:
+            self._broken = f"{type(failed).__name__}: {failed}"
+            self._graph.close()
+            raise
+        self._seconds += time.perf_counter() - start
+        self._rows_out += found.num_rows
+        if found.num_rows:
+            self._tell(found)
+        return found
+
+    # -- results and counts
+
+    def subscribe(self, callback: Callback) -> None:
+        """Call a function with each table of new rows. If it raises an error, there is a warning, and it is counted."""
+        if not callable(callback):
+            raise UserError("subscribe", expected="a function of a table", got=f"{callback!r:.80}")
+        self._callbacks.append(callback)
+
+    def _tell(self, found: pa.Table) -> None:
+        for callback in self._callbacks:
+            try:
+                callback(found)
+            except Exception as failed:  # whatever a user's function raises: the query goes on
+                self._failed_callbacks += 1
+                warnings.warn(f"a subscriber failed: {type(failed).__name__}: {failed}", stacklevel=4)
+
+    def late(self, input: str | None = None) -> pa.Table:
+        """Return the rows of an input that were late, or had no time, with the reason in `late_reason`."""
+        return self._one("late", input).late()
+
+    def take_late(self, input: str | None = None) -> pa.Table:
+        """As `late`, and forget the rows. They stay counted."""
+        return self._one("take_late", input).take_late()
+
+    def stats(self) -> LiveStats:
+        """Return counts, watermarks and the size of the state."""
+        idle = self._idle_inputs()
+        inputs = {}
+        for name, given in self._inputs.items():
+            reasons = {reason.replace(" ", "_"): n for reason, n in given.counts.by_reason.items()}
+            inputs[name] = InputStats(
+                given.counts.events, **reasons, watermark=given.promise, idle=name in idle,
+                domain=given.domain,
+            )  # fmt: skip
+        operators = [s.operator for s in self._graph.steps if isinstance(s.operator, WindowOperator)]
+        sizes = [operator.size() for operator in operators]
+        partials, held = (sum(column) for column in zip(*sizes)) if sizes else (0, 0)
+        return LiveStats(
+            inputs, self._rows_out, partials, held, self._graph.before_start, self._failed_callbacks,
+            self._seconds,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        state = f"ended by {self._broken}" if self._broken else "ended" if self._ended else "live"
+        return f"{state} query\n{self.stats()!r}"
+
+    # -- state
+
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Write the whole state to a file, which appears when it is complete; `tm.restore` continues from it."""
+        self._require_open("checkpoint")
+        about = {
+            "inputs": {name: given.saved() for name, given in self._inputs.items()},
+            "positions": self.positions, "rows_out": self._rows_out,
+        }  # fmt: skip
+        rows = {name: given.late() for name, given in self._inputs.items()}
+        keys = {name: given.saved_keys() for name, given in self._inputs.items()}
+        files.write(Path(path), files.Checkpoint(about, self._graph.snapshot(), rows, keys))
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Continue from a checkpoint, before anything was pushed."""
+        saved = files.read(Path(path))
+        if set(saved.about["inputs"]) != set(self._inputs):
+            raise UserError(
+                "restore", expected=f"inputs {sorted(self._inputs)}", got=str(sorted(saved.about["inputs"]))
+            )
+        self._graph.restore(saved.state)
+        for name, given in self._inputs.items():
+            given.load(saved.about["inputs"][name], saved.late[name], list(saved.keys[name].values()))
+            self._told[name] = given.promise
+        self.positions = dict(saved.about["positions"])
+        self._rows_out = int(saved.about["rows_out"])
+
+    # -- checks
+
+    def _require_open(self, step: str) -> None:
+        if self._broken:
+            raise UserError(
+                step, expected="a query that is live", got=f"one that ended by {self._broken}",
+                hint="start again from the last checkpoint: tm.restore(query, path)",
+            )  # fmt: skip
+        if self._ended:
+            raise UserError(
+                step, expected="a query that is live", got="one that has ended",
+                hint="query.live() starts another one",
+            )  # fmt: skip
+
+    def _require_names(self, step: str, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._inputs:
+                raise UserError(step, expected=f"inputs {sorted(self._inputs)}", got=repr(name))
+
+    def _positions(self, position: Any, batches: Mapping[str, Any]) -> dict[str, Any]:
+        if position is None:
+            return {}
+        if len(batches) == 1 and not (isinstance(position, dict) and set(position) <= set(batches)):
+            position = {next(iter(batches)): position}
+        if not isinstance(position, dict) or not set(position) <= set(batches):
+            raise UserError("push", expected="position= a dict by input", got=f"{position!r:.80}")
+        files.require_json(position)
+        return position
+
+    def _instant(self, given: LiveInput, below: InstantLike) -> int:
+        if given.domain is Domain.LOGICAL and instant_domain(below) is Domain.CLOCK:
+            raise UserError("punctuate", expected="an int, as the time of the stream is", got=repr(below))
+        ticks = instant(below, step="punctuate")
+        if abs(ticks) > FARTHEST:
+            raise UserError(
+                "punctuate", expected="a time within 2**61 ticks of zero", got=str(ticks),
+                hint="flush() ends the inputs",
+            )  # fmt: skip
+        return ticks
+
+    def _one(self, step: str, name: str | None) -> LiveInput:
+        if name is None and len(self._inputs) > 1:
+            raise UserError(step, expected=f"an input, one of {sorted(self._inputs)}", got="none")
+        found = name if name is not None else next(iter(self._inputs))
+        self._require_names(step, [found])
+        return self._inputs[found]
+
+
+def restored(live: Live, path: str | PathLike[str]) -> Live:
+    """Load a checkpoint into a fresh live query; if that fails, it is closed."""
+    try:
+        live.load(path)
+    except (TidemillError, KeyError, TypeError, ValueError) as failed:
+        live.close()
+        if isinstance(failed, TidemillError):
+            raise
+        raise UserError("restore", f"{path} is no checkpoint: {type(failed).__name__} {failed}") from failed
+    return live

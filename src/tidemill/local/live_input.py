@@ -1,0 +1,284 @@
+"""One input of a live query: it reads batches, knows the watermark, and sorts out late rows.
+
+This is the one place that deals with disorder (paper 003, section 7.2): behind it there are rows and
+promises only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.batch import conform
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.time import BEGINNING, FARTHEST, Domain
+from tidemill.core.types import TIMESTAMP, to_arrow
+from tidemill.io.arrow_checks import require_sound
+from tidemill.io.sources import open_source
+from tidemill.kernels.arrow import validity, values
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.limits import Limits
+from tidemill.plan.disorder import Disorder
+from tidemill.plan.nodes import Source
+
+Mask = npt.NDArray[np.bool_]
+REASON = "late_reason"
+"""The column that `late()` adds."""
+REASONS = ("late", "late after idle", "null time", "far time")
+
+
+@dataclass
+class Counts:
+    """What came in, by what happened to it."""
+
+    events: int = 0
+    """All rows, also those that are in no result."""
+    by_reason: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+
+    @property
+    def left_out(self) -> int:
+        """The rows that were late, or had no time that windows can have."""
+        return sum(self.by_reason.values())
+
+
+class LiveInput:
+    """The state of an input: its watermark, and the rows that came too late."""
+
+    def __init__(self, source: Source, policy: Disorder) -> None:
+        self.name, self._policy = source.name, policy
+        needed = source.schema.names
+        columns = needed if source.time in needed else (*needed, source.time)
+        self._source = replace(source, columns=tuple(columns), step=f"push {source.name}")
+        self._needed = list(needed)
+        self._arrow = self._source.schema.to_arrow()
+        self.domain = Domain.CLOCK if source.declared[source.time] == TIMESTAMP else Domain.LOGICAL
+        self._slack = policy.slack_ticks(self.domain)
+        self.counts = Counts()
+        self.watermark = BEGINNING
+        """No row to come has a time below this, unless it is late."""
+        self.held = BEGINNING
+        """The watermark that others have given it while it was idle; not below its own."""
+        self.latest = BEGINNING
+        """The greatest time so far."""
+        self._late: list[pa.RecordBatch] = []
+        self._keys: dict[tuple[str, ...], KeyIndex] = {}
+        self._by_key: dict[tuple[str, ...], Limits] = {}
+        """Watermarks of some keys, by the columns that the keys are of."""
+
+    # -- rows
+
+    def read(self, value: Any) -> list[pa.RecordBatch]:
+        """Return the rows of a batch in the types of the stream; nothing has happened to them yet."""
+        if isinstance(value, Mapping):
+            value = [value]
+        if isinstance(value, (str, bytes)) or hasattr(value, "__fspath__"):
+            raise UserError(
+                f"push {self.name}", expected="rows: Arrow data, a frame, or dicts", got=f"{value!r:.80}",
+                hint="read the file first, or run the query on it: query.run(...)",
+            )  # fmt: skip
+        if isinstance(value, (pa.RecordBatch, pa.Table)):  # a shorter way, for many small batches
+            step = self._source.step
+            given = [value] if isinstance(value, pa.RecordBatch) else value.to_batches()
+            sound = (require_sound(batch, step) for batch in given if batch.num_rows)
+            return [conform(b, self._source.schema, self._source.reading, step=step) for b in sound]
+        chunks = open_source(value, replace(self._source, ordered=False), promises=False)
+        return [chunk.batch for chunk in chunks]
+
+    def sorted_out(self, batch: pa.RecordBatch) -> tuple[dict[str, Mask], npt.NDArray[np.int64]]:
+        """Return which rows are left out or late, by reason; and the limit of each row, below which it is late."""
+        column = batch.column(self._source.time)
+        ticks, valid = values(column), validity(column)
+        limit = self._limit(batch)
+        found: dict[str, Mask] = {}
+        usable = np.ones(len(ticks), dtype=np.bool_)
+        if valid is not None:
+            found["null time"] = valid == 0
+            usable &= valid != 0
+        if len(ticks) and (ticks.max() > FARTHEST or ticks.min() < -FARTHEST):
+            far = usable & ((ticks > FARTHEST) | (ticks < -FARTHEST))
+            found["far time"] = far
+            usable &= ~far
+        late = usable & (ticks < limit)
+        if late.any():
+            own = ticks < np.minimum(limit, np.maximum(self.watermark, self._own_limit(batch)))
+            found["late"], found["late after idle"] = late & own, late & ~own
+        return {reason: mask for reason, mask in found.items() if mask.any()}, limit
+
+    def _own_limit(self, batch: pa.RecordBatch) -> Any:
+        found: Any = self.watermark
+        for columns, limits in self._by_key.items():
+            if all(c in batch.schema.names for c in columns):
+                kid = self._keys[columns].find([batch.column(c) for c in columns])
+                found = np.maximum(found, np.where(kid >= 0, limits.of(np.maximum(kid, 0)), BEGINNING))
+        return found
+
+    def _limit(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        limit = np.maximum(self._own_limit(batch), self.held)
+        return np.broadcast_to(np.asarray(limit, dtype=np.int64), batch.num_rows)
+
+    def require_in_time(self, batches: list[pa.RecordBatch]) -> None:
+        """Raise an error if a row is late and the policy is to refuse it."""
+        if self._policy.late != "raise":
+            return
+        for batch in batches:
+            found, limit = self.sorted_out(batch)
+            late = sum(int(mask.sum()) for reason, mask in found.items() if reason.startswith("late"))
+            if late:
+                raise UserError(
+                    f"push {self.name}", expected=f"no row below the watermark, {int(limit.max())} (ticks)",
+                    got=f"{late} of {batch.num_rows} rows", hint="with late='drop' they are counted and kept",
+                )  # fmt: skip
+
+    def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Count and keep the rows that are left out or late, and return those that the query sees."""
+        self.counts.events += batch.num_rows
+        if not self._plain(batch):
+            found, limit = self.sorted_out(batch)
+            if found:
+                batch = self._without(batch, found, limit)
+        if batch.num_rows:
+            self.latest = max(self.latest, int(values(batch.column(self._source.time)).max()))
+        return batch if batch.schema.names == self._needed else batch.select(self._needed)
+
+    def _plain(self, batch: pa.RecordBatch) -> bool:
+        """Return whether no row can be late or left out, as is usual."""
+        column = batch.column(self._source.time)
+        if self._by_key or column.null_count:
+            return False
+        ticks = values(column)
+        return bool(ticks.min() >= max(self.promise, -FARTHEST) and ticks.max() <= FARTHEST)
+
+    def _without(
+        self, batch: pa.RecordBatch, found: dict[str, Mask], limit: npt.NDArray[np.int64]
+    ) -> pa.RecordBatch:
+        kept = np.ones(batch.num_rows, dtype=np.bool_)
+        late = np.zeros(batch.num_rows, dtype=np.bool_)
+        for reason, mask in found.items():
+            self.counts.by_reason[reason] += int(mask.sum())
+            rows = batch.filter(pa.array(mask))
+            self._late.append(rows.append_column(REASON, pa.repeat(pa.scalar(reason), rows.num_rows)))
+            if reason.startswith("late"):
+                late |= mask
+            else:
+                kept &= ~mask
+        if self._policy.late == "adjust" and late.any():
+            at = batch.schema.get_field_index(self._source.time)
+            ticks = np.where(late, limit, values(batch.column(at)))
+            kind = to_arrow(self._source.schema[self._source.time])
+            null = None if batch.column(at).null_count == 0 else ~np.asarray(batch.column(at).is_valid())
+            times = pa.array(ticks, pa.int64(), mask=null).cast(kind)
+            batch = batch.set_column(at, batch.schema.field(at), times)
+        elif self._policy.consistent:
+            kept &= ~late
+        return batch if kept.all() else batch.filter(pa.array(kept))
+
+    # -- promises
+
+    def follow(self) -> None:
+        """Raise the watermark to the greatest time less the slack."""
+        if self._slack is not None and self.latest > BEGINNING:
+            self.raise_to(self.latest - self._slack)
+
+    def raise_to(self, below: int) -> None:
+        self.watermark = max(self.watermark, below)
+
+    @property
+    def promise(self) -> int:
+        """What the query may rely on: the watermark, or what others gave while this input was idle."""
+        return max(self.watermark, self.held)
+
+    def keyed(self, keys: Mapping[str, Any]) -> dict[str, pa.Array]:
+        """Return columns of keys as arrays, for a punctuation of some keys."""
+        schema, arrays = self._source.schema, {}
+        for name, given in keys.items():
+            if name not in schema:
+                raise UserError(
+                    "punctuate", expected=f"key columns of {self.name}: {list(schema.names)}", got=repr(name)
+                )
+            listed = given if isinstance(given, (list, tuple, pa.Array)) else [given]
+            try:
+                arrays[name] = pa.array(listed, to_arrow(schema[name]))
+            except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as unfit:
+                raise UserError(
+                    "punctuate", expected=f"keys {name!r} of {schema[name]!r}", got=f"{given!r:.80}"
+                ) from unfit
+        if len({len(a) for a in arrays.values()}) != 1:
+            raise UserError("punctuate", expected="key columns of one length", got=str(keys)[:80])
+        return arrays
+
+    def raise_keys(self, keys: Mapping[str, pa.Array], below: int) -> None:
+        """Raise the watermark of some keys."""
+        columns = tuple(sorted(keys))
+        index = self._keys.setdefault(columns, KeyIndex(self._source.schema.select(columns)))
+        kid = index.encode([keys[c] for c in columns])
+        self._by_key[columns] = self._by_key.get(columns, Limits()).raised_for(kid, below)
+
+    # -- late rows
+
+    @property
+    def late_schema(self) -> pa.Schema:
+        return self._arrow.append(pa.field(REASON, pa.string()))
+
+    def late(self) -> pa.Table:
+        return pa.Table.from_batches(self._late, schema=self.late_schema)
+
+    def take_late(self) -> pa.Table:
+        """Return the late rows since the last call, and forget them; they stay counted."""
+        found = self.late()
+        self._late = []
+        return found
+
+    # -- state
+
+    def saved(self) -> dict[str, Any]:
+        """Return what is not rows, as JSON."""
+        return {
+            "watermark": self.watermark, "held": self.held, "latest": self.latest,
+            "events": self.counts.events, "by_reason": self.counts.by_reason,
+        }  # fmt: skip
+
+    def saved_keys(self) -> dict[str, pa.Table]:
+        """Return the watermarks of keys, a table for each set of columns."""
+        found = {}
+        for number, (columns, limits) in enumerate(self._by_key.items()):
+            index = self._keys[columns]
+            arrays = index.decode(np.arange(index.count))
+            below = pa.array(limits.full(index.count))
+            found[f"{number}"] = pa.table([*arrays, below], names=[*columns, ""])
+        return found
+
+    def load(self, saved: Mapping[str, Any], late: pa.Table, keys: list[pa.Table]) -> None:
+        """Load what `saved`, `late` and `saved_keys` returned."""
+        self.watermark, self.held, self.latest = (
+            _int(saved, name) for name in ("watermark", "held", "latest")
+        )
+        self.counts.events = _int(saved, "events")
+        reasons = saved.get("by_reason")
+        if not isinstance(reasons, dict) or set(reasons) != set(REASONS):
+            raise UserError("restore", expected=f"counts by {REASONS}", got=f"{reasons!r:.80}")
+        self.counts.by_reason = {reason: _int(reasons, reason) for reason in REASONS}
+        if not late.schema.equals(self.late_schema):
+            raise UserError("restore", expected=f"late rows of {self.late_schema}", got=f"{late.schema}")
+        self._late = late.to_batches()
+        for table in keys:
+            *columns, last = table.column_names
+            schema: Schema = self._source.schema
+            if last != "" or any(c not in schema for c in columns) or table.schema.field("").type != pa.int64():
+                raise UserError("restore", expected="watermarks of keys", got=str(table.column_names))
+            arrays = self.keyed({c: table.column(c).combine_chunks() for c in columns})
+            below = table.column("").to_numpy()
+            for at, limit in enumerate(below.tolist()):
+                self.raise_keys({c: a.slice(at, 1) for c, a in arrays.items()}, limit)
+
+
+def _int(saved: Mapping[str, Any], name: str) -> int:
+    found = saved.get(name)
+    if not isinstance(found, int) or isinstance(found, bool) or not BEGINNING <= found < 1 << 63:
+        raise UserError("restore", expected=f"an int for {name!r}", got=f"{found!r:.80}")
+    return found

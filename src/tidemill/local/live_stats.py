@@ -1,0 +1,81 @@
+"""What a live query says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemill.core.time import BEGINNING, FOREVER, Domain, to_datetime
+
+
+@dataclass(frozen=True)
+class InputStats:
+    """One input of a live query."""
+
+    events: int
+    """All rows that came."""
+    late: int
+    late_after_idle: int
+    null_time: int
+    far_time: int
+    watermark: int
+    """In ticks; `BEGINNING` while nothing is promised."""
+    idle: bool
+    domain: Domain
+
+    @property
+    def time(self) -> str:
+        """The watermark as text."""
+        if self.watermark == BEGINNING:
+            return "none"
+        if self.watermark == FOREVER:
+            return "the end"
+        if self.domain is Domain.LOGICAL:
+            return str(self.watermark)
+        try:
+            return to_datetime(self.watermark).isoformat()
+        except OverflowError:
+            return f"{self.watermark} µs"
+
+
+@dataclass(frozen=True)
+class LiveStats:
+    """Counts of a live query, since it began or since the one whose checkpoint it continues."""
+
+    inputs: dict[str, InputStats]
+    rows_out: int
+    open_partials: int
+    """Partials of windows that are not complete, by key and pane."""
+    open_bytes: int
+    before_start: int
+    """Rows in no window because they lie before the start of all windows."""
+    failed_callbacks: int
+    seconds: float
+    """The time that the query has worked."""
+
+    @property
+    def events(self) -> int:
+        """All rows that came, of all inputs."""
+        return sum(one.events for one in self.inputs.values())
+
+    @property
+    def late(self) -> int:
+        """All late rows, of all inputs."""
+        return sum(one.late + one.late_after_idle for one in self.inputs.values())
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{self.events:,} events in, {self.late:,} late, {self.rows_out:,} rows out, "
+            f"{self.seconds:.3f} s of work",
+            f"open: {self.open_partials:,} partials, {self.open_bytes:,} bytes",
+        ]
+        for name, one in self.inputs.items():
+            parts = [f"{one.events:,} events", f"watermark {one.time}"]
+            named = ("late", "late_after_idle", "null_time", "far_time")
+            counted = [(what, getattr(one, what)) for what in named]
+            parts += [f"{n:,} {what.replace('_', ' ')}" for what, n in counted if n]
+            lines.append(f"{name}: {', '.join(parts)}{', idle' if one.idle else ''}")
+        if self.before_start:
+            lines.append(f"{self.before_start:,} rows before the start of all windows")
+        if self.failed_callbacks:
+            lines.append(f"{self.failed_callbacks:,} calls of subscribers failed")
+        return "\n".join(lines)

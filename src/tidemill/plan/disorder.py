@@ -1,0 +1,66 @@
+"""What a query that goes on does about rows that come out of order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemill.core.errors import UserError
+from tidemill.core.time import Domain, DurationLike, duration
+
+LATE = ("drop", "adjust", "raise")
+
+
+@dataclass(frozen=True)
+class Disorder:
+    """How far rows may be out of order, and what happens to those that come too late.
+
+    The *watermark* of an input is the strongest promise about it: what `punctuate` said, and, if there is a
+    `slack`, the greatest time so far less the slack. A row below it is *late*. Late rows are counted and can
+    be read (`live.late()`), whatever the policy:
+
+    - `late="drop"`: a late row counts in the windows that are not complete yet, and in no others. With
+      `consistent=True` it counts in none.
+    - `late="adjust"`: its time becomes the watermark.
+    - `late="raise"`: a batch with a late row is refused whole, with an error.
+
+    An input that sent nothing for as long as `idle` no longer holds the others back. What it sends below their
+    watermark afterwards is late. `idle` is a time on the clock on the wall, whatever the time of the stream is.
+
+    >>> Disorder(slack="10s", late="adjust")
+    Disorder(slack='10s', late='adjust', consistent=False, idle=None)
+    """
+
+    slack: DurationLike | None = None
+    late: str = "drop"
+    consistent: bool = False
+    idle: DurationLike | None = None
+
+    def __post_init__(self) -> None:
+        if self.late not in LATE:
+            raise UserError("Disorder", expected=f"late= to be one of {LATE}", got=repr(self.late))
+        if self.consistent and self.late != "drop":
+            raise UserError(
+                "Disorder", expected="consistent=True with late='drop'", got=f"late={self.late!r}",
+                hint="adjusted rows count in all their windows; refused ones in none",
+            )  # fmt: skip
+        if self.slack is not None and duration(self.slack, step="Disorder").ticks < 0:
+            raise UserError("Disorder", expected="a slack of at least 0", got=repr(self.slack))
+        if self.idle is not None:
+            idle = duration(self.idle, step="Disorder")
+            if idle.domain is not Domain.CLOCK or idle.ticks <= 0:
+                raise UserError("Disorder", expected="idle='30s', a positive time", got=repr(self.idle))
+
+    def slack_ticks(self, domain: Domain) -> int | None:
+        """Return the slack in ticks of a stream's time, or None if there is no slack."""
+        if self.slack is None:
+            return None
+        slack = duration(self.slack, step="Disorder")
+        if slack.ticks and slack.domain is not domain:
+            raise UserError(
+                "Disorder", expected=f"a slack in {domain.value}, as the stream has it", got=repr(self.slack)
+            )
+        return slack.ticks
+
+    @property
+    def idle_seconds(self) -> float | None:
+        return None if self.idle is None else duration(self.idle).ticks / 1e6
