@@ -74,8 +74,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "FOREVER", "Disorder", "Expr", "InternalError", "Query", "Replicas", "Stream", "TidemillError", "UnsupportedError",
-    "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
+    "FOREVER", "Disorder", "Expr", "InternalError", "Query", "Replicas", "Stream", "TidemillError",
+    "UnsupportedError", "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min",
+    "bottom_k", "bounds",
     "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
     "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",

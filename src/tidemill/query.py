@@ -78,8 +78,8 @@ class Query:
     def live(self, disorder: Disorder | None = None, *, threads: int = 1) -> Live:
         """The same query on rows that keep coming; see `Live`.
 
-        `disorder` says how far rows may be out of order, and what happens to those that come too late. Work is
-        done in the calls; with several threads, they are used during a call only.
+        `disorder` says how far rows may be out of order, and what happens to those that come too late. All
+        work is done in calls of the result; several threads are used during a call only.
         """
         from tidemill.local.live import Live
 

@@ -110,7 +110,7 @@ def test_an_idle_input_does_not_hold_the_others_back() -> None:
 def test_a_batch_with_a_late_row_can_be_refused_whole() -> None:
     live = SUMS.live(tm.Disorder(slack=0, late="raise"))
     live.push(s=[row(25)])
-    with pytest.raises(tm.UserError, match="push s: expected no row below the watermark, 25 .ticks., got 1 of 2"):
+    with pytest.raises(tm.UserError, match=r"push s: expected no row below the watermark, 25 .*, got 1 of 2"):
         live.push(s=[row(30), row(3)])
     assert live.stats().events == 1
     assert live.flush().to_pydict()["window_start"] == [20]
@@ -132,9 +132,9 @@ def test_subscribers_get_what_push_returns_and_may_fail() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda live: live.push(other=[]), "push: expected inputs ..s..., got 'other'"),
+        (lambda live: live.push(other=[]), "push: expected inputs .*s.*, got 'other'"),
         (lambda live: live.push(s=[{"t": 1}]), "push s, row 1: expected a column 'k'"),
-        (lambda live: live.push(s=pa.table({"t": [1], "k": [2], "x": [3]})), "push s: expected column 'k' of type"),
+        (lambda live: live.push(s=pa.table({"t": [1], "k": [2], "x": [3]})), "push s: expected column 'k'"),
         (lambda live: live.push(s=3), "push s: expected"),
         (lambda live: live.push(s="rows.parquet"), "push s: expected rows"),
         (lambda live: live.punctuate(5), "punctuate: expected a watermark of s of at least 10, got 5"),
@@ -190,7 +190,7 @@ def test_a_query_that_fails_says_so_afterwards() -> None:
     live.push(s=[row(1, x=(1 << 63) - 1), row(2, x=1)])
     with pytest.raises(tm.UserError, match="int64"):
         live.punctuate(10)
-    with pytest.raises(tm.UserError, match="ended by UserError.*from the last checkpoint"):
+    with pytest.raises(tm.UserError, match=r"ended by UserError.*from the last checkpoint"):
         live.push(s=row(11))
     assert repr(live).startswith("ended by UserError")
 

@@ -1,4 +1,4 @@
-"""The file of a checkpoint: one Arrow stream with the state of all operators, late rows, and a page of JSON."""
+"""The file of a checkpoint: one Arrow stream with the state of operators, late rows, and a page of JSON."""
 
 from __future__ import annotations
 

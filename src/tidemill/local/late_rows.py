@@ -32,7 +32,7 @@ class LateRows:
     def keep(
         self, batch: pa.RecordBatch, kid: Ints, promise: Limits
     ) -> npt.NDArray[np.bool_] | None:
-        """Find the late rows of a batch, and store them. Return a mask of the rows below the watermark, or None."""
+        """Find and store the late rows of a batch. Return a mask of the rows below the watermark, or None."""
         times = evaluate(self._attribute, batch, self._schema)
         ticks = values(times)
         if not len(ticks) or ticks.min() >= promise.highest:

@@ -13,7 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import TidemillError, UserError
-from tidemill.core.time import BEGINNING, FARTHEST, FOREVER, Domain, InstantLike, instant, instant_domain
+from tidemill.core.time import (
+    BEGINNING,
+    FARTHEST,
+    FOREVER,
+    Domain,
+    InstantLike,
+    instant,
+    instant_domain,
+)
 from tidemill.local import checkpoint as files
 from tidemill.local.graph import Graph
 from tidemill.local.live_input import LiveInput
@@ -47,6 +55,7 @@ class Live:
         if not isinstance(policy, Disorder):
             raise UserError("live", expected="a tm.Disorder(...)", got=f"{policy!r:.80}")
         self.plan, self._schema = plan, plan.schema.to_arrow()
+        self._nothing = self._schema.empty_table()
         self._graph = Graph(plan, threads, keep_late=False)
         leaves = self._graph.sources
         named = {source.name: leaves[source.name] for source in sources(plan)}
@@ -69,9 +78,9 @@ class Live:
     def push(self, *, position: Any = None, **batches: Any) -> pa.Table:
         """Take rows of some inputs, by name, and return the rows of the result that are now complete.
 
-        A batch is Arrow data, a pandas or Polars frame, a list of dicts, or one dict. If one batch cannot be read,
-        none is taken. `position` says up to where the input was read: a checkpoint keeps it, for whoever goes on.
-        With several inputs it is a dict by name.
+        A batch is Arrow data, a pandas or Polars frame, a list of dicts, or one dict. If one batch cannot be
+        read, none is taken. `position` says up to where the input was read: a checkpoint keeps it, for the
+        one who goes on. With several inputs it is a dict by name.
         """
         self._require_open("push")
         self._require_names("push", batches)
@@ -101,8 +110,8 @@ class Live:
     ) -> pa.Table:
         """Promise that no row to come has a time below an instant; return what is now complete.
 
-        The promise is about all inputs, or one of them. With `key`, it is about some values of key columns only:
-        `key={"sensor": 7}`, or a list of values.
+        The promise is about all inputs, or one of them. With `key`, it is about some values of key columns
+        only: `key={"sensor": 7}`, or a list of values.
         """
         self._require_open("punctuate")
         names = [input] if input is not None else list(self._inputs)
@@ -166,6 +175,8 @@ class Live:
 
     def _hold_back_no_more(self) -> None:
         """Give idle inputs the watermark of the others."""
+        if self._idle is None:
+            return
         idle = self._idle_inputs()
         active = [given.watermark for name, given in self._inputs.items() if name not in idle]
         for name in idle if active else ():
@@ -181,7 +192,8 @@ class Live:
         """Do some work, and return its rows. If it fails, the state is not known, and the query ends."""
         start = time.perf_counter()
         try:
-            found = pa.Table.from_batches(list(work()), schema=self._schema)
+            batches = list(work())
+            found = pa.Table.from_batches(batches, schema=self._schema) if batches else self._nothing
         except BaseException as failed:
             self._broken = f"{type(failed).__name__}: {failed}"
             self._graph.close()
@@ -195,7 +207,7 @@ class Live:
     # -- results and counts
 
     def subscribe(self, callback: Callback) -> None:
-        """Call a function with each table of new rows. If it raises an error, there is a warning, and it is counted."""
+        """Call a function with each table of new rows. If it fails, there is a warning, and it is counted."""
         if not callable(callback):
             raise UserError("subscribe", expected="a function of a table", got=f"{callback!r:.80}")
         self._callbacks.append(callback)
@@ -241,7 +253,7 @@ class Live:
     # -- state
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
-        """Write the whole state to a file, which appears when it is complete; `tm.restore` continues from it."""
+        """Write the whole state to a file, which appears when it is complete. `tm.restore` loads it."""
         self._require_open("checkpoint")
         about = {
             "inputs": {name: given.saved() for name, given in self._inputs.items()},

@@ -55,7 +55,7 @@ class LiveInput:
         needed = source.schema.names
         columns = needed if source.time in needed else (*needed, source.time)
         self._source = replace(source, columns=tuple(columns), step=f"push {source.name}")
-        self._needed = list(needed)
+        self._needed, self._drops_time = list(needed), source.time not in needed
         self._arrow = self._source.schema.to_arrow()
         self.domain = Domain.CLOCK if source.declared[source.time] == TIMESTAMP else Domain.LOGICAL
         self._slack = policy.slack_ticks(self.domain)
@@ -85,13 +85,15 @@ class LiveInput:
         if isinstance(value, (pa.RecordBatch, pa.Table)):  # a shorter way, for many small batches
             step = self._source.step
             given = [value] if isinstance(value, pa.RecordBatch) else value.to_batches()
-            sound = (require_sound(batch, step) for batch in given if batch.num_rows)
+            sound = [require_sound(batch, step) for batch in given if batch.num_rows]
+            if value.schema.equals(self._arrow):
+                return sound
             return [conform(b, self._source.schema, self._source.reading, step=step) for b in sound]
         chunks = open_source(value, replace(self._source, ordered=False), promises=False)
         return [chunk.batch for chunk in chunks]
 
     def sorted_out(self, batch: pa.RecordBatch) -> tuple[dict[str, Mask], npt.NDArray[np.int64]]:
-        """Return which rows are left out or late, by reason; and the limit of each row, below which it is late."""
+        """Return which rows are left out or late, by reason, and the limit below which each row is late."""
         column = batch.column(self._source.time)
         ticks, valid = values(column), validity(column)
         limit = self._limit(batch)
@@ -138,21 +140,25 @@ class LiveInput:
     def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count and keep the rows that are left out or late, and return those that the query sees."""
         self.counts.events += batch.num_rows
-        if not self._plain(batch):
+        if not self._followed(batch):
             found, limit = self.sorted_out(batch)
             if found:
                 batch = self._without(batch, found, limit)
-        if batch.num_rows:
-            self.latest = max(self.latest, int(values(batch.column(self._source.time)).max()))
-        return batch if batch.schema.names == self._needed else batch.select(self._needed)
+            if batch.num_rows:
+                self.latest = max(self.latest, int(values(batch.column(self._source.time)).max()))
+        return batch.select(self._needed) if self._drops_time else batch
 
-    def _plain(self, batch: pa.RecordBatch) -> bool:
-        """Return whether no row can be late or left out, as is usual."""
+    def _followed(self, batch: pa.RecordBatch) -> bool:
+        """Return whether no row is late or left out, as is usual; then note the greatest time."""
         column = batch.column(self._source.time)
         if self._by_key or column.null_count:
             return False
         ticks = values(column)
-        return bool(ticks.min() >= max(self.promise, -FARTHEST) and ticks.max() <= FARTHEST)
+        latest = int(ticks.max())
+        if latest > FARTHEST or ticks.min() < max(self.promise, -FARTHEST):
+            return False
+        self.latest = max(self.latest, latest)
+        return True
 
     def _without(
         self, batch: pa.RecordBatch, found: dict[str, Mask], limit: npt.NDArray[np.int64]
@@ -269,7 +275,8 @@ class LiveInput:
         for table in keys:
             *columns, last = table.column_names
             schema: Schema = self._source.schema
-            if last != "" or any(c not in schema for c in columns) or table.schema.field("").type != pa.int64():
+            known = last == "" and all(c in schema for c in columns)
+            if not known or table.schema.field("").type != pa.int64():
                 raise UserError("restore", expected="watermarks of keys", got=str(table.column_names))
             arrays = self.keyed({c: table.column(c).combine_chunks() for c in columns})
             below = table.column("").to_numpy()

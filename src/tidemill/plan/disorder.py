@@ -23,8 +23,8 @@ class Disorder:
     - `late="adjust"`: its time becomes the watermark.
     - `late="raise"`: a batch with a late row is refused whole, with an error.
 
-    An input that sent nothing for as long as `idle` no longer holds the others back. What it sends below their
-    watermark afterwards is late. `idle` is a time on the clock on the wall, whatever the time of the stream is.
+    An input that sent nothing for as long as `idle` no longer holds the others back. What it sends below
+    their watermark afterwards is late. `idle` is real time, whatever the time of the stream is.
 
     >>> Disorder(slack="10s", late="adjust")
     Disorder(slack='10s', late='adjust', consistent=False, idle=None)
