@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -44,3 +46,24 @@ def test_memory_that_is_discarded_is_not_used_again() -> None:
 def test_a_place_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(AssertionError):
         taken(np.array([1, 2]), np.array([2]))
+
+
+class Counting(Pool):
+    slabs = 0
+
+    def _fresh(self, size: int) -> Any:
+        self.slabs += 1
+        return super()._fresh(size)
+
+
+def test_pieces_that_are_not_needed_make_room_for_sizes_that_are() -> None:
+    pool = Counting(most=20 << 20)
+    many = [pool.take(1 << 20) for _ in range(19)]
+    del many
+    slabs = []
+    for _ in range(1000):
+        some = [pool.take(size) for size in (1 << 20, 5 << 19, 3 << 20, 7 << 19)]
+        del some
+        slabs.append(pool.slabs)
+    assert slabs[-1] == slabs[len(slabs) // 2], "no fresh memory any more"
+    assert pool.held <= pool.most

@@ -24,6 +24,8 @@ SMALL = 1 << 17
 SLAB = 1 << 22
 """The bytes of the first slab of each size, enough for NumPy to ask for huge pages; the next are larger."""
 LARGEST_SLAB = 1 << 25
+_SOME_TIME = 1 << 10
+"""After so many arrays were returned, it is counted anew how many pieces of each size are needed."""
 MOST = 1 << 29
 """The pool holds at most this many unused bytes; more are released."""
 
@@ -42,56 +44,82 @@ class Pool:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}
-        self._clock = itertools.count()
-        self._returned: dict[int, int] = {}
-        """When memory of each size was last returned, or first taken."""
+        self._untouched: dict[int, list[npt.NDArray[np.uint8]]] = {}
+        """Pieces of slabs that nobody has taken yet: they take no memory."""
         self._slab: dict[int, int] = {}
         """The bytes of the next slab of each size."""
+        self._clock = itertools.count()
+        self._returned: dict[int, int] = {}
+        """When memory of each size was last returned."""
+        self._surplus: dict[int, int] = {}
+        """The least number of free pieces of each size for some time: so many were not needed."""
 
     @property
     def held(self) -> int:
-        """The unused bytes, including pieces that were never touched."""
+        """The unused bytes that were used before."""
         return sum(size * len(free) for size, free in list(self._free.items()))
 
     def take(self, size: int) -> npt.NDArray[np.uint8]:
         """Return at least `size` uninitialised bytes."""
         step = 1 << max(0, size.bit_length() - 3)
         rounded = -(-size // step) * step
-        try:
-            memory = self._free.setdefault(rounded, []).pop()
-        except IndexError:
+        memory = _popped(self._free, rounded)
+        if rounded in self._surplus:
+            self._surplus[rounded] = min(self._surplus[rounded], len(self._free[rounded]))
+        if memory is None:
+            memory = _popped(self._untouched, rounded)
+        if memory is None:
             memory = self._fresh(rounded)
         return np.asarray(_Owner(memory, self._give_back))
 
     def _fresh(self, size: int) -> npt.NDArray[np.uint8]:
-        """Return a piece of a new slab; the others are free."""
+        """Return a piece of a new slab, and keep the others for later."""
         slab = self._slab.get(size, SLAB)
         self._slab[size] = min(2 * slab, LARGEST_SLAB)
-        self._returned.setdefault(size, next(self._clock))  # so that the other pieces can be released
         pieces = max(1, slab // size)
         memory = np.empty(pieces * size, dtype=np.uint8)
-        self._free[size] += [memory[i * size : (i + 1) * size] for i in range(pieces - 1, 0, -1)]
+        others = [memory[i * size : (i + 1) * size] for i in range(pieces - 1, 0, -1)]
+        self._untouched.setdefault(size, []).extend(others)
         return memory[:size]
 
     def _give_back(self, memory: npt.NDArray[np.uint8]) -> None:
-        """Take memory back. If it is too much, release memory of sizes that were not used for a long time.
+        """Take memory back. If it is too much, release what was not needed for some time.
 
         Other threads may do the same at any point.
         """
-        size = len(memory)
-        self._free[size].append(memory)
-        self._returned[size] = next(self._clock)
+        size, now = len(memory), next(self._clock)
+        self._free.setdefault(size, []).append(memory)
+        self._returned[size] = now
         spare = self.held - self.most
-        if spare <= 0:
-            return
-        for oldest in sorted(self._returned, key=self._returned.__getitem__):
-            free = self._free[oldest]
-            while spare > 0 and free:
-                try:
-                    free.pop()
-                except IndexError:  # another thread took the last one
+        if spare > 0:
+            self._release(spare)
+        if now % _SOME_TIME == 0:
+            self._surplus = {size: len(free) for size, free in list(self._free.items())}
+
+    def _release(self, spare: int) -> None:
+        """Release so many bytes: first pieces that were not needed, then all of the oldest sizes."""
+        for size, surplus in list(self._surplus.items()):
+            for _ in range(surplus):
+                if spare <= 0 or _popped(self._free, size) is None:
                     break
+                self._surplus[size] -= 1
+                spare -= size
+        for oldest in sorted(self._returned, key=self._returned.__getitem__):
+            while spare > 0 and _popped(self._free, oldest) is not None:
                 spare -= oldest
+            if spare <= 0:
+                return
+            # Nothing of this size is in the pool any more: the next slab is small again.
+            self._untouched.pop(oldest, None)
+            self._slab.pop(oldest, None)
+
+
+def _popped(lists: dict[int, list[npt.NDArray[np.uint8]]], size: int) -> npt.NDArray[np.uint8] | None:
+    """Return and remove memory of a size, if there is any; another thread may take it first."""
+    try:
+        return lists[size].pop()
+    except (KeyError, IndexError):
+        return None
 
 
 def _nowhere(memory: npt.NDArray[np.uint8]) -> None:
