@@ -90,9 +90,15 @@ def build(
     return pa.Array.from_buffers(kind, n, [bitmap, body], nulls)
 
 
-def enlarged(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
-    """Return an array of length `size` that starts with the first `used` elements of this one."""
+def enlarged(
+    array: npt.NDArray[Any], size: int, used: int, *, lasting: bool = True
+) -> npt.NDArray[Any]:
+    """Return an array of length `size` that starts with the first `used` elements of this one.
+
+    Memory of `lasting` state that was too small is released; that of others is used again.
+    """
     bigger = empty(size, array.dtype)
     bigger[:used] = array[:used]
-    discard(array)
+    if lasting:
+        discard(array)
     return bigger

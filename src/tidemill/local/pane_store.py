@@ -64,8 +64,10 @@ class KeptRows:
         if count + more <= len(self.kid):
             return
         size = max(2 * len(self.kid), count + more)
-        self.kid, self.pane = enlarged(self.kid, size, count), enlarged(self.pane, size, count)
-        self.args = [enlarged(a, size, count) for a in self.args]
+        # Rows are moved whenever windows close, so these arrays are soon replaced by smaller ones.
+        self.kid, self.pane, *self.args = (
+            enlarged(a, size, count, lasting=False) for a in (self.kid, self.pane, *self.args)
+        )
 
     def take(self, order: Ints) -> None:
         self.kid, self.pane = self.kid[order], self.pane[order]
