@@ -259,3 +259,10 @@ def test_state_stays_bounded_while_keys_and_windows_move() -> None:
         sizes.append(live.stats().open_partials)
     assert max(sizes[5:]) <= 2 * max(sizes[:5])
     assert live.stats().rows_out > 1000
+
+
+def test_the_sensor_monitor_gives_what_history_gives(capsys: pytest.CaptureFixture[str]) -> None:
+    from examples.live_sensors import main
+
+    main()
+    assert "300 rows live, 300 from history, the same" in capsys.readouterr().out

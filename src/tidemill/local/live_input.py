@@ -192,7 +192,10 @@ class LiveInput:
             self.raise_to(self.latest - self._slack)
 
     def raise_to(self, below: int) -> None:
+        """Raise the watermark. Watermarks of keys that say no more than this one are forgotten."""
         self.watermark = max(self.watermark, below)
+        for columns in [c for c, limits in self._by_key.items() if limits.highest <= self.watermark]:
+            del self._by_key[columns], self._keys[columns]
 
     @property
     def promise(self) -> int:
