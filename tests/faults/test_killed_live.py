@@ -1,0 +1,116 @@
+"""Live queries are killed at any moment, and go on from their last checkpoint: each row comes once.
+
+Whoever reads an input writes what came out before the checkpoint that says so. What came after the checkpoint
+is written again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+
+import tidemill as tm
+from tests.conformance.harness import assert_same
+from tests.faults.counts import SOAK, report, seed_of
+from tidemill import col
+from tidemill.core.batch import to_rows
+from tidemill.io.sinks import write_ipc
+
+ROWS, BATCH, BETWEEN = 3_200, 40, 4
+"""Events, events of a push, and pushes between two checkpoints."""
+STREAM = tm.stream("s", time="t", schema={"t": "int64", "k": "string", "x": "int64"})
+QUERY = STREAM.group_by("k").window(tm.hopping(200, every=50)).agg(
+    n=tm.count(), total=tm.sum(col.x), last=tm.last(col.k), middle=tm.median(col.x)
+)  # fmt: skip
+POLICY = tm.Disorder(slack=30)
+
+
+def events() -> pa.Table:
+    pick = random.Random(5)
+    came = sorted(range(ROWS), key=lambda t: t + pick.randint(0, 30))
+    return pa.table({"t": came, "k": [f"k{pick.randint(0, 30)}" for _ in came], "x": [t % 97 for t in came]})
+
+
+EVENTS = events()
+
+
+def go_on(folder: Path) -> None:
+    """Read all events from the last checkpoint on. `done` then says how many parts there are."""
+    if (folder / "saved").exists():
+        live = tm.restore(QUERY, folder / "saved", POLICY)
+        offset, part = live.positions["s"]
+    else:
+        live, offset, part = QUERY.live(POLICY), 0, 0
+    found: list[pa.Table] = []
+    schema = QUERY.schema.to_arrow()
+    while offset < ROWS:
+        for _ in range(BETWEEN):
+            some = EVENTS.slice(offset, BATCH)
+            offset += len(some)
+            found.append(live.push(s=some, position=[offset, part + 1]))
+        part += 1
+        write_ipc(folder / f"{part}.arrow", schema, [b for t in found for b in t.to_batches()])
+        live.checkpoint(folder / "saved")
+        found = []
+    write_ipc(folder / "rest.arrow", schema, live.flush().to_batches())
+    (folder / "done").write_text(str(part))
+
+
+def killed(folder: Path, pick: random.Random) -> int:
+    """Start processes and kill them, until one comes to the end; return how many were killed."""
+    kills = 0
+    while not (folder / "done").exists():
+        child = os.fork()
+        if child == 0:
+            try:
+                go_on(folder)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        time.sleep(pick.random() * 0.1 * (1 + kills / 20))  # so that one of them comes to the end
+        os.kill(child, signal.SIGKILL)
+        kills += os.waitpid(child, 0)[1] == signal.SIGKILL
+    return kills
+
+
+def live_queries_are_killed(at_least: int, tmp_path: Path) -> None:
+    pick = random.Random(seed_of("killed live queries"))
+    expected = to_rows(QUERY.run(s=EVENTS).to_batches(), QUERY.schema)
+    go_on_once = tmp_path / "whole"
+    go_on_once.mkdir()
+    go_on(go_on_once)  # kernels are ready in all processes that are forked from this one
+    kills, wrong, runs = 0, [], 0
+    while kills < at_least:
+        folder = tmp_path / f"{runs}"
+        folder.mkdir()
+        kills += killed(folder, pick)
+        runs += 1
+        names = [f"{n}.arrow" for n in range(1, int((folder / "done").read_text()) + 1)] + ["rest.arrow"]
+        tables = [pa.ipc.open_file(folder / name).read_all() for name in names]
+        got = to_rows([b for t in tables for b in t.to_batches()], QUERY.schema)
+        try:
+            assert_same(got, expected, QUERY.schema)
+        except AssertionError as different:
+            wrong.append(str(different))
+        if [p.name for p in folder.iterdir() if p.name.startswith(".saved")]:
+            live = QUERY.live()
+            live.checkpoint(folder / "saved")  # removes what killed processes left
+            wrong += [f"{p} was left" for p in folder.iterdir() if p.name.startswith(".saved")]
+    report("killed live queries", kills, len(wrong))
+    assert wrong == []
+
+
+def test_a_live_query_that_is_killed_goes_on_and_gives_each_row_once(tmp_path: Path) -> None:
+    live_queries_are_killed(12, tmp_path)
+
+
+@pytest.mark.soak
+def test_many_live_queries_are_killed(tmp_path: Path) -> None:
+    live_queries_are_killed(int(500 * SOAK), tmp_path)
