@@ -225,6 +225,8 @@ def test_promises_of_keys_are_restored(tmp_path: Path) -> None:
     live.punctuate(10, key={"k": "a"})
     live.checkpoint(tmp_path / "saved")
     again = tm.restore(SUMS, tmp_path / "saved")
+    again.checkpoint(tmp_path / "saved")  # and saved again
+    again = tm.restore(SUMS, tmp_path / "saved")
     again.push(s=[row(5, "a"), row(5, "b")])
     assert again.late().to_pydict()["k"] == ["a"]
     assert again.flush().to_pydict() == {"k": ["b"], "window_start": [0], "window_end": [10], "x": [2]}

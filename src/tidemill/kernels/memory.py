@@ -122,27 +122,25 @@ def _popped(lists: dict[int, list[npt.NDArray[np.uint8]]], size: int) -> npt.NDA
         return None
 
 
-def _nowhere(memory: npt.NDArray[np.uint8]) -> None:
-    """Leave memory to the system."""
-
-
 class _Owner:
     """What arrays over a piece of memory refer to; its end is the end of the last of them."""
 
     __slots__ = ("_give_back", "_memory")
 
     def __init__(self, memory: npt.NDArray[np.uint8], give_back: Callable[[Any], None]) -> None:
-        self._memory, self._give_back = memory, give_back
+        self._memory = memory
+        self._give_back: Callable[[Any], None] | None = give_back
 
     def discard(self) -> None:
-        self._give_back = _nowhere
+        self._give_back = None
 
     @property
     def __array_interface__(self) -> Any:
         return self._memory.__array_interface__
 
     def __del__(self) -> None:
-        self._give_back(self._memory)
+        if self._give_back is not None:
+            self._give_back(self._memory)
 
 
 _pool = Pool()

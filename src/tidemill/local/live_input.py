@@ -17,13 +17,14 @@ import pyarrow as pa
 from tidemill.core.batch import conform
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
-from tidemill.core.time import BEGINNING, FARTHEST, Domain
-from tidemill.core.types import TIMESTAMP, to_arrow
+from tidemill.core.time import BEGINNING, FARTHEST
+from tidemill.core.types import to_arrow
 from tidemill.io.arrow_checks import require_sound
 from tidemill.io.sources import open_source
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.limits import Limits
+from tidemill.local.snapshot import column
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.nodes import Source
 
@@ -41,11 +42,6 @@ class Counts:
     """All rows, also those that are in no result."""
     by_reason: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
 
-    @property
-    def left_out(self) -> int:
-        """The rows that were late, or had no time that windows can have."""
-        return sum(self.by_reason.values())
-
 
 class LiveInput:
     """The state of an input: its watermark, and the rows that came too late."""
@@ -57,7 +53,7 @@ class LiveInput:
         self._source = replace(source, columns=tuple(columns), step=f"push {source.name}")
         self._needed, self._drops_time = list(needed), source.time not in needed
         self._arrow = self._source.schema.to_arrow()
-        self.domain = Domain.CLOCK if source.declared[source.time] == TIMESTAMP else Domain.LOGICAL
+        self.domain = self._source.domain
         self._slack = policy.slack_ticks(self.domain)
         self.counts = Counts()
         self.watermark = BEGINNING
@@ -94,9 +90,10 @@ class LiveInput:
 
     def sorted_out(self, batch: pa.RecordBatch) -> tuple[dict[str, Mask], npt.NDArray[np.int64]]:
         """Return which rows are left out or late, by reason, and the limit below which each row is late."""
-        column = batch.column(self._source.time)
-        ticks, valid = values(column), validity(column)
-        limit = self._limit(batch)
+        times = batch.column(self._source.time)
+        ticks, valid = values(times), validity(times)
+        own_limit = self._own_limit(batch)
+        limit = np.broadcast_to(np.asarray(np.maximum(own_limit, self.held), dtype=np.int64), len(ticks))
         found: dict[str, Mask] = {}
         usable = np.ones(len(ticks), dtype=np.bool_)
         if valid is not None:
@@ -108,21 +105,18 @@ class LiveInput:
             usable &= ~far
         late = usable & (ticks < limit)
         if late.any():
-            own = ticks < np.minimum(limit, np.maximum(self.watermark, self._own_limit(batch)))
+            own = ticks < own_limit
             found["late"], found["late after idle"] = late & own, late & ~own
         return {reason: mask for reason, mask in found.items() if mask.any()}, limit
 
     def _own_limit(self, batch: pa.RecordBatch) -> Any:
+        """Return the watermark of each row's key, or of the input; not what others gave while it was idle."""
         found: Any = self.watermark
         for columns, limits in self._by_key.items():
             if all(c in batch.schema.names for c in columns):
                 kid = self._keys[columns].find([batch.column(c) for c in columns])
                 found = np.maximum(found, np.where(kid >= 0, limits.of(np.maximum(kid, 0)), BEGINNING))
         return found
-
-    def _limit(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        limit = np.maximum(self._own_limit(batch), self.held)
-        return np.broadcast_to(np.asarray(limit, dtype=np.int64), batch.num_rows)
 
     def require_in_time(self, batches: list[pa.RecordBatch]) -> None:
         """Raise an error if a row is late and the policy is to refuse it."""
@@ -150,10 +144,10 @@ class LiveInput:
 
     def _followed(self, batch: pa.RecordBatch) -> bool:
         """Return whether no row is late or left out, as is usual; then note the greatest time."""
-        column = batch.column(self._source.time)
-        if self._by_key or column.null_count:
+        times = batch.column(self._source.time)
+        if self._by_key or times.null_count:
             return False
-        ticks = values(column)
+        ticks = values(times)
         latest = int(ticks.max())
         if latest > FARTHEST or ticks.min() < max(self.promise, -FARTHEST):
             return False
@@ -282,9 +276,10 @@ class LiveInput:
             if not known or table.schema.field("").type != pa.int64():
                 raise UserError("restore", expected="watermarks of keys", got=str(table.column_names))
             arrays = self.keyed({c: table.column(c).combine_chunks() for c in columns})
-            below = table.column("").to_numpy()
-            for at, limit in enumerate(below.tolist()):
-                self.raise_keys({c: a.slice(at, 1) for c, a in arrays.items()}, limit)
+            index = self._keys[tuple(columns)] = KeyIndex(schema.select(columns))
+            below = np.full(len(table) + 1, BEGINNING, dtype=np.int64)  # null may have an id of its own
+            below[index.encode([arrays[c] for c in columns])] = column(table, "")
+            self._by_key[tuple(columns)] = Limits(BEGINNING, below[: index.count])
 
 
 def _int(saved: Mapping[str, Any], name: str) -> int:
