@@ -163,6 +163,16 @@ def test_panes_between_a_late_row_and_the_others_are_not_read(monkeypatch: pytes
     assert pa.Table.from_batches(found).to_pydict()["n"] == [2, 1, 2]
 
 
+def test_positions_grow_wider_with_the_list_of_records() -> None:
+    op = operator(Tuning(plane_bytes=0, small_planes=0))
+    op.store._newest = op.store._newest.astype(np.int8)  # full at 128 records, as int32 at two billion
+    pairs = [(t, key) for t in (5, 15, 5) for key in range(100)]
+    for at in range(0, len(pairs), 50):
+        push(op, pairs[at : at + 50])
+    assert op.store._newest.dtype == np.int64
+    assert totals(op) == counted(pairs)
+
+
 def test_planes_take_memory_when_their_panes_come() -> None:
     op = operator()
     push(op, [(5, key) for key in range(1000)])
