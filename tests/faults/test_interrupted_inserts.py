@@ -167,13 +167,14 @@ def interrupted_at(line: int) -> Iterator[list[int]]:
     """Raise `KeyboardInterrupt` before so many lines of the package have run; how many did.
 
     Not at a `with`: its line comes again when the block ends, and what a tracer raises there keeps locks
-    from being released. Python looks for signals only before and after that.
+    from being released. Python looks for signals only before and after that. Not in a `__del__` either: Python
+    has nobody to give the exception to, and only prints it.
     """
     count = itertools.count()
     ran = [0]
 
     def trace(frame: Any, event: str, arg: Any) -> Any:
-        if "/tidemill/" not in frame.f_code.co_filename:
+        if "/tidemill/" not in frame.f_code.co_filename or (event == "call" and _is_in_del(frame)):
             return None
         if event == "line" and not _is_with(frame.f_code.co_filename, frame.f_lineno):
             ran[0] = next(count)
@@ -186,6 +187,12 @@ def interrupted_at(line: int) -> Iterator[list[int]]:
         yield ran
     finally:
         sys.settrace(None)
+
+
+def _is_in_del(frame: Any) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 @functools.cache
