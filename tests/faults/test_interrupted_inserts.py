@@ -167,8 +167,8 @@ def interrupted_at(line: int) -> Iterator[list[int]]:
     """Raise `KeyboardInterrupt` before so many lines of the package have run; how many did.
 
     Not at a `with`: its line comes again when the block ends, and what a tracer raises there keeps locks
-    from being released. Python looks for signals only before and after that. Not in a `__del__` either: Python
-    has nobody to give the exception to, and only prints it.
+    from being released. Python looks for signals only before and after that. Not in a `__del__` either:
+    Python has nobody to give the exception to, and only prints it.
     """
     count = itertools.count()
     ran = [0]
