@@ -36,6 +36,7 @@ from tidemill.expr.fluent import (
     when,
 )  # fmt: skip
 from tidemill.plan.disorder import Disorder
+from tidemill.plan.emit import Emit, Latency
 from tidemill.query import Query, restore
 from tidemill.stream import Stream, stream
 from tidemill.windows.semantics import bounds, extent, wids, windows
@@ -74,9 +75,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "FOREVER", "Disorder", "Expr", "InternalError", "Query", "Replicas", "Stream", "TidemillError",
-    "UnsupportedError", "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min",
-    "bottom_k", "bounds",
+    "FOREVER", "Disorder", "Emit", "Expr", "InternalError", "Latency", "Query", "Replicas", "Stream",
+    "TidemillError", "UnsupportedError", "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max",
+    "arg_min", "bottom_k", "bounds",
     "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
     "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",

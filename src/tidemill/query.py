@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tidemill.local.live import Live
     from tidemill.plan.disorder import Disorder
+    from tidemill.plan.emit import Emit, Latency
     from tidemill.spark.query import SparkQuery
 
 
@@ -75,15 +76,19 @@ class Query:
 
         return run(self.optimized, inputs, progress=progress)
 
-    def live(self, disorder: Disorder | None = None, *, threads: int = 1) -> Live:
+    def live(
+        self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
+        threads: int = 1,
+    ) -> Live:  # fmt: skip
         """The same query on rows that keep coming; see `Live`.
 
-        `disorder` says how far rows may be out of order, and what happens to those that come too late. All
-        work is done in calls of the result; several threads are used during a call only.
+        `disorder` says how far rows may be out of order, and what happens to those that come too late. `emit`
+        asks for the rows of open windows, and for corrections; `latency` lets rows wait for larger batches.
+        All work is done in calls of the result; several threads are used during a call only.
         """
         from tidemill.local.live import Live
 
-        return Live(self.optimized, disorder, threads=threads)
+        return Live(self.optimized, disorder, emit=emit, latency=latency, threads=threads)
 
     def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
         """`run`, as a pandas DataFrame."""
@@ -149,12 +154,14 @@ class Query:
 
 
 def restore(
-    query: Query, path: str | PathLike[str], disorder: Disorder | None = None, *, threads: int = 1
-) -> Live:
+    query: Query, path: str | PathLike[str], disorder: Disorder | None = None, *, emit: Emit | None = None,
+    latency: Latency | None = None, threads: int = 1,
+) -> Live:  # fmt: skip
     """Continue a live query from a checkpoint; `live.positions` says from where to read its inputs.
 
-    The query must be the one whose state was saved. The policy and the number of threads may be others.
+    The query must be the one whose state was saved. The policies and the number of threads may be others, but
+    `emit` must keep complete windows for as long as before.
     """
     from tidemill.local.live import restored
 
-    return restored(query.live(disorder, threads=threads), path)
+    return restored(query.live(disorder, emit=emit, latency=latency, threads=threads), path)

@@ -23,14 +23,18 @@ from tidemill.core.time import (
     instant_domain,
 )
 from tidemill.local import checkpoint as files
-from tidemill.local.graph import Graph
+from tidemill.local.emission import Emission, Once, Revised
+from tidemill.local.live_delay import Delayed
 from tidemill.local.live_input import LiveInput
+from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.disorder import Disorder
-from tidemill.plan.nodes import Plan, Source, sources
+from tidemill.plan.emit import Emit, Latency
+from tidemill.plan.nodes import Plan, Source, leaves_of, sources
 
 Callback = Callable[[pa.Table], object]
+_WAITING = "waiting/"
 
 
 class Live:
@@ -48,18 +52,27 @@ class Live:
     """
 
     def __init__(
-        self, plan: Plan, disorder: Disorder | None = None, *, threads: int = 1,
-        clock: Callable[[], float] = time.monotonic,
+        self, plan: Plan, disorder: Disorder | None = None, *, emit: Emit | None = None,
+        latency: Latency | None = None, threads: int = 1, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         policy = disorder or Disorder()
-        if not isinstance(policy, Disorder):
-            raise UserError("live", expected="a tm.Disorder(...)", got=f"{policy!r:.80}")
-        self.plan, self._schema = plan, plan.schema.to_arrow()
-        self._nothing = self._schema.empty_table()
-        self._graph = Graph(plan, threads, keep_late=False)
-        leaves = self._graph.sources
+        for given, kind in ((policy, Disorder), (emit, Emit), (latency, Latency)):
+            if given is not None and not isinstance(given, kind):
+                raise UserError("live", expected=f"a tm.{kind.__name__}(...)", got=f"{given!r:.80}")
+        leaves, self.plan = leaves_of(plan), plan
         named = {source.name: leaves[source.name] for source in sources(plan)}
-        self._inputs = {n: LiveInput(s, policy) for n, s in named.items() if isinstance(s, Source)}
+        self._inputs = {
+            n: LiveInput(s, policy, emit.correct_ticks(s.domain) if emit else 0)
+            for n, s in named.items() if isinstance(s, Source)
+        }  # fmt: skip
+        self._emission: Emission
+        if emit is None:
+            self._emission = Once(plan, threads)
+        else:
+            self._emission = Revised(plan, emit, threads, self._inputs)
+        self._schema = self._emission.schema
+        self._nothing = self._schema.empty_table()
+        self._delayed = None if latency is None else Delayed(latency, self._inputs)
         self._idle, self._clock = policy.idle_seconds, clock
         self._last = dict.fromkeys(self._inputs, clock())
         """When each input sent something."""
@@ -68,6 +81,7 @@ class Live:
         self.positions: dict[str, Any] = {}
         """The position of each input up to which it was read, as `push` was told."""
         self._callbacks: list[Callback] = []
+        self._results: list[LiveResults] = []
         self._failed_callbacks = self._rows_out = 0
         self._seconds = 0.0
         self._ended = False
@@ -91,15 +105,19 @@ class Live:
             self._inputs[name].require_in_time(given)
 
         def work() -> Iterable[pa.RecordBatch]:
-            for name, given in read.items():
-                for batch in given:
-                    rows = self._inputs[name].accepted(batch)
+            for name, batches in read.items():
+                given = self._inputs[name]
+                for batch in batches:
+                    before = given.counts.late
+                    rows = given.accepted(batch)
                     if rows.num_rows:
-                        yield from self._graph.push(name, rows)
-            for name in read:
-                self._inputs[name].follow()
+                        yield from self._taken(name, rows, late=given.counts.late > before)
                 self._last[name] = self._clock()
-            yield from self._advance()
+            if self._delayed is None or self._delayed.due():
+                for name in read if self._delayed is None else self._inputs:
+                    self._inputs[name].follow()
+                yield from self._advance()
+                yield from self._emission.reached(self._latest)
 
         found = self._done(work)
         self.positions.update(at)
@@ -122,8 +140,7 @@ class Live:
                 raise UserError("punctuate", expected=f"input= one of {names}, with key=", got="none")
             [name] = names
             keys = self._inputs[name].keyed(key)
-            self._inputs[name].raise_keys(keys, ticks[name])
-            return self._done(lambda: self._graph.advance_keys(name, keys, ticks[name], prompt=True))
+            return self._done(lambda: self._advance_keys(name, keys, ticks[name]))
         for name, t in ticks.items():
             if t < self._inputs[name].watermark:
                 raise UserError(
@@ -144,8 +161,8 @@ class Live:
         self._require_open("flush")
 
         def work() -> Iterable[pa.RecordBatch]:
-            for name in self._inputs:
-                yield from self._graph.advance(name, FOREVER, prompt=True)
+            yield from self._handed_over()
+            yield from self._emission.flush()
 
         found = self._done(work)
         for given in self._inputs.values():
@@ -156,7 +173,9 @@ class Live:
     def close(self) -> None:
         """Stop. What is open is given up; `flush` returns it, and `checkpoint` saves it."""
         self._ended = True
-        self._graph.close()
+        self._emission.close()
+        for results in self._results:
+            results.end()
 
     def __enter__(self) -> Live:
         return self
@@ -166,12 +185,36 @@ class Live:
     ) -> None:
         self.close()
 
+    def _taken(self, name: str, rows: pa.RecordBatch, *, late: bool) -> Iterable[pa.RecordBatch]:
+        """Process rows of an input, or let them wait."""
+        if self._delayed is None:
+            return self._emission.push(name, rows, late=late)
+        return self._pushed(self._delayed.add(name, rows, late))
+
+    def _handed_over(self) -> Iterable[pa.RecordBatch]:
+        """Process the rows that wait."""
+        return () if self._delayed is None else self._pushed(self._delayed.take())
+
+    def _pushed(self, waiting: Iterable[tuple[str, pa.RecordBatch, bool]]) -> Iterable[pa.RecordBatch]:
+        for name, rows, late in waiting:
+            yield from self._emission.push(name, rows, late=late)
+
     def _advance(self) -> Iterable[pa.RecordBatch]:
         self._hold_back_no_more()
+        yield from self._handed_over()
         for name, given in self._inputs.items():
             if given.promise > self._told[name]:
                 self._told[name] = given.promise
-                yield from self._graph.advance(name, given.promise, prompt=True)
+                yield from self._emission.advance(name, given.promise)
+
+    def _advance_keys(self, name: str, keys: dict[str, pa.Array], below: int) -> Iterable[pa.RecordBatch]:
+        yield from self._handed_over()
+        self._inputs[name].raise_keys(keys, below)
+        yield from self._emission.advance_keys(name, keys, below)
+
+    @property
+    def _latest(self) -> int:
+        return max(given.latest for given in self._inputs.values())
 
     def _hold_back_no_more(self) -> None:
         """Give idle inputs the watermark of the others."""
@@ -196,7 +239,7 @@ class Live:
             found = pa.Table.from_batches(batches, schema=self._schema) if batches else self._nothing
         except BaseException as failed:
             self._broken = f"{type(failed).__name__}: {failed}"
-            self._graph.close()
+            self._emission.close()
             raise
         self._seconds += time.perf_counter() - start
         self._rows_out += found.num_rows
@@ -212,7 +255,16 @@ class Live:
             raise UserError("subscribe", expected="a function of a table", got=f"{callback!r:.80}")
         self._callbacks.append(callback)
 
+    def __aiter__(self) -> LiveResults:
+        """Return the tables of new rows, from now on, for `async for`; they end when the query does."""
+        self._require_open("async for")
+        results = LiveResults()
+        self._results.append(results)
+        return results
+
     def _tell(self, found: pa.Table) -> None:
+        for results in self._results:
+            results.add(found)
         for callback in self._callbacks:
             try:
                 callback(found)
@@ -238,11 +290,11 @@ class Live:
                 given.counts.events, **reasons, watermark=given.promise, idle=name in idle,
                 domain=given.domain,
             )  # fmt: skip
-        operators = [s.operator for s in self._graph.steps if isinstance(s.operator, WindowOperator)]
+        operators = [s.operator for s in self._emission.steps if isinstance(s.operator, WindowOperator)]
         sizes = [operator.size() for operator in operators]
         partials, held = (sum(column) for column in zip(*sizes)) if sizes else (0, 0)
         return LiveStats(
-            inputs, self._rows_out, partials, held, self._graph.before_start, self._failed_callbacks,
+            inputs, self._rows_out, partials, held, self._emission.before_start, self._failed_callbacks,
             self._seconds,
         )  # fmt: skip
 
@@ -261,7 +313,10 @@ class Live:
         }  # fmt: skip
         rows = {name: given.late() for name, given in self._inputs.items()}
         keys = {name: given.saved_keys() for name, given in self._inputs.items()}
-        files.write(Path(path), files.Checkpoint(about, self._graph.snapshot(), rows, keys))
+        state = self._emission.snapshot()
+        if self._delayed is not None:
+            state |= {_WAITING + name: table for name, table in self._delayed.snapshot().items()}
+        files.write(Path(path), files.Checkpoint(about, state, rows, keys))
 
     def load(self, path: str | PathLike[str]) -> None:
         """Continue from a checkpoint, before anything was pushed."""
@@ -270,7 +325,12 @@ class Live:
             raise UserError(
                 "restore", expected=f"inputs {sorted(self._inputs)}", got=str(sorted(saved.about["inputs"]))
             )
-        self._graph.restore(saved.state)
+        waiting = {n[len(_WAITING) :]: t for n, t in saved.state.items() if n.startswith(_WAITING)}
+        if waiting and self._delayed is None:
+            raise UserError("restore", expected="latency=, as rows of the checkpoint wait", got="none")
+        if self._delayed is not None:
+            self._delayed.restore(waiting)
+        self._emission.restore({n: t for n, t in saved.state.items() if not n.startswith(_WAITING)})
         for name, given in self._inputs.items():
             given.load(saved.about["inputs"][name], saved.late[name], list(saved.keys[name].values()))
             self._told[name] = given.promise

@@ -6,7 +6,7 @@ promises only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +31,9 @@ from tidemill.plan.nodes import Source
 Mask = npt.NDArray[np.bool_]
 REASON = "late_reason"
 """The column that `late()` adds."""
-REASONS = ("late", "late after idle", "null time", "far time")
+CORRECTED = "corrected"
+"""The reason of a late row that came early enough to correct what was given (`Emit`)."""
+REASONS = ("late", "late after idle", CORRECTED, "null time", "far time")
 
 
 @dataclass
@@ -42,12 +44,18 @@ class Counts:
     """All rows, also those that are in no result."""
     by_reason: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
 
+    @property
+    def late(self) -> int:
+        """The rows below the watermark, of which some may count nevertheless."""
+        return sum(self.by_reason[reason] for reason in ("late", "late after idle", CORRECTED))
+
 
 class LiveInput:
     """The state of an input: its watermark, and the rows that came too late."""
 
-    def __init__(self, source: Source, policy: Disorder) -> None:
-        self.name, self._policy = source.name, policy
+    def __init__(self, source: Source, policy: Disorder, correct: int = 0) -> None:
+        """Rows that are late by at most `correct` ticks are passed on whatever the policy is."""
+        self.name, self._policy, self._correct = source.name, policy, correct
         needed = source.schema.names
         columns = needed if source.time in needed else (*needed, source.time)
         self._source = replace(source, columns=tuple(columns), step=f"push {source.name}")
@@ -66,6 +74,11 @@ class LiveInput:
         self._keys: dict[tuple[str, ...], KeyIndex] = {}
         self._by_key: dict[tuple[str, ...], Limits] = {}
         """Watermarks of some keys, by the columns that the keys are of."""
+
+    @property
+    def accepted_schema(self) -> pa.Schema:
+        """The columns of the rows that the query sees."""
+        return pa.schema([self._arrow.field(name) for name in self._needed])
 
     # -- rows
 
@@ -89,7 +102,7 @@ class LiveInput:
         return [chunk.batch for chunk in chunks]
 
     def sorted_out(self, batch: pa.RecordBatch) -> tuple[dict[str, Mask], npt.NDArray[np.int64]]:
-        """Return which rows are left out or late, by reason, and the limit below which each row is late."""
+        """Return which rows are left out or late, by reason, and the limit below which each is too late."""
         times = batch.column(self._source.time)
         ticks, valid = values(times), validity(times)
         own_limit = self._own_limit(batch)
@@ -104,6 +117,10 @@ class LiveInput:
             found["far time"] = far
             usable &= ~far
         late = usable & (ticks < limit)
+        if self._correct:
+            limit = np.maximum(limit, BEGINNING + self._correct) - self._correct
+            found[CORRECTED] = late & (ticks >= limit)
+            late &= ticks < limit
         if late.any():
             own = ticks < own_limit
             found["late"], found["late after idle"] = late & own, late & ~own
@@ -165,7 +182,7 @@ class LiveInput:
             self._late.append(rows.append_column(REASON, pa.repeat(pa.scalar(reason), rows.num_rows)))
             if reason.startswith("late"):
                 late |= mask
-            else:
+            elif reason != CORRECTED:
                 kept &= ~mask
         if self._policy.late == "adjust" and late.any():
             at = batch.schema.get_field_index(self._source.time)
@@ -221,6 +238,15 @@ class LiveInput:
         index = self._keys.setdefault(columns, KeyIndex(self._source.schema.select(columns)))
         kid = index.encode([keys[c] for c in columns])
         self._by_key[columns] = self._by_key.get(columns, Limits()).raised_for(kid, below)
+
+    def promises_by_key(self) -> Iterator[tuple[dict[str, pa.Array], int]]:
+        """Return the watermarks of keys: columns of keys, and the watermark that all of them have."""
+        for columns, limits in self._by_key.items():
+            index = self._keys[columns]
+            below = limits.full(index.count)
+            for limit in np.unique(below[below > self.watermark]):
+                arrays = index.decode(np.flatnonzero(below == limit))
+                yield dict(zip(columns, arrays)), int(limit)
 
     # -- late rows
 

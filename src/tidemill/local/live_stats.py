@@ -15,6 +15,8 @@ class InputStats:
     """All rows that came."""
     late: int
     late_after_idle: int
+    corrected: int
+    """Late rows that count nevertheless, because rows that were given can be corrected."""
     null_time: int
     far_time: int
     watermark: int
@@ -59,8 +61,8 @@ class LiveStats:
 
     @property
     def late(self) -> int:
-        """All late rows, of all inputs."""
-        return sum(one.late + one.late_after_idle for one in self.inputs.values())
+        """All late rows, of all inputs, also those that corrected what was given."""
+        return sum(one.late + one.late_after_idle + one.corrected for one in self.inputs.values())
 
     def __repr__(self) -> str:
         lines = [
@@ -70,7 +72,7 @@ class LiveStats:
         ]
         for name, one in self.inputs.items():
             parts = [f"{one.events:,} events", f"watermark {one.time}"]
-            named = ("late", "late_after_idle", "null_time", "far_time")
+            named = ("late", "late_after_idle", "corrected", "null_time", "far_time")
             counted = [(what, getattr(one, what)) for what in named]
             parts += [f"{n:,} {what.replace('_', ' ')}" for what, n in counted if n]
             lines.append(f"{name}: {', '.join(parts)}{', idle' if one.idle else ''}")

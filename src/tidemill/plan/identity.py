@@ -1,0 +1,56 @@
+"""The columns that say which row of an answer a row is, so that two revisions of it can be compared."""
+
+from __future__ import annotations
+
+from tidemill.core.errors import UserError
+from tidemill.expr.nodes import Column
+from tidemill.plan.nodes import (
+    WINDOW,
+    WINDOW_END,
+    WINDOW_START,
+    Filter,
+    Plan,
+    Project,
+    WheelWindows,
+    WindowAggregate,
+)
+from tidemill.windows.spec import Session
+
+
+def identity(plan: Plan) -> tuple[str, ...] | None:
+    """Return the columns of which no two rows of the result have the same values; None if there are none.
+
+    Windows are identified by their bounds, but sessions by their start: their end moves.
+
+    >>> import tidemill as tm
+    >>> s = tm.stream("s", time="t", schema={"t": "int64", "k": "int64"})
+    >>> identity(s.group_by("k").window(tm.session(10)).agg(n=tm.count()).plan)
+    ('k', 'window_start')
+    """
+    if isinstance(plan, WindowAggregate):
+        several = (WINDOW,) if len(plan.windows) > 1 else ()
+        growing = all(isinstance(w.spec, Session) for w in plan.windows)
+        return (*plan.group_keys, *several, WINDOW_START, *(() if growing else (WINDOW_END,)))
+    if isinstance(plan, WheelWindows):
+        several = (WINDOW,) if len(plan.windows) > 1 else ()
+        return (*(name for name, _ in plan.keys), *several, WINDOW_START, WINDOW_END)
+    if isinstance(plan, Filter):
+        return identity(plan.input)
+    if isinstance(plan, Project):
+        inner = identity(plan.input)
+        names = {node.name: name for name, node in plan.outputs if isinstance(node, Column)}
+        if inner is not None and all(name in names for name in inner):
+            return tuple(names[name] for name in inner)
+    return None
+
+
+def require_identity(step: str, plan: Plan) -> tuple[str, ...]:
+    """Return the columns that identify a row of the result, or raise an error."""
+    found = identity(plan)
+    if found is None:
+        raise UserError(
+            step, expected="windows of which the result keeps the keys and the bounds",
+            got=f"a result with the columns {list(plan.schema.names)}",
+            hint="keep keys, window_start and window_end in the last select(...)",
+        )  # fmt: skip
+    return found
