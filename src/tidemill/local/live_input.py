@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,19 @@ CORRECTED = "corrected"
 REASONS = ("late", "late after idle", CORRECTED, "null time", "far time")
 
 
+LATE = ("late", "late after idle", CORRECTED)
+
+
+class Accepted(NamedTuple):
+    """Rows that a query sees."""
+
+    rows: pa.RecordBatch
+    late: bool
+    """Whether some are below the watermark."""
+    rises: bool
+    """Whether the watermark must be set before these rows are pushed."""
+
+
 @dataclass
 class Counts:
     """What came in, by what happened to it."""
@@ -47,15 +60,23 @@ class Counts:
     @property
     def late(self) -> int:
         """The rows below the watermark, of which some may count nevertheless."""
-        return sum(self.by_reason[reason] for reason in ("late", "late after idle", CORRECTED))
+        return sum(self.by_reason[reason] for reason in LATE)
 
 
 class LiveInput:
     """The state of an input: its watermark, and the rows that came too late."""
 
-    def __init__(self, source: Source, policy: Disorder, correct: int = 0) -> None:
-        """Rows that are late by at most `correct` ticks are passed on whatever the policy is."""
+    def __init__(
+        self, source: Source, policy: Disorder, *, correct: int = 0, by_row: bool = True,
+        closings: tuple[tuple[int, int], ...] | None = None,
+    ) -> None:  # fmt: skip
+        """Rows that are late by at most `correct` ticks are passed on whatever the policy is.
+
+        `by_row` says that the watermark rises with each row, otherwise with each call of `follow`. `closings`
+        are grids, `(origin, slide)`, on which watermarks complete windows; None if they may at any time.
+        """
         self.name, self._policy, self._correct = source.name, policy, correct
+        self._closings = closings
         needed = source.schema.names
         columns = needed if source.time in needed else (*needed, source.time)
         self._source = replace(source, columns=tuple(columns), step=f"push {source.name}")
@@ -63,6 +84,8 @@ class LiveInput:
         self._arrow = self._source.schema.to_arrow()
         self.domain = self._source.domain
         self._slack = policy.slack_ticks(self.domain)
+        self._rising = self._slack if by_row else None
+        """The slack if the watermark rises with each row."""
         self.counts = Counts()
         self.watermark = BEGINNING
         """No row to come has a time below this, unless it is late."""
@@ -105,7 +128,7 @@ class LiveInput:
         """Return which rows are left out or late, by reason, and the limit below which each is too late."""
         times = batch.column(self._source.time)
         ticks, valid = values(times), validity(times)
-        own_limit = self._own_limit(batch)
+        own_limit = np.maximum(self._own_limit(batch), self._risen(ticks, valid))
         limit = np.broadcast_to(np.asarray(np.maximum(own_limit, self.held), dtype=np.int64), len(ticks))
         found: dict[str, Mask] = {}
         usable = np.ones(len(ticks), dtype=np.bool_)
@@ -126,6 +149,14 @@ class LiveInput:
             found["late"], found["late after idle"] = late & own, late & ~own
         return {reason: mask for reason, mask in found.items() if mask.any()}, limit
 
+    def _risen(self, ticks: npt.NDArray[np.int64], valid: npt.NDArray[np.uint8] | None) -> Any:
+        """Return the watermark at each row as it follows from the rows before."""
+        if self._rising is None or not len(ticks):
+            return BEGINNING
+        counted = np.abs(ticks) <= FARTHEST if valid is None else (np.abs(ticks) <= FARTHEST) & (valid != 0)
+        latest = np.maximum.accumulate(np.append(self.latest, np.where(counted, ticks, BEGINNING)[:-1]))
+        return np.maximum(latest, BEGINNING + self._rising) - self._rising
+
     def _own_limit(self, batch: pa.RecordBatch) -> Any:
         """Return the watermark of each row's key, or of the input; not what others gave while it was idle."""
         found: Any = self.watermark
@@ -137,9 +168,9 @@ class LiveInput:
 
     def require_in_time(self, batches: list[pa.RecordBatch]) -> None:
         """Raise an error if a row is late and the policy is to refuse it."""
-        if self._policy.late != "raise":
+        if self._policy.late != "raise" or not batches:
             return
-        for batch in batches:
+        for batch in batches if len(batches) == 1 else [pa.concat_batches(batches)]:
             found, limit = self.sorted_out(batch)
             late = sum(int(mask.sum()) for reason, mask in found.items() if reason.startswith("late"))
             if late:
@@ -148,28 +179,65 @@ class LiveInput:
                     got=f"{late} of {batch.num_rows} rows", hint="with late='drop' they are counted and kept",
                 )  # fmt: skip
 
-    def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Count and keep the rows that are left out or late, and return those that the query sees."""
+    def accepted(self, batch: pa.RecordBatch) -> Iterator[Accepted]:
+        """Count and keep the rows that are left out or late, and return those that the query sees.
+
+        Where late rows count in the windows that are still open, it matters which ones are. The batch is then
+        divided, so that the watermark can be set between its pieces.
+        """
         self.counts.events += batch.num_rows
-        if not self._followed(batch):
-            found, limit = self.sorted_out(batch)
-            if found:
-                batch = self._without(batch, found, limit)
-            if batch.num_rows:
-                self.latest = max(self.latest, int(values(batch.column(self._source.time)).max()))
+        if self._is_in_time(batch):
+            self.latest = max(self.latest, int(values(batch.column(self._source.time)).max()))
+            yield Accepted(self._shown(batch), False, False)
+            return
+        found, limit = self.sorted_out(batch)
+        for start, end, rises in self._pieces(found, limit):
+            own = {reason: mask[start:end] for reason, mask in found.items() if mask[start:end].any()}
+            rows = batch.slice(start, end - start)
+            if own:
+                rows = self._without(rows, own, limit[start:end])
+            yield Accepted(self._shown(rows), any(reason in own for reason in LATE), rises)
+            if rows.num_rows:  # after that, so that the watermark can be set before these rows
+                self.latest = max(self.latest, int(values(rows.column(self._source.time)).max()))
+
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.select(self._needed) if self._drops_time else batch
 
-    def _followed(self, batch: pa.RecordBatch) -> bool:
-        """Return whether no row is late or left out, as is usual; then note the greatest time."""
+    def _pieces(
+        self, found: dict[str, Mask], limit: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[int, int, bool]]:
+        """Return pieces of a batch: first row, end, and whether the watermark must rise before."""
+        late = [mask for reason, mask in found.items() if reason.startswith("late")]
+        counts_in_open_windows = self._policy.late == "drop" and not self._policy.consistent
+        start, rises = 0, False
+        if late and counts_in_open_windows and self._rising is not None:
+            before = self.promise - self._correct
+            for row in np.flatnonzero(np.logical_or.reduce(late)).tolist():
+                after = int(limit[row])
+                if self._completes(before, after):
+                    if row:
+                        yield start, row, rises
+                    start, rises, before = row, True, after
+        yield start, len(limit), rises
+
+    def _completes(self, before: int, after: int) -> bool:
+        """Return whether windows may be complete at a watermark that were not at another."""
+        if self._closings is None:
+            return after > before
+        return any((after - origin) // slide > (before - origin) // slide for origin, slide in self._closings)
+
+    def _is_in_time(self, batch: pa.RecordBatch) -> bool:
+        """Return whether surely no row is late or left out."""
         times = batch.column(self._source.time)
-        if self._by_key or times.null_count:
+        if self._by_key or times.null_count or not batch.num_rows:
             return False
         ticks = values(times)
-        latest = int(ticks.max())
-        if latest > FARTHEST or ticks.min() < max(self.promise, -FARTHEST):
+        first, last = int(ticks.min()), int(ticks.max())
+        if last > FARTHEST or first < max(self.promise, -FARTHEST):
             return False
-        self.latest = max(self.latest, latest)
-        return True
+        if self._rising is None or max(self.latest, last) - first <= self._rising:
+            return True
+        return bool((ticks >= self._risen(ticks, None)).all())
 
     def _without(
         self, batch: pa.RecordBatch, found: dict[str, Mask], limit: npt.NDArray[np.int64]

@@ -15,8 +15,9 @@ class Disorder:
     """How far rows may be out of order, and what happens to those that come too late.
 
     The *watermark* of an input is the strongest promise about it: what `punctuate` said, and, if there is a
-    `slack`, the greatest time so far less the slack. A row below it is *late*. Late rows are counted and can
-    be read (`live.late()`), whatever the policy:
+    `slack`, the greatest time of the rows before less the slack. A row below it is *late*. That depends on
+    the order of rows, not on the batches that they came in. Late rows are counted and can be read
+    (`live.late()`), whatever the policy:
 
     - `late="drop"`: a late row counts in the windows that are not complete yet, and in no others. With
       `consistent=True` it counts in none.

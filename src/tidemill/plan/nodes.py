@@ -281,6 +281,17 @@ def leaves_of(plan: Plan) -> dict[str, Source | WheelWindows]:
     return found
 
 
+def closings_of(plan: Plan) -> tuple[tuple[int, int], ...] | None:
+    """Return the grids, `(origin, slide)`, on which the windows of a plan end; None if they end anywhere."""
+    found = []
+    for node in plan.walk():
+        for window in node.windows if isinstance(node, WindowAggregate) else ():
+            if not isinstance(window.spec, GridWindow) or isinstance(window.spec, Rows):
+                return None
+            found.append((window.spec.origin, window.spec.slide))
+    return tuple(found)
+
+
 def _asked(
     aggregates: Iterable[tuple[str, Any]], keys: Sequence[str], windows: Iterable[NamedWindow]
 ) -> str:
