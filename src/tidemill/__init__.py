@@ -37,7 +37,7 @@ from tidemill.expr.fluent import (
 )  # fmt: skip
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
-from tidemill.query import Query, restore
+from tidemill.query import Query, reconcile, restore
 from tidemill.stream import Stream, stream
 from tidemill.windows.semantics import bounds, extent, wids, windows
 from tidemill.windows.spec import (
@@ -82,6 +82,6 @@ __all__ = [
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
     "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",
     "mean_by", "median", "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch",
-    "restore", "rows", "session", "std", "stream", "sum", "sum_by", "top_k", "top_keys", "tumbling", "udf",
-    "var", "when", "wids", "windows",
+    "reconcile", "restore", "rows", "session", "std", "stream", "sum", "sum_by", "top_k", "top_keys",
+    "tumbling", "udf", "var", "when", "wids", "windows",
 ]  # fmt: skip

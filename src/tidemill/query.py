@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,10 @@ class Query:
         """The plan after the optimizer's rules."""
         return optimize(self.plan)
 
-    def run(self, *, progress: bool = False, **inputs: Any) -> pa.Table:
+    def run(
+        self, *, disorder: Disorder | None = None, emit: Emit | None = None, progress: bool = False,
+        **inputs: Any,
+    ) -> pa.Table:  # fmt: skip
         """Answer in this process: one input for each stream, by name.
 
         An input is a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, an
@@ -54,24 +57,48 @@ class Query:
         Rows before the `start=` of all windows are in none of them; how many there were is in the
         result's metadata, `table.schema.metadata[b"tidemill.before_start"]`, if there were any, and
         `left_out` has them.
+
+        By default all rows count, in whatever order they are. `disorder` and `emit` are the policies of live
+        queries, and the answer is then that of a live query which gets the rows in their order: rows may be
+        late. How many were, by reason, is in the metadata too (`b"tidemill.late"`, and so on).
         """
         import pyarrow as pa
 
         from tidemill.local.run import run
+        from tidemill.local.run_live import run_live
 
         counts: dict[str, int] = {}
-        batches = list(run(self.optimized, inputs, progress=progress, counts=counts))
-        table = pa.Table.from_batches(batches, schema=self.schema.to_arrow())
+        if disorder is None and emit is None:
+            schema = self.schema.to_arrow()
+            batches = list(run(self.optimized, inputs, progress=progress, counts=counts))
+        else:
+            live = self.live(disorder, emit=emit)
+            schema = live.schema
+            batches = list(run_live(self.optimized, inputs, live, progress=progress, counts=counts))
+        table = pa.Table.from_batches(batches, schema=schema)
         found = {f"tidemill.{name}": str(n) for name, n in counts.items() if n}
         return table.replace_schema_metadata(found) if found else table
 
-    def batches(self, *, progress: bool = False, **inputs: Any) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, *, disorder: Disorder | None = None, emit: Emit | None = None, latency: Latency | None = None,
+        progress: bool = False, **inputs: Any,
+    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
         """Answer in this process, as a stream of record batches.
 
-        Windows close in groups, so that a row comes some time after its window is complete. If the input does
-        not promise how far its times have come (`ordered=True`, a table, Parquet with statistics), the first
-        row comes when all of it has been read.
+        Rows of an iterator come as soon as their windows are complete. If the input does not promise how far
+        its times have come (`ordered=True`, a table, Parquet with statistics), the first row comes when all
+        of it has been read; `disorder=tm.Disorder(slack="10s")` promises it. Policies are those of `live`.
         """
+        from tidemill.local.run import run
+        from tidemill.local.run_live import run_live
+
+        if disorder is None and emit is None and latency is None:
+            return run(self.optimized, inputs, progress=progress, prompt=True)
+        live = self.live(disorder, emit=emit, latency=latency)
+        return run_live(self.optimized, inputs, live, progress=progress)
+
+    def _written(self, inputs: dict[str, Any], progress: bool) -> Iterator[pa.RecordBatch]:
+        """The result for a file: nobody waits for its first rows."""
         from tidemill.local.run import run
 
         return run(self.optimized, inputs, progress=progress)
@@ -107,21 +134,19 @@ class Query:
         """
         from tidemill.io.sinks import write_parquet
 
-        return write_parquet(
-            path, self.schema.to_arrow(), self.batches(progress=progress, **inputs)
-        )
+        return write_parquet(path, self.schema.to_arrow(), self._written(inputs, progress))
 
     def to_csv(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
         """Answer into a CSV file with a header, as `to_parquet` does."""
         from tidemill.io.sinks import write_csv
 
-        return write_csv(path, self.schema.to_arrow(), self.batches(progress=progress, **inputs))
+        return write_csv(path, self.schema.to_arrow(), self._written(inputs, progress))
 
     def to_ipc(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
         """Answer into an Arrow IPC file, as `to_parquet` does."""
         from tidemill.io.sinks import write_ipc
 
-        return write_ipc(path, self.schema.to_arrow(), self.batches(progress=progress, **inputs))
+        return write_ipc(path, self.schema.to_arrow(), self._written(inputs, progress))
 
     def on_spark(self, spark: Any, *, detect: str = "auto") -> SparkQuery:
         """The same query on Spark; see `SparkQuery`.
@@ -151,6 +176,32 @@ class Query:
         if plan is self.optimized:
             sections["spark"] = on_spark(plan)
         return Explanation(sections)
+
+
+def reconcile(
+    query: Query, given: pa.Table, *, late: Mapping[str, pa.Table] | pa.Table | None = None, **inputs: Any
+) -> pa.Table:
+    """Return the rows of an answer that late events would have changed, and how.
+
+    `given` are the rows that a live query gave; if they have revisions, the last ones count. `inputs` are all
+    events, as for `run`. `late` is what `live.late()` returned, if these events are not in the inputs; a dict
+    by name if there are several inputs.
+
+    Each row of the result differs from what was given. `change` says how: it was `added`, it has `changed`,
+    or it should not have come (`withdrawn`). Beside each column of the answer, `given_…` is what was given.
+
+    >>> import pyarrow as pa, tidemill as tm
+    >>> s = tm.stream("s", time="t", schema={"t": "int64"})
+    >>> query = s.window(tm.tumbling(10)).agg(n=tm.count())
+    >>> live = query.live(tm.Disorder(slack=0))
+    >>> on_time = [{"t": 3}, {"t": 12}]
+    >>> given = pa.concat_tables([live.push(s=on_time), live.push(s={"t": 4}), live.flush()])
+    >>> tm.reconcile(query, given, late=live.late(), s=on_time).to_pylist()
+    [{'window_start': 0, 'window_end': 10, 'change': 'changed', 'n': 2, 'given_n': 1}]
+    """
+    from tidemill.local.reconcile import reconcile
+
+    return reconcile(query.optimized, given, late, inputs)
 
 
 def restore(

@@ -6,8 +6,9 @@ result, it becomes a step of its own and is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import pyarrow as pa
 
@@ -48,6 +49,8 @@ class Step:
     name: str
     readers: list[tuple[OperatorStep, int]] = field(default_factory=list)
     """Each with the port at which it reads; the last step has no readers."""
+    seconds: float = 0.0
+    """The time that its operator has worked on the thread that drives the graph."""
 
 
 @dataclass
@@ -152,7 +155,7 @@ class Graph:
         tell(self._from[stream], below)
         for step in self.steps:  # in topological order, so each step advances once
             for port, promise in told.get(id(step), ()):
-                for out in step.operator.advance(port, promise, prompt=prompt):
+                for out in _timed(step, step.operator.advance(port, promise, prompt=prompt)):
                     yield from self._passed_on(step, out)
             if id(step) in told:
                 tell(step, step.operator.promise.common)
@@ -166,15 +169,23 @@ class Graph:
         directly use this watermark; other operators wait for the watermark of the whole stream.
         """
         for step, port in self._from[stream].readers:
-            for out in step.operator.advance_keys(port, keys, below, prompt=prompt):
+            for out in _timed(step, step.operator.advance_keys(port, keys, below, prompt=prompt)):
                 yield from self._passed_on(step, out)
 
     def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if step is self._last:
             yield batch
         for reader, port in step.readers:
-            for out in reader.operator.push(port, batch):
+            start = perf_counter()
+            found = reader.operator.push(port, batch)
+            reader.seconds += perf_counter() - start
+            for out in _timed(reader, found):
                 yield from self._passed_on(reader, out)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The time that each operator has worked, by the name of its step."""
+        return {step.name: step.seconds for step in self.steps}
 
     def close(self) -> None:
         """Stop the threads of all operators."""
@@ -212,3 +223,17 @@ class Graph:
         for step in self.steps:
             own = f"{step.name}/"
             step.operator.restore({n[len(own) :]: t for n, t in state.items() if n.startswith(own)})
+
+
+def _timed(step: Step, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the results of a step, and count the time that it takes to make them."""
+    if isinstance(found, Sequence) and not found:
+        return
+    made = iter(found)
+    while True:
+        start = perf_counter()
+        out = next(made, None)
+        step.seconds += perf_counter() - start
+        if out is None:
+            return
+        yield out

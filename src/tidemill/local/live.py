@@ -65,15 +65,18 @@ class Live:
         for name, leaf in named.items():
             if isinstance(leaf, Source):
                 correct = emit.correct_ticks(leaf.domain) if emit is not None else 0
+                ordered = Disorder(slack=0, late="raise")  # as `run` refuses rows that are out of order
+                own = ordered if leaf.ordered and disorder is None else policy
                 self._inputs[name] = LiveInput(
-                    leaf, policy, correct=correct, by_row=latency is None, closings=closings_of(plan)
+                    leaf, own, correct=correct, by_row=latency is None, closings=closings_of(plan)
                 )
         self._emission: Emission
         if emit is None:
             self._emission = Once(plan, threads)
         else:
             self._emission = Revised(plan, emit, threads, self._inputs)
-        self._schema = self._emission.schema
+        self.schema = self._schema = self._emission.schema
+        """The columns of the tables that it returns."""
         self._nothing = self._schema.empty_table()
         self._delayed = None if latency is None else Delayed(latency, self._inputs)
         self._idle, self._clock = policy.idle_seconds, clock
@@ -221,6 +224,14 @@ class Live:
     def _latest(self) -> int:
         return max(given.latest for given in self._inputs.values())
 
+    def latest(self, input: str) -> int:
+        """Return the greatest time of an input so far, in ticks; `BEGINNING` if it sent nothing."""
+        return self._inputs[input].latest
+
+    def source(self, input: str) -> Source:
+        """Return the declaration of an input, with the columns that are read."""
+        return self._inputs[input].source
+
     def _hold_back_no_more(self) -> None:
         """Give idle inputs the watermark of the others."""
         if self._idle is None:
@@ -300,7 +311,7 @@ class Live:
         partials, held = (sum(column) for column in zip(*sizes)) if sizes else (0, 0)
         return LiveStats(
             inputs, self._rows_out, partials, held, self._emission.before_start, self._failed_callbacks,
-            self._seconds,
+            self._seconds, {step.name: step.seconds for step in self._emission.steps},
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -80,6 +80,8 @@ class LiveInput:
         needed = source.schema.names
         columns = needed if source.time in needed else (*needed, source.time)
         self._source = replace(source, columns=tuple(columns), step=f"push {source.name}")
+        self.source = replace(self._source, ordered=False, step=source.step)
+        """The stream with the columns that are read, in any order."""
         self._needed, self._drops_time = list(needed), source.time not in needed
         self._arrow = self._source.schema.to_arrow()
         self.domain = self._source.domain
@@ -121,7 +123,7 @@ class LiveInput:
             if value.schema.equals(self._arrow):
                 return sound
             return [conform(b, self._source.schema, self._source.reading, step=step) for b in sound]
-        chunks = open_source(value, replace(self._source, ordered=False), promises=False)
+        chunks = open_source(value, replace(self.source, step=self._source.step), promises=False)
         return [chunk.batch for chunk in chunks]
 
     def sorted_out(self, batch: pa.RecordBatch) -> tuple[dict[str, Mask], npt.NDArray[np.int64]]:

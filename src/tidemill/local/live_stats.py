@@ -53,6 +53,8 @@ class LiveStats:
     failed_callbacks: int
     seconds: float
     """The time that the query has worked."""
+    by_operator: dict[str, float]
+    """The part of it that each operator took."""
 
     @property
     def events(self) -> int:
@@ -70,6 +72,9 @@ class LiveStats:
             f"{self.seconds:.3f} s of work",
             f"open: {self.open_partials:,} partials, {self.open_bytes:,} bytes",
         ]
+        if self.by_operator:
+            shown = ", ".join(f"{name} {took:.3f} s" for name, took in self.by_operator.items())
+            lines.append(f"work: {shown}")
         for name, one in self.inputs.items():
             parts = [f"{one.events:,} events", f"watermark {one.time}"]
             named = ("late", "late_after_idle", "corrected", "null_time", "far_time")
