@@ -47,8 +47,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("errors", "names", "private"),
     ),
     "local": (
+        ("reconcile", "run_live"),
         ("live",),
-        ("live_input", "live_stats", "checkpoint"),
+        ("emission", "live_delay"),
+        ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
+        ("same_rows",),
         ("explain", "partial_batches"),
         ("run",),
         ("graph",),
