@@ -15,6 +15,8 @@ from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pandas
     import pyarrow as pa
 
@@ -105,17 +107,18 @@ class Query:
 
     def live(
         self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
-        threads: int = 1,
+        threads: int = 1, pool: Executor | None = None,
     ) -> Live:  # fmt: skip
         """The same query on rows that keep coming; see `Live`.
 
         `disorder` says how far rows may be out of order, and what happens to those that come too late. `emit`
         asks for the rows of open windows, and for corrections; `latency` lets rows wait for larger batches.
-        All work is done in calls of the result; several threads are used during a call only.
+        All work is done in calls of the result; several threads are used during a call only. They belong to
+        the package, or to a `pool` of yours, which several queries may share; call from a thread outside it.
         """
         from tidemill.local.live import Live
 
-        return Live(self.optimized, disorder, emit=emit, latency=latency, threads=threads)
+        return Live(self.optimized, disorder, emit=emit, latency=latency, threads=threads, pool=pool)
 
     def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
         """`run`, as a pandas DataFrame."""
@@ -206,7 +209,7 @@ def reconcile(
 
 def restore(
     query: Query, path: str | PathLike[str], disorder: Disorder | None = None, *, emit: Emit | None = None,
-    latency: Latency | None = None, threads: int = 1,
+    latency: Latency | None = None, threads: int = 1, pool: Executor | None = None,
 ) -> Live:  # fmt: skip
     """Continue a live query from a checkpoint; `live.positions` says from where to read its inputs.
 
@@ -215,4 +218,4 @@ def restore(
     """
     from tidemill.local.live import restored
 
-    return restored(query.live(disorder, emit=emit, latency=latency, threads=threads), path)
+    return restored(query.live(disorder, emit=emit, latency=latency, threads=threads, pool=pool), path)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,20 @@ def test_results_can_be_awaited() -> None:
 
     one, other = asyncio.run(main())
     assert one == other == [2] * 5
+
+
+def test_queries_share_the_threads_of_a_pool() -> None:
+    rows = pa.Table.from_pylist([row(t, str(t % 997)) for t in range(60_000)])
+    expected = SUMS.run(s=rows).num_rows
+    with ThreadPoolExecutor(2, "mine") as pool:
+        lives = [SUMS.live(tm.Disorder(slack=0), threads=2, pool=pool) for _ in range(3)]
+        before = {t.name for t in threading.enumerate() if t.name.startswith("tidemill")}
+        found = [0] * len(lives)
+        for start in range(0, len(rows), 10_000):
+            for number, live in enumerate(lives):
+                found[number] += live.push(s=rows.slice(start, 10_000)).num_rows
+        assert {t.name for t in threading.enumerate() if t.name.startswith("tidemill")} <= before
+        assert [n + live.flush().num_rows for n, live in zip(found, lives)] == [expected] * 3
 
 
 # --- whole inputs -------------------------------------------------------------------------------------

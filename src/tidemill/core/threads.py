@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from tidemill.core.errors import UserError
@@ -76,6 +76,46 @@ def returned(pool: Threads, calls: Collection[Future[Any]]) -> None:
         idle.append(pool)
     else:
         pool.shutdown()
+
+
+class Strand:
+    """Makes calls one after another, on threads that belong to somebody else.
+
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     strand, seen = Strand(pool), []
+    ...     calls = [strand.submit(seen.append, i) for i in range(3)]
+    ...     _ = wait(calls)
+    >>> seen
+    [0, 1, 2]
+    """
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._waiting: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._lock, self._working = threading.Lock(), False
+
+    def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._lock:
+            self._waiting.append((future, call, args))
+            begins, self._working = not self._working, True
+        if begins:
+            self._pool.submit(self._work)
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._working = False
+                    return
+                future, call, args = self._waiting.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call(*args))
+            except BaseException as failed:  # whatever it is: who waits for the result gets it
+                future.set_exception(failed)
 
 
 def on_threads(call: Callable[[In], Out], items: Iterable[In], workers: int) -> Iterator[Out]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -63,9 +65,9 @@ class Emission(Protocol):
 class Once:
     """Each row comes once, when it can no longer change."""
 
-    def __init__(self, plan: Plan, threads: int) -> None:
+    def __init__(self, plan: Plan, threads: int, pool: Executor | None) -> None:
         self.schema = plan.schema.to_arrow()
-        self._graph = Graph(plan, threads, keep_late=False)
+        self._graph = Graph(plan, threads, keep_late=False, pool=pool)
         self.close, self.snapshot = self._graph.close, self._graph.snapshot
 
     def push(self, stream: str, batch: pa.RecordBatch, *, late: bool) -> Batches:
@@ -106,8 +108,11 @@ class Revised:
     a late row, the prompt graph is made anew as a copy of the kept one.
     """
 
-    def __init__(self, plan: Plan, emit: Emit, threads: int, inputs: Mapping[str, LiveInput]) -> None:
-        self._plan, self._emit, self._threads, self._inputs = plan, emit, threads, inputs
+    def __init__(
+        self, plan: Plan, emit: Emit, threads: int, pool: Executor | None, inputs: Mapping[str, LiveInput]
+    ) -> None:
+        self._plan, self._emit, self._inputs = plan, emit, inputs
+        self._graph = partial(Graph, plan, threads, keep_late=False, pool=pool)
         identity = require_identity("Emit", plan)
         if taken := [name for name in (REVISION, FINAL, WITHDRAWN) if name in plan.schema]:
             raise UserError("Emit", expected="a result without a column of that name", got=f"{taken[0]!r}")
@@ -126,9 +131,6 @@ class Revised:
         self._reached = BEGINNING
         """The greatest time for which there was an early answer."""
         self._ends = _time_of_ends(plan)
-
-    def _graph(self) -> Graph:
-        return Graph(self._plan, self._threads, keep_late=False)
 
     # -- rows and time
 

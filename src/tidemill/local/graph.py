@@ -7,6 +7,7 @@ result, it becomes a step of its own and is computed once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -74,11 +75,12 @@ class Graph:
 
     def __init__(
         self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
-        keep_late: bool = True,
+        keep_late: bool = True, pool: Executor | None = None,
     ) -> None:  # fmt: skip
         """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
 
-        Pass `keep_late=False` where late rows are kept before they come here.
+        Pass `keep_late=False` where late rows are kept before they come here, and a `pool` whose threads work
+        in place of the package's own.
         """
         require_supported(plan)
         self.plan = plan
@@ -87,7 +89,7 @@ class Graph:
         self.steps: list[OperatorStep] = []
         """In topological order: each step comes after the steps that it reads."""
         self._lanes, self._tuning, self._watch = 1 << (threads.bit_length() - 1), tuning, watch
-        self._keep_late = keep_late
+        self._keep_late, self._pool = keep_late, pool
         self._shared = used_often(plan)
         self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
@@ -120,8 +122,9 @@ class Graph:
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
             lanes = self._lanes if alone else 1
             return WindowOperator(
-                plan, lanes, tuning=self._tuning, stage=stage, watch=self._watch, keep_late=self._keep_late
-            ), (stage.base,)
+                plan, lanes, tuning=self._tuning, stage=stage, watch=self._watch, keep_late=self._keep_late,
+                pool=self._pool,
+            ), (stage.base,)  # fmt: skip
         stage = stage_of(plan, self._shared - {id(plan)})
         return StageOperator(stage), (stage.base,)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from tidemill.core.threads import borrowed, returned
+from tidemill.core.threads import Strand, borrowed, returned
 from tidemill.local.limits import Limits
 
 
@@ -37,9 +37,10 @@ class LaneThreads:
     >>> threads.close()
     """
 
-    def __init__(self, count: int) -> None:
-        """Start no thread if `count` is 1: calls are then made by the caller."""
-        self._workers = [borrowed(1) for _ in range(count) if count > 1]
+    def __init__(self, count: int, pool: Executor | None = None) -> None:
+        """Start no thread if `count` is 1: the caller makes the calls. Use those of a pool, if given."""
+        numbers = range(count if count > 1 else 0)
+        self._workers = [borrowed(1) if pool is None else Strand(pool) for _ in numbers]
         self._running: deque[dict[int, Future[Done]]] = deque()
         self._submitted: deque[Future[Any]] = deque()
         """All calls that may not have finished yet."""
@@ -92,4 +93,10 @@ class LaneThreads:
     def close(self) -> None:
         """Wait for the calls that run, drop those that do not run yet, and return the threads."""
         while self._workers:
-            returned(self._workers.pop(), self._submitted)
+            worker = self._workers.pop()
+            if not isinstance(worker, Strand):
+                returned(worker, self._submitted)
+                continue
+            for call in self._submitted:
+                call.cancel()
+            wait(self._submitted)

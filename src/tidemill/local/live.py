@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -53,7 +54,8 @@ class Live:
 
     def __init__(
         self, plan: Plan, disorder: Disorder | None = None, *, emit: Emit | None = None,
-        latency: Latency | None = None, threads: int = 1, clock: Callable[[], float] = time.monotonic,
+        latency: Latency | None = None, threads: int = 1, pool: Executor | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         policy = disorder or Disorder()
         for given, kind in ((policy, Disorder), (emit, Emit), (latency, Latency)):
@@ -72,9 +74,9 @@ class Live:
                 )
         self._emission: Emission
         if emit is None:
-            self._emission = Once(plan, threads)
+            self._emission = Once(plan, threads, pool)
         else:
-            self._emission = Revised(plan, emit, threads, self._inputs)
+            self._emission = Revised(plan, emit, threads, pool, self._inputs)
         self.schema = self._schema = self._emission.schema
         """The columns of the tables that it returns."""
         self._nothing = self._schema.empty_table()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
@@ -70,11 +71,12 @@ class WindowOperator(Operator):
     def __init__(
         self, plan: WindowAggregate, lanes: int = 1, choices: WindowChoices | None = None,
         tuning: Tuning = DEFAULT, stage: Stage | None = None, watch: bool = True, keep_late: bool = True,
+        pool: Executor | None = None,
     ) -> None:  # fmt: skip
         """`stage` has the filters and projections to fuse; by default, all that are directly below.
 
         `watch=False` skips the check for late rows, where no row can be late. `keep_late=False` does not keep
-        them, where somebody else does.
+        them, where somebody else does. Lanes run on threads of the `pool`, if there is one.
         """
         self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         self._watch = watch
@@ -109,7 +111,7 @@ class WindowOperator(Operator):
         self._undecided = by_rows and lanes > 1
         """Whether the first batch will show how to use threads."""
         self._count = lanes if by_rows or by_key else 1
-        self._threads = LaneThreads(self._count)
+        self._threads = LaneThreads(self._count, pool)
         self._pending: Prepared | None = None
         """By key: the last batch, until the lanes add it."""
         self._seen = [Done()] * len(self.collectors)
