@@ -134,7 +134,7 @@ class Windowed:
         return f"windows {'; '.join(map(str, self._windows))}: add .agg(...)"
 
 
-RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency")
+RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency", "arrival")
 """Names that `run`, `push` and their neighbours need for themselves."""
 
 

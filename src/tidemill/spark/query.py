@@ -13,9 +13,11 @@ from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.explain import from_wheel
 from tidemill.optimize.optimizer import with_wheels
+from tidemill.plan.disorder import Disorder
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
+from tidemill.spark.batch.disorder import accepted, late_rows, require_supported
 from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.run import frame_of
 from tidemill.spark.exchange.decision import Decision, outlook, watched
@@ -32,23 +34,53 @@ class SparkQuery:
     def __init__(self, plan: Plan, spark: SparkSession, detect: str = "auto") -> None:
         self._plan, self._spark, self._detect = plan, spark, detect
 
-    def run(self, **inputs: DataFrame | WheelQueries) -> DataFrame:
+    def run(
+        self, *, disorder: Disorder | None = None, arrival: str | None = None, **inputs: Any
+    ) -> DataFrame:
         """The result as a DataFrame; nothing runs until something asks for its rows.
 
         A wheel in place of rows answers windows that lie between its slots. One that Spark built is read
         by tasks, a bucket each; another one by the driver, at once.
+
+        By default all rows count. With `disorder`, rows may be late, as in `query.run` over rows in the order
+        of `arrival`: a column of timestamps or numbers. Rows of equal arrival come in order of their times.
         """
         plan = self._with_wheels(inputs)
+        if disorder is not None:
+            require_supported(disorder)
         with ansi(self._spark):
-            return frame_of(plan, lambda leaf: self._frame(leaf, inputs), self._detect)
+            return frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
 
-    def _frame(self, leaf: Source | WheelWindows, inputs: dict[str, Any]) -> DataFrame:
-        """The rows of a stream, or the windows of a wheel."""
+    def late(
+        self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame
+    ) -> DataFrame:
+        """The rows of an input that are late or have no time, with the reason in `late_reason`; see `run`."""
+        _check(self._plan, inputs)
+        names = [source.name for source in sources(self._plan)]
+        if (input is None and len(names) > 1) or input not in (None, *names):
+            raise UserError("late", expected=f"input= one of {names}", got=repr(input))
+        leaf = next(s for s in sources(self._plan) if input in (None, s.name))
+        with ansi(self._spark):
+            return late_rows(as_declared(inputs[leaf.name], leaf), leaf, disorder, arrival)
+
+    def _frame(
+        self, leaf: Source | WheelWindows, inputs: dict[str, Any], disorder: Disorder | None = None,
+        arrival: str | None = None,
+    ) -> DataFrame:  # fmt: skip
+        """The rows of a stream that count, or the windows of a wheel."""
         if isinstance(leaf, WheelWindows):
             return wheel_frame(self._spark, leaf, inputs[leaf.stream])
-        return as_declared(inputs[leaf.name], leaf)
+        rows = as_declared(inputs[leaf.name], leaf)
+        if disorder is None:
+            return rows
+        if arrival is None:
+            raise UserError(
+                f"run {leaf.name}", expected="arrival=, the column by which rows arrived", got="none",
+                hint="rows of a DataFrame have no order of their own",
+            )  # fmt: skip
+        return accepted(rows, leaf, disorder, arrival)
 
-    def explain(self, **inputs: DataFrame | WheelQueries) -> Explanation:
+    def explain(self, **inputs: Any) -> Explanation:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
 
         Without inputs it runs nothing. With them, `detect="auto"` decides as in `run`, which may count keys.
