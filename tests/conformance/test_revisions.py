@@ -96,6 +96,7 @@ def test_the_last_revisions_are_the_answer_of_the_accepted_rows(
     query = ask(WINDOWS[window], "one of each", "k")
     emit = tm.Emit(correct=25, early=pick.choice([None, 7]))
     policies: dict[str, Any] = {"disorder": tm.Disorder(slack=3, consistent=True), "emit": emit}
+    policies["latency"] = pick.choice([None, tm.Latency(5, rows=4)])
     arrived = rows[:]
     pick.shuffle(arrived)
     arrived.sort(key=lambda row: row["t"] + pick.choice([0, 0, 0, 5, 20, 60]))

@@ -252,9 +252,8 @@ class Revised:
         return (self._kept or self._prompt).before_start
 
     def snapshot(self) -> Snapshot:
-        assert not self._stale, "rows were pushed, and their call is not at its end"
         found = {_KEPT + "given": self._given.snapshot()}
-        marks = [self._reached, *self._told.values()]
+        marks = [int(self._stale), self._reached, *self._told.values()]
         found[_KEPT + "about"] = numbers(marks=marks, delay=[self._delay] * len(marks))
         for name, graph in self._graphs().items():
             found |= {f"{name}/{n}": table for n, table in graph.snapshot().items()}
@@ -273,9 +272,10 @@ class Revised:
             own = f"{name}/"
             graph.restore({n[len(own) :]: t for n, t in state.items() if n.startswith(own)})
         marks = column(about, "marks").tolist()
-        if len(marks) != 1 + len(self._told):
-            raise UserError("restore", expected=f"{len(self._told)} watermarks", got=f"{len(marks) - 1}")
-        self._reached, self._told = marks[0], dict(zip(self._told, marks[1:]))
+        if len(marks) != 2 + len(self._told):
+            raise UserError("restore", expected=f"{len(self._told)} watermarks", got=f"{len(marks) - 2}")
+        self._stale, self._reached = bool(marks[0]), marks[1]
+        self._told = dict(zip(self._told, marks[2:]))
         self._given.restore(given)
 
     def _graphs(self) -> dict[str, Graph]:
