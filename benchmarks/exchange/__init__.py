@@ -113,6 +113,7 @@ BENCHMARK = Benchmark(
     titles=_titles(),
     units={name: Unit("MB shuffled") for name in _titles() if name.endswith(IN_LOCAL_MODE)},
     page="benchmarks-exchange.md",
+    peers=("spark",),
     # A cluster takes half a minute to come up, and each system some seconds to run for the first time.
     quick=replace(QUICK_EFFORT, last_start=300.0),
 )
