@@ -27,6 +27,7 @@ import numpy as np
 
 from tidemill.codegen import modules
 from tidemill.jit.disk_cache import file_of
+from tidemill.jit.function_content import content_of
 
 COMPILED = os.environ.get("TIDEMILL_KERNELS") == "compiled"
 """Whether nothing is interpreted."""
@@ -54,17 +55,17 @@ def in_child() -> None:
 
 def install() -> None:
     """Have every module that `codegen.modules.load` makes from now on switch between the two executors."""
-    compiled_once, compiled_uniquely = modules._load_cached, modules._load_unique
+    compiled_once, compiled_with = modules._load_cached, modules._load_with
 
     @functools.cache
     def load_cached(source: str) -> Any:
         return _Switching(source, {}, lambda: compiled_once(source))
 
-    def load_unique(source: str, names: dict[str, Any]) -> Any:
-        return _Switching(source, names, lambda: compiled_uniquely(source, names))
+    def load_with(source: str, names: dict[str, Any]) -> Any:
+        return _Switching(source, names, lambda: compiled_with(source, names))
 
     modules._load_cached = load_cached  # type: ignore[assignment]
-    modules._load_unique = load_unique  # type: ignore[assignment]
+    modules._load_with = load_with  # type: ignore[assignment]
 
 
 class _Switching:
@@ -115,6 +116,8 @@ def _unboxed(value: Any) -> Any:
 def _users(function: Any) -> Callable[..., Any]:
     """A user's function, which divides by zero as Python does."""
     plain = function.py_func
+    if content_of(function) is not None:  # a copy, which calls compiled functions
+        plain = plain.__wrapped__
 
     def call(*args: Any) -> Any:
         return plain(*map(_unboxed, args))
@@ -257,7 +260,9 @@ def _column_at(address: int, n: int, dtype: np.dtype[Any]) -> Any:
 
 
 _INSTEAD: dict[str, dict[str, Any]] = {
-    "tidemill.jit.kernel": {"kernel": lambda f: f, "any_kernel": lambda f: f, "adding_kernel": lambda f: f},
+    "tidemill.jit.kernel": {
+        name: lambda f: f for name in ("kernel", "any_kernel", "adding_kernel", "calling_kernel")
+    },
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
         "word": _word, "bytes_at": _word, "byte_at": _byte_at, "float_of": _float_of, "in_order": _in_order,

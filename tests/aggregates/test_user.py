@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tidemill as tm
@@ -151,3 +152,14 @@ def test_what_is_no_function_is_refused(what: str) -> None:
     hint = r" — write identity=lambda: 0" if what == "identity" else ""
     with pytest.raises(UserError, match=f"^aggregate most: expected {what} to be a function, got 0{hint}$"):
         tm.aggregate("most", **functions)
+
+
+def test_explain_says_which_functions_are_compiled_again() -> None:
+    weights = np.array([1.0, 2.0])
+    cached = of("f", identity=-math.inf, lift=lambda x: x, combine=bigger)(col.x)
+    again = of("r", identity=0.0, lift=lambda x: weights[int(x > 1.0)], combine=bigger)(col.x)
+    shown = ask(cached).explain().sections["local"]
+    assert "f(col.x)   [compiled by Numba as it is; " in shown
+    assert "again" not in shown
+    shown = ask(again).explain().sections["local"]
+    assert "[compiled by Numba as it is, again in each process: weights is a ndarray, which may change; " in shown

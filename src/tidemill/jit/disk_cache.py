@@ -38,7 +38,8 @@ except ImportError:  # not Unix: Spark does not run several workers there either
     fcntl = None  # type: ignore[assignment]
 
 GENERATED = "__tidemill_hash__"
-"""The attribute of a generated module, which has no file, that holds the hash of its source."""
+"""The attribute of a module without a file that holds the hash of its content: generated source, or a user's
+function (`function_content`)."""
 _IMPORTED = re.compile(r"^from (tidemill\.\S+) import", re.MULTILINE)
 _NOT_COMPILED = ("tidemill.jit.disk_cache", "tidemill.jit.cache_directory", "tidemill.core.errors")
 _OF_ANOTHER_VERSION = pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError
@@ -121,7 +122,8 @@ class _Place:
     """The location of the cache files of a function; Numba calls this a locator."""
 
     def __init__(self, function: Callable[..., Any], text: str) -> None:
-        self._line = function.__code__.co_firstlineno
+        # Where a user's function was written is not part of it.
+        self._line = 0 if GENERATED in function.__globals__ else function.__code__.co_firstlineno
         self._text = text
         self._py_file = inspect.getfile(function)
         """Numba's messages about code that cannot be cached name this file."""
@@ -159,6 +161,16 @@ class _SafeCache(FunctionCache):
         self._impl.locator.ensure_cache_path()
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """Return the key of a signature.
+
+        Numba's own key has the pickled values that a function closes over. Functions do not give the same
+        bytes in every process; those of a user's function are part of its stamp already.
+        """
+        if GENERATED in self._py_func.__globals__:
+            return sig, codegen.magic_tuple()
+        return super()._index_key(sig, codegen)
 
 
 @functools.cache

@@ -29,9 +29,9 @@ def refusal(function: Callable[..., Any], args: tuple[DataType, ...], returns: D
         if kind.kind not in _NUMBA:
             return f"a {kind!r} is not a machine number"
     try:
-        compiled = any_kernel(function)
-        compiled.compile(tuple(_NUMBA[a.kind] for a in args))
-        result = compiled.nopython_signatures[0].return_type
+        compiled, types = any_kernel(function), tuple(_NUMBA[a.kind] for a in args)
+        compiled.compile(types)
+        result = compiled.overloads[types].signature.return_type
     except Exception as refused:  # Numba raises many kinds; the function then runs in Python
         return str(refused).strip().splitlines()[0]
     if not isinstance(result, (numba.types.Integer, numba.types.Float, numba.types.Boolean)):

@@ -17,7 +17,7 @@ from tidemill.jit.intrinsics import (  # noqa: F401  (generated code calls some)
     float_to_int_fits,
     leading_zeros,
 )
-from tidemill.jit.kernel import any_kernel, kernel  # noqa: F401
+from tidemill.jit.kernel import calling_kernel, kernel  # noqa: F401
 
 OVERFLOW, BAD_CAST, NULL_TIME, NULL_STATE, FAR_TIME = 1, 2, 4, 8, 16
 """Bits of `err`: an int result left int64; a value did not fit a strict cast; the windowing

@@ -8,8 +8,9 @@ from typing import Any
 from tidemill.aggregates.algebra import Algebra, OpaqueForm
 from tidemill.core.errors import UserError
 from tidemill.core.time import Domain, to_datetime
-from tidemill.expr.nodes import Node
+from tidemill.expr.nodes import Node, Udf
 from tidemill.io.window_source import WindowSource
+from tidemill.jit.function_content import uncached
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
@@ -84,8 +85,10 @@ def _how(node: Node, stage: Stage) -> str:
     slow = row_by_row(node, schema)
     if slow:
         return f"   [row by row: {'; '.join(slow)}]"
-    in_arrow = any(n.children() and not compiles(n, schema) for n in node.walk())
-    return "   [strings in Arrow]" if in_arrow else "   [compiled]"
+    if any(n.children() and not compiles(n, schema) for n in node.walk()):
+        return "   [strings in Arrow]"
+    why = [w for n in node.walk() if isinstance(n, Udf) and (w := uncached(n.function))]
+    return f"   [compiled, again in each process: {'; '.join(why)}]" if why else "   [compiled]"
 
 
 def _windows(plan: WindowAggregate) -> list[str]:
@@ -105,6 +108,18 @@ def _windows(plan: WindowAggregate) -> list[str]:
             form = "sketch objects"
         elif isinstance(part.form, OpaqueForm):
             form = "compiled by Numba as it is"
+        if index in parts.fixed and (why := _again(plan, index)):
+            form += f", again in each process: {why}"
         args = [h for a in part.part.args if "row" in (h := _how(a, stage_of(plan.input)))]
         lines.append(f"  {part.part}   [{form}; {_SLIDING[sliding]}]{''.join(args)}")
     return lines
+
+
+def _again(plan: WindowAggregate, index: int) -> str:
+    """Return why the users' functions of a compiled part are not cached on disk; empty if they are."""
+    part = plan.layout.parts[index]
+    functions: list[Any] = [r.lower for r in plan.layout.results if index in r.parts and callable(r.lower)]
+    if isinstance(part.form, OpaqueForm):
+        assert isinstance(part.part.algebra, Algebra)
+        functions += [part.part.algebra.lift, part.part.algebra.combine]
+    return "; ".join(dict.fromkeys(why for f in functions if (why := uncached(f))))

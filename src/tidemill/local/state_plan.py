@@ -62,7 +62,9 @@ def refusal(layout: Layout, index: int) -> str:
             if why := unwritable((lower,), states):
                 return why
         else:
-            identities = tuple(functions(layout.parts[p])[2] for p in result.parts)
+            if not result.type.is_fixed:
+                return f"a {result.type!r} is not a machine number"
+            identities = tuple(tuple(functions(layout.parts[p])[2]) for p in result.parts)
             if not lower_compilable(lower, identities):
                 return "Numba cannot compile its lower function"
     return ""
