@@ -60,7 +60,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("lane_threads", "lanes", "late_rows"),
         ("collector",),
         ("results", "window_slides", "state_columns"),
-        ("pane_store",),
+        ("object_slides", "pane_store"),
         ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),
         ("expressions", "snapshot"),
         ("operator",),

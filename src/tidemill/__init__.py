@@ -18,6 +18,7 @@ from tidemill.aggregates.holistic import (
     top_k,
     top_keys,
 )  # fmt: skip
+from tidemill.aggregates.laws import check_aggregate
 from tidemill.aggregates.moments import correlation, covariance, std, var
 from tidemill.aggregates.ordered import arg_max, arg_min, drawdown, ewma, first, last
 from tidemill.aggregates.sketches import distinct_sketch, quantile_sketch
@@ -77,7 +78,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "FOREVER", "Disorder", "Emit", "Expr", "InternalError", "Latency", "Query", "Replicas", "Stream",
     "TidemillError", "UnsupportedError", "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max",
-    "arg_min", "bottom_k", "bounds",
+    "arg_min", "bottom_k", "bounds", "check_aggregate",
     "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
     "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",

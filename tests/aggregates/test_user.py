@@ -87,7 +87,7 @@ AGGREGATES: dict[str, tuple[Aggregate, str]] = {
     ),
     "in order, row by row": (
         of("m", identity="", lift=lambda v: str(v), combine=lambda a, b: a + b, commutative=False)(col.v),
-        "objects",
+        "row_objects",
     ),
     "text in a recorded lower": (
         of("o", identity=0, lift=lambda v: v, combine=lambda a, b: a + b,
@@ -95,7 +95,7 @@ AGGREGATES: dict[str, tuple[Aggregate, str]] = {
     ),
     "text that is recorded": (
         of("p", identity="", lift=lambda s: s, combine=lambda a, b: a + b, commutative=False)(col.s),
-        "objects",
+        "row_objects",
     ),
     "empty is nought": (
         of("n", identity=0, lift=lambda x: 1, combine=lambda a, b: a + b, empty=0)(col.x), "records",
@@ -162,4 +162,4 @@ def test_explain_says_which_functions_are_compiled_again() -> None:
     assert "f(col.x)   [compiled by Numba as it is; " in shown
     assert "again" not in shown
     shown = ask(again).explain().sections["local"]
-    assert "[compiled by Numba as it is, again in each process: weights is a ndarray, which may change; " in shown
+    assert "by Numba as it is, again in each process: weights is a ndarray, which may change" in shown

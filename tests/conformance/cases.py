@@ -18,6 +18,16 @@ import pytest
 from hypothesis import strategies as st
 
 import tidemill as tm
+from tests.conformance.user_states import (
+    distinct_pairs,
+    last_three,
+    less,
+    longest_run,
+    middle,
+    mode,
+    run_off,
+    unseen,
+)  # fmt: skip
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.stream import Stream
@@ -122,6 +132,15 @@ FAMILIES: dict[str, dict[str, Aggregate]] = {
     },
     "user": {
         "recorded": root_mean_square(col.x), "compiled": mean_log(col.x), "row_by_row": thirds(col.v),
+    },
+    "containers": {
+        "mode": mode()(col.v), "by_rows": mode(subtract=unseen)(col.v), "by_state": mode(inverse=less)(col.v),
+        "pairs": distinct_pairs(col.v, col.s), "middle": middle(col.v),
+        "of_text": mode("string", subtract=unseen)(col.s),
+    },
+    "containers in order": {
+        "run": longest_run()(col.v), "by_rows": longest_run(subtract=run_off)(col.v),
+        "last": last_three(col.s),
     },
     "one of each": {
         "n": tm.count(), "sum": tm.sum(col.v), "max": tm.max(col.x), "std": tm.std(col.x),

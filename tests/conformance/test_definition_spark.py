@@ -60,6 +60,8 @@ WAYS = {
     ("session", "holistic"): "colocated",
     ("session", "sketches"): "colocated",
     ("session", "user"): "colocated",
+    ("hopping, many panes", "containers"): "partials",
+    ("per_event", "containers in order"): "colocated",
 }
 """Every family, by each way it takes on Spark."""
 

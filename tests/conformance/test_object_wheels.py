@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, ran, same
+from tests.conformance.user_states import distinct_pairs, middle, mode
 from tests.conformance.wheels import SCHEMA, check_ranges, pair, play, separately, steps
 from tests.examples import examples
 from tidemill import col
@@ -43,6 +44,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "lists and own": {
         "a": tm.collect(col.s), "b": tm.top_k(col.v, 2), "c": longest(col.s), "d": by_digits(col.v),
+        "e": mode()(col.v), "f": distinct_pairs(col.v, col.s), "g": middle(col.v),
     },
     "one list": {"a": tm.collect(col.v)},
 }  # fmt: skip

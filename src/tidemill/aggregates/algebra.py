@@ -7,6 +7,7 @@ interval joins and wheels all run on these functions and read nothing but the tr
 The functions are plain Python on scalars and small tuples. They are run once on expressions, which
 records what they do (`form_of`); the record is compiled, and the reference engine evaluates it.
 A function that cannot be recorded stays *opaque*: Numba compiles it whole, or it runs row by row.
+A partial may also be a list or a map (`ObjectForm`): rows are then added in Python (`containers`).
 
 An `Aggregate` is one or more `Part`s, partials over some arguments, and a way to lower them
 together: `mean` is `sum` and `count`, and shares both with whoever else asks for them. A row in
@@ -53,6 +54,10 @@ class Algebra:
     """
     accumulate: Callable[..., tuple[Any, ...]] | None = None
     commutative: bool = True
+    subtract: Callable[..., Any] | None = None
+    """Takes one row out of a partial that `freeze` has not seen yet: the oldest one, where order matters."""
+    freeze: Callable[[Any], Any] | None = None
+    """Called once with a partial to which no more rows are added; `combine` and `lower` get its result."""
     typed: Callable[[tuple[DataType, ...]], Algebra | None] | None = None
     """Another algebra of the same meaning for arguments of some types, if it has one."""
     carries: frozenset[int] = frozenset()
@@ -197,6 +202,19 @@ class OpaqueForm:
     fields: tuple[DataType, ...]
     identity: tuple[Any, ...]
     reason: str = field(compare=False, default="")
+    subtracts: bool = False
+    """Whether a window may subtract what leaves it and stay exact."""
+
+
+@dataclass(frozen=True)
+class ObjectForm(OpaqueForm):
+    """An algebra whose partials are lists, maps or other Python objects (`containers`).
+
+    A partial is one field. In columns it is JSON, so that the columns do not depend on what is in it.
+    """
+
+    by_rows: bool = False
+    """Whether windows that follow the rows can take single rows out."""
 
 
 class _Misfit(UserError):
@@ -211,7 +229,12 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
     (col.a0 + col.b0)
     """
     algebra = (algebra.typed(types) if algebra.typed else None) or algebra
-    identity = as_state(algebra.identity(types))
+    bare = algebra.identity(types)
+    if algebra.freeze is not None or holds_container(bare):
+        why = "its partials are Python objects"
+        by_rows = algebra.subtract is not None and algebra.inverse is None
+        return ObjectForm((STRING,), Scalar((None,)), why, algebra.inverse is not None, by_rows)
+    identity = as_state(bare)
     try:
         with recording():
             return _record(algebra, types, identity)
@@ -224,7 +247,8 @@ def form_of(algebra: Algebra, types: tuple[DataType, ...]) -> Form | OpaqueForm:
                 got=", ".join(map(repr, types)),
             ) from untraceable  # fmt: skip
         kinds = tuple(_state_type(v, algebra) for v in identity)
-        return OpaqueForm(kinds, identity, str(untraceable))
+        exact = algebra.inverse is not None and FLOAT64 not in kinds
+        return OpaqueForm(kinds, identity, str(untraceable), exact)
 
 
 def _record(algebra: Algebra, types: tuple[DataType, ...], identity: tuple[Any, ...]) -> Form:
@@ -275,6 +299,17 @@ class Scalar(tuple):  # type: ignore[type-arg]
     """Marks a state of one bare scalar, so that user functions see the scalar itself."""
 
 
+def holds_container(value: Any) -> bool:
+    """Whether a partial is a list, map or set, or a tuple that has one.
+
+    >>> holds_container((0, [])), holds_container((0, 1.5))
+    (True, False)
+    """
+    if isinstance(value, tuple):
+        return any(map(holds_container, value))
+    return isinstance(value, (list, dict, set, frozenset))
+
+
 def as_state(value: Any) -> tuple[Any, ...]:
     """A state as a tuple, whether the functions work on a tuple or on one scalar."""
     return value if isinstance(value, tuple) else Scalar((value,))
@@ -311,7 +346,7 @@ def _state_type(value: Any, algebra: Algebra) -> DataType:
         if isinstance(value, python):
             return kind
     raise UserError(
-        f"aggregate {algebra.name}", expected="identity made of bool, int, float or str",
+        f"aggregate {algebra.name}", expected="identity made of bool, int, float, str, lists and maps",
         got=repr(value),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from tidemill.aggregates.algebra import (
     Form,
     Multiset,
     NamedLower,
+    ObjectForm,
     OpaqueForm,
     Part,
     Sketch,
@@ -24,6 +25,7 @@ from tidemill.aggregates.algebra import (
     lower_node,
 )  # fmt: skip
 from tidemill.aggregates.basic import COUNT
+from tidemill.aggregates.containers import Containers
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, parse_type
@@ -213,6 +215,8 @@ def _result(
 
 def _recorded(aggregate: Aggregate, own: list[StatePart]) -> tuple[Any, DataType]:
     everything = Schema(tuple(f for s in own for f in s.columns.fields))
+    if any(isinstance(s.form, ObjectForm) for s in own):  # its column is not what `lower` is given
+        return aggregate.lower, aggregate.returns or _opaque_type(aggregate, own)
     try:
         node = lower_node(aggregate, tuple(s.columns for s in own))
     except (TidemillError, TypeError, AttributeError, ValueError):
@@ -234,4 +238,7 @@ def _opaque_type(aggregate: Aggregate, own: list[StatePart]) -> DataType:
 
 def _plain_identity(state: StatePart) -> tuple[Any, ...]:
     assert state.form is not None
+    if isinstance(state.form, ObjectForm):
+        assert isinstance(state.part.algebra, Algebra)
+        return (Containers(state.part.algebra).identity(),)
     return tuple(v.value if isinstance(v, Literal) else v for v in state.form.identity)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidemill.aggregates.algebra import Aggregate, Algebra, Part
+from tidemill.aggregates.algebra import Aggregate, Algebra, Part, holds_container
 from tidemill.core.errors import UserError
 from tidemill.core.types import parse_type
 from tidemill.expr.fluent import Operand, argument
@@ -15,16 +15,20 @@ def aggregate(
     name: str,
     *,
     identity: Callable[[], Any],
-    lift: Callable[..., Any],
     combine: Callable[[Any, Any], Any],
     lower: Callable[[Any], Any],
-    inverse: Callable[[Any, Any], Any] | None = None,
+    lift: Callable[..., Any] | None = None,
     accumulate: Callable[..., Any] | None = None,
+    inverse: Callable[[Any, Any], Any] | None = None,
+    subtract: Callable[..., Any] | None = None,
+    freeze: Callable[[Any], Any] | None = None,
     commutative: bool = True,
     empty: Any = None,
     returns: object = None,
 ) -> Callable[..., Aggregate]:
-    """Make an aggregate from functions on scalars or small tuples.
+    """Make an aggregate from functions on scalars, small tuples, or lists and maps.
+
+    A row is added by `accumulate(state, x)`, by default `combine(state, lift(x))`; one of the two is needed.
 
     Functions made of arithmetic and `tm` functions are recorded and inlined into the generated
     loop, on every engine. Others (`if`, `math.log`) are compiled by Numba as they are, and what
@@ -41,15 +45,54 @@ def aggregate(
     ... )
     >>> sum_of_squares(col.price)
     sum_of_squares(col.price)
+
+    A state may also be a list, a map or a set, or a tuple that has one. It runs row by row. The functions
+    may change the state that they are given (of two, the first), and return it.
+
+    >>> def seen(counts, x):
+    ...     counts[x] = counts.get(x, 0) + 1
+    ...     return counts
+    >>> def both(a, b):
+    ...     for x, n in b.items():
+    ...         a[x] = a.get(x, 0) + n
+    ...     return a
+    >>> mode = aggregate(
+    ...     "mode", identity=dict, accumulate=seen, combine=both, returns="int64",
+    ...     lower=lambda counts: max(counts, key=lambda x: (counts[x], x)),
+    ... )
+
+    Sliding windows take out what leaves, instead of combining again what stays, where one of these is given.
+    Both must be exact: what was added and taken out must leave no trace, as the rounding of floats does.
+
+    - `inverse(a, b)`: the state `a` without the state `b`. The windows of numbers use it if all are ints.
+    - `subtract(state, x)`: the state without the row `x`, the oldest one where order matters. Windows that
+      follow the rows (`per_event`, `rows`) use it for lists and maps.
+
+    `freeze(state)` turns a state into the form in which it is combined, lowered and saved, such as a sorted
+    tuple. It is called once with a state to which no more rows are added; later rows begin a new state.
+    `combine`, `inverse` and `lower` get its results only, which are shared and must not be changed, and
+    `identity`, `accumulate` and `subtract` know nothing of it. Without `freeze` they get copies.
+
+    `tm.check_aggregate` finds functions that contradict each other.
     """
-    given = {"identity": identity, "lift": lift, "combine": combine, "lower": lower}
-    given |= {n: f for n, f in (("inverse", inverse), ("accumulate", accumulate)) if f is not None}
+    given = {"identity": identity, "combine": combine, "lower": lower}
+    options = {
+        "lift": lift, "accumulate": accumulate, "inverse": inverse, "subtract": subtract, "freeze": freeze,
+    }  # fmt: skip
+    given |= {n: f for n, f in options.items() if f is not None}
     for what, function in given.items():
         if not callable(function):
             raise UserError(
                 f"aggregate {name}", expected=f"{what} to be a function", got=repr(function),
                 hint=f"write {what}=lambda: {function!r}" if what == "identity" else "",
             )  # fmt: skip
+    if freeze is not None and accumulate is None:
+        raise UserError(
+            f"aggregate {name}", expected="accumulate= beside freeze=", got="none",
+            hint="rows are added to states that are not frozen, and combine gets frozen ones only",
+        )  # fmt: skip
+    if lift is None:
+        lift = _lifting(name, identity, accumulate)
     algebra = Algebra(
         name,
         identity=lambda types: identity(),
@@ -58,9 +101,12 @@ def aggregate(
         inverse=inverse,
         accumulate=accumulate,
         commutative=commutative,
+        subtract=subtract,
+        freeze=freeze,
     )
     kind = None if returns is None else parse_type(returns, step=f"aggregate {name}")
-    bare = not isinstance(identity(), tuple)
+    first = identity()
+    bare = not isinstance(first, tuple) or freeze is not None or holds_container(first)
     lowered = (lambda s: lower(s[0])) if bare else lower  # once, so that equal aggregates are equal
 
     def of(*args: Operand) -> Aggregate:
@@ -68,3 +114,12 @@ def aggregate(
         return Aggregate(name, nodes, (Part(algebra, nodes),), lowered, empty, returns=kind)
 
     return of
+
+
+def _lifting(
+    name: str, identity: Callable[[], Any], accumulate: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    """The state of one row, by `accumulate`."""
+    if accumulate is None:
+        raise UserError(f"aggregate {name}", expected="lift= or accumulate=", got="neither")
+    return lambda *row: accumulate(identity(), *row)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.aggregates.algebra import Algebra, Form, OpaqueForm, Scalar
+from tidemill.aggregates.algebra import Algebra, Form, ObjectForm, OpaqueForm, Scalar
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.codegen.expressions import COMPILED, Emitter, Value, literal_value, returned
 from tidemill.core.errors import InternalError
@@ -126,6 +126,8 @@ class PartCode:
     def inverse(self, e: Emitter, a: Partial, b: Partial) -> Partial:
         if isinstance(self.form, Form) and self.form.inverse is not None:
             return self._inline(e, self.form.inverse, self._side("a", a) | self._side("b", b))
+        if isinstance(self.form, OpaqueForm) and self.form.subtracts:
+            return self._call(e, "inverse", [self._state(a), self._state(b)])
         raise InternalError(f"{self.part.part} has no inverse")
 
     def _side(self, side: str, partial: Partial) -> dict[str, str]:
@@ -191,6 +193,8 @@ def compilable(part: StatePart) -> str:
         functions = (form.identity, form.lift, form.combine, form.inverse or (), form.accumulate or ())
         nodes = tuple(node for function in functions for node in function)
         return unwritable(nodes, Schema((*fields, *inputs)))
+    if isinstance(form, ObjectForm):
+        return form.reason
     if STRING in (*part.types, *form.fields):
         return "a string is not a machine number"
     try:
@@ -198,7 +202,10 @@ def compilable(part: StatePart) -> str:
         state = form.identity[0] if isinstance(form.identity, Scalar) else tuple(form.identity)
         lifted = any_kernel(algebra.lift)(*scalars)
         combined = any_kernel(algebra.combine)(state, lifted)
-        for function, value in (("lift", lifted), ("combine", combined)):
+        found = [("lift", lifted), ("combine", combined)]
+        if form.subtracts:
+            found.append(("inverse", any_kernel(algebra.inverse)(combined, lifted)))
+        for function, value in found:
             have, want = _types_of(value), _types_of(state)
             if have != want:  # compiled code would convert silently
                 return f"{function} gives {', '.join(have)}, identity {', '.join(want)}"

@@ -25,6 +25,7 @@ from tidemill.plan.wheel_facts import WheelFacts
 _SLIDING = {
     "single": "windows do not overlap: each partial is used once",
     "subtract": "subtract on evict",
+    "subtract_rows": "subtract the rows that leave, which are kept",
     "two_stacks": "two stacks",
     "merge": "merge the panes of each window",
     "recompute": "look at all rows of each window",
@@ -99,12 +100,12 @@ def _windows(plan: WindowAggregate) -> list[str]:
         f"windows {'; '.join(map(str, plan.windows))} by {keys}:",
         f"  accumulate partials by key and pane of {choices.panes.size} ticks, {where}",
     ]
-    parts = plan_states(plan.layout)
+    parts = plan_states(plan.layout, choices.sliding)
     for index, (part, sliding) in enumerate(zip(plan.layout.parts, choices.sliding)):
         form = "compiled"
-        if index in parts.objects and isinstance(part.part.algebra, Algebra):
+        if index in parts.in_python and isinstance(part.part.algebra, Algebra):
             form = f"row by row: {refusal(plan.layout, index)}"
-        elif index in parts.objects:
+        elif index in parts.in_python:
             form = "sketch objects"
         elif isinstance(part.form, OpaqueForm):
             form = "compiled by Numba as it is"
@@ -121,5 +122,6 @@ def _again(plan: WindowAggregate, index: int) -> str:
     functions: list[Any] = [r.lower for r in plan.layout.results if index in r.parts and callable(r.lower)]
     if isinstance(part.form, OpaqueForm):
         assert isinstance(part.part.algebra, Algebra)
-        functions += [part.part.algebra.lift, part.part.algebra.combine]
+        algebra = part.part.algebra
+        functions += [algebra.lift, algebra.combine, *([algebra.inverse] if part.form.subtracts else [])]
     return "; ".join(dict.fromkeys(why for f in functions if (why := uncached(f))))

@@ -313,7 +313,7 @@ class Lane:
         closed = [s.closed_from for s in self.slides]
         # Panes before a start are in no window: where starts differ, they must be told apart.
         alike = len({getattr(s, "since", None) for s in self.slides}) == 1
-        if alike and all(c is not None for c in closed) and not self._parts.ordered:
+        if alike and all(c is not None for c in closed) and not self._parts.saved_rows:
             self.store.collapse(min(c for c in closed if c is not None))
 
     def _batch(

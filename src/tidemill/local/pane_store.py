@@ -82,6 +82,8 @@ class Elements:
     rows: dict[int, tuple[Ints, list[npt.NDArray[Any]]]] = field(default_factory=dict)
     """For each part that keeps rows: offsets by element, and argument columns."""
     objects: dict[int, list[Any]] = field(default_factory=dict)
+    row_objects: dict[int, tuple[Ints, list[tuple[Any, ...]]]] = field(default_factory=dict)
+    """For parts that keep rows for functions in Python: offsets by element, and rows in order."""
 
     @property
     def kid(self) -> Ints:
@@ -613,7 +615,7 @@ class PaneStore:
         part = self.layout.parts[index]
         kid, pane = rows.kid[:count], rows.pane[:count]
         args = [a[:count] for a in rows.args]
-        if index in self.parts.ordered:
+        if index in self.parts.saved_rows:
             order = order_by(kid, pane, *(_order_key(a, t, self.rank) for a, t in zip(args, part.types)))
             places, offsets = grouped(kid[order], pane[order], elements.kid, elements.pane, self._needed)
             kept = order[places >= 0]
@@ -634,6 +636,10 @@ class PaneStore:
             self.rank[a] if t.kind == "string" else a for a, t in zip(rows.args, part.types)
         ]
         elements.rows[index] = (offsets, columns)
+        if index in self.parts.row_objects:
+            values = [self._plain(a, t.kind) for a, t in zip(rows.args, part.types)]
+            lists = (v.tolist() if isinstance(v, np.ndarray) else v for v in values)
+            elements.row_objects[index] = (offsets, list(zip(*lists)))
 
     def _update_objects(self, elements: Elements, position: int, index: int) -> None:
         rows, held = self._kept[position], self._objects[index]
@@ -643,10 +649,11 @@ class PaneStore:
         )
         ends = np.r_[starts[1:], len(rows.kid)]
         values = [self._plain(a, t.kind) for a, t in zip(rows.args, part.types)]
+        updated = {}
         for start, end in zip(starts.tolist(), ends.tolist()):
             at = (int(rows.kid[start]), int(rows.pane[start]))
-            state = held.get(at)
-            held[at] = update_object(part, state, [v[start:end] for v in values])
+            updated[at] = update_object(part, held.get(at), [v[start:end] for v in values])
+        held.update(updated)  # all or none, if a user's function raises
         self._filled[position] = 0
         pairs = zip(elements.kid.tolist(), elements.pane.tolist())
         elements.objects[index] = [held.get(pair) for pair in pairs]

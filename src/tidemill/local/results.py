@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tidemill.aggregates.algebra import NamedLower, Sketch
-from tidemill.aggregates.layout import Layout, Result
+from tidemill.aggregates.algebra import NamedLower
+from tidemill.aggregates.layout import Layout, Result, StatePart
+from tidemill.aggregates.values import functions
 from tidemill.aggregates.values import lower as lower_row
 from tidemill.codegen.fold import FoldKernel, fold_kernel
 from tidemill.codegen.plane_windows import PlaneWindowsKernel, plane_windows_kernel
+from tidemill.core.errors import UserError
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.holistic import lower as lower_multiset
@@ -21,7 +24,8 @@ from tidemill.kernels.texts import Texts
 from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.expressions import allocate
 from tidemill.local.kernel_errors import raise_for
-from tidemill.local.object_states import combine_objects
+from tidemill.local.object_slides import slid, slid_rows
+from tidemill.local.object_states import fold_object
 from tidemill.local.pane_store import Elements
 from tidemill.local.state_plan import StatePlan
 
@@ -111,28 +115,36 @@ class Results:
         )
 
     def _objects(self, result: Result, elements: Elements, ranges: Ranges) -> pa.Array:
-        first = self._layout.parts[result.parts[0]]
-        algebra = first.part.algebra
+        [index] = result.parts
+        part, how = self._layout.parts[index], self._sliding[index]
+        low, high = ranges.low.tolist(), ranges.high.tolist()
+        if how == "subtract_rows":
+            states = slid_rows(part, *elements.row_objects[index], low, high)
+        else:
+            states = slid(part, _objects_of(part, index, elements), low, high, how)
         out = []
-        for low, high in zip(ranges.low.tolist(), ranges.high.tolist()):
-            states = {p: self._combined(p, elements, low, high) for p in result.parts}
-            if all(s is None for s in states.values()):
+        everything: list[Any] = [(1,)] * len(self._layout.parts)  # where there is a state, there were rows
+        for state in states:
+            if state is None and (result.present is not None or isinstance(result.lower, NamedLower)):
                 out.append(result.empty)
-            elif isinstance(algebra, Sketch):
-                from tidemill.aggregates import sketches
+                continue
+            everything[index] = functions(part).identity() if state is None else state
+            out.append(lower_row(result, self._layout, everything))
+        try:
+            return pa.array(out, type=to_arrow(result.type))
+        except (pa.ArrowException, TypeError) as unfit:
+            raise UserError(
+                result.shown, expected=f"results of type {result.type!r}", got=str(unfit)
+            ) from unfit
 
-                assert isinstance(result.lower, NamedLower)
-                out.append(sketches.lower(algebra, states[result.parts[0]], result.lower))
-            else:
-                everything = [states.get(p, (1,)) for p in range(len(self._layout.parts))]
-                out.append(lower_row(result, self._layout, everything))
-        return pa.array(out, type=to_arrow(result.type))
 
-    def _combined(self, index: int, elements: Elements, low: int, high: int) -> Any:
-        part, state = self._layout.parts[index], None
-        for e in range(low, high):
-            state = combine_objects(part, state, elements.objects[index][e])
-        return state
+def _objects_of(part: StatePart, index: int, elements: Elements) -> list[Any]:
+    """The partial of each element; None if it has no rows."""
+    if index in elements.objects:
+        return elements.objects[index]
+    offsets, rows = elements.row_objects[index]
+    ends = offsets.tolist()
+    return [fold_object(part, rows[a:b]) if a < b else None for a, b in itertools.pairwise(ends)]
 
 
 def _items(data: Any, kind: DataType, texts: Texts) -> pa.Array:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates import sketches
-from tidemill.aggregates.algebra import Multiset, Sketch
+from tidemill.aggregates.algebra import Algebra, Multiset, ObjectForm, Scalar, Sketch
+from tidemill.aggregates.containers import Containers
 from tidemill.aggregates.layout import StatePart
 from tidemill.core.errors import UserError
 from tidemill.core.types import BINARY, INT64, DataType, list_of, struct_of, to_arrow
@@ -37,9 +38,9 @@ def state_fields(part: StatePart) -> list[tuple[str, DataType]]:
 
 
 def saved_fields(store: PaneStore, index: int) -> list[tuple[str, DataType]]:
-    """Return the columns of one part in a snapshot, where an ordered part saves its rows."""
+    """Return the columns of one part in a snapshot, where some parts save their rows."""
     part = store.layout.parts[index]
-    if index in store.parts.ordered:
+    if index in store.parts.saved_rows:
         return [(part.columns.names[0], _rows_type(part))]
     return state_fields(part)
 
@@ -56,7 +57,7 @@ def state_columns(
 ) -> list[pa.Array]:
     """Return the states of one part, a row for each element, as `saved_fields` if `saved`."""
     part, texts = store.layout.parts[index], store.texts
-    if index in store.parts.multisets or (saved and index in store.parts.ordered):
+    if index in store.parts.multisets or (saved and index in store.parts.saved_rows):
         offsets, args = elements.rows[index]
         by_rank = np.argsort(texts.pool.rank)
         columns = [
@@ -75,6 +76,10 @@ def objects_out(part: StatePart, states: list[Any]) -> list[pa.Array]:
     if isinstance(part.part.algebra, Sketch):
         sketch = part.part.algebra
         return [pa.array([None if s is None else sketches.serialize(sketch, s) for s in states], pa.binary())]
+    if isinstance(part.form, ObjectForm):
+        assert isinstance(part.part.algebra, Algebra)
+        own = Containers(part.part.algebra)
+        return [pa.array([None if s is None else own.written(s[0]) for s in states], pa.string())]
     fields = ([None if s is None else s[j] for s in states] for j in range(len(part.columns)))
     try:
         return [_exactly(f, t) for f, (_, t) in zip(fields, part.columns)]
@@ -151,5 +156,9 @@ def objects_in(part: StatePart, columns: list[pa.Array]) -> list[Any]:
     if isinstance(part.part.algebra, Sketch):
         sketch = part.part.algebra
         return [None if b is None else sketches.deserialize(sketch, b) for b in columns[0].to_pylist()]
+    if isinstance(part.form, ObjectForm):
+        assert isinstance(part.part.algebra, Algebra)
+        own = Containers(part.part.algebra)
+        return [None if t is None else Scalar((own.read(t),)) for t in columns[0].to_pylist()]
     states = zip(*(plain(c) for c in columns))
     return [None if all(v is None for v in state) else state for state in states]

@@ -23,29 +23,49 @@ class StatePlan:
     multisets: tuple[int, ...]
     objects: tuple[int, ...]
     """Sketches, and algebras that Numba cannot compile: Python objects."""
+    row_objects: tuple[int, ...] = ()
+    """Such algebras of rows that must be combined in order, or can be taken out: the rows are kept."""
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The parts whose rows are kept."""
-        return (*self.ordered, *self.multisets, *self.objects)
+        """The parts whose rows are kept, for `objects` until partials are read."""
+        return (*self.ordered, *self.multisets, *self.objects, *self.row_objects)
+
+    @property
+    def in_python(self) -> tuple[int, ...]:
+        """The parts whose functions run in Python."""
+        return (*self.objects, *self.row_objects)
+
+    @property
+    def saved_rows(self) -> tuple[int, ...]:
+        """The parts of which a snapshot has the rows, besides multisets."""
+        return (*self.ordered, *self.row_objects)
 
     @property
     def fixed(self) -> tuple[int, ...]:
         return (*self.records, *self.ordered)
 
 
-def plan_states(layout: Layout) -> StatePlan:
+def plan_states(layout: Layout, sliding: tuple[str, ...] = ()) -> StatePlan:
+    """Decide how parts are stored, given how each is moved from window to window."""
     objects = list(layout.sketches)
-    records, ordered = [], []
+    row_objects, records, ordered = [], [], []
+    by_rows = [index for index, how in enumerate(sliding) if how == "subtract_rows"]
     for index in layout.fixed:
         part = layout.parts[index]
         if refusal(layout, index):
-            objects.append(index)
+            folds = part.part.algebra.commutative and index not in by_rows
+            if folds:
+                objects.append(index)
+            else:
+                row_objects.append(index)
         elif part.part.algebra.commutative:
             records.append(index)
         else:
             ordered.append(index)
-    return StatePlan(tuple(records), tuple(ordered), layout.multisets, tuple(objects))
+    return StatePlan(
+        tuple(records), tuple(ordered), layout.multisets, tuple(objects), tuple(row_objects)
+    )
 
 
 def refusal(layout: Layout, index: int) -> str:
@@ -64,7 +84,7 @@ def refusal(layout: Layout, index: int) -> str:
         else:
             if not result.type.is_fixed:
                 return f"a {result.type!r} is not a machine number"
-            identities = tuple(tuple(functions(layout.parts[p])[2]) for p in result.parts)
+            identities = tuple(tuple(functions(layout.parts[p]).identity()) for p in result.parts)
             if not lower_compilable(lower, identities):
                 return "Numba cannot compile its lower function"
     return ""

@@ -97,7 +97,7 @@ class WindowOperator(Operator):
             self._partitions = RowNumbers(base.select(plan.partition))
             base = Schema((*base.fields, (ROW, INT64)))
         self.layout = self._full_layout(base, specs)
-        self.parts = plan_states(self.layout)
+        self.parts = plan_states(self.layout, self.choices.sliding)
         by_number = isinstance(specs[0], Rows)
         attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
         self._loop = RowLoop(
@@ -673,7 +673,7 @@ class WindowOperator(Operator):
         plain = isinstance(self._loop.attribute, Column) and not self._loop.predicates
         if plain and not self.plan.group_keys and (self._compact is None or self._compact.trivial):
             apart &= any(part.part.args for part in self.layout.parts)
-        return apart and not self.parts.objects and self._loop.threadsafe
+        return apart and not self.parts.in_python and self._loop.threadsafe
 
     @property
     def _keeps_much(self) -> bool:
@@ -687,7 +687,7 @@ class WindowOperator(Operator):
         They cannot if windows depend on rows of other keys, and Python objects need the interpreter's lock.
         """
         alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
-        return bool(self.plan.group_keys) and alone and not self.parts.objects
+        return bool(self.plan.group_keys) and alone and not self.parts.in_python
 
 
 def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 - `single`: windows do not overlap, and each pane is used once;
 - `subtract`: subtract the panes that leave (exact inverse);
+- `subtract_rows`: take out the rows that leave, one by one, where windows follow the rows;
 - `two_stacks`: combine only, one combine per step amortised;
 - `merge`: combine all panes of each window, which is cheaper than two stacks if they are few;
 - `recompute`: read all rows of the window (holistic), or combine objects (sketches).
@@ -9,11 +10,11 @@
 
 from __future__ import annotations
 
-from tidemill.aggregates.algebra import Algebra, Form
+from tidemill.aggregates.algebra import Algebra, ObjectForm
 from tidemill.aggregates.layout import StatePart
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
-from tidemill.windows.spec import GridWindow, Session
+from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session
 
 FEW = 8
 """Up to this many panes per window, `merge` is faster than `two_stacks` and `subtract`."""
@@ -21,17 +22,22 @@ FEW = 8
 
 def choose_sliding(node: WindowAggregate, panes: Panes) -> tuple[str, ...]:
     most = _panes_per_window(node, panes)
-    return tuple(_choose(part, most) for part in node.layout.parts)
+    by_rows = all(isinstance(w.spec, (PerEvent, Rows)) for w in node.windows)
+    return tuple(_choose(part, most, by_rows) for part in node.layout.parts)
 
 
-def _choose(state: StatePart, panes: int | None) -> str:
+def _choose(state: StatePart, panes: int | None, by_rows: bool) -> str:
     if not isinstance(state.part.algebra, Algebra):
         return "recompute"
     if panes == 1:
         return "single"
     if panes is not None and panes <= FEW:
         return "merge"
-    return "subtract" if isinstance(state.form, Form) and state.form.subtracts else "two_stacks"
+    assert state.form is not None
+    if state.form.subtracts:
+        return "subtract"
+    by_rows = by_rows and isinstance(state.form, ObjectForm) and state.form.by_rows
+    return "subtract_rows" if by_rows else "two_stacks"
 
 
 def _panes_per_window(node: WindowAggregate, panes: Panes) -> int | None:

@@ -35,7 +35,4 @@ def _state(part: StatePart, rows: list[tuple[int, Row]], schema: Schema) -> Any:
         return sorted(inputs, key=order_key)
     if isinstance(algebra, Sketch):
         return sketches.update(algebra, sketches.new(algebra), [a[0] for a in inputs])
-    lift, combine, state = functions(part)
-    for args in inputs:
-        state = combine(state, lift(args))
-    return state
+    return functions(part).fold(inputs)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.aggregates import sketches
-from tidemill.aggregates.algebra import Algebra, Form, Multiset, Sketch
+from tidemill.aggregates.algebra import Algebra, Form, Multiset, ObjectForm, Sketch
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.aggregates.values import functions, lower
 from tidemill.core.errors import UserError
@@ -92,12 +92,13 @@ class Measure:
         return self._value(state)
 
     def _value(self, value: Any) -> int:
-        if not isinstance(value, (tuple, list)):
+        if not isinstance(value, (tuple, list, dict, set, frozenset)):
             return sys.getsizeof(value)
         if id(value) in self._seen:  # rows of a list are in the lists of coarser rings, too
             return 0
         self._seen.add(id(value))
-        return sys.getsizeof(value) + sum(map(self._value, value))
+        inside = chain.from_iterable(value.items()) if isinstance(value, dict) else value
+        return sys.getsizeof(value) + sum(map(self._value, inside))
 
 
 def _whole(part: StatePart, state: Any) -> Any:
@@ -107,7 +108,7 @@ def _whole(part: StatePart, state: Any) -> Any:
         return sorted(state or (), key=order_key)
     if state is not None:
         return state
-    return sketches.new(algebra) if isinstance(algebra, Sketch) else functions(part)[2]
+    return sketches.new(algebra) if isinstance(algebra, Sketch) else functions(part).identity()
 
 
 def _fold(part: StatePart) -> Callable[[tuple[Any, ...]], Any]:
@@ -117,7 +118,7 @@ def _fold(part: StatePart) -> Callable[[tuple[Any, ...]], Any]:
         return _distinct if algebra.distinct else lambda states: list(chain.from_iterable(states))
     if isinstance(algebra, Sketch):
         return partial(reduce, partial(combine_objects, part))
-    combine = functions(part)[1]
+    combine = functions(part).combine
 
     def fold(states: tuple[Any, ...]) -> Any:
         try:
@@ -139,6 +140,8 @@ def _distinct(states: tuple[Any, ...]) -> list[Any]:
 
 def _sound(part: StatePart, state: Any) -> Any:
     """Check a state by the rules for compiled states, so that all wheels follow the same rules."""
+    if isinstance(part.form, ObjectForm):
+        return state
     for value, (_, kind) in zip(state, part.columns):
         checked(value)
         if value is None and kind.kind != "string":
@@ -167,7 +170,8 @@ def take_cells(operator: WindowOperator) -> tuple[list[int], list[int], list[Cel
 
 def _known(part: StatePart, state: Any) -> Any:
     """Replace None, the state of no rows, by the identity; the state of a sketch stays None."""
-    return functions(part)[2] if state is None and isinstance(part.part.algebra, Algebra) else state
+    absent = state is None and isinstance(part.part.algebra, Algebra)
+    return functions(part).identity() if absent else state
 
 
 # --- as Arrow -------------------------------------------------------------------------------------
