@@ -163,3 +163,24 @@ def test_explain_says_which_functions_are_compiled_again() -> None:
     assert "again" not in shown
     shown = ask(again).explain().sections["local"]
     assert "by Numba as it is, again in each process: weights is a ndarray, which may change" in shown
+
+
+@pytest.mark.compiled
+def test_a_compiled_inverse_subtracts_what_leaves() -> None:
+    sizes = of(
+        "sizes", identity=(0, 0), lift=lambda v: (v if v > 0 else -v, 1),
+        combine=lambda a, b: (a[0] + b[0], a[1] + b[1]), inverse=lambda a, b: (a[0] - b[0], a[1] - b[1]),
+        lower=lambda s: s[0] * 10 + s[1],
+    )  # fmt: skip
+    query = ask(sizes(col.v), tm.per_event(9))
+    assert "compiled by Numba as it is; subtract on evict" in query.explain().sections["local"]
+    assert_same(locally(query, ROWS), by_reference(query, ROWS), query.schema)
+
+
+def test_accumulate_alone_says_what_a_row_adds() -> None:
+    biggest = tm.aggregate(
+        "biggest", identity=lambda: -math.inf, accumulate=bigger, combine=bigger, lower=lambda s: s
+    )
+    query = ask(biggest(col.x))
+    assert "[compiled by Numba as it is; " in query.explain().sections["local"]
+    assert_same(locally(query, ROWS), by_reference(query, ROWS), query.schema)

@@ -11,7 +11,8 @@ maps with keys of any scalar, and sets. Nothing else can be read from such a tex
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from tidemill.aggregates.algebra import Algebra
@@ -40,13 +41,6 @@ class Containers:
         """Return the partial of no rows."""
         return self.frozen(self.new())
 
-    def folded(self, rows: Iterable[tuple[Any, ...]]) -> Any:
-        """Return the partial of rows: the definition of every other way to make it."""
-        state = self.new()
-        for args in rows:
-            state = self.added(state, args)
-        return self.frozen(state)
-
     def added(self, state: Any, args: tuple[Any, ...]) -> Any:
         """Return a state with a row added; it may be the same object, changed."""
         algebra = self._algebra
@@ -62,8 +56,10 @@ class Containers:
 
     def frozen(self, state: Any) -> Any:
         """Return the partial of a state that is not used any more."""
-        freeze = self._algebra.freeze
-        return state if freeze is None else self._call("freeze", freeze, state)
+        if self._algebra.freeze is not None:
+            state = self._call("freeze", self._algebra.freeze, state)
+        self._require_plain(state)
+        return state
 
     def combined(self, a: Any, b: Any, *, ours: bool = False) -> Any:
         """Combine two partials, of which neither changes; `a` may, if nobody else uses it (`ours`)."""
@@ -108,13 +104,22 @@ class Containers:
             return {"tuple": [self._plain(v) for v in value]}
         if type(value) is dict:
             return {"map": [[self._plain(k), self._plain(v)] for k, v in value.items()]}
-        if type(value) in (set, frozenset):
-            return {type(value).__name__: sorted((self._plain(v) for v in value), key=json.dumps)}
-        raise UserError(
-            f"aggregate {self._algebra.name}",
-            expected="a state of numbers, text, and lists, tuples, maps and sets of them",
-            got=f"a {type(value).__name__}: {value!r:.200}",
-        )  # fmt: skip
+        self._require_plain(value)
+        return {type(value).__name__: sorted((self._plain(v) for v in value), key=json.dumps)}
+
+    def _require_plain(self, value: Any) -> None:
+        """Raise an error if a state holds something that cannot be saved: on every engine, saved or not."""
+        if isinstance(value, _SCALARS):
+            return
+        if type(value) not in (list, tuple, dict, set, frozenset):
+            raise UserError(
+                f"aggregate {self._algebra.name}",
+                expected="a state of numbers, text, and lists, tuples, maps and sets of them",
+                got=f"a {type(value).__name__}: {value!r:.200}",
+            )  # fmt: skip
+        for inside in chain.from_iterable(value.items()) if type(value) is dict else value:
+            if type(inside) not in _SCALARS:
+                self._require_plain(inside)
 
     def _state(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         found = self._call(what, function, *args)

@@ -138,18 +138,24 @@ class _Laws:
 
     def _check_row(self, row: Row) -> None:
         algebra = self._algebra
-        if algebra.accumulate is None or algebra.freeze is not None:
+        if algebra.freeze is not None:  # nothing else adds a row to a state that is not frozen
             return
         bare = not isinstance(algebra.identity(self._part.types), tuple)
         whole = isinstance(self._part.form, ObjectForm)
-        for rows in ([], self._rows):
+
+        def state_of(value: Any) -> Any:
+            return (value,) if whole else as_state(value)
+
+        lifted = state_of(algebra.lift(*row))
+        alone = f"by combining identity and lift of {_shown([row])}"
+        self._same("combine", self._own.combine(self._own.identity(), lifted), lifted, [row], alone)
+        for rows in ([], self._rows) if algebra.accumulate is not None else ():
+            assert algebra.accumulate is not None
             state = self._own.copy(self._own.fold(rows))
-            added: Any = algebra.accumulate(state[0] if bare or whole else state, *row)
-            lifted: Any = algebra.lift(*row)
-            a, b = ((v,) if whole else as_state(v) for v in (added, lifted))
-            expected = self._own.combine(self._own.fold(rows), b)
+            added = state_of(algebra.accumulate(state[0] if bare or whole else state, *row))
+            expected = self._own.combine(self._own.fold(rows), lifted)
             how = f"by accumulate of {_shown([row])}, not combine with its lift"
-            self._same("accumulate", a, expected, [*rows, row], how)
+            self._same("accumulate", added, expected, [*rows, row], how)
 
     @property
     def _step(self) -> str:

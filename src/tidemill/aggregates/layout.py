@@ -189,6 +189,8 @@ def _state(index: int, part: Part, schema: Schema) -> StatePart:
     form: Form | OpaqueForm | None = None
     if isinstance(part.algebra, Algebra):
         form = form_of(part.algebra, types)
+        if isinstance(form, ObjectForm):
+            Containers(part.algebra)  # checks the identity
         fields = form.fields
     elif isinstance(part.algebra, Multiset):
         fields = types

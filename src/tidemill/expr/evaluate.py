@@ -111,6 +111,8 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 
 def returned(value: Any, returns: DataType, step: str) -> Any:
     """The result of a user's function, converted to the type that it declares; null stays null."""
+    if returns.kind == "list" and isinstance(value, (list, tuple)):
+        return [returned(item, returns.of[0], step) for item in value]
     convert = _CONVERT.get(returns.kind)
     if convert is None or value is None:
         return value
