@@ -76,4 +76,4 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_the_examples_of_the_reference_run() -> None:
     path = Path(__file__).parent.parent / "docs" / "reference.md"
     failed, tried = doctest.testfile(str(path), module_relative=False, globs={"tm": tm})
-    assert (failed, tried) == (0, 6)
+    assert (failed, tried) == (0, 14)

@@ -184,3 +184,11 @@ def test_accumulate_alone_says_what_a_row_adds() -> None:
     query = ask(biggest(col.x))
     assert "[compiled by Numba as it is; " in query.explain().sections["local"]
     assert_same(locally(query, ROWS), by_reference(query, ROWS), query.schema)
+
+
+def test_rows_of_one_time_are_taken_in_order_of_value_in_whatever_batch_they_come() -> None:
+    query = STREAM.window(tm.tumbling(10)).agg(r=AGGREGATES["in order, row by row"][0])
+    rows = [{**ROWS[0], "t": t, "v": v} for t, v in ((2, 2), (15, 3), (15, 1))]
+    live = query.live()
+    found = [live.push(s=rows[:2]), live.punctuate(12), live.push(s=rows[2:]), live.flush()]
+    assert [r for table in found for r in table["r"].to_pylist()] == ["2", "13"]
