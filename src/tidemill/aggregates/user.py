@@ -107,13 +107,23 @@ def aggregate(
     kind = None if returns is None else parse_type(returns, step=f"aggregate {name}")
     first = identity()
     bare = not isinstance(first, tuple) or freeze is not None or holds_container(first)
-    lowered = (lambda s: lower(s[0])) if bare else lower  # once, so that equal aggregates are equal
+    lowered = _of_the_field(lower) if bare else lower  # once, so that equal aggregates are equal
 
     def of(*args: Operand) -> Aggregate:
         nodes = tuple(argument(a) for a in args)
         return Aggregate(name, nodes, (Part(algebra, nodes),), lowered, empty, returns=kind)
 
     return of
+
+
+def _of_the_field(lower: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of a state that is a tuple of one field, where the user's is one of the field."""
+
+    def lowered(state: Any) -> Any:
+        return lower(state[0])
+
+    lowered.__name__ = getattr(lower, "__name__", "lower")  # errors name it
+    return lowered
 
 
 def _lifting(
