@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.jit.disk_cache import GENERATED
+from tidemill.jit.disk_cache import GENERATED, file_of, source_hash
 
 _MODULES = ("math", "cmath", "operator", "numpy")
 """Modules whose functions Numba implements itself, so that their names say what they do."""
@@ -66,7 +66,8 @@ def named_by_content(
     by_name = {n: reader.value(n, v) for n, v in (function.__kwdefaults__ or {}).items()}
     text = "\0".join(
         (
-            function.__name__, importlib.util.MAGIC_NUMBER.hex(), np.__version__, _code_text(code),
+            importlib.util.MAGIC_NUMBER.hex(), np.__version__, _compiled_by(),
+            function.__name__, _code_text(code),
             *(f"{name}={said}" for name, (_, said) in taken.items()), "closure", *(said for _, said in cells),
             "defaults", *(said for _, said in defaults), *(f"{n}={said}" for n, (_, said) in by_name.items()),
         )
@@ -83,6 +84,11 @@ def named_by_content(
     copy.__dict__["__wrapped__"] = function
     sys.modules.setdefault(module.__name__, module)  # Numba looks it up there
     return copy
+
+
+def _compiled_by() -> str:
+    """The hash of the module that says how functions are compiled."""
+    return source_hash(file_of("tidemill.jit.kernel")) or ""
 
 
 def content_of(compiled: Any) -> str | None:
