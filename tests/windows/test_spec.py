@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -159,7 +160,7 @@ def test_durations_must_be_positive(where: str, value: Any) -> None:
         ("", "expected a duration such as"),
         ("5", "expected a duration such as .*, got '5'"),
         ("1h nonsense", "expected a duration such as"),
-        (1.5, r"expected a duration: .*, got 1.5 \(float\)"),
+        (math.nan, r"expected (a duration: .*, got nan|numbers only).*"),
         (True, r"expected a duration: .*, got True \(bool\)"),
         (None, r"expected a duration: .*, got None \(NoneType\)"),
         (datetime(2026, 1, 1), r"expected a duration: .*\(datetime\)"),
@@ -248,7 +249,7 @@ def test_what_is_no_partition(make: Any, value: Any) -> None:
     lambda: per_event(1, order_by=["seq"]),
 ])  # fmt: skip
 def test_what_is_no_column(make: Any) -> None:
-    with pytest.raises(UserError, match=r"expected (on|order_by) as a column name, got "):
+    with pytest.raises(UserError, match=r"expected (on|order_by) as a column name( or an expression)?, got "):
         make()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import InternalError, UnsupportedError, UserError
-from tidemill.core.schema import Schema
+from tidemill.core.schema import Schema, users_part
 from tidemill.core.time import Domain, to_datetime
 from tidemill.core.time_reading import PLAIN, Reading
 from tidemill.core.tree import Tree
@@ -112,7 +112,7 @@ class Project(Plan):
         return self.input.time
 
     def __str__(self) -> str:
-        shown = [n if str(e) == f"col.{n}" else f"{n}={e}" for n, e in self.outputs]
+        shown = [n if str(e) == f"col.{n}" else f"{users_part(n)}={e}" for n, e in self.outputs]
         return f"select {', '.join(shown)}"
 
 
@@ -211,8 +211,10 @@ class WindowAggregate(Plan):
 
     @property
     def attribute(self) -> str:
-        """The windowing attribute; row windows do not read it."""
-        return self.windows[0].spec.on or self.input.time
+        """The column with the windowing attribute; row windows do not read it."""
+        on = self.windows[0].spec.on
+        assert on is None or isinstance(on, str), "expressions are columns of the input (`plan.build`)"
+        return on or self.input.time
 
     @property
     def never_null(self) -> frozenset[str]:
