@@ -43,7 +43,7 @@ class Domain(Enum):
     CLOCK = "clock time"
     LOGICAL = "logical time"
     REAL = "real numbers"
-    """Of windows over floats, which are no times of a stream; ticks are steps of a grid (`windows.real_grid`)."""
+    """Of windows over floats. No stream has such a time. Ticks are steps of a grid (`windows.real_grid`)."""
 
 
 @dataclass(frozen=True)

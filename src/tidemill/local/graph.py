@@ -147,6 +147,11 @@ class Graph:
         # Where rows may break promises, each promise counts: the rows after it are checked against it.
         return self._watch or any(step.operator.wants_advance for step in self.steps)
 
+    @property
+    def closes_by_rows(self) -> bool:
+        """Whether an advance can give results although no watermark has changed."""
+        return any(step.operator.closes_by_rows for step in self.steps)
+
     def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         """Set the watermark of a stream and return the results. Exhaust the iterator."""
         told: dict[int, list[tuple[int, int]]] = {}

@@ -213,7 +213,7 @@ class Live:
         self._hold_back_no_more()
         yield from self._handed_over()
         for name, given in self._inputs.items():
-            if given.promise > self._told[name]:
+            if given.promise > self._told[name] or self._graph.closes_by_rows:
                 self._told[name] = given.promise
                 yield from self._emission.advance(name, given.promise)
 

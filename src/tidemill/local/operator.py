@@ -47,6 +47,11 @@ class Operator(ABC):
         """
         return True
 
+    @property
+    def closes_by_rows(self) -> bool:
+        """Whether results become complete as rows come: `advance` gives them, whatever the watermark is."""
+        return False
+
     def advance_keys(
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:

@@ -29,6 +29,7 @@ from tidemill.core.types import INT64, to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
+from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
 from tidemill.local.collector import Collector, Prepared, RowLoop
@@ -47,6 +48,7 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name
 from tidemill.optimize.choices import choices_of, with_choices
+from tidemill.plan.faults import null_order
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
@@ -84,7 +86,12 @@ class WindowOperator(Operator):
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
+        self._by_time = self._order == plan.input.time
+        """Whether rows are numbered in order of time, so that the watermark fixes their numbers."""
         self._waiting: list[pa.RecordBatch] = []
+        """Rows whose order is not known yet."""
+        self._numbered = BEGINNING
+        """Rows below this have their numbers; one that comes later is late."""
         self._partitions: RowNumbers | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
@@ -116,7 +123,8 @@ class WindowOperator(Operator):
         """By key: the last batch, until the lanes add it."""
         self._seen = [Done()] * len(self.collectors)
         """By rows: what each collector returned last, of the calls that were waited for."""
-        self._late = LateRows(base, attribute, predicates, keep=keep_late)
+        placed = Column(plan.input.time) if self._by_time else attribute
+        self._late = LateRows(base, placed, predicates, keep=keep_late)
         self._key_columns = _plain_columns(stage, plan.group_keys)
         self._promised = Limits()
         """The watermark of the input, in ticks of the windowing attribute."""
@@ -144,9 +152,10 @@ class WindowOperator(Operator):
         return sum(counted)
 
     def size(self) -> tuple[int, int]:
-        """Return the number of open partials, and the bytes of the arrays that hold them."""
+        """Return the number of open partials and waiting rows, and the bytes that hold them."""
         self._gather()
         sizes = [lane.store.size() for lane in self.lanes]
+        sizes += [(batch.num_rows, batch.nbytes) for batch in self._waiting]
         return sum(n for n, _ in sizes), sum(size for _, size in sizes)
 
     def close(self) -> None:
@@ -166,13 +175,43 @@ class WindowOperator(Operator):
         if batch.num_rows == 0:
             return ()
         if self._order is not None:
-            self._waiting.append(batch)
+            self._wait(batch)
         elif apart:
             batch, _ = self._without_late(batch, _NO_KEYS)
             self._collect_apart(batch)
         else:
             self._push(batch)
         return ()
+
+    def _wait(self, batch: pa.RecordBatch) -> None:
+        """Keep rows until their order is known. A row whose place was passed gets no number: it is late."""
+        if self._numbered > BEGINNING:
+            if batch.column(self.plan.input.time).null_count:
+                raise null_order(self.plan)
+            late = self._late.keep(batch, _NO_KEYS, Limits(self._numbered))
+            if late is not None:
+                batch = batch.filter(pa.array(~late))
+        if batch.num_rows:
+            self._waiting.append(batch)
+
+    def _number_below(self, below: int) -> None:
+        """Push the waiting rows below an instant in their order, which no row to come can change."""
+        if below == FOREVER:
+            ready, self._waiting = self._waiting, []
+        else:
+            ready, waiting = list[pa.RecordBatch](), list[pa.RecordBatch]()
+            for batch in self._waiting:
+                times = batch.column(self.plan.input.time)
+                early, valid = values(times) < below, validity(times)
+                if valid is not None:
+                    early |= valid == 0  # null is before every time
+                for rows, some in ((ready, early), (waiting, ~early)):
+                    if some.any():
+                        rows.append(batch if some.all() else batch.filter(pa.array(some)))
+            self._waiting = waiting
+        self._numbered = max(self._numbered, below)
+        for batch in in_order(ready, self._order) if ready and self._order is not None else ():
+            self._push(batch)
 
     def _push(self, batch: pa.RecordBatch) -> None:
         [collector] = self.collectors
@@ -367,15 +406,28 @@ class WindowOperator(Operator):
         if self._promised.common == FOREVER:
             return
         final = below == FOREVER
-        if final and self._waiting and self._order is not None:
-            for batch in in_order(self._waiting, self._order):
-                self._push(batch)
-            self._waiting = []
+        if self._order is not None:
+            if not final and not (self._by_time and (prompt or self._many_wait)):
+                yield from self._take_ready()
+                return
+            self._number_below(below)
         self._promised = self._promised.raised(Limits(below if final else self._known_below(below)))
         yield from self._advance(final, prompt)
 
     @property
+    def _many_wait(self) -> bool:
+        """Whether it is worth while to number rows: sorting few at a time would take longer."""
+        waiting: int = sum(batch.num_rows for batch in self._waiting)
+        return waiting > self._tuning.few_partials
+
+    @property
+    def closes_by_rows(self) -> bool:
+        return self._order is None and isinstance(self.plan.windows[0].spec, Rows)
+
+    @property
     def wants_advance(self) -> bool:
+        if self._by_time and self._many_wait:
+            return True
         if self._ready or (self._forgets and self.keys.count > self._forget_above):
             return True
         if len(self.collectors) > 1:
@@ -387,7 +439,7 @@ class WindowOperator(Operator):
     ) -> Iterator[pa.RecordBatch]:
         columns = [self._key_columns.get(name) for name in self.plan.group_keys]
         known = self._known_below(below)
-        usable = columns and all(name in keys for name in columns)
+        usable = self._order is None and columns and all(name in keys for name in columns)
         if not usable or known == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
             return
         arrays = [keys[name] for name in columns if name is not None]
@@ -519,7 +571,7 @@ class WindowOperator(Operator):
 
     def _known_below(self, below: int) -> int:
         """Convert a watermark of the stream's time to one of the windowing attribute."""
-        if self._order is not None:
+        if self._order is not None and not self._by_time:
             return BEGINNING  # rows are buffered until the end, to be sorted
         if isinstance(self.plan.windows[0].spec, Rows):
             return FOREVER - 1  # row numbers are always complete
@@ -583,6 +635,7 @@ class WindowOperator(Operator):
             found["keys"] = pa.Table.from_arrays(keys, schema=self._key_table)
         if self._order is not None:
             found["waiting"] = pa.Table.from_batches(self._waiting, schema=self._late.schema.to_arrow())
+            found["numbered"] = numbers(below=[self._numbered])
         if self._partitions is not None:
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
         found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
@@ -617,8 +670,10 @@ class WindowOperator(Operator):
             limits_of(state.get(name), count, FOREVER + 1) for name in ("promised", "held")
         )
         if self._order is not None:
-            (waiting,) = tables(state, {"waiting": rows})
+            below = pa.schema([("below", pa.int64())])
+            waiting, numbered = tables(state, {"waiting": rows, "numbered": below})
             self._waiting = waiting.to_batches()
+            self._numbered = int(column(numbered, "below")[:1].max(initial=BEGINNING))
         partitions = 0
         if self._partitions is not None:
             own = {n.split(".", 1)[1]: t for n, t in state.items() if n.startswith("partitions.")}

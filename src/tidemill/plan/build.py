@@ -11,8 +11,8 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
-from tidemill.core.schema import schema as read_schema
 from tidemill.core.schema import internal, users_name, users_part
+from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import Domain
 from tidemill.core.time_reading import reading
 from tidemill.core.types import BOOL, DURATION, FLOAT64, NULL

@@ -32,6 +32,15 @@ def null_time(plan: WindowAggregate) -> UserError:
     )  # fmt: skip
 
 
+def null_order(plan: WindowAggregate) -> UserError:
+    """Return the error for a null in the time that rows are numbered by, after some have their numbers."""
+    name = plan.input.time
+    return UserError(
+        f"window {plan.windows[0].spec}", expected=f"rows without a time in {name!r} before all others",
+        got="null", hint=f"filter first: .where(col.{name}.is_not_null())",
+    )  # fmt: skip
+
+
 def far_time(plan: WindowAggregate) -> UserError:
     """Return the error for a time so far from zero that window arithmetic would overflow."""
     return UserError(

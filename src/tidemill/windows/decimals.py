@@ -29,8 +29,9 @@ def decimal(value: Any, *, step: str) -> Fraction:
     number = isinstance(value, (int, float)) or is_real(value)
     if isinstance(value, bool) or not number or not math.isfinite(value):
         raise UserError(
-            step, expected="numbers only, as one of them is a float", got=f"{value!r} ({type(value).__name__})"
-        )
+            step, expected="numbers only, as one of them is a float",
+            got=f"{value!r} ({type(value).__name__})",
+        )  # fmt: skip
     return Fraction(repr(float(value)) if is_real(value) else value)
 
 

@@ -1,9 +1,9 @@
 """Windows over floats: a grid of ticks on real numbers, so that engines only ever see int64 ticks.
 
-Lengths, origins and starts are the decimals that the user wrote: 0.1 is a tenth. The *step* of a window is the
-greatest common divisor of them all, a fraction, and tick `p` stands for `p * step`, rounded to the nearest
-float. A value `x` has the tick with `value(tick) <= x < value(tick + 1)`: a row is in a window if and only if
-`window_start <= x < window_end`, for the floats that the result shows. So 0.3 is in `[0.3, 0.4)`, not in
+Lengths, origins and starts are the decimals that the user wrote: 0.1 is a tenth. The *step* of a window is
+the greatest common divisor of them all, a fraction, and tick `p` stands for `p * step`, rounded to the
+nearest float. A value `x` has the tick with `value(tick) <= x < value(tick + 1)`: a row is in a window if and
+only if `window_start <= x < window_end`, for the floats that the result shows. So 0.3 is in `[0.3, 0.4)`, not in
 `[0.2, 0.3)`, although `0.3 // 0.1` is 2.
 
 Both directions are expressions of scalar functions that every engine has, in float64 (`tick_of`, `value_of`).

@@ -108,7 +108,7 @@ class GridWindow(Window):
     step: Fraction | None = field(default=None, kw_only=True)
     """Over floats, what a tick stands for; `None` over everything else."""
     placed: type | None = field(default=None, kw_only=True, compare=False)
-    """What `origin` or `start` was given as: an instant (`datetime`), a duration (`timedelta`), or a number."""
+    """What `origin` or `start` was given as: an instant (`datetime`), a duration (`timedelta`), a number."""
 
     @property
     def length(self) -> int | None:
@@ -305,9 +305,10 @@ def hopping(
     it. `start` bounds the stream: rows before it are in no window, and the first windows are cut off
     there. `query.left_out()` has these rows.
 
-    `on` is the attribute that windows are over: an int, an instant, a duration or a float, the name of a column or
-    an expression. Over floats, lengths are numbers, and a row is in a window if `window_start <= x < window_end`.
-    Null, NaN and infinite floats are in no window; `query.left_out()` has these rows, too.
+    `on` is the attribute that windows are over, as the name of a column or as an expression: ints, instants,
+    durations or floats. Over floats, lengths are numbers, and a row is in the windows with
+    `window_start <= x < window_end`. Null, NaN and infinite floats are in no window; `query.left_out()` has
+    these rows, too.
 
     >>> print(hopping(0.5, every=0.1, on=lambda e: e.distance / e.speed))
     hopping(0.5, every=0.1, on=(col.distance / col.speed))
@@ -331,8 +332,8 @@ def landmark(
     grid = _grid("landmark", {"every": every}, {"start": start})
     first = grid.places["start"]
     return Landmark(
-        grid.lengths["every"], origin=first, start=first, on=_attribute("landmark", on), fill_empty=fill_empty, step=grid.step,
-        placed=grid.placed,
+        grid.lengths["every"], origin=first, start=first, on=_attribute("landmark", on),
+        fill_empty=fill_empty, step=grid.step, placed=grid.placed,
     )  # fmt: skip
 
 
@@ -394,7 +395,8 @@ def session(
     gap: DurationLike, *, partition_by: PartitionBy = None, on: Attribute = None
 ) -> Session:
     """Runs of rows with gaps below `gap`. With `group_by`, each group has its own sessions."""
-    return Session(_positive("session", "gap", gap), _columns("session", partition_by), on=_attribute("session", on))
+    length, partition = _positive("session", "gap", gap), _columns("session", partition_by)
+    return Session(length, partition, on=_attribute("session", on))
 
 
 def _positive(step: str, name: str, value: DurationLike) -> Duration:
