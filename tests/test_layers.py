@@ -51,7 +51,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("live",),
         ("emission", "live_delay"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
-        ("same_rows",),
+        ("attribute_limits", "same_rows"),
         ("explain", "partial_batches"),
         ("run",),
         ("graph",),
@@ -64,6 +64,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),
         ("expressions", "snapshot"),
         ("operator",),
+        ("attributes", "key_limits"),
         ("kernel_errors", "limits", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (

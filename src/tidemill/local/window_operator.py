@@ -32,6 +32,7 @@ from tidemill.expr.typing import resolve
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
+from tidemill.local.attributes import Attribute, attribute_of
 from tidemill.local.collector import Collector, Prepared, RowLoop
 from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
@@ -126,6 +127,7 @@ class WindowOperator(Operator):
         placed = Column(plan.input.time) if self._by_time else attribute
         self._late = LateRows(base, placed, predicates, keep=keep_late)
         self._key_columns = _plain_columns(stage, plan.group_keys)
+        self._attribute = attribute_of(plan, stage)
         self._promised = Limits()
         """The watermark of the input, in ticks of the windowing attribute."""
         self._given = self._held = Limits()
@@ -421,10 +423,6 @@ class WindowOperator(Operator):
         return waiting > self._tuning.few_partials
 
     @property
-    def closes_by_rows(self) -> bool:
-        return self._order is None and isinstance(self.plan.windows[0].spec, Rows)
-
-    @property
     def wants_advance(self) -> bool:
         if self._by_time and self._many_wait:
             return True
@@ -437,10 +435,32 @@ class WindowOperator(Operator):
     def advance_keys(
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        columns = [self._key_columns.get(name) for name in self.plan.group_keys]
         known = self._known_below(below)
-        usable = self._order is None and columns and all(name in keys for name in columns)
-        if not usable or known == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+        if known == BEGINNING or self._order is not None or isinstance(self.plan.windows[0].spec, Rows):
+            return
+        yield from self._advance_keys(keys, known, prompt)
+
+    @property
+    def attribute(self) -> Attribute | None:
+        return self._attribute
+
+    def advance_on(
+        self, port: int, below: int, keys: Mapping[str, pa.Array] | None = None, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        if self._promised.common == FOREVER or self._attribute is None:
+            return
+        if keys is not None:
+            yield from self._advance_keys(keys, below, prompt)
+            return
+        self._promised = self._promised.raised(Limits(below))
+        yield from self._advance(False, prompt)
+
+    def _advance_keys(
+        self, keys: Mapping[str, pa.Array], below: int, prompt: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Set the watermark of the windowing attribute for some keys, if they are all keys of the query."""
+        columns = [self._key_columns.get(name) for name in self.plan.group_keys]
+        if not columns or not all(name in keys for name in columns):
             return
         arrays = [keys[name] for name in columns if name is not None]
         for array, (name, kind) in zip(arrays, self.keys.schema):
@@ -448,7 +468,7 @@ class WindowOperator(Operator):
                 raise UserError("advance", expected=f"keys {name!r} of {kind!r}", got=str(array.type))
         if len(self.collectors) > 1:  # which have key ids of their own
             self._collect_together()
-        self._promised = self._promised.raised_for(self.keys.encode(arrays), known)
+        self._promised = self._promised.raised_for(self.keys.encode(arrays), below)
         yield from self._advance(False, prompt)
 
     def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:

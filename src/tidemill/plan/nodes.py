@@ -294,6 +294,12 @@ def closings_of(plan: Plan) -> tuple[tuple[int, int], ...] | None:
     return tuple(found)
 
 
+def closes_by_rows(plan: Plan) -> bool:
+    """Return whether windows of a plan become complete as rows arrive, whatever the watermark is."""
+    found = [node.windows[0].spec for node in plan.walk() if isinstance(node, WindowAggregate)]
+    return any(isinstance(spec, Rows) and spec.order_by is None for spec in found)
+
+
 def _asked(
     aggregates: Iterable[tuple[str, Any]], keys: Sequence[str], windows: Iterable[NamedWindow]
 ) -> str:

@@ -3,8 +3,8 @@
 Lengths, origins and starts are the decimals that the user wrote: 0.1 is a tenth. The *step* of a window is
 the greatest common divisor of them all, a fraction, and tick `p` stands for `p * step`, rounded to the
 nearest float. A value `x` has the tick with `value(tick) <= x < value(tick + 1)`: a row is in a window if and
-only if `window_start <= x < window_end`, for the floats that the result shows. So 0.3 is in `[0.3, 0.4)`, not in
-`[0.2, 0.3)`, although `0.3 // 0.1` is 2.
+only if `window_start <= x < window_end`, for the floats that the result shows. So 0.3 is in `[0.3, 0.4)`, not
+in `[0.2, 0.3)`, although `0.3 // 0.1` is 2.
 
 Both directions are expressions of scalar functions that every engine has, in float64 (`tick_of`, `value_of`).
 Null, NaN, the infinities and values too far away for exact ticks have no tick: they get `NOWHERE`, which is
@@ -88,7 +88,7 @@ def _ticks(spec: GridWindow, step: Fraction) -> GridWindow:
         return Duration(given.ticks * times, Domain.LOGICAL)
 
     start = _FIRST if spec.start is None else spec.start * times
-    fields: dict[str, Any] = {"origin": spec.origin * times, "start": start, "step": None}
+    fields: dict[str, Any] = {"origin": spec.origin * times, "start": start, "step": None, "grain": step}
     if isinstance(spec, Sliding):
         fields["range"] = length(spec.range)
     return replace(spec, every=length(spec.every), **fields)

@@ -107,6 +107,8 @@ class GridWindow(Window):
     """Bounds the stream below: rows before it are in no window, and windows are cut off there."""
     step: Fraction | None = field(default=None, kw_only=True)
     """Over floats, what a tick stands for; `None` over everything else."""
+    grain: Fraction | None = field(default=None, kw_only=True)
+    """The same, in a plan, where the attribute and the bounds are ticks already (`real_grid.on_ticks`)."""
     placed: type | None = field(default=None, kw_only=True, compare=False)
     """What `origin` or `start` was given as: an instant (`datetime`), a duration (`timedelta`), a number."""
 
