@@ -172,7 +172,7 @@ class Live:
         if len(names) > 1:
             raise UserError("punctuate", expected=f"input= one of {names}, with on=", got="none")
         if self._correct:
-            raise UserError("punctuate", expected="no on=, where Emit(correct=…) delays promises", got=str(on))
+            raise UserError("punctuate", expected="no on= with Emit(correct=…)", got=str(on))
         [name] = names
         given = self._inputs[name]
         attribute = given.attributes.find(on)
