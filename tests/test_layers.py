@@ -59,6 +59,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("window_operator",),
         ("lane_threads", "lanes", "late_rows"),
         ("collector",),
+        ("last_rows",),
         ("results", "window_slides", "state_columns"),
         ("pane_store",),
         ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),

@@ -25,7 +25,7 @@ from tidemill.plan.nodes import Plan, Source, WindowAggregate
 from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.real_grid import tick_of
-from tidemill.windows.spec import GridWindow, Rows
+from tidemill.windows.spec import GridWindow, LastRows, Rows
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def attributes_of(plan: Plan, stream: str) -> list[Attribute]:
 def attribute_of(plan: WindowAggregate, stage: Stage) -> Attribute | None:
     """Return what windows are over, unless it is the time or they number rows."""
     specs = [w.spec for w in plan.windows]
-    numbered = isinstance(specs[0], Rows) or any(getattr(s, "order_by", None) for s in specs)
+    numbered = isinstance(specs[0], (Rows, LastRows)) or any(getattr(s, "order_by", None) for s in specs)
     if plan.attribute == plan.input.time or numbered:
         return None
     grain = specs[0].grain if isinstance(specs[0], GridWindow) else None

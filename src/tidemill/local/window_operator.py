@@ -21,10 +21,11 @@ import pyarrow as pa
 
 from tidemill.aggregates.basic import any as any_of
 from tidemill.aggregates.basic import count
+from tidemill.aggregates.basic import max as greatest
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
-from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.core.time import BEGINNING, FARTHEST, FOREVER
 from tidemill.core.types import INT64, to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
@@ -36,6 +37,7 @@ from tidemill.local.attributes import Attribute, attribute_of
 from tidemill.local.collector import Collector, Prepared, RowLoop
 from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
+from tidemill.local.last_rows import TICKS
 from tidemill.local.late_rows import LateRows
 from tidemill.local.limits import Ints, Limits
 from tidemill.local.operator import Operator, Snapshot
@@ -49,12 +51,12 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name
 from tidemill.optimize.choices import choices_of, with_choices
-from tidemill.plan.faults import null_order
+from tidemill.plan.faults import far_time, null_order, null_time
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.zeros(1, dtype=np.int64)
@@ -86,7 +88,7 @@ class WindowOperator(Operator):
         stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
-        self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
+        self._order = _order_of(plan)
         self._by_time = self._order == plan.input.time
         """Whether rows are numbered in order of time, so that the watermark fixes their numbers."""
         self._waiting: list[pa.RecordBatch] = []
@@ -106,7 +108,7 @@ class WindowOperator(Operator):
             base = Schema((*base.fields, (ROW, INT64)))
         self.layout = self._full_layout(base, specs)
         self.parts = plan_states(self.layout)
-        by_number = isinstance(specs[0], Rows)
+        by_number = _by_number(plan)
         attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
         self._loop = RowLoop(
             plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute,
@@ -187,6 +189,12 @@ class WindowOperator(Operator):
 
     def _wait(self, batch: pa.RecordBatch) -> None:
         """Keep rows until their order is known. A row whose place was passed gets no number: it is late."""
+        if isinstance(self.plan.windows[0].spec, LastRows):
+            ticks = batch.column(self.plan.attribute)
+            if ticks.null_count:
+                raise null_time(self.plan)
+            if np.abs(values(ticks)).max() > FARTHEST:
+                raise far_time(self.plan)
         if self._numbered > BEGINNING:
             if batch.column(self.plan.input.time).null_count:
                 raise null_order(self.plan)
@@ -364,7 +372,7 @@ class WindowOperator(Operator):
     def _watches(self) -> bool:
         """Whether rows may be late."""
         promised = self._promised.highest > BEGINNING
-        return self._watch and promised and not isinstance(self.plan.windows[0].spec, Rows)
+        return self._watch and promised and not _by_number(self.plan)
 
     def late(self) -> pa.Table:
         return self._late.table()
@@ -373,7 +381,9 @@ class WindowOperator(Operator):
         """Return the layout of the query's aggregates and of those that its windows need internally."""
         extra = []
         for spec in specs:
-            if isinstance(spec, PerEvent) and spec.every > 1:
+            if isinstance(spec, LastRows):
+                extra.append((TICKS, greatest(Expr(Column(self.plan.attribute)))))
+            elif isinstance(spec, PerEvent) and spec.every > 1:
                 if spec.by == "rank":
                     extra.append((ROWS, count()))
                 else:
@@ -436,7 +446,7 @@ class WindowOperator(Operator):
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
         known = self._known_below(below)
-        if known == BEGINNING or self._order is not None or isinstance(self.plan.windows[0].spec, Rows):
+        if known == BEGINNING or self._order is not None or _by_number(self.plan):
             return
         yield from self._advance_keys(keys, known, prompt)
 
@@ -808,10 +818,23 @@ def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
     return cheap or not stage.predicates
 
 
+def _by_number(plan: WindowAggregate) -> bool:
+    """Return whether windows are ranges of row numbers."""
+    return isinstance(plan.windows[0].spec, (Rows, LastRows))
+
+
+def _order_of(plan: WindowAggregate) -> str | None:
+    """Return the column whose order numbers rows; None for the order of arrival, or if none is needed."""
+    specs = [w.spec for w in plan.windows]
+    if isinstance(specs[0], LastRows):
+        return plan.attribute
+    return next((o for s in specs if (o := getattr(s, "order_by", None))), None)
+
+
 def _splits(plan: WindowAggregate) -> bool:
     """Return whether rows must be tracked by partition, to count them or to define windows."""
     specs = [w.spec for w in plan.windows]
-    if any(s.counts_arrivals for s in specs):
+    if any(s.counts_arrivals or isinstance(s, LastRows) for s in specs):
         return True
     apart = set(plan.partition) != set(plan.group_keys)
     return apart and any(not isinstance(s, GridWindow) for s in specs)

@@ -34,7 +34,7 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Window
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Window
 
 _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 """What the lengths of windows over a type are in; others are in clock time."""
@@ -276,7 +276,8 @@ def _check_window(plan: Plan, spec: Window) -> None:
 def _check_together(windows: tuple[NamedWindow, ...]) -> None:
     if len(windows) < 2:
         return
-    kinds = {(isinstance(w.spec, Rows), w.spec.on, w.spec.partition) for w in windows}
+    numbered = (Rows, LastRows)
+    kinds = {(*(isinstance(w.spec, n) for n in numbered), w.spec.on, w.spec.partition) for w in windows}
     if len(kinds) > 1:
         raise UserError(
             "window", expected="windows over one attribute and one partition",

@@ -21,7 +21,7 @@ from tidemill.core.tree import Tree
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 WINDOW_START, WINDOW_END, WINDOW = "window_start", "window_end", "window"
 
@@ -175,7 +175,7 @@ class WindowAggregate(Plan):
         """Return the columns that partition the stream for this window."""
         if spec.partition is not None:
             return spec.partition
-        return self.keys if isinstance(spec, (Rows, PerEvent, Session)) else ()
+        return self.keys if isinstance(spec, (Rows, LastRows, PerEvent, Session)) else ()
 
     @property
     def partition(self) -> tuple[str, ...]:

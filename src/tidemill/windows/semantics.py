@@ -29,7 +29,7 @@ from tidemill.expr.evaluate import evaluate
 from tidemill.expr.nodes import Column, Node, columns_of
 from tidemill.expr.typing import resolve, type_of
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 Ints = npt.NDArray[np.int64]
 _TICKS = Schema((("", INT64),))
@@ -64,6 +64,10 @@ def extent(w: Any, T: Any, S: Window) -> Ints:
     if stream.labels is not None:
         w, label = w
         inside = stream.codes == (stream.labels.index(label) if label in stream.labels else -1)
+    if isinstance(S, LastRows):
+        early = inside & (x < S.origin + (int(w) + 1) * S.every.ticks)
+        number = _row_numbers(stream.codes, stream.arrival)
+        return np.flatnonzero(early & (number >= int(early.sum()) - S.range))
     if isinstance(S, Session):
         start, end = session_runs(np.sort(x[inside]), S.gap.ticks)
         last = end[start == w]
@@ -183,6 +187,12 @@ def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
         high = np.maximum.reduceat(last[order], begin)
         which, ids = _spread(low, high - low + 1)
         return partition[which], ids
+    if isinstance(S, LastRows):
+        order = np.lexsort((x, codes))
+        partition, begin = np.unique(codes[order], return_index=True)
+        low = (x[order][begin] - S.origin) // S.every.ticks
+        which, ids = _spread(low, _last_slide(x, S) - low + 1)
+        return partition[which], ids
     gap = 1  # a run for each value: equal values make one window
     if isinstance(S, PerEvent):
         position = x if S.by == "rank" else stream.arrival
@@ -205,6 +215,8 @@ def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
             # A row stays in every later landmark window, up to the last one of the stream.
             last = np.where(last < first, last, wid_range(stream.attribute, S)[1].max(initial=0))
         return _spread(first, last - first + 1)
+    if isinstance(S, LastRows):
+        return _wids_of_last_rows(rows, stream, S)
     codes, ids = _windows(stream, S)
     reach = S.range.ticks - 1 if isinstance(S, PerEvent) else 0
     begin, end = _search(codes, ids, stream.codes[rows], x, x + reach)
@@ -212,6 +224,26 @@ def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
         begin = end - 1
     which, at = _spread(begin, end - begin)
     return which, ids[at]
+
+
+def _wids_of_last_rows(rows: Ints, stream: _Stream, S: LastRows) -> tuple[Ints, Ints]:
+    """A row leaves with the row that is `range` rows later in its partition, or never."""
+    x, slide = stream.attribute, S.every.ticks
+    order = np.lexsort((stream.arrival, stream.codes))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    later = place + S.range
+    there = later < len(order)
+    successor = order[np.where(there, later, 0)]
+    there &= stream.codes[successor] == stream.codes
+    after = np.where(there, (x[successor] - S.origin) // slide, _last_slide(x, S) + 1)
+    first = (x[rows] - S.origin) // slide
+    return _spread(first, after[rows] - first)
+
+
+def _last_slide(x: Ints, S: LastRows) -> int:
+    """The last window of the whole stream."""
+    return int((_extremes(x)[1] - S.origin) // S.every.ticks)
 
 
 def _spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:
@@ -292,6 +324,12 @@ def _stream(T: Any, S: Window) -> _Stream:
         some = pa.array(np.unique(codes, return_index=True)[1])
         parts = [[canonical(v) for v in key.take(some).to_pylist()] for key in keys]
         labels = parts[0] if len(parts) == 1 else list(zip(*parts))
+    if isinstance(S, LastRows):  # numbered by the attribute, and then by all columns
+        attribute, _ = _ticks(columns, S)
+        _check_reach(attribute, abs(S.origin) + S.every.ticks, S)
+        named = {n: c for n, c in columns.items() if n is not None}
+        arrival = _ranks((pa.array(attribute), *(_pick(columns, n, S) for n in named)), size, S)
+        return _Stream(attribute, codes, labels, arrival, S)
     order_by: str | None = getattr(S, "order_by", None)
     if order_by is not None:
         others = [name for name in columns if name != order_by]

@@ -8,6 +8,7 @@
 | `rows(range, every, partition_by=[])` | row number | row number | CF |
 | `rows(range, every)` | row number in partition | same | FCF |
 | `rows(range, every, order_by=)` | row number in that order | same | FCU |
+| `rows(range, every=, slide_on=)` | row number by the attribute | attribute | FCU |
 | `per_event(range)` | attribute | every row | FCB |
 | `per_event(range, every=n)` | attribute | each n-th arrival | FCB |
 | `per_event(range, every=n, by="rank")` | attribute | each n-th in attribute order | FCU |
@@ -224,6 +225,36 @@ class Rows(GridWindow):
 
 
 @dataclass(frozen=True)
+class LastRows(Window):
+    """The last rows below each multiple of a slide: RANGE in rows, SLIDE over an attribute (paper 003, 3.2).
+
+    Window `w` has the last `range` rows, in order of the attribute, below `origin + (w + 1) * every`. Ties
+    are broken by the other columns, so the order of arrival never matters. It starts at its first row.
+    """
+
+    range: int
+    every: Duration
+    partition_by: tuple[str, ...] | None = None
+    origin: int = field(default=0, kw_only=True)
+    context: ClassVar[str] = "FCU"
+
+    @property
+    def domain(self) -> Domain:
+        return self.every.domain
+
+    @property
+    def partition(self) -> tuple[str, ...] | None:
+        return self.partition_by
+
+    @property
+    def until_end(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"rows({self.range}, every={self.every}{_options(self)})"
+
+
+@dataclass(frozen=True)
 class PerEvent(Window):
     """A window `(w - range, w]` ends at each row, or at each n-th by arrival or by rank."""
 
@@ -341,12 +372,13 @@ def landmark(
 
 def rows(
     range: int,
-    every: int,
+    every: int | DurationLike,
     *,
     partition_by: PartitionBy = None,
     order_by: str | None = None,
+    slide_on: Attribute = None,
     fill_empty: bool = False,
-) -> Rows:
+) -> Rows | LastRows:
     """Windows over row numbers: of each key where the query groups, or of each partition.
 
     `group_by` and `partition_by` split the stream first, and rows are numbered in each partition (the
@@ -354,8 +386,22 @@ def rows(
 
     Rows are numbered in order of arrival, or in that of `order_by`, whose ties are broken by the other
     columns. Spark needs `order_by`: its rows have no order of arrival. With `order_by` a later row may
-    change the number of any row, so no window is complete before the end of the input.
+    change the number of any row, so no window is complete before the end of the input; in order of time, none
+    before the watermark.
+
+    Where `every` is a duration, windows slide over time: the last rows at each multiple of it. `slide_on`
+    names another attribute to slide over; with it, an int is a length of that attribute.
+
+    >>> print(rows(100, every="1m"))
+    rows(100, every=1m)
     """
+    if slide_on is not None or not hasattr(every, "__index__"):
+        if order_by is not None or fill_empty:
+            raise UserError("rows", expected="neither order_by nor fill_empty", got=f"every={every!r}")
+        return LastRows(
+            _count("rows", "range", range), _positive("rows", "every", every),
+            _columns("rows", partition_by), on=_attribute("rows", slide_on),
+        )  # fmt: skip
     return Rows(
         _count("rows", "range", range),
         _count("rows", "every", every),
@@ -410,7 +456,7 @@ def _positive(step: str, name: str, value: DurationLike) -> Duration:
     return length
 
 
-def _count(step: str, name: str, value: int) -> int:
+def _count(step: str, name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UserError(step, expected=f"{name} as a number of rows (int)", got=repr(value))
     if value <= 0:
@@ -532,8 +578,9 @@ def _options(window: Window) -> str:
         if value is not None:
             shown.append(f"{name}={list(value) if isinstance(value, tuple) else value!r}")
     if window.on is not None:
+        name = "slide_on" if isinstance(window, LastRows) else "on"
         plain = isinstance(window.on, str) and users_part(window.on) == window.on
-        shown.append(f"on={repr(window.on) if plain else users_part(str(window.on))}")
+        shown.append(f"{name}={repr(window.on) if plain else users_part(str(window.on))}")
     if window.fill_empty:
         shown.append("fill_empty=True")
     return "".join(f", {s}" for s in shown)
