@@ -19,14 +19,17 @@ from hypothesis import strategies as st
 import tidemill as tm
 from tests.conformance.cases import Row
 from tests.conformance.harness import (
+    arrivals,
     assert_same,
     by_reference,
     in_batches,
     locally,
     on_spark,
     split,
-)
+    table_of,
+)  # fmt: skip
 from tests.conformance.test_live import going_on
+from tests.conformance.test_revisions import Consumer
 from tests.examples import examples, later
 from tidemill import col
 from tidemill.core.batch import from_rows, to_rows
@@ -154,6 +157,18 @@ def test_no_row_is_lost(window: str) -> None:
 
 def _same(a: Row, b: Row) -> bool:
     return all(a[n] == b[n] or (a[n] != a[n] and b[n] != b[n]) for n in a)
+
+
+@pytest.mark.parametrize("emit", [tm.Emit(early=4), tm.Emit(correct=60), tm.Emit(early=4, correct=60)])
+@pytest.mark.parametrize("window", ["floats, hopping", "expression"])
+def test_revisions(window: str, emit: tm.Emit) -> None:
+    """Windows over a float have their bounds as the identity of their rows, too."""
+    query, pick = ask(window), random.Random(5)
+    live, consumer = query.live(tm.Disorder(slack=2), emit=emit), Consumer(query)
+    for batch in split(arrivals(TYPICAL, "t", pick)["jittered"], pick):
+        consumer.take(live.push(s=table_of(query, batch)))
+    consumer.take(live.flush())
+    assert_same(consumer.answer, by_reference(query, TYPICAL), query.schema)
 
 
 # --- the grid of floats ---------------------------------------------------------------------------

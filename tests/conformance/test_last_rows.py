@@ -23,8 +23,10 @@ from tests.conformance.harness import (
     locally,
     on_spark,
     split,
+    table_of,
 )  # fmt: skip
 from tests.conformance.test_live import going_on, late_rows, pushed, rows_of
+from tests.conformance.test_revisions import Consumer
 from tests.examples import examples, later
 from tidemill import col
 
@@ -96,6 +98,18 @@ def test_late_rows_are_in_no_window(window: str) -> None:
         late = [row["n"] for row in late_rows(live)]
         assert late and len(late) == live.stats().late
         assert_same(got, by_reference(query, [r for r in arrived if r["n"] not in late]), query.schema)
+
+
+@pytest.mark.parametrize("emit", [tm.Emit(early=3), tm.Emit(correct=40), tm.Emit(early=3, correct=40)])
+def test_revisions(emit: tm.Emit) -> None:
+    """A late row moves the start of a window; its end says which one it is."""
+    query, pick = ask("by key"), random.Random(8)
+    slack = 4 if emit.correct is None else 1
+    live, consumer = query.live(tm.Disorder(slack=slack), emit=emit), Consumer(query)
+    for batch in split(arrivals(TYPICAL, "t", pick)["jittered"], pick):
+        consumer.take(live.push(s=table_of(query, batch)))
+    consumer.take(live.flush())
+    assert_same(consumer.answer, by_reference(query, TYPICAL), query.schema)
 
 
 def test_memory_does_not_grow_with_what_was_given() -> None:
