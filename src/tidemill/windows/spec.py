@@ -395,7 +395,7 @@ def rows(
     >>> print(rows(100, every="1m"))
     rows(100, every=1m)
     """
-    if slide_on is not None or not hasattr(every, "__index__"):
+    if slide_on is not None or isinstance(every, (str, timedelta, Duration)):
         if order_by is not None or fill_empty:
             raise UserError("rows", expected="neither order_by nor fill_empty", got=f"every={every!r}")
         return LastRows(
