@@ -49,7 +49,7 @@ def ask(window: str) -> Any:
     rows=ROWS, order=st.sampled_from(["sorted", "jittered", "shuffled"]), promises=st.booleans(),
     speed=st.sampled_from(["patient", "eager"]), pick=st.randoms(use_true_random=False),
 )  # fmt: skip
-@examples(8)
+@examples(4)
 def test_any_rows_in_any_order(
     window: str, rows: list[Row], order: str, promises: bool, speed: str, pick: random.Random
 ) -> None:
