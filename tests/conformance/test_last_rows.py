@@ -63,9 +63,9 @@ def test_any_rows_in_any_order(
 @pytest.mark.parametrize("window", WINDOWS)
 def test_live(window: str, seed: int, tmp_path: Path) -> None:
     query, pick = ask(window), random.Random(seed)
-    for arrived in arrivals(TYPICAL, "t", pick).values():
-        _, got = going_on(query, arrived, pick, tmp_path)
-        assert_same(got, by_reference(query, TYPICAL), query.schema)
+    arrived = pick.choice(list(arrivals(TYPICAL, "t", pick).values()))
+    _, got = going_on(query, arrived, pick, tmp_path)
+    assert_same(got, by_reference(query, TYPICAL), query.schema)
 
 
 @pytest.mark.parametrize("window", ["by key", *later("whole stream", "an expression")])
@@ -148,7 +148,7 @@ TIMES = st.lists(st.tuples(st.integers(-12, 12), st.integers(0, 2)), max_size=14
 
 
 @given(rows=TIMES, count=st.integers(1, 4), every=st.integers(1, 6), partitioned=st.booleans())
-@examples(60)
+@examples(25)
 def test_wids_and_extent_are_inverse(
     rows: list[tuple[int, int]], count: int, every: int, partitioned: bool
 ) -> None:
