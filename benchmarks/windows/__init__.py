@@ -8,6 +8,7 @@ from benchmarks.harness import QUICK, Case
 from benchmarks.registry import Benchmark
 from benchmarks.windows import (
     advance,
+    bins,
     families,
     memory,
     paper,
@@ -21,7 +22,7 @@ from benchmarks.windows import (
 
 
 def _cases(quick: bool) -> list[Case]:
-    in_process = (process, shapes, threads, advance, paper)
+    in_process = (process, shapes, threads, advance, paper, bins)
     if quick:  # what takes longest first: what is left of the time is for the many small cases
         modules = (spark, memory, startup, *in_process)
     else:
@@ -40,6 +41,7 @@ BENCHMARK = Benchmark(
         "advance": "A hundred events an advance, on one thread",
         "spark": "Spark batch on two cores, against Spark's own windows",
         "paper 003": "Paper 003, experiment 1: one pass against buffering",
+        "slide by tuple": "A window at each event, in order: moving ranges against the bins of paper 003",
         "memory": "A Parquet file from disk to disk, in a fresh process",
         "keys": "Resident memory that open windows of many keys add, in a fresh process",
         "startup": "Fresh processes",
@@ -54,7 +56,7 @@ BENCHMARK = Benchmark(
     quick=dataclasses.replace(QUICK, last_start=150.0),
     peers=(
         "duckdb", "polars", "polars, any order", "spark window()", "spark OVER RANGE", "buffering",
-        "buffering, all at once",
+        "buffering, all at once", "ranges, alone", "bins",
     ),
     asked=families.asked,
 )

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import resources
 from benchmarks.data import Shape, table
 from benchmarks.harness import Asked, Case, Effort, run_case
-from benchmarks.windows import advance, families, memory, process, shapes, threads
+from benchmarks.windows import advance, bins, families, memory, process, shapes, threads
 from benchmarks.windows.questions import AGGREGATES, CONDITIONS
 
 ONCE = Effort(repeats=1, at_most=1, enough=0.0, budget=60.0)
@@ -115,6 +115,11 @@ def test_advances_give_what_a_run_gives(case: Case) -> None:
     measured = run_case(case, ONCE).measured
     assert {"million events/s", "closes none p99 µs", "closes p99 µs"} <= set(measured)
     assert set(measured["closes p50 µs"]) == {"tidemill"}
+
+
+def test_bins_and_ranges_give_the_same_windows() -> None:
+    [case] = bins.sliding(300, (7,))
+    assert set(run_case(case, ONCE).seconds) == {"tidemill", "ranges, alone", "bins"}
 
 
 @pytest.mark.parametrize(

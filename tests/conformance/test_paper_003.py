@@ -1,4 +1,4 @@
-"""Queries Q1 to Q5 and Figure 2 of paper 003, whole, on every engine.
+"""Queries Q1 to Q5 and Figures 2 and 4 of paper 003, whole, on every engine.
 
 Traffic readings: a detector's segment, its speed and the time. Q2 and Q4 count ten rows instead of
 the paper's thousand.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidemill as tm
@@ -25,6 +26,7 @@ from tests.conformance.harness import (
 from tests.examples import later
 from tidemill import col
 from tidemill.core.time import instant
+from tidemill.local.live import Live
 from tidemill.stream import Stream
 
 START = "2005-06-14T12:00:00Z"
@@ -99,3 +101,42 @@ def test_figure_2_max_and_min_by_window_id() -> None:
     ends = [(row["window_end"] - base) // (60 * SECOND) - 1 for row in found]
     assert sorted(ends) == [10, 11, 12, 13, 14]
     assert {(row["n"], row["fastest"], row["slowest"]) for row in found} == {(3, 57.0, 43.0)}
+
+
+# --- slide by tuple, live (6.1) -------------------------------------------------------------------
+
+TUPLES = tm.stream("s", time="a", schema={"a": "int64"})
+
+
+def pushed(window: tm.Window, times: list[int], below: int) -> tuple[Live, list[tuple[int, int]]]:
+    live = TUPLES.window(window).agg(n=tm.count()).live()
+    for a in times:
+        assert live.push(s={"a": a}).num_rows == 0
+    return live, counted(live.punctuate(below))
+
+
+def counted(found: pa.Table) -> list[tuple[int, int]]:
+    return sorted(zip(found["window_end"].to_pylist(), found["n"].to_pylist()))
+
+
+def test_figure_4_slide_by_tuple() -> None:
+    # As drawn: s1 < s5 < s2 < s3 < s1+i < s5+i < s4 < s2+i, with RANGE i = 10; t5 arrives last.
+    s1, s5, s2, s3, s4 = 0, 2, 4, 6, 13
+    live, closed = pushed(tm.per_event(10), [s1, s2, s3, s4, s5], below=s2 + 1)
+    assert closed == [(s1, 1), (s5, 2), (s2, 3)]
+    assert counted(live.flush()) == [(s3, 4), (s4, 3)]
+
+
+def test_figure_4_ties_end_one_window() -> None:
+    _, closed = pushed(tm.per_event(10), [5, 5, 15, 5], below=16)
+    assert closed == [(5, 3), (15, 1)]
+
+
+def test_section_6_1_3_each_n_th_by_row_num_and_by_rank() -> None:
+    _, by_row_num = pushed(tm.per_event(10, every=2), [4, 1, 3, 2], below=10)
+    assert by_row_num == [(1, 1), (2, 2)]
+    live, by_rank = pushed(tm.per_event(10, every=2, by="rank"), [4, 1, 3, 2], below=10)
+    assert by_rank == [(2, 2), (4, 4)]
+    for a in (11, 10):
+        live.push(s={"a": a})
+    assert counted(live.punctuate(20)) == [(11, 5)], "2, 3, 4, 10, 11: the count goes on over what is gone"

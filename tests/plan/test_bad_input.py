@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "both kinds in one window": (lambda: tm.hopping("1h", every=5), ["hopping:", "one kind of time"]),
     "a window on text": (
         lambda: CLOCK.window(tm.tumbling(5, on="k")).agg(n=tm.count()),
-        ["window tumbling(5, on='k'):", "an int64 or timestamp column", "string"],
+        ["window tumbling(5, on='k'):", "an int64, float64, timestamp or duration", "string"],
     ),
     "no window": (lambda: CLOCK.group_by("k").agg(n=tm.count()), ["agg:", ".window(...) before .agg(...)"]),
     "no aggregate": (lambda: TUMBLING.agg(), ["agg:", "at least one aggregate"]),

@@ -30,6 +30,11 @@ def internal(name: str) -> str:
     return _INTERNAL + name
 
 
+def users_part(name: str) -> str:
+    """Return a name for people: that of an internal column without its mark."""
+    return name.removeprefix(_INTERNAL)
+
+
 def users_name(name: str, *, step: str) -> str:
     """Check the name that a user gives to a column, and return it."""
     if name.startswith(_INTERNAL):

@@ -42,6 +42,8 @@ class Domain(Enum):
 
     CLOCK = "clock time"
     LOGICAL = "logical time"
+    REAL = "real numbers"
+    """Of windows over floats. No stream has such a time. Ticks are steps of a grid (`windows.real_grid`)."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Duration:
     domain: Domain
 
     def __str__(self) -> str:
-        return str(self.ticks) if self.domain is Domain.LOGICAL else format_duration(self.ticks)
+        return format_duration(self.ticks) if self.domain is Domain.CLOCK else str(self.ticks)
 
 
 DurationLike = Union[str, int, timedelta, Duration]

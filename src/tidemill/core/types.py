@@ -45,8 +45,13 @@ class DataType:
 
     @property
     def is_ticks(self) -> bool:
-        """Whether values are int64 ticks, which windows can be defined on."""
+        """Whether values are int64 ticks of a time, logical or of the clock."""
         return self.kind in ("int64", "timestamp")
+
+    @property
+    def has_distance(self) -> bool:
+        """Whether two values have a distance, so that windows can be defined on them."""
+        return self.kind in ("int64", "timestamp", "duration", "float64")
 
     @property
     def is_fixed(self) -> bool:

@@ -15,6 +15,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import BOOL, INT64
+from tidemill.local.attributes import Attribute
 from tidemill.local.given_rows import GivenRows
 from tidemill.local.graph import Graph, OperatorStep
 from tidemill.local.live_input import LiveInput
@@ -42,6 +43,11 @@ class Emission(Protocol):
 
     def advance_keys(self, stream: str, keys: Mapping[str, pa.Array], below: int) -> Batches:
         """Set the watermark of some keys of an input."""
+
+    def advance_on(
+        self, stream: str, attribute: Attribute, below: int, keys: Mapping[str, pa.Array] | None
+    ) -> Batches:
+        """Set the watermark of an attribute of an input, for all rows or for some keys."""
 
     def reached(self, time: int) -> Batches:
         """Note that all rows of a call were pushed; `time` is the greatest time of all of them."""
@@ -78,6 +84,11 @@ class Once:
 
     def advance_keys(self, stream: str, keys: Mapping[str, pa.Array], below: int) -> Batches:
         return self._graph.advance_keys(stream, keys, below, prompt=True)
+
+    def advance_on(
+        self, stream: str, attribute: Attribute, below: int, keys: Mapping[str, pa.Array] | None
+    ) -> Batches:
+        return self._graph.advance_on(stream, attribute, below, keys, prompt=True)
 
     def reached(self, time: int) -> Batches:
         return ()
@@ -155,6 +166,12 @@ class Revised:
         if self._kept is not None:
             late = self._behind(below)
             yield from self._final(self._kept.advance_keys(stream, keys, late, prompt=True))
+
+    def advance_on(
+        self, stream: str, attribute: Attribute, below: int, keys: Mapping[str, pa.Array] | None
+    ) -> Batches:
+        """As `advance`. What is complete by an attribute is final: its late rows correct nothing."""
+        return self._final(self._prompt.advance_on(stream, attribute, below, keys, prompt=True))
 
     def reached(self, time: int) -> Batches:
         yield from self._renewed()

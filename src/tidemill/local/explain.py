@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemill.aggregates.algebra import Algebra, OpaqueForm
 from tidemill.core.errors import UserError
+from tidemill.core.schema import users_part
 from tidemill.core.time import Domain, to_datetime
 from tidemill.expr.nodes import Node, Udf
 from tidemill.io.window_source import WindowSource
@@ -77,7 +78,7 @@ def _stage(stage: Stage) -> list[str]:
         return []
     lines = ["one generated loop:"]
     lines += [f"  keep rows where {p}{_how(p, stage)}" for p in stage.predicates]
-    return lines + [f"  {n} = {e}{_how(e, stage)}" for n, e in changed]
+    return lines + [f"  {users_part(n)} = {e}{_how(e, stage)}" for n, e in changed]
 
 
 def _how(node: Node, stage: Stage) -> str:

@@ -6,14 +6,16 @@ result, it becomes a step of its own and is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.local.attributes import Attribute
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.stage_operator import StageOperator
 from tidemill.local.stage_runner import StageRunner
@@ -35,6 +37,9 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import stage_of
+
+_Calls = dict[int, list[Callable[[], Iterator[pa.RecordBatch]]]]
+"""Calls of operators, by the `id` of their steps."""
 
 
 def require_supported(plan: Plan) -> None:
@@ -149,19 +154,23 @@ class Graph:
 
     def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         """Set the watermark of a stream and return the results. Exhaust the iterator."""
-        told: dict[int, list[tuple[int, int]]] = {}
+        calls: _Calls = {
+            id(step): [partial(step.operator.advance, port, below, prompt=prompt)]
+            for step, port in self._from[stream].readers
+        }
+        return self._advance(calls, prompt)
 
-        def tell(step: Step, promise: int) -> None:
-            for reader, port in step.readers:
-                told.setdefault(id(reader), []).append((port, promise))
-
-        tell(self._from[stream], below)
+    def _advance(self, calls: _Calls, prompt: bool) -> Iterator[pa.RecordBatch]:
+        """Make the first calls of some steps, and let all steps that read them advance."""
         for step in self.steps:  # in topological order, so each step advances once
-            for port, promise in told.get(id(step), ()):
-                for out in _timed(step, step.operator.advance(port, promise, prompt=prompt)):
+            for call in calls.get(id(step), ()):
+                for out in _timed(step, call()):
                     yield from self._passed_on(step, out)
-            if id(step) in told:
-                tell(step, step.operator.promise.common)
+            if id(step) in calls:
+                promise = step.operator.promise.common
+                for reader, port in step.readers:
+                    call = partial(reader.operator.advance, port, promise, prompt=prompt)
+                    calls.setdefault(id(reader), []).append(call)
 
     def advance_keys(
         self, stream: str, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
@@ -174,6 +183,20 @@ class Graph:
         for step, port in self._from[stream].readers:
             for out in _timed(step, step.operator.advance_keys(port, keys, below, prompt=prompt)):
                 yield from self._passed_on(step, out)
+
+    def advance_on(
+        self, stream: str, attribute: Attribute, below: int, keys: Mapping[str, pa.Array] | None = None,
+        *, prompt: bool = False,
+    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
+        """Set the watermark of an attribute, for all rows of a stream or for some keys. Exhaust the iterator.
+
+        The watermark is in ticks of the attribute. Only operators that read the stream directly use it.
+        """
+        calls: _Calls = {
+            id(step): [partial(step.operator.advance_on, port, below, keys, prompt=prompt)]
+            for step, port in self._from[stream].readers if step.operator.attribute == attribute
+        }  # fmt: skip
+        return self._advance(calls, prompt)
 
     def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if step is self._last:

@@ -25,6 +25,7 @@ from tidemill.kernels.memory import empty, empty_like
 from tidemill.kernels.pane_records import pick
 from tidemill.local.collector import Collector, Prepared
 from tidemill.local.kernel_errors import raise_for
+from tidemill.local.last_rows import LastRowsSlide
 from tidemill.local.limits import Limits
 from tidemill.local.pane_store import Elements, PaneStore, Planes
 from tidemill.local.results import Results
@@ -32,10 +33,11 @@ from tidemill.local.snapshot import column, ids
 from tidemill.local.state_columns import add_states, saved_fields, state_columns
 from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.local.window_slides import Grid, Progress, slide_for
+from tidemill.local.window_slides import Grid, Progress, Slide, slide_for
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 from tidemill.windows.semantics import bounds
+from tidemill.windows.spec import LastRows
 
 Ints = npt.NDArray[np.int64]
 
@@ -76,7 +78,11 @@ class Lane:
     ) -> None:  # fmt: skip
         self.plan, self._parts, self._panes = plan, parts, choices.panes
         self._keys, self._share, self._tuning = keys, share, tuning
-        self.slides = [slide_for(w.spec, plan, choices.panes, layout) for w in plan.windows]
+        self.slides: list[Slide] = [
+            LastRowsSlide(w.spec, layout) if isinstance(w.spec, LastRows)
+            else slide_for(w.spec, plan, choices.panes, layout)
+            for w in plan.windows
+        ]  # fmt: skip
         reaches = [s.reach for s in self.slides]
         self.reach = None if None in reaches else max(r for r in reaches if r is not None)
         """The number of panes that the longest window covers, or None if it is not known."""

@@ -24,6 +24,7 @@ from tidemill.core.time import (
     instant_domain,
 )
 from tidemill.local import checkpoint as files
+from tidemill.local.attributes import attributes_of
 from tidemill.local.emission import Emission, Once, Revised
 from tidemill.local.live_delay import Delayed
 from tidemill.local.live_input import LiveInput
@@ -32,7 +33,7 @@ from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
-from tidemill.plan.nodes import Plan, Source, closings_of, leaves_of, sources
+from tidemill.plan.nodes import Plan, Source, closes_by_rows, closings_of, leaves_of, sources
 
 Callback = Callable[[pa.Table], object]
 _WAITING = "waiting/"
@@ -70,8 +71,9 @@ class Live:
                 ordered = Disorder(slack=0, late="raise")  # as `run` refuses rows that are out of order
                 own = ordered if leaf.ordered and disorder is None else policy
                 self._inputs[name] = LiveInput(
-                    leaf, own, correct=correct, by_row=latency is None, closings=closings_of(plan)
-                )
+                    leaf, own, correct=correct, by_row=latency is None, closings=closings_of(plan),
+                    attributes=attributes_of(plan, name),
+                )  # fmt: skip
         self._emission: Emission
         if emit is None:
             self._emission = Once(plan, threads, pool)
@@ -81,6 +83,7 @@ class Live:
         """The columns of the tables that it returns."""
         self._nothing = self._schema.empty_table()
         self._delayed = None if latency is None else Delayed(latency, self._inputs)
+        self._by_rows, self._correct = closes_by_rows(plan), emit is not None and emit.correct is not None
         self._idle, self._clock = policy.idle_seconds, clock
         self._last = dict.fromkeys(self._inputs, clock())
         """When each input sent something."""
@@ -134,16 +137,20 @@ class Live:
         return found
 
     def punctuate(
-        self, below: InstantLike, *, input: str | None = None, key: Mapping[str, Any] | None = None
+        self, below: Any, *, input: str | None = None, key: Mapping[str, Any] | None = None, on: Any = None
     ) -> pa.Table:
         """Promise that no row to come has a time below an instant; return what is now complete.
 
         The promise is about all inputs, or one of them. With `key`, it is about some values of key columns
-        only: `key={"sensor": 7}`, or a list of values.
+        only: `key={"sensor": 7}`, or a list of values. With `on`, it is about the attribute that windows have
+        as `on=`, in place of the time: no row to come has a value below this one.
         """
         self._require_open("punctuate")
         names = [input] if input is not None else list(self._inputs)
         self._require_names("punctuate", names)
+        its_time = isinstance(on, str) and all(on == self._inputs[name].time for name in names)
+        if on is not None and not its_time:
+            return self._punctuate_on(on, below, names, key)
         ticks = {name: self._instant(self._inputs[name], below) for name in names}
         if key is not None:
             if len(names) > 1:
@@ -160,6 +167,24 @@ class Live:
         for name, t in ticks.items():
             self._inputs[name].raise_to(t)
         return self._done(self._advance)
+
+    def _punctuate_on(self, on: Any, below: Any, names: list[str], key: Mapping[str, Any] | None) -> pa.Table:
+        if len(names) > 1:
+            raise UserError("punctuate", expected=f"input= one of {names}, with on=", got="none")
+        if self._correct:
+            raise UserError("punctuate", expected="no on= with Emit(correct=…)", got=str(on))
+        [name] = names
+        given = self._inputs[name]
+        attribute = given.attributes.find(on)
+        ticks, keys = attribute.at(below), None if key is None else given.keyed(key)
+        given.attributes.require(attribute, ticks, keys)
+
+        def work() -> Iterable[pa.RecordBatch]:
+            yield from self._handed_over()
+            given.attributes.raise_to(attribute, ticks, keys)
+            yield from self._emission.advance_on(name, attribute, ticks, keys)
+
+        return self._done(work)
 
     def advance(self) -> pa.Table:
         """Look which inputs are idle, and return what is now complete. Call it from time to time."""
@@ -213,7 +238,7 @@ class Live:
         self._hold_back_no_more()
         yield from self._handed_over()
         for name, given in self._inputs.items():
-            if given.promise > self._told[name]:
+            if given.promise > self._told[name] or self._by_rows:
                 self._told[name] = given.promise
                 yield from self._emission.advance(name, given.promise)
 

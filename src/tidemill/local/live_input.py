@@ -6,7 +6,7 @@ promises only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,8 +22,9 @@ from tidemill.core.types import to_arrow
 from tidemill.io.arrow_checks import require_sound
 from tidemill.io.sources import open_source
 from tidemill.kernels.arrow import validity, values
-from tidemill.kernels.keys import KeyIndex
-from tidemill.local.limits import Limits
+from tidemill.local.attribute_limits import AttributeLimits
+from tidemill.local.attributes import Attribute
+from tidemill.local.key_limits import KeyLimits
 from tidemill.local.snapshot import column
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.nodes import Source
@@ -68,12 +69,13 @@ class LiveInput:
 
     def __init__(
         self, source: Source, policy: Disorder, *, correct: int = 0, by_row: bool = True,
-        closings: tuple[tuple[int, int], ...] | None = None,
+        closings: tuple[tuple[int, int], ...] | None = None, attributes: Sequence[Attribute] = (),
     ) -> None:  # fmt: skip
         """Rows that are late by at most `correct` ticks are passed on whatever the policy is.
 
         `by_row` says that the watermark rises with each row, otherwise with each call of `follow`. `closings`
         are grids, `(origin, slide)`, on which watermarks complete windows; None if they may at any time.
+        `attributes` are what windows are over, where it is not the time.
         """
         self.name, self._policy, self._correct = source.name, policy, correct
         self._closings = closings
@@ -84,7 +86,7 @@ class LiveInput:
         """The stream with the columns that are read, in any order."""
         self._needed, self._drops_time = list(needed), source.time not in needed
         self._arrow = self._source.schema.to_arrow()
-        self.domain = self._source.domain
+        self.domain, self.time = self._source.domain, self._source.time
         self._slack = policy.slack_ticks(self.domain)
         self._rising = self._slack if by_row else None
         """The slack if the watermark rises with each row."""
@@ -96,9 +98,10 @@ class LiveInput:
         self.latest = BEGINNING
         """The greatest time so far."""
         self._late: list[pa.RecordBatch] = []
-        self._keys: dict[tuple[str, ...], KeyIndex] = {}
-        self._by_key: dict[tuple[str, ...], Limits] = {}
-        """Watermarks of some keys, by the columns that the keys are of."""
+        self._by_key = KeyLimits(self._source.schema)
+        """Watermarks of some keys."""
+        self.attributes = AttributeLimits(attributes, self._source.schema)
+        """Promises about other attributes than the time."""
 
     @property
     def accepted_schema(self) -> pa.Schema:
@@ -146,8 +149,11 @@ class LiveInput:
             limit = np.maximum(limit, BEGINNING + self._correct) - self._correct
             found[CORRECTED] = late & (ticks >= limit)
             late &= ticks < limit
+        own = ticks < own_limit
+        if self.attributes:
+            below = usable & self.attributes.late(batch)
+            late, own = late | below, own | below
         if late.any():
-            own = ticks < own_limit
             found["late"], found["late after idle"] = late & own, late & ~own
         return {reason: mask for reason, mask in found.items() if mask.any()}, limit
 
@@ -161,12 +167,7 @@ class LiveInput:
 
     def _own_limit(self, batch: pa.RecordBatch) -> Any:
         """Return the watermark of each row's key, or of the input; not what others gave while it was idle."""
-        found: Any = self.watermark
-        for columns, limits in self._by_key.items():
-            if all(c in batch.schema.names for c in columns):
-                kid = self._keys[columns].find([batch.column(c) for c in columns])
-                found = np.maximum(found, np.where(kid >= 0, limits.of(np.maximum(kid, 0)), BEGINNING))
-        return found
+        return np.maximum(self.watermark, self._by_key.of(batch))
 
     def require_in_time(self, batches: list[pa.RecordBatch]) -> None:
         """Raise an error if a row is late and the policy is to refuse it."""
@@ -231,7 +232,7 @@ class LiveInput:
     def _is_in_time(self, batch: pa.RecordBatch) -> bool:
         """Return whether surely no row is late or left out."""
         times = batch.column(self._source.time)
-        if self._by_key or times.null_count or not batch.num_rows:
+        if self._by_key or self.attributes or times.null_count or not batch.num_rows:
             return False
         ticks = values(times)
         first, last = int(ticks.min()), int(ticks.max())
@@ -256,11 +257,12 @@ class LiveInput:
                 kept &= ~mask
         if self._policy.late == "adjust" and late.any():
             at = batch.schema.get_field_index(self._source.time)
-            ticks = np.where(late, limit, values(batch.column(at)))
+            times = values(batch.column(at))
+            ticks = np.where(late, np.maximum(limit, times), times)
             kind = to_arrow(self._source.schema[self._source.time])
             null = None if batch.column(at).null_count == 0 else ~np.asarray(batch.column(at).is_valid())
-            times = pa.array(ticks, pa.int64(), mask=null).cast(kind)
-            batch = batch.set_column(at, batch.schema.field(at), times)
+            moved = pa.array(ticks, pa.int64(), mask=null).cast(kind)
+            batch = batch.set_column(at, batch.schema.field(at), moved)
         elif self._policy.consistent:
             kept &= ~late
         return batch if kept.all() else batch.filter(pa.array(kept))
@@ -275,8 +277,7 @@ class LiveInput:
     def raise_to(self, below: int) -> None:
         """Raise the watermark. Watermarks of keys that say no more than this one are forgotten."""
         self.watermark = max(self.watermark, below)
-        for columns in [c for c, limits in self._by_key.items() if limits.highest <= self.watermark]:
-            del self._by_key[columns], self._keys[columns]
+        self._by_key.forget(self.watermark)
 
     @property
     def promise(self) -> int:
@@ -304,19 +305,11 @@ class LiveInput:
 
     def raise_keys(self, keys: Mapping[str, pa.Array], below: int) -> None:
         """Raise the watermark of some keys."""
-        columns = tuple(sorted(keys))
-        index = self._keys.setdefault(columns, KeyIndex(self._source.schema.select(columns)))
-        kid = index.encode([keys[c] for c in columns])
-        self._by_key[columns] = self._by_key.get(columns, Limits()).raised_for(kid, below)
+        self._by_key.raise_to(keys, below)
 
     def promises_by_key(self) -> Iterator[tuple[dict[str, pa.Array], int]]:
         """Return the watermarks of keys: columns of keys, and the watermark that all of them have."""
-        for columns, limits in self._by_key.items():
-            index = self._keys[columns]
-            below = limits.full(index.count)
-            for limit in np.unique(below[below > self.watermark]):
-                arrays = index.decode(np.flatnonzero(below == limit))
-                yield dict(zip(columns, arrays)), int(limit)
+        return self._by_key.promises(self.watermark)
 
     # -- late rows
 
@@ -340,17 +333,13 @@ class LiveInput:
         return {
             "watermark": self.watermark, "held": self.held, "latest": self.latest,
             "events": self.counts.events, "by_reason": self.counts.by_reason,
+            "attributes": self.attributes.saved(),
         }  # fmt: skip
 
     def saved_keys(self) -> dict[str, pa.Table]:
         """Return the watermarks of keys, a table for each set of columns."""
-        found = {}
-        for number, (columns, limits) in enumerate(self._by_key.items()):
-            index = self._keys[columns]
-            arrays = index.decode(np.arange(index.count))
-            below = pa.array(limits.full(index.count))
-            found[f"{number}"] = pa.table([*arrays, below], names=[*columns, ""])
-        return found
+        tables = (*self._by_key.tables(""), *self.attributes.tables())
+        return {f"{number}": table for number, table in enumerate(tables)}
 
     def load(self, saved: Mapping[str, Any], late: pa.Table, keys: list[pa.Table]) -> None:
         """Load what `saved`, `late` and `saved_keys` returned."""
@@ -362,20 +351,24 @@ class LiveInput:
         if not isinstance(reasons, dict) or set(reasons) != set(REASONS):
             raise UserError("restore", expected=f"counts by {REASONS}", got=f"{reasons!r:.80}")
         self.counts.by_reason = {reason: _int(reasons, reason) for reason in REASONS}
+        below = saved.get("attributes")
+        if not isinstance(below, list):
+            raise UserError("restore", expected="promises about attributes", got=f"{below!r:.80}")
+        self.attributes.load([_int({"attributes": limit}, "attributes") for limit in below])
         if not late.schema.equals(self.late_schema):
             raise UserError("restore", expected=f"late rows of {self.late_schema}", got=f"{late.schema}")
         self._late = late.to_batches()
         for table in keys:
             *columns, last = table.column_names
             schema: Schema = self._source.schema
-            known = last == "" and all(c in schema for c in columns)
-            if not known or table.schema.field("").type != pa.int64():
+            known = (last == "" or self.attributes.knows(last)) and all(c in schema for c in columns)
+            if not known or table.schema.field(last).type != pa.int64():
                 raise UserError("restore", expected="watermarks of keys", got=str(table.column_names))
             arrays = self.keyed({c: table.column(c).combine_chunks() for c in columns})
-            index = self._keys[tuple(columns)] = KeyIndex(schema.select(columns))
-            below = np.full(len(table) + 1, BEGINNING, dtype=np.int64)  # null may have an id of its own
-            below[index.encode([arrays[c] for c in columns])] = column(table, "")
-            self._by_key[tuple(columns)] = Limits(BEGINNING, below[: index.count])
+            if last == "":
+                self._by_key.load(arrays, column(table, last))
+            else:
+                self.attributes.load_keys(last, arrays, column(table, last))
 
 
 def _int(saved: Mapping[str, Any], name: str) -> int:

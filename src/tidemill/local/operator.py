@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from tidemill.core.time import BEGINNING
+from tidemill.local.attributes import Attribute
 from tidemill.local.limits import Limits
 
 Snapshot = dict[str, pa.Table]
@@ -54,6 +55,20 @@ class Operator(ABC):
 
         `keys` are columns of the port by name, with a row for each key. An operator that cannot use such a
         watermark returns nothing and waits for that of the whole port.
+        """
+        return iter(())
+
+    @property
+    def attribute(self) -> Attribute | None:
+        """What its windows are over, if it is not the time and promises about it close windows."""
+        return None
+
+    def advance_on(
+        self, port: int, below: int, keys: Mapping[str, pa.Array] | None = None, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Set the watermark of `attribute` in ticks, and return the results that are now complete.
+
+        It holds for all rows of a port, or for some keys, which are as in `advance_keys`.
         """
         return iter(())
 

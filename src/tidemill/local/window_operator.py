@@ -21,19 +21,23 @@ import pyarrow as pa
 
 from tidemill.aggregates.basic import any as any_of
 from tidemill.aggregates.basic import count
+from tidemill.aggregates.basic import max as greatest
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
-from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.core.time import BEGINNING, FARTHEST, FOREVER
 from tidemill.core.types import INT64, to_arrow
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column, Node
 from tidemill.expr.typing import resolve
+from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
+from tidemill.local.attributes import Attribute, attribute_of
 from tidemill.local.collector import Collector, Prepared, RowLoop
 from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
+from tidemill.local.last_rows import TICKS
 from tidemill.local.late_rows import LateRows
 from tidemill.local.limits import Ints, Limits
 from tidemill.local.operator import Operator, Snapshot
@@ -47,11 +51,12 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name
 from tidemill.optimize.choices import choices_of, with_choices
+from tidemill.plan.faults import far_time, null_order, null_time
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.zeros(1, dtype=np.int64)
@@ -83,8 +88,13 @@ class WindowOperator(Operator):
         stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
-        self._order = next((o for s in specs if (o := getattr(s, "order_by", None))), None)
+        self._order = _order_of(plan)
+        self._by_time = self._order == plan.input.time
+        """Whether rows are numbered in order of time, so that the watermark fixes their numbers."""
         self._waiting: list[pa.RecordBatch] = []
+        """Rows whose order is not known yet."""
+        self._numbered = BEGINNING
+        """Rows below this have their numbers; one that comes later is late."""
         self._partitions: RowNumbers | None = None
         self._compact: StageRunner | None = None
         base, predicates = stage.base.schema, stage.predicates
@@ -98,7 +108,7 @@ class WindowOperator(Operator):
             base = Schema((*base.fields, (ROW, INT64)))
         self.layout = self._full_layout(base, specs)
         self.parts = plan_states(self.layout, self.choices.sliding)
-        by_number = isinstance(specs[0], Rows)
+        by_number = _by_number(plan)
         attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
         self._loop = RowLoop(
             plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute,
@@ -116,8 +126,10 @@ class WindowOperator(Operator):
         """By key: the last batch, until the lanes add it."""
         self._seen = [Done()] * len(self.collectors)
         """By rows: what each collector returned last, of the calls that were waited for."""
-        self._late = LateRows(base, attribute, predicates, keep=keep_late)
+        placed = Column(plan.input.time) if self._by_time else attribute
+        self._late = LateRows(base, placed, predicates, keep=keep_late)
         self._key_columns = _plain_columns(stage, plan.group_keys)
+        self._attribute = attribute_of(plan, stage)
         self._promised = Limits()
         """The watermark of the input, in ticks of the windowing attribute."""
         self._given = self._held = Limits()
@@ -144,9 +156,10 @@ class WindowOperator(Operator):
         return sum(counted)
 
     def size(self) -> tuple[int, int]:
-        """Return the number of open partials, and the bytes of the arrays that hold them."""
+        """Return the number of open partials and waiting rows, and the bytes that hold them."""
         self._gather()
         sizes = [lane.store.size() for lane in self.lanes]
+        sizes += [(batch.num_rows, batch.nbytes) for batch in self._waiting]
         return sum(n for n, _ in sizes), sum(size for _, size in sizes)
 
     def close(self) -> None:
@@ -166,13 +179,49 @@ class WindowOperator(Operator):
         if batch.num_rows == 0:
             return ()
         if self._order is not None:
-            self._waiting.append(batch)
+            self._wait(batch)
         elif apart:
             batch, _ = self._without_late(batch, _NO_KEYS)
             self._collect_apart(batch)
         else:
             self._push(batch)
         return ()
+
+    def _wait(self, batch: pa.RecordBatch) -> None:
+        """Keep rows until their order is known. A row whose place was passed gets no number: it is late."""
+        if isinstance(self.plan.windows[0].spec, LastRows):
+            ticks = batch.column(self.plan.attribute)
+            if ticks.null_count:
+                raise null_time(self.plan)
+            if np.abs(values(ticks)).max() > FARTHEST:
+                raise far_time(self.plan)
+        if self._numbered > BEGINNING:
+            if batch.column(self.plan.input.time).null_count:
+                raise null_order(self.plan)
+            late = self._late.keep(batch, _NO_KEYS, Limits(self._numbered))
+            if late is not None:
+                batch = batch.filter(pa.array(~late))
+        if batch.num_rows:
+            self._waiting.append(batch)
+
+    def _number_below(self, below: int) -> None:
+        """Push the waiting rows below an instant in their order, which no row to come can change."""
+        if below == FOREVER:
+            ready, self._waiting = self._waiting, []
+        else:
+            ready, waiting = list[pa.RecordBatch](), list[pa.RecordBatch]()
+            for batch in self._waiting:
+                times = batch.column(self.plan.input.time)
+                early, valid = values(times) < below, validity(times)
+                if valid is not None:
+                    early |= valid == 0  # null is before every time
+                for rows, some in ((ready, early), (waiting, ~early)):
+                    if some.any():
+                        rows.append(batch if some.all() else batch.filter(pa.array(some)))
+            self._waiting = waiting
+        self._numbered = max(self._numbered, below)
+        for batch in in_order(ready, self._order) if ready and self._order is not None else ():
+            self._push(batch)
 
     def _push(self, batch: pa.RecordBatch) -> None:
         [collector] = self.collectors
@@ -323,7 +372,7 @@ class WindowOperator(Operator):
     def _watches(self) -> bool:
         """Whether rows may be late."""
         promised = self._promised.highest > BEGINNING
-        return self._watch and promised and not isinstance(self.plan.windows[0].spec, Rows)
+        return self._watch and promised and not _by_number(self.plan)
 
     def late(self) -> pa.Table:
         return self._late.table()
@@ -332,7 +381,9 @@ class WindowOperator(Operator):
         """Return the layout of the query's aggregates and of those that its windows need internally."""
         extra = []
         for spec in specs:
-            if isinstance(spec, PerEvent) and spec.every > 1:
+            if isinstance(spec, LastRows):
+                extra.append((TICKS, greatest(Expr(Column(self.plan.attribute)))))
+            elif isinstance(spec, PerEvent) and spec.every > 1:
                 if spec.by == "rank":
                     extra.append((ROWS, count()))
                 else:
@@ -367,15 +418,24 @@ class WindowOperator(Operator):
         if self._promised.common == FOREVER:
             return
         final = below == FOREVER
-        if final and self._waiting and self._order is not None:
-            for batch in in_order(self._waiting, self._order):
-                self._push(batch)
-            self._waiting = []
+        if self._order is not None:
+            if not final and not (self._by_time and (prompt or self._many_wait)):
+                yield from self._take_ready()
+                return
+            self._number_below(below)
         self._promised = self._promised.raised(Limits(below if final else self._known_below(below)))
         yield from self._advance(final, prompt)
 
     @property
+    def _many_wait(self) -> bool:
+        """Whether it is worth while to number rows: sorting few at a time would take longer."""
+        waiting: int = sum(batch.num_rows for batch in self._waiting)
+        return waiting > self._tuning.few_partials
+
+    @property
     def wants_advance(self) -> bool:
+        if self._by_time and self._many_wait:
+            return True
         if self._ready or (self._forgets and self.keys.count > self._forget_above):
             return True
         if len(self.collectors) > 1:
@@ -385,10 +445,32 @@ class WindowOperator(Operator):
     def advance_keys(
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        columns = [self._key_columns.get(name) for name in self.plan.group_keys]
         known = self._known_below(below)
-        usable = columns and all(name in keys for name in columns)
-        if not usable or known == BEGINNING or isinstance(self.plan.windows[0].spec, Rows):
+        if known == BEGINNING or self._order is not None or _by_number(self.plan):
+            return
+        yield from self._advance_keys(keys, known, prompt)
+
+    @property
+    def attribute(self) -> Attribute | None:
+        return self._attribute
+
+    def advance_on(
+        self, port: int, below: int, keys: Mapping[str, pa.Array] | None = None, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        if self._promised.common == FOREVER or self._attribute is None:
+            return
+        if keys is not None:
+            yield from self._advance_keys(keys, below, prompt)
+            return
+        self._promised = self._promised.raised(Limits(below))
+        yield from self._advance(False, prompt)
+
+    def _advance_keys(
+        self, keys: Mapping[str, pa.Array], below: int, prompt: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Set the watermark of the windowing attribute for some keys, if they are all keys of the query."""
+        columns = [self._key_columns.get(name) for name in self.plan.group_keys]
+        if not columns or not all(name in keys for name in columns):
             return
         arrays = [keys[name] for name in columns if name is not None]
         for array, (name, kind) in zip(arrays, self.keys.schema):
@@ -396,7 +478,7 @@ class WindowOperator(Operator):
                 raise UserError("advance", expected=f"keys {name!r} of {kind!r}", got=str(array.type))
         if len(self.collectors) > 1:  # which have key ids of their own
             self._collect_together()
-        self._promised = self._promised.raised_for(self.keys.encode(arrays), known)
+        self._promised = self._promised.raised_for(self.keys.encode(arrays), below)
         yield from self._advance(False, prompt)
 
     def _advance(self, final: bool, prompt: bool) -> Iterator[pa.RecordBatch]:
@@ -519,7 +601,7 @@ class WindowOperator(Operator):
 
     def _known_below(self, below: int) -> int:
         """Convert a watermark of the stream's time to one of the windowing attribute."""
-        if self._order is not None:
+        if self._order is not None and not self._by_time:
             return BEGINNING  # rows are buffered until the end, to be sorted
         if isinstance(self.plan.windows[0].spec, Rows):
             return FOREVER - 1  # row numbers are always complete
@@ -583,6 +665,7 @@ class WindowOperator(Operator):
             found["keys"] = pa.Table.from_arrays(keys, schema=self._key_table)
         if self._order is not None:
             found["waiting"] = pa.Table.from_batches(self._waiting, schema=self._late.schema.to_arrow())
+            found["numbered"] = numbers(below=[self._numbered])
         if self._partitions is not None:
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
         found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
@@ -617,8 +700,10 @@ class WindowOperator(Operator):
             limits_of(state.get(name), count, FOREVER + 1) for name in ("promised", "held")
         )
         if self._order is not None:
-            (waiting,) = tables(state, {"waiting": rows})
+            below = pa.schema([("below", pa.int64())])
+            waiting, numbered = tables(state, {"waiting": rows, "numbered": below})
             self._waiting = waiting.to_batches()
+            self._numbered = int(column(numbered, "below")[:1].max(initial=BEGINNING))
         partitions = 0
         if self._partitions is not None:
             own = {n.split(".", 1)[1]: t for n, t in state.items() if n.startswith("partitions.")}
@@ -733,10 +818,23 @@ def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
     return cheap or not stage.predicates
 
 
+def _by_number(plan: WindowAggregate) -> bool:
+    """Return whether windows are ranges of row numbers."""
+    return isinstance(plan.windows[0].spec, (Rows, LastRows))
+
+
+def _order_of(plan: WindowAggregate) -> str | None:
+    """Return the column whose order numbers rows; None for the order of arrival, or if none is needed."""
+    specs = [w.spec for w in plan.windows]
+    if isinstance(specs[0], LastRows):
+        return plan.attribute
+    return next((o for s in specs if (o := getattr(s, "order_by", None))), None)
+
+
 def _splits(plan: WindowAggregate) -> bool:
     """Return whether rows must be tracked by partition, to count them or to define windows."""
     specs = [w.spec for w in plan.windows]
-    if any(s.counts_arrivals for s in specs):
+    if any(s.counts_arrivals or isinstance(s, LastRows) for s in specs):
         return True
     apart = set(plan.partition) != set(plan.group_keys)
     return apart and any(not isinstance(s, GridWindow) for s in specs)

@@ -26,7 +26,8 @@ from tidemill.windows.semantics import bounds, session_runs
 from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
 
 Ints = npt.NDArray[np.int64]
-_NEVER = (1 << 62) - 1
+NEVER = (1 << 62) - 1
+"""Beyond every window."""
 ROWS = internal("rows")
 """The internal aggregate that counts rows, for windows defined by rank."""
 
@@ -52,7 +53,7 @@ class Progress:
     def below(self) -> Limits:
         """The instant below which rows are complete, for each key."""
         # No time is as far away as this, and windows around it can still be counted.
-        return self.promise.mapped(lambda below: _least(_most(below, -_NEVER), _NEVER))
+        return self.promise.mapped(lambda below: _least(_most(below, -NEVER), NEVER))
 
     @property
     def floor(self) -> int:
@@ -158,11 +159,11 @@ class GridSlide(Slide):
         self._length = None if spec.length is None else spec.length // self._size
         self._shift = (spec.origin - panes.origin) // self._size
         # A start within a pane is the start of all windows: rows before it were dropped earlier.
-        self._since = -_NEVER if spec.start is None else (spec.start - panes.origin) // self._size
+        self._since = -NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
         # after: the last window that was given. Where windows go on until the end, also
         # first: the first window of each key, and last: the last one of the stream so far.
-        self.state = {"after": Limits(-_NEVER), "first": Limits(_NEVER), "last": Limits(-_NEVER)}
+        self.state = {"after": Limits(-NEVER), "first": Limits(NEVER), "last": Limits(-NEVER)}
         self._partitioned = isinstance(spec, Rows) and bool(plan.partition_of(spec))
 
     def closes(self, progress: Progress) -> bool:
@@ -231,14 +232,14 @@ class GridSlide(Slide):
     @property
     def closed_from(self) -> int | None:
         after = self.state["after"].common
-        if self._length is not None or after == -_NEVER:
+        if self._length is not None or after == -NEVER:
             return None
         return int(self._shift + (after + 1) * self._slide)
 
     @property
     def needed_from(self) -> int | None:
         after = self.state["after"]
-        if self.reach is None or after.by_key is not None or after.common == -_NEVER:
+        if self.reach is None or after.by_key is not None or after.common == -NEVER:
             return None
         return int(self._start_after(after.common))
 
@@ -251,9 +252,9 @@ class GridSlide(Slide):
             return self._rows_so_far(progress).mapped(self._last_begun if progress.final else self._last_full)
         last = self.state["last"].common
         if progress.final:
-            return Limits(last if self._everyone else _NEVER)
+            return Limits(last if self._everyone else NEVER)
         # Whether windows go on past the last row so far, only a row to come can say.
-        most = last if self._everyone else _NEVER
+        most = last if self._everyone else NEVER
         return progress.below.mapped(
             lambda below: _least((below - self.spec.origin) // self.spec.slide - 1, most)
         )
@@ -288,7 +289,7 @@ class GridSlide(Slide):
         if self._length is not None:  # a late row may be in complete windows only, and makes no key known
             inside &= self._last_window(elements.pane) > self.state["after"].of(elements.kid)
         np.minimum.at(first, elements.kid[inside], wid[inside])
-        self.state["first"] = Limits(_NEVER, first)
+        self.state["first"] = Limits(NEVER, first)
         if inside.any():
             last = int(self._last_window(elements.pane[inside]).max())
             self.state["last"] = self.state["last"].raised(Limits(last))
@@ -318,7 +319,7 @@ class EventSlide(Slide):
         self.spec = spec
         # emitted: windows below this were given.
         # gone: rows that were forgotten, by partition; ranks go on counting from there.
-        self.state = {"emitted": Limits(-_NEVER), "gone": Limits(0)}
+        self.state = {"emitted": Limits(-NEVER), "gone": Limits(0)}
         self._own = set(plan.partition_of(spec)) == set(plan.group_keys)
         self._column: str | None = None
         self._ranked = spec.by == "rank" and spec.every > 1
@@ -355,7 +356,7 @@ class EventSlide(Slide):
             w = np.unique(time[ends & (group == p)])
             return w, w - self.spec.range.ticks + 1, w
 
-        return _looked_up(elements, partition, windows)
+        return looked_up(elements, partition, windows)
 
     def _defines(
         self, group: Ints, time: Ints, elements: Elements, order: Ints | None = None
@@ -415,7 +416,7 @@ class SessionSlide(Slide):
         self._closed = np.empty(0, dtype=np.bool_)
         # given: sessions whose last row is below this were given before, and may still lie there.
         # open: where the first session begins that is not given yet.
-        self.state = {"given": Limits(-_NEVER), "open": Limits(-_NEVER)}
+        self.state = {"given": Limits(-NEVER), "open": Limits(-NEVER)}
 
     def closes(self, progress: Progress) -> bool:
         return True
@@ -457,7 +458,7 @@ class SessionSlide(Slide):
             closed = last < below - gap + 1
             return start[closed], start[closed], last[closed]
 
-        return _looked_up(elements, partition, windows)
+        return looked_up(elements, partition, windows)
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
         return ~self._closed
@@ -467,7 +468,7 @@ class SessionSlide(Slide):
         return ranges.wid, last + self.spec.gap.ticks
 
 
-def _looked_up(
+def looked_up(
     elements: Elements, partition: Ints, windows: Callable[[int], tuple[Ints, Ints, Ints]]
 ) -> Ranges:
     """Return the windows of each partition as ranges of each of its keys, without empty ranges.
@@ -496,9 +497,9 @@ def _promised(limits: Limits, start: Callable[[Any], Any]) -> Limits:
 
     def change(limit: Any) -> Any:
         if isinstance(limit, int):  # most often, and quick
-            return start(limit) if -_NEVER < limit < _NEVER else BEGINNING if limit <= -_NEVER else FOREVER
-        inside = (limit > -_NEVER) & (limit < _NEVER)
-        at_ends = np.where(limit <= -_NEVER, BEGINNING, FOREVER)
+            return start(limit) if -NEVER < limit < NEVER else BEGINNING if limit <= -NEVER else FOREVER
+        inside = (limit > -NEVER) & (limit < NEVER)
+        at_ends = np.where(limit <= -NEVER, BEGINNING, FOREVER)
         return np.where(inside, start(np.where(inside, limit, 0)), at_ends)
 
     return limits.mapped(change)

@@ -19,12 +19,17 @@ _TRUE, _FALSE = Literal(True, BOOL), Literal(False, BOOL)
 @rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
 def fold_constants(plan: Plan) -> Plan:
     def fold(node: Plan) -> Plan:
-        folded = map_expressions(node, lambda e: e.transform(_fold))
-        if isinstance(folded, Filter) and folded.predicate == _TRUE:
-            return folded.input
-        return folded
+        changed = map_expressions(node, folded)
+        if isinstance(changed, Filter) and changed.predicate == _TRUE:
+            return changed.input
+        return changed
 
     return plan.transform(fold)
+
+
+def folded(node: Node) -> Node:
+    """Return an expression with its constant parts evaluated."""
+    return node.transform(_fold)
 
 
 def _fold(node: Node) -> Node:

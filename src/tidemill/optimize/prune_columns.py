@@ -7,7 +7,7 @@ from dataclasses import replace
 from tidemill.expr.nodes import Column, columns_of
 from tidemill.optimize.rule import rule
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
-from tidemill.windows.spec import PerEvent, Rows
+from tidemill.windows.spec import LastRows, PerEvent, Rows
 
 
 @rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
@@ -49,7 +49,8 @@ def _read_by(plan: WindowAggregate) -> frozenset[str]:
         for part in aggregate.parts:
             found.update(*(columns_of(a) for a in part.args))
     for window in plan.windows:
-        if isinstance(window.spec, (Rows, PerEvent)) and window.spec.order_by is not None:
+        ordered = isinstance(window.spec, (Rows, PerEvent)) and window.spec.order_by is not None
+        if ordered or isinstance(window.spec, LastRows):
             # Every other column breaks ties in the order, so all of them are needed.
             found.update(plan.input.schema.names)
     return frozenset(found)

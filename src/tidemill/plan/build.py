@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
+from tidemill.core.schema import internal, users_name, users_part
 from tidemill.core.schema import schema as read_schema
-from tidemill.core.schema import users_name
 from tidemill.core.time import Domain
 from tidemill.core.time_reading import reading
-from tidemill.core.types import BOOL, NULL
+from tidemill.core.types import BOOL, DURATION, FLOAT64, NULL
 from tidemill.expr.fluent import Expr, computed, condition, traced
 from tidemill.expr.nodes import Call, Column, Literal, Node, substitute
 from tidemill.expr.typing import resolve, type_of
@@ -30,7 +33,11 @@ from tidemill.plan.nodes import (
     sources,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
-from tidemill.windows.spec import PerEvent, Rows, Window
+from tidemill.windows.real_grid import on_ticks, tick_of, value_of
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Window
+
+_DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
+"""What the lengths of windows over a type are in; others are in clock time."""
 
 
 def source(
@@ -118,16 +125,21 @@ def _ordered(plan: Plan, names: Sequence[str]) -> Project:
     return Project(plan, tuple((n, Column(n)) for n in names))
 
 
-def left_out(plan: Plan) -> Filter:
-    """Return the rows that the last windows of a plan leave out because they lie before their start."""
+def left_out(plan: Plan) -> Plan:
+    """Return the rows that the last windows of a plan leave out because they lie before their start.
+
+    So do rows without a place: windows over floats leave out null, NaN and what is not finite.
+    """
     windows = stage_of(plan).base
     if not isinstance(windows, WindowAggregate):
         raise UserError("left_out", expected="a query with windows", got=str(windows))
-    if windows.start is None or isinstance(windows.windows[0].spec, Rows):
-        return Filter(windows.input, Literal(False, BOOL))
-    kind = windows.input.schema[windows.attribute]
-    bound = Literal(windows.start, kind)
-    return Filter(windows.input, Call("lt", (Column(windows.attribute), bound)))
+    below: Node = Literal(False, BOOL)
+    if windows.start is not None and not isinstance(windows.windows[0].spec, Rows):
+        bound = Literal(windows.start, windows.input.schema[windows.attribute])
+        below = Call("lt", (Column(windows.attribute), bound))
+    rows = Filter(windows.input, below)
+    names = [n for n in rows.schema.names if users_part(n) == n]
+    return rows if len(names) == len(rows.schema.names) else _ordered(rows, names)
 
 
 def _flat(names: Sequence[Any]) -> list[Any]:
@@ -163,7 +175,7 @@ def window_aggregate(
     keys: tuple[str, ...],
     windows: tuple[NamedWindow, ...],
     aggregates: Mapping[str, Any],
-) -> WindowAggregate:
+) -> Plan:
     if not windows:
         raise UserError(
             "agg", expected=".window(...) before .agg(...)", got="no window",
@@ -174,6 +186,7 @@ def window_aggregate(
     for window in windows:
         _check_window(plan, window.spec)
     _check_together(windows)
+    plan, windows, step = _with_attribute(plan, windows)
     bound = tuple((n, bind(plan, n, a)) for n, a in aggregates.items())
     node = WindowAggregate(plan, keys, windows, bound)
     own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else [])]
@@ -184,7 +197,39 @@ def window_aggregate(
         if name in taken:
             raise UserError("agg", expected=f"a name not taken by {taken}", got=repr(name))
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
-    return node
+    return node if step is None else _in_floats(node, step)
+
+
+def _with_attribute(
+    plan: Plan, windows: tuple[NamedWindow, ...]
+) -> tuple[Plan, tuple[NamedWindow, ...], Fraction | None]:
+    """Compute the windowing attribute as a column, where it is an expression or a float.
+
+    Engines see windows over int64 ticks. Over a float, these are steps of a grid, and the last result is the
+    size of a step.
+    """
+    if isinstance(windows[0].spec, Rows):
+        return plan, windows, None
+    on = windows[0].spec.on
+    node = on if isinstance(on, Node) else Column(on or plan.time)
+    real = type_of(node, plan.schema) == FLOAT64
+    if isinstance(node, Column) and not real:
+        return plan, windows, None
+    name, step, specs = internal(str(node)), None, tuple(window.spec for window in windows)
+    if real:
+        step, specs = on_ticks(specs)
+        name, node = internal(f"{node} in steps of {float(step)}"), tick_of(node, step)
+    node = resolve(node, plan.schema, step=f"window {windows[0].spec} on=")
+    outputs = (*((n, Column(n)) for n in plan.schema.names), (name, node))
+    moved = (NamedWindow(w.label, replace(spec, on=name)) for w, spec in zip(windows, specs))
+    return Project(plan, outputs), tuple(moved), step
+
+
+def _in_floats(windows: WindowAggregate, step: Fraction) -> Project:
+    """Convert the bounds of windows over a float from steps to floats."""
+    bounds = {name: value_of(Column(name), step) for name in (WINDOW_START, WINDOW_END)}
+    outputs = tuple((n, bounds.get(n, Column(n))) for n in windows.schema.names)
+    return Project(windows, outputs)
 
 
 def _check_window(plan: Plan, spec: Window) -> None:
@@ -202,21 +247,28 @@ def _check_window(plan: Plan, spec: Window) -> None:
         schema.type_of(name, step=step)
     if isinstance(spec, Rows):
         return
-    attribute = spec.on or plan.time
-    kind = schema.type_of(attribute, step=step)
-    if not kind.is_ticks:
+    attribute = spec.on if isinstance(spec.on, Node) else Column(spec.on or plan.time)
+    kind = type_of(resolve(attribute, schema, step=f"{step} on="), schema, step=step)
+    named = repr(attribute.name) if isinstance(attribute, Column) else str(attribute)
+    if not kind.has_distance:
         raise UserError(
-            step, expected=f"an int64 or timestamp column to window on, {attribute!r}",
-            got=repr(kind), hint="cast or scale it to an integer first",
+            step, expected=f"an int64, float64, timestamp or duration to window on, {named}",
+            got=repr(kind), hint="cast or scale it to a number first",
         )  # fmt: skip
-    domain = Domain.CLOCK if kind.kind == "timestamp" else Domain.LOGICAL
-    if spec.domain is not domain:
-        want = "text or a timedelta" if domain is Domain.CLOCK else "ints"
+    domain = _DOMAINS.get(kind.kind, Domain.CLOCK)
+    if spec.domain is not domain and not (domain is Domain.REAL and spec.domain is Domain.LOGICAL):
+        want = {Domain.CLOCK: "text or a timedelta", Domain.LOGICAL: "ints", Domain.REAL: "numbers"}[domain]
         raise UserError(
-            step, expected=f"durations in {domain.value} ({want}), because {attribute!r} is {kind!r}",
+            step, expected=f"durations in {domain.value} ({want}), because {named} is {kind!r}",
             got=f"durations in {spec.domain.value if spec.domain else 'rows'}",
             hint="logical and clock time never mix",
         )  # fmt: skip
+    placed = spec.placed if isinstance(spec, GridWindow) else None
+    if placed in (datetime, timedelta) and (placed is timedelta) != (kind == DURATION):
+        what = "durations" if kind == DURATION else "instants"
+        raise UserError(
+            step, expected=f"origin and start as {what}, because {named} is {kind!r}", got=str(spec)
+        )
     if isinstance(spec, PerEvent) and spec.by == "rank" and spec.order_by:
         raise UserError(step, expected="either by='rank' or order_by", got="both")
 
@@ -224,7 +276,8 @@ def _check_window(plan: Plan, spec: Window) -> None:
 def _check_together(windows: tuple[NamedWindow, ...]) -> None:
     if len(windows) < 2:
         return
-    kinds = {(isinstance(w.spec, Rows), w.spec.on, w.spec.partition) for w in windows}
+    numbered = (Rows, LastRows)
+    kinds = {(*(isinstance(w.spec, n) for n in numbered), w.spec.on, w.spec.partition) for w in windows}
     if len(kinds) > 1:
         raise UserError(
             "window", expected="windows over one attribute and one partition",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemill.core.errors import UserError
+from tidemill.core.schema import users_part
 from tidemill.plan.nodes import Plan, Source, WindowAggregate, sources
 
 
@@ -22,9 +23,20 @@ def check_inputs(plan: Plan, inputs: Mapping[str, Any], *, step: str = "run") ->
 
 def null_time(plan: WindowAggregate) -> UserError:
     """Return the error for a null in the windowing attribute."""
-    name = plan.attribute
+    name = users_part(plan.attribute)
+    computed = name != plan.attribute
     return UserError(
-        f"window {plan.windows[0].spec}", expected=f"no null in the windowing column {name!r}",
+        f"window {plan.windows[0].spec}",
+        expected=f"no null in {'the windowing attribute' if computed else 'the windowing column'} {name!r}",
+        got="null", hint=f"filter first: .where({name if computed else f'col.{name}'}.is_not_null())",
+    )  # fmt: skip
+
+
+def null_order(plan: WindowAggregate) -> UserError:
+    """Return the error for a null in the time that rows are numbered by, after some have their numbers."""
+    name = plan.input.time
+    return UserError(
+        f"window {plan.windows[0].spec}", expected=f"rows without a time in {name!r} before all others",
         got="null", hint=f"filter first: .where(col.{name}.is_not_null())",
     )  # fmt: skip
 
@@ -33,7 +45,7 @@ def far_time(plan: WindowAggregate) -> UserError:
     """Return the error for a time so far from zero that window arithmetic would overflow."""
     return UserError(
         f"window {plan.windows[0].spec}",
-        expected=f"times in {plan.attribute!r} within 2**61 ticks of zero", got="a time outside",
+        expected=f"times in {users_part(plan.attribute)!r} within 2**61 ticks of zero", got="a time outside",
     )  # fmt: skip
 
 

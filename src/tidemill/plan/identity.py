@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidemill.core.errors import UserError
 from tidemill.expr.nodes import Column
 from tidemill.plan.nodes import (
@@ -14,13 +16,15 @@ from tidemill.plan.nodes import (
     WheelWindows,
     WindowAggregate,
 )
-from tidemill.windows.spec import Session
+from tidemill.windows.real_grid import value_of
+from tidemill.windows.spec import GridWindow, LastRows, Session
 
 
 def identity(plan: Plan) -> tuple[str, ...] | None:
     """Return the columns of which no two rows of the result have the same values; None if there are none.
 
-    Windows are identified by their bounds, but sessions by their start: their end moves.
+    Windows are identified by their bounds, but sessions by their start: their end moves. The start of windows
+    of the last rows moves.
 
     >>> import tidemill as tm
     >>> s = tm.stream("s", time="t", schema={"t": "int64", "k": "int64"})
@@ -29,8 +33,11 @@ def identity(plan: Plan) -> tuple[str, ...] | None:
     """
     if isinstance(plan, WindowAggregate):
         several = (WINDOW,) if len(plan.windows) > 1 else ()
-        growing = all(isinstance(w.spec, Session) for w in plan.windows)
-        return (*plan.group_keys, *several, WINDOW_START, *(() if growing else (WINDOW_END,)))
+        fixed = [WINDOW_START, WINDOW_END]
+        for kind, moving in ((Session, WINDOW_END), (LastRows, WINDOW_START)):
+            if all(isinstance(w.spec, kind) for w in plan.windows):
+                fixed.remove(moving)
+        return (*plan.group_keys, *several, *fixed)
     if isinstance(plan, WheelWindows):
         several = (WINDOW,) if len(plan.windows) > 1 else ()
         return (*(name for name, _ in plan.keys), *several, WINDOW_START, WINDOW_END)
@@ -39,9 +46,22 @@ def identity(plan: Plan) -> tuple[str, ...] | None:
     if isinstance(plan, Project):
         inner = identity(plan.input)
         names = {node.name: name for name, node in plan.outputs if isinstance(node, Column)}
+        names |= {node: name for name, node in _float_bounds(plan)}
         if inner is not None and all(name in names for name in inner):
             return tuple(names[name] for name in inner)
     return None
+
+
+def _float_bounds(plan: Project) -> Iterator[tuple[str, str]]:
+    """Return the outputs that are bounds of windows as floats, and which: no two ticks are one float."""
+    below = plan.input
+    while isinstance(below, Filter):
+        below = below.input
+    spec = below.windows[0].spec if isinstance(below, WindowAggregate) else None
+    if isinstance(spec, GridWindow) and spec.grain is not None:
+        for bound in (WINDOW_START, WINDOW_END):
+            node = value_of(Column(bound), spec.grain)
+            yield from ((name, bound) for name, output in plan.outputs if output == node)
 
 
 def require_identity(step: str, plan: Plan) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import InternalError, UnsupportedError, UserError
-from tidemill.core.schema import Schema
+from tidemill.core.schema import Schema, users_part
 from tidemill.core.time import Domain, to_datetime
 from tidemill.core.time_reading import PLAIN, Reading
 from tidemill.core.tree import Tree
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 WINDOW_START, WINDOW_END, WINDOW = "window_start", "window_end", "window"
 
@@ -112,7 +112,7 @@ class Project(Plan):
         return self.input.time
 
     def __str__(self) -> str:
-        shown = [n if str(e) == f"col.{n}" else f"{n}={e}" for n, e in self.outputs]
+        shown = [n if str(e) == f"col.{n}" else f"{users_part(n)}={e}" for n, e in self.outputs]
         return f"select {', '.join(shown)}"
 
 
@@ -175,7 +175,7 @@ class WindowAggregate(Plan):
         """Return the columns that partition the stream for this window."""
         if spec.partition is not None:
             return spec.partition
-        return self.keys if isinstance(spec, (Rows, PerEvent, Session)) else ()
+        return self.keys if isinstance(spec, (Rows, LastRows, PerEvent, Session)) else ()
 
     @property
     def partition(self) -> tuple[str, ...]:
@@ -211,8 +211,10 @@ class WindowAggregate(Plan):
 
     @property
     def attribute(self) -> str:
-        """The windowing attribute; row windows do not read it."""
-        return self.windows[0].spec.on or self.input.time
+        """The column with the windowing attribute; row windows do not read it."""
+        on = self.windows[0].spec.on
+        assert on is None or isinstance(on, str), "expressions are columns of the input (`plan.build`)"
+        return on or self.input.time
 
     @property
     def never_null(self) -> frozenset[str]:
@@ -290,6 +292,12 @@ def closings_of(plan: Plan) -> tuple[tuple[int, int], ...] | None:
                 return None
             found.append((window.spec.origin, window.spec.slide))
     return tuple(found)
+
+
+def closes_by_rows(plan: Plan) -> bool:
+    """Return whether windows of a plan become complete as rows arrive, whatever the watermark is."""
+    found = [node.windows[0].spec for node in plan.walk() if isinstance(node, WindowAggregate)]
+    return any(isinstance(spec, Rows) and spec.order_by is None for spec in found)
 
 
 def _asked(

@@ -14,7 +14,7 @@ from tidemill.plan.faults import far_time, null_time
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 
 def window_aggregate(plan: WindowAggregate, rows: list[Row]) -> Iterator[Row]:
@@ -54,13 +54,16 @@ def _resolved(plan: WindowAggregate, spec: Window) -> Window:
     """Return the specification with its defaults filled in from the query."""
     if isinstance(spec, Rows):
         return replace(spec, partition_by=plan.partition_of(spec))
-    if isinstance(spec, (PerEvent, Session)):
+    if isinstance(spec, (LastRows, PerEvent, Session)):
         return replace(spec, on=plan.attribute, partition_by=plan.partition_of(spec))
     return replace(spec, on=plan.attribute)
 
 
 def _bounds(w: Any, T: dict[str, list[Any]], plan: WindowAggregate, spec: Window) -> tuple[int, int]:
     ident = w[0] if spec.partition else w
+    if isinstance(spec, LastRows):
+        start = min(T[plan.attribute][int(i)] for i in extent(w, T, spec))
+        return start, spec.origin + (int(ident) + 1) * spec.every.ticks
     if isinstance(spec, Session):
         inside = np.asarray([T[plan.attribute][int(i)] for i in extent(w, T, spec)])
         first, last = session_runs(np.sort(inside), spec.gap.ticks)

@@ -142,6 +142,7 @@ def plan_of(
     grain = rings[0].ticks if domain is Domain.LOGICAL else f"{rings[0].ticks}us"
     node, group = plans.grouped(source, keys, {})
     plan = plans.window_aggregate(node, group, (NamedWindow(None, tumbling(grain)),), given)
+    assert isinstance(plan, WindowAggregate), "over ticks of time"
     _check_supported(plan)
     folded = fold_constants(plan)  # as in queries, so that their aggregates are found
     assert isinstance(folded, WindowAggregate)

@@ -2,7 +2,7 @@
 
 `T` is the stream: an array of the windowing attribute in order of arrival, or named columns (a
 mapping of arrays or an Arrow table) where a window has `on=`, `partition_by=` or `order_by=`.
-A row is known by its position in `T`.
+A row is known by its position in `T`. Over floats, the attribute is first converted to ticks (`real_grid`).
 
 Window ids are ints (grid windows), values of the attribute (`per_event`), first instants
 (`session`); with a partition they are pairs `(id, partition)`, where the partition is the value of
@@ -12,19 +12,27 @@ its column, or a tuple where there are several.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.core.batch import conform, to_rows
 from tidemill.core.errors import UserError
 from tidemill.core.floats import canonical, canonical_arrow
+from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FOREVER, Domain, instant
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.core.types import FLOAT64, INT64, from_arrow, to_arrow
+from tidemill.expr.evaluate import evaluate
+from tidemill.expr.nodes import Column, Node, columns_of
+from tidemill.expr.typing import resolve, type_of
+from tidemill.windows.real_grid import on_ticks, tick_of, value_of
+from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 Ints = npt.NDArray[np.int64]
+_TICKS = Schema((("", INT64),))
 
 
 def windows(T: Any, S: Window) -> npt.NDArray[Any]:
@@ -40,7 +48,7 @@ def windows(T: Any, S: Window) -> npt.NDArray[Any]:
     array([], dtype=int64)
     """
     stream = _stream(T, S)
-    return stream.named(*_windows(stream, S))
+    return stream.named(*_windows(stream, stream.spec))
 
 
 def extent(w: Any, T: Any, S: Window) -> Ints:
@@ -51,10 +59,15 @@ def extent(w: Any, T: Any, S: Window) -> Ints:
     array([0, 2])
     """
     stream = _stream(T, S)
+    S = stream.spec
     x, inside = stream.attribute, np.ones(len(stream.attribute), dtype=np.bool_)
     if stream.labels is not None:
         w, label = w
         inside = stream.codes == (stream.labels.index(label) if label in stream.labels else -1)
+    if isinstance(S, LastRows):
+        early = inside & (x < S.origin + (int(w) + 1) * S.every.ticks)
+        number = _row_numbers(stream.codes, stream.arrival)
+        return np.flatnonzero(early & (number >= int(early.sum()) - S.range))
     if isinstance(S, Session):
         start, end = session_runs(np.sort(x[inside]), S.gap.ticks)
         last = end[start == w]
@@ -78,13 +91,15 @@ def wids(t: Any, T: Any, S: Window) -> Any:
     size = len(stream.attribute)
     if len(rows) and not 0 <= rows.min() <= rows.max() < size:
         raise UserError("wids", expected=f"rows of T, 0 to {size - 1}", got=repr(t))
-    which, ids = _wids(rows, stream, S)
+    which, ids = _wids(rows, stream, stream.spec)
     named = stream.named(stream.codes[rows[which]], ids)
     return named if np.ndim(t) == 0 else (rows[which], named)
 
 
 def attribute(T: Any, S: Window) -> Ints:
     """The windowing attribute of each row of `T`: ticks of its column, or the number of the row.
+
+    Of a float, the tick is a step of the grid of `S`.
 
     >>> from tidemill.windows.spec import rows
     >>> attribute({"seg": ["a", "b", "a"]}, rows(2, every=1, partition_by="seg"))
@@ -118,9 +133,17 @@ def bounds(
     """`window_start` and `window_end` of windows, from their ids (without the partition) alone.
 
     `[start, end)` for grid windows, `(start, end]` for `per_event`. A session's end depends on
-    its rows, see `session_runs`. `new` makes room for the bounds of windows.
+    its rows, see `session_runs`. `new` makes room for the bounds of windows. Over floats, bounds are floats.
+
+    >>> from tidemill.windows.spec import tumbling
+    >>> bounds([2, 3], tumbling(0.1))
+    (array([0.2, 0.3]), array([0.3, 0.4]))
     """
     w = np.asarray(ids, dtype=np.int64)
+    if isinstance(S, GridWindow) and S.step is not None:
+        ticks, node = bounds(w, replace(S, step=None), new=new), value_of(Column(""), S.step)
+        starts, ends = ([evaluate(node, {"": t}, _TICKS) for t in side.tolist()] for side in ticks)
+        return np.asarray(starts), np.asarray(ends)
     if isinstance(S, PerEvent):
         _check_reach(w, S.range.ticks, S)
         return w - S.range.ticks, w
@@ -164,6 +187,12 @@ def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
         high = np.maximum.reduceat(last[order], begin)
         which, ids = _spread(low, high - low + 1)
         return partition[which], ids
+    if isinstance(S, LastRows):
+        order = np.lexsort((x, codes))
+        partition, begin = np.unique(codes[order], return_index=True)
+        low = (x[order][begin] - S.origin) // S.every.ticks
+        which, ids = _spread(low, _last_slide(x, S) - low + 1)
+        return partition[which], ids
     gap = 1  # a run for each value: equal values make one window
     if isinstance(S, PerEvent):
         position = x if S.by == "rank" else stream.arrival
@@ -186,6 +215,8 @@ def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
             # A row stays in every later landmark window, up to the last one of the stream.
             last = np.where(last < first, last, wid_range(stream.attribute, S)[1].max(initial=0))
         return _spread(first, last - first + 1)
+    if isinstance(S, LastRows):
+        return _wids_of_last_rows(rows, stream, S)
     codes, ids = _windows(stream, S)
     reach = S.range.ticks - 1 if isinstance(S, PerEvent) else 0
     begin, end = _search(codes, ids, stream.codes[rows], x, x + reach)
@@ -193,6 +224,26 @@ def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
         begin = end - 1
     which, at = _spread(begin, end - begin)
     return which, ids[at]
+
+
+def _wids_of_last_rows(rows: Ints, stream: _Stream, S: LastRows) -> tuple[Ints, Ints]:
+    """A row leaves with the row that is `range` rows later in its partition, or never."""
+    x, slide = stream.attribute, S.every.ticks
+    order = np.lexsort((stream.arrival, stream.codes))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    later = place + S.range
+    there = later < len(order)
+    successor = order[np.where(there, later, 0)]
+    there &= stream.codes[successor] == stream.codes
+    after = np.where(there, (x[successor] - S.origin) // slide, _last_slide(x, S) + 1)
+    first = (x[rows] - S.origin) // slide
+    return _spread(first, after[rows] - first)
+
+
+def _last_slide(x: Ints, S: LastRows) -> int:
+    """The last window of the whole stream."""
+    return int((_extremes(x)[1] - S.origin) // S.every.ticks)
 
 
 def _spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:
@@ -254,6 +305,7 @@ class _Stream:
     codes: Ints
     labels: list[Any] | None  # of the codes; None where there are no partitions
     arrival: Ints
+    spec: Window  # in ticks of the attribute
 
     def named(self, codes: Ints, ids: Ints) -> npt.NDArray[Any]:
         if self.labels is None:
@@ -272,16 +324,22 @@ def _stream(T: Any, S: Window) -> _Stream:
         some = pa.array(np.unique(codes, return_index=True)[1])
         parts = [[canonical(v) for v in key.take(some).to_pylist()] for key in keys]
         labels = parts[0] if len(parts) == 1 else list(zip(*parts))
+    if isinstance(S, LastRows):  # numbered by the attribute, and then by all columns
+        attribute, _ = _ticks(columns, S)
+        _check_reach(attribute, abs(S.origin) + S.every.ticks, S)
+        named = {n: c for n, c in columns.items() if n is not None}
+        arrival = _ranks((pa.array(attribute), *(_pick(columns, n, S) for n in named)), size, S)
+        return _Stream(attribute, codes, labels, arrival, S)
     order_by: str | None = getattr(S, "order_by", None)
     if order_by is not None:
         others = [name for name in columns if name != order_by]
         arrival = _ranks((_pick(columns, name, S) for name in [order_by, *others]), size, S)
     if isinstance(S, Rows):
-        return _Stream(_row_numbers(codes, arrival), codes, labels, arrival)
-    attribute = _ticks(columns, S)
+        return _Stream(_row_numbers(codes, arrival), codes, labels, arrival, S)
+    attribute, S = _ticks(columns, S)
     if isinstance(S, PerEvent | Session):
         _check_reach(attribute, (S.range if isinstance(S, PerEvent) else S.gap).ticks, S)
-    return _Stream(attribute, codes, labels, arrival)
+    return _Stream(attribute, codes, labels, arrival, S)
 
 
 def _columns(T: Any, S: Window) -> dict[str | None, Any]:
@@ -315,20 +373,33 @@ def _pick(columns: dict[str | None, Any], name: str | None, S: Window) -> pa.Arr
     return values
 
 
-def _ticks(columns: dict[str | None, Any], S: Window) -> Ints:
-    """The windowing attribute as ticks: ints as they are, instants in microseconds (floored)."""
-    name = next(iter(columns)) if S.on is None and len(columns) == 1 else S.on
-    column = _pick(columns, name, S)
-    kind, types, where = column.type, pa.types, _column(name)
+def _ticks(columns: dict[str | None, Any], S: Window) -> tuple[Ints, Window]:
+    """The windowing attribute as ticks: ints as they are, instants and durations in microseconds (floored).
+
+    Floats become steps of the grid of `S`, which is returned in such steps.
+    """
+    if isinstance(S.on, Node):
+        column, where = _computed(columns, S.on, S), str(S.on)
+    else:
+        name = next(iter(columns)) if S.on is None and len(columns) == 1 else S.on
+        column, where = _pick(columns, name, S), _column(name)
+    kind, types = column.type, pa.types
+    if types.is_floating(kind):
+        step, (spec,) = on_ticks([S])
+        node, schema = tick_of(Column(""), step), Schema((("", FLOAT64),))
+        values = column.cast(pa.float64()).to_pylist()
+        return np.array([evaluate(node, {"": v}, schema) for v in values], dtype=np.int64), spec
+    if S.domain is Domain.REAL and len(column):
+        raise UserError(str(S), expected=f"floats in {where}", got=str(kind))
     if column.null_count:
         raise UserError(
             str(S), expected=f"no nulls in {where}, the windowing attribute",
             got=f"{column.null_count} of {len(column)}", hint="drop these rows or fill them first",
         )  # fmt: skip
     text = types.is_string(kind) or types.is_large_string(kind)
-    clock = text or types.is_timestamp(kind) or types.is_date(kind)
+    clock = text or types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind)
     if not (clock or types.is_integer(kind) or len(column) == 0):
-        raise UserError(str(S), expected=f"ints or instants in {where}", got=str(kind))
+        raise UserError(str(S), expected=f"ints, floats, instants or durations in {where}", got=str(kind))
     if clock and S.domain is Domain.LOGICAL:
         raise UserError(
             str(S), expected=f"ints in {where}, on logical time", got=str(kind),
@@ -339,12 +410,26 @@ def _ticks(columns: dict[str | None, Any], S: Window) -> Ints:
             column = pa.array([instant(v, step=str(S)) for v in column.to_pylist()], pa.int64())
         elif clock and getattr(kind, "unit", "") == "ns":
             column = pa.array(np.floor_divide(column.cast(pa.int64()).to_numpy(), 1000))
+        elif types.is_duration(kind):
+            column = column.cast(pa.duration("us"))
         elif clock:
             column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)))
         ticks: Ints = column.cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as bad:
         raise UserError(str(S), expected=f"int64 ticks in {where}", got=str(bad)) from bad
-    return ticks
+    return ticks, S
+
+
+def _computed(columns: dict[str | None, Any], on: Node, S: Window) -> pa.Array:
+    """The value of an expression over `T` for each row."""
+    arrays = {name: _pick(columns, name, S) for name in sorted(columns_of(on))}
+    schema = Schema(tuple((n, from_arrow(a.type, step=str(S), column=n)) for n, a in arrays.items()))
+    rows = to_rows([conform(pa.record_batch(arrays), schema, step=str(S))], schema)
+    node = resolve(on, schema, step=f"{S} on=")
+    values = [evaluate(node, row, schema) for row in rows]
+    kind = to_arrow(type_of(node, schema))
+    plain = pa.int64() if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) else kind
+    return pa.array(values, plain).cast(kind)
 
 
 def _ranks(columns: Iterable[pa.Array], size: int, S: Window) -> Ints:

@@ -8,6 +8,7 @@
 | `rows(range, every, partition_by=[])` | row number | row number | CF |
 | `rows(range, every)` | row number in partition | same | FCF |
 | `rows(range, every, order_by=)` | row number in that order | same | FCU |
+| `rows(range, every=, slide_on=)` | row number by the attribute | attribute | FCU |
 | `per_event(range)` | attribute | every row | FCB |
 | `per_event(range, every=n)` | attribute | each n-th arrival | FCB |
 | `per_event(range, every=n, by="rank")` | attribute | each n-th in attribute order | FCU |
@@ -22,12 +23,14 @@ forward-context aware). Of the last, some have a range of window ids that is kno
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import ClassVar, Union
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any, ClassVar, Union
 
 from tidemill.core.errors import UserError
+from tidemill.core.schema import users_part
 from tidemill.core.time import (
     FARTHEST,
     Domain,
@@ -35,11 +38,20 @@ from tidemill.core.time import (
     DurationLike,
     InstantLike,
     duration,
+    format_duration,
     instant,
     instant_domain,
     to_datetime,
 )
+from tidemill.expr.fluent import Expr, computed
+from tidemill.expr.nodes import Column, Node, columns_of
+from tidemill.windows.decimals import common_step, decimal, is_real
 
+Attribute = Union[str, Expr, Callable[[Any], Any], None]
+"""A windowing attribute: the name of a column, or an expression."""
+Length = Union[DurationLike, float]
+Place = Union[InstantLike, timedelta, float]
+"""Where windows are aligned or begin: a value of the attribute."""
 PartitionBy = Union[str, Sequence[str], None]
 
 _FIRST, _LAST = instant(datetime.min), instant(datetime.max)
@@ -49,14 +61,13 @@ _FIRST, _LAST = instant(datetime.min), instant(datetime.max)
 class Window:
     """Base of all specifications. `on` is the windowing attribute: the stream's time by default."""
 
-    on: str | None = field(default=None, kw_only=True)
+    on: str | Node | None = field(default=None, kw_only=True)
     fill_empty: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        for option in ("on", "order_by"):
-            name = getattr(self, option, None)
-            if name is not None and not isinstance(name, str):
-                raise UserError(str(self), expected=f"{option} as a column name", got=repr(name))
+        name = getattr(self, "order_by", None)
+        if name is not None and not isinstance(name, str):
+            raise UserError(str(self), expected="order_by as a column name", got=repr(name))
 
     @property
     def context(self) -> str:
@@ -95,6 +106,12 @@ class GridWindow(Window):
     """Aligns the grid, and nothing else: windows lie on both sides of it."""
     start: int | None = field(default=None, kw_only=True)
     """Bounds the stream below: rows before it are in no window, and windows are cut off there."""
+    step: Fraction | None = field(default=None, kw_only=True)
+    """Over floats, what a tick stands for; `None` over everything else."""
+    grain: Fraction | None = field(default=None, kw_only=True)
+    """The same, in a plan, where the attribute and the bounds are ticks already (`real_grid.on_ticks`)."""
+    placed: type | None = field(default=None, kw_only=True, compare=False)
+    """What `origin` or `start` was given as: an instant (`datetime`), a duration (`timedelta`), a number."""
 
     @property
     def length(self) -> int | None:
@@ -139,9 +156,10 @@ class Sliding(GridWindow):
         return self.every.ticks
 
     def __str__(self) -> str:
+        length, slide = _shown(self, self.range), _shown(self, self.every)
         if self.range == self.every:
-            return f"tumbling({self.range}{_options(self)})"
-        return f"hopping({self.range}, every={self.every}{_options(self)})"
+            return f"tumbling({length}{_options(self)})"
+        return f"hopping({length}, every={slide}{_options(self)})"
 
 
 @dataclass(frozen=True)
@@ -164,7 +182,7 @@ class Landmark(GridWindow):
         return self.every.ticks
 
     def __str__(self) -> str:
-        return f"landmark({self.every}{_options(self)})"
+        return f"landmark({_shown(self, self.every)}{_options(self)})"
 
 
 @dataclass(frozen=True)
@@ -200,6 +218,36 @@ class Rows(GridWindow):
 
     @property
     def counts_arrivals(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"rows({self.range}, every={self.every}{_options(self)})"
+
+
+@dataclass(frozen=True)
+class LastRows(Window):
+    """The last rows below each multiple of a slide: RANGE in rows, SLIDE over an attribute (paper 003, 3.2).
+
+    Window `w` has the last `range` rows, in order of the attribute, below `origin + (w + 1) * every`. Ties
+    are broken by the other columns, so the order of arrival never matters. It starts at its first row.
+    """
+
+    range: int
+    every: Duration
+    partition_by: tuple[str, ...] | None = None
+    origin: int = field(default=0, kw_only=True)
+    context: ClassVar[str] = "FCU"
+
+    @property
+    def domain(self) -> Domain:
+        return self.every.domain
+
+    @property
+    def partition(self) -> tuple[str, ...] | None:
+        return self.partition_by
+
+    @property
+    def until_end(self) -> bool:
         return True
 
     def __str__(self) -> str:
@@ -260,11 +308,11 @@ class Session(Window):
 
 
 def tumbling(
-    size: DurationLike,
+    size: Length,
     *,
-    origin: InstantLike | None = None,
-    start: InstantLike | None = None,
-    on: str | None = None,
+    origin: Place | None = None,
+    start: Place | None = None,
+    on: Attribute = None,
     fill_empty: bool = False,
 ) -> Sliding:
     """Windows that follow one another: `[origin + w*size, origin + (w+1)*size)`; see `hopping`.
@@ -276,12 +324,12 @@ def tumbling(
 
 
 def hopping(
-    range: DurationLike,
-    every: DurationLike,
+    range: Length,
+    every: Length,
     *,
-    origin: InstantLike | None = None,
-    start: InstantLike | None = None,
-    on: str | None = None,
+    origin: Place | None = None,
+    start: Place | None = None,
+    on: Attribute = None,
     fill_empty: bool = False,
 ) -> Sliding:
     """Windows of length `range`, one of which ends at each multiple of `every`.
@@ -290,6 +338,13 @@ def hopping(
     it. `start` bounds the stream: rows before it are in no window, and the first windows are cut off
     there. `query.left_out()` has these rows.
 
+    `on` is the attribute that windows are over, as the name of a column or as an expression: ints, instants,
+    durations or floats. Over floats, lengths are numbers, and a row is in the windows with
+    `window_start <= x < window_end`. Null, NaN and infinite floats are in no window; `query.left_out()` has
+    these rows, too.
+
+    >>> print(hopping(0.5, every=0.1, on=lambda e: e.distance / e.speed))
+    hopping(0.5, every=0.1, on=(col.distance / col.speed))
     >>> hopping("1h", every="10m").pane // 60_000_000
     10
     """
@@ -297,29 +352,33 @@ def hopping(
 
 
 def landmark(
-    every: DurationLike,
+    every: Length,
     *,
-    start: InstantLike = 0,
-    on: str | None = None,
+    start: Place = 0,
+    on: Attribute = None,
     fill_empty: bool = False,
 ) -> Landmark:
     """Windows that all begin at `start` (the epoch by default) and end each `every` after it.
 
     Rows before the start are in no window; `query.left_out()` has them.
     """
-    slide = _positive("landmark", "every", every)
-    first = _instant("landmark", "start", start, slide.domain)
-    return Landmark(slide, origin=first, start=first, on=on, fill_empty=fill_empty)
+    grid = _grid("landmark", {"every": every}, {"start": start})
+    first = grid.places["start"]
+    return Landmark(
+        grid.lengths["every"], origin=first, start=first, on=_attribute("landmark", on),
+        fill_empty=fill_empty, step=grid.step, placed=grid.placed,
+    )  # fmt: skip
 
 
 def rows(
     range: int,
-    every: int,
+    every: int | DurationLike,
     *,
     partition_by: PartitionBy = None,
     order_by: str | None = None,
+    slide_on: Attribute = None,
     fill_empty: bool = False,
-) -> Rows:
+) -> Rows | LastRows:
     """Windows over row numbers: of each key where the query groups, or of each partition.
 
     `group_by` and `partition_by` split the stream first, and rows are numbered in each partition (the
@@ -327,8 +386,22 @@ def rows(
 
     Rows are numbered in order of arrival, or in that of `order_by`, whose ties are broken by the other
     columns. Spark needs `order_by`: its rows have no order of arrival. With `order_by` a later row may
-    change the number of any row, so no window is complete before the end of the input.
+    change the number of any row, so no window is complete before the end of the input; in order of time, none
+    before the watermark.
+
+    Where `every` is a duration, windows slide over time: the last rows at each multiple of it. `slide_on`
+    names another attribute to slide over; with it, an int is a length of that attribute.
+
+    >>> print(rows(100, every="1m"))
+    rows(100, every=1m)
     """
+    if slide_on is not None or isinstance(every, (str, timedelta, Duration)):
+        if order_by is not None or fill_empty:
+            raise UserError("rows", expected="neither order_by nor fill_empty", got=f"every={every!r}")
+        return LastRows(
+            _count("rows", "range", range), _positive("rows", "every", every),
+            _columns("rows", partition_by), on=_attribute("rows", slide_on),
+        )  # fmt: skip
     return Rows(
         _count("rows", "range", range),
         _count("rows", "every", every),
@@ -346,7 +419,7 @@ def per_event(
     by: str = "arrival",
     partition_by: PartitionBy = None,
     order_by: str | None = None,
-    on: str | None = None,
+    on: Attribute = None,
 ) -> PerEvent:
     """A window `(w - range, w]` for each row, or each n-th by arrival or by rank of the attribute.
 
@@ -362,15 +435,16 @@ def per_event(
         by,
         _columns("per_event", partition_by),
         order_by,
-        on=on,
+        on=_attribute("per_event", on),
     )
 
 
 def session(
-    gap: DurationLike, *, partition_by: PartitionBy = None, on: str | None = None
+    gap: DurationLike, *, partition_by: PartitionBy = None, on: Attribute = None
 ) -> Session:
     """Runs of rows with gaps below `gap`. With `group_by`, each group has its own sessions."""
-    return Session(_positive("session", "gap", gap), _columns("session", partition_by), on=on)
+    length, partition = _positive("session", "gap", gap), _columns("session", partition_by)
+    return Session(length, partition, on=_attribute("session", on))
 
 
 def _positive(step: str, name: str, value: DurationLike) -> Duration:
@@ -382,7 +456,7 @@ def _positive(step: str, name: str, value: DurationLike) -> Duration:
     return length
 
 
-def _count(step: str, name: str, value: int) -> int:
+def _count(step: str, name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UserError(step, expected=f"{name} as a number of rows (int)", got=repr(value))
     if value <= 0:
@@ -401,21 +475,78 @@ def _columns(step: str, value: PartitionBy) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _sliding(
-    step: str, range: DurationLike, every: DurationLike, origin: InstantLike | None,
-    start: InstantLike | None, *, on: str | None, fill_empty: bool,
-) -> Sliding:  # fmt: skip
-    tumbles = step == "tumbling"
-    length, slide = _positive(step, "size" if tumbles else "range", range), _positive(step, "every", every)
-    if length.domain is not slide.domain:
+@dataclass(frozen=True)
+class _Grid:
+    """Lengths and places of a window on a grid, in ticks; all in one kind of time, or all numbers."""
+
+    lengths: dict[str, Duration]
+    places: dict[str, int]
+    step: Fraction | None = None
+    placed: type | None = None
+
+
+def _grid(step: str, lengths: dict[str, Length], places: dict[str, Place]) -> _Grid:
+    if any(map(is_real, (*lengths.values(), *places.values()))):
+        return _real_grid(step, lengths, places)
+    read = {name: _positive(step, name, value) for name, value in lengths.items()}  # type: ignore[arg-type]
+    domains = {length.domain for length in read.values()}
+    if len(domains) > 1:
         raise UserError(
-            step, expected="range and every in one kind of time",
-            got=f"{length} in {length.domain.value}, {slide} in {slide.domain.value}",
+            step, expected=f"{' and '.join(read)} in one kind of time",
+            got=", ".join(f"{length} in {length.domain.value}" for length in read.values()),
         )  # fmt: skip
-    domain = length.domain
-    aligned = 0 if origin is None else _instant(step, "origin", origin, domain)
-    first = None if start is None else _instant(step, "start", start, domain)
-    return Sliding(length, slide, origin=aligned, start=first, on=on, fill_empty=fill_empty)
+    [domain] = domains
+    ticks, kinds = {}, set()
+    for name, value in places.items():
+        kind, ticks[name] = _place(step, name, value, domain)
+        kinds.add(kind)
+    if len(kinds - {int}) > 1:
+        raise UserError(step, expected="origin and start of one kind", got=repr(places))
+    return _Grid(read, ticks, placed=next(iter(kinds - {int}), None))
+
+
+def _real_grid(step: str, lengths: dict[str, Any], places: dict[str, Any]) -> _Grid:
+    numbers = {name: decimal(value, step=step) for name, value in (lengths | places).items()}
+    for name in lengths:
+        if numbers[name] <= 0:
+            raise UserError(step, expected=f"{name} greater than zero", got=repr(lengths[name]))
+    unit = common_step(list(numbers.values()), step=step)
+    ticks = {name: int(number / unit) for name, number in numbers.items()}
+    return _Grid(
+        {name: Duration(ticks[name], Domain.REAL) for name in lengths},
+        {name: ticks[name] for name in places}, unit, float,
+    )  # fmt: skip
+
+
+def _sliding(
+    step: str, range: Length, every: Length, origin: Place | None, start: Place | None, *, on: Attribute,
+    fill_empty: bool,
+) -> Sliding:  # fmt: skip
+    first = "size" if step == "tumbling" else "range"
+    lengths: dict[str, Length] = {first: range} if step == "tumbling" else {first: range, "every": every}
+    places: dict[str, Place] = {"origin": 0 if origin is None else origin}
+    if start is not None:
+        places["start"] = start
+    grid = _grid(step, lengths, places)
+    length = grid.lengths[first]
+    return Sliding(
+        length, grid.lengths.get("every", length), origin=grid.places["origin"],
+        start=grid.places.get("start"), on=_attribute(step, on), fill_empty=fill_empty, step=grid.step,
+        placed=grid.placed,
+    )  # fmt: skip
+
+
+def _place(step: str, name: str, value: Any, domain: Domain) -> tuple[type, int]:
+    """Return what a place was given as, and its ticks: an instant, or a duration from zero."""
+    if domain is Domain.CLOCK and isinstance(value, timedelta):
+        return timedelta, duration(value, step=step).ticks
+    if domain is Domain.CLOCK and isinstance(value, str):
+        try:
+            return timedelta, duration(value, step=step).ticks
+        except UserError:  # most often it is an instant
+            pass
+    ticks = _instant(step, name, value, domain)
+    return int if instant_domain(value) is None else datetime, ticks
 
 
 def _instant(step: str, name: str, value: InstantLike, domain: Domain) -> int:
@@ -441,12 +572,37 @@ def _options(window: Window) -> str:
         aligned = None if isinstance(window, Landmark) else window.origin or None
         for name, ticks in (("origin", aligned), ("start", window.start)):
             if ticks is not None:
-                clock = window.domain is Domain.CLOCK
-                shown.append(f"{name}={to_datetime(ticks).isoformat() if clock else ticks}")
-    for name in ("partition_by", "order_by", "on"):
+                shown.append(f"{name}={_shown_place(window, ticks)}")
+    for name in ("partition_by", "order_by"):
         value = getattr(window, name, None)
         if value is not None:
             shown.append(f"{name}={list(value) if isinstance(value, tuple) else value!r}")
+    if window.on is not None:
+        name = "slide_on" if isinstance(window, LastRows) else "on"
+        plain = isinstance(window.on, str) and users_part(window.on) == window.on
+        shown.append(f"{name}={repr(window.on) if plain else users_part(str(window.on))}")
     if window.fill_empty:
         shown.append("fill_empty=True")
     return "".join(f", {s}" for s in shown)
+
+
+def _attribute(step: str, on: Any) -> str | Node | None:
+    """Return a windowing attribute as the name of a column, or as an expression of columns."""
+    if on is None or isinstance(on, str):
+        return on
+    node = computed(on, step=f"{step} on=") if isinstance(on, Expr) or callable(on) else None
+    if node is None or not columns_of(node):
+        raise UserError(step, expected="on as a column name or an expression", got=repr(on))
+    return node.name if isinstance(node, Column) else node
+
+
+def _shown(window: GridWindow, length: Duration) -> str:
+    return str(length) if window.step is None else str(float(length.ticks * window.step))
+
+
+def _shown_place(window: GridWindow, ticks: int) -> str:
+    if window.step is not None:
+        return str(float(ticks * window.step))
+    if window.domain is not Domain.CLOCK:
+        return str(ticks)
+    return format_duration(ticks) if window.placed is timedelta else to_datetime(ticks).isoformat()

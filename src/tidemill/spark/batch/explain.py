@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemill.aggregates.algebra import Algebra
 from tidemill.core.errors import UserError
+from tidemill.core.schema import users_part
 from tidemill.expr.nodes import Node, Udf
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
@@ -34,7 +35,7 @@ def describe(plan: Plan) -> str:
 def _stage(stage: Stage) -> list[str]:
     lines = [f"filter {_where(p)}: {p}" for p in stage.predicates]
     changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
-    return lines + [f"compute {_where(e)}: {n} = {e}" for n, e in changed]
+    return lines + [f"compute {_where(e)}: {users_part(n)} = {e}" for n, e in changed]
 
 
 def _where(node: Node) -> str:

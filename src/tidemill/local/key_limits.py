@@ -1,0 +1,78 @@
+"""Watermarks of some keys of an input, for rows that have these keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.core.schema import Schema
+from tidemill.core.time import BEGINNING
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.limits import Ints, Limits
+
+
+class KeyLimits:
+    """A limit for each key that has one, by the columns that the keys are of.
+
+    >>> from tidemill.core.schema import schema
+    >>> limits = KeyLimits(schema({"sensor": "int64", "t": "int64"}))
+    >>> limits.raise_to({"sensor": pa.array([7])}, 100)
+    >>> limits.of(pa.record_batch({"sensor": [7, 8], "t": [3, 3]}))[0]
+    np.int64(100)
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._keys: dict[tuple[str, ...], KeyIndex] = {}
+        self._limits: dict[tuple[str, ...], Limits] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def raise_to(self, keys: Mapping[str, pa.Array], below: int) -> None:
+        """Raise the limit of some keys."""
+        columns = tuple(sorted(keys))
+        index = self._keys.setdefault(columns, KeyIndex(self._schema.select(columns)))
+        kid = index.encode([keys[c] for c in columns])
+        self._limits[columns] = self._limits.get(columns, Limits()).raised_for(kid, below)
+
+    def forget(self, below: int) -> None:
+        """Forget limits that say no more than this one, which is for all keys."""
+        for columns in [c for c, limits in self._limits.items() if limits.highest <= below]:
+            del self._limits[columns], self._keys[columns]
+
+    def of(self, batch: pa.RecordBatch) -> Any:
+        """Return the limit of each row; one number, below all, where no row can have one."""
+        found: Any = BEGINNING
+        for columns, limits in self._limits.items():
+            if all(c in batch.schema.names for c in columns):
+                kid = self._keys[columns].find([batch.column(c) for c in columns])
+                found = np.maximum(found, np.where(kid >= 0, limits.of(np.maximum(kid, 0)), BEGINNING))
+        return found
+
+    def promises(self, above: int) -> Iterator[tuple[dict[str, pa.Array], int]]:
+        """Yield the limits above one: columns of keys, and the limit that all of them have."""
+        for columns, limits in self._limits.items():
+            index = self._keys[columns]
+            below = limits.full(index.count)
+            for limit in np.unique(below[below > above]):
+                arrays = index.decode(np.flatnonzero(below == limit))
+                yield dict(zip(columns, arrays)), int(limit)
+
+    def tables(self, name: str) -> Iterator[pa.Table]:
+        """Yield the limits, a table for each set of columns; the column of limits has this name."""
+        for columns, limits in self._limits.items():
+            index = self._keys[columns]
+            arrays = index.decode(np.arange(index.count))
+            yield pa.table([*arrays, pa.array(limits.full(index.count))], names=[*columns, name])
+
+    def load(self, keys: Mapping[str, pa.Array], below: Ints) -> None:
+        """Load a table that `tables` yielded."""
+        columns = tuple(keys)
+        index = self._keys[columns] = KeyIndex(self._schema.select(columns))
+        limits = np.full(len(below) + 1, BEGINNING, dtype=np.int64)  # null may have an id of its own
+        limits[index.encode([keys[c] for c in columns])] = below
+        self._limits[columns] = Limits(BEGINNING, limits[: index.count])
