@@ -22,8 +22,9 @@ from tidemill.local.limits import Limits
 from tidemill.local.pane_store import Elements
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
+from tidemill.windows.calendar_units import parts_of, start_of, window_of
 from tidemill.windows.semantics import bounds, session_runs
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session, Window, tumbling
 
 Ints = npt.NDArray[np.int64]
 _NEVER = (1 << 62) - 1
@@ -201,18 +202,22 @@ class GridSlide(Slide):
         }  # fmt: skip
         if self._everyone:
             first = self.state["first"].full(keys)
-            yield kernels.every(elements.kid, elements.pane, first=first, **grid)
+            yield kernels.every(elements.kid, self._on_grid(elements), first=first, **grid)
         else:
-            yield from kernels.grid(elements.kid, elements.pane, room=room, **grid)
+            yield from kernels.grid(elements.kid, self._on_grid(elements), room=room, **grid)
         self.state["after"] = after.raised(until)
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
         if self._length is None:
             return np.ones(len(elements), dtype=np.bool_)
         keep: npt.NDArray[np.bool_] = (
-            elements.pane >= self._start_after(self.state["after"].of(elements.kid))
+            self._on_grid(elements) >= self._start_after(self.state["after"].of(elements.kid))
         )
         return keep
+
+    def _on_grid(self, elements: Elements) -> Ints:
+        """Return the pane of each element, on the grid of the windows."""
+        return elements.pane
 
     def _start_after(self, after: Any) -> Any:
         """Return the first pane of the window after window `after`."""
@@ -280,17 +285,18 @@ class GridSlide(Slide):
 
     def _note_first(self, elements: Elements, keys: int) -> None:
         first = self.state["first"].full(keys)
-        offset = elements.pane - self._shift
+        pane = self._on_grid(elements)
+        offset = pane - self._shift
         wid = offset // self._slide
-        inside = elements.pane >= self._since
+        inside = pane >= self._since
         if self._length is not None and self._length < self._slide:
             inside &= offset - wid * self._slide >= self._slide - self._length
         if self._length is not None:  # a late row may be in complete windows only, and makes no key known
-            inside &= self._last_window(elements.pane) > self.state["after"].of(elements.kid)
+            inside &= self._last_window(pane) > self.state["after"].of(elements.kid)
         np.minimum.at(first, elements.kid[inside], wid[inside])
         self.state["first"] = Limits(_NEVER, first)
         if inside.any():
-            last = int(self._last_window(elements.pane[inside]).max())
+            last = int(self._last_window(pane[inside]).max())
             self.state["last"] = self.state["last"].raised(Limits(last))
 
     def promise(self) -> Limits:
@@ -305,6 +311,80 @@ class GridSlide(Slide):
     @property
     def keeps_keys(self) -> bool:
         return self._everyone or self._partitioned
+
+
+class CalendarSlide(GridSlide):
+    """Windows of a calendar: a grid of their ids, to which panes and instants are converted.
+
+    Panes are windows of a calendar of the same zone, or stretches of time that do not cross a midnight.
+    """
+
+    def __init__(self, spec: Calendar, plan: WindowAggregate, panes: Panes) -> None:
+        super().__init__(tumbling(1, fill_empty=spec.fill_empty), plan, Panes(0, 1))
+        self.calendar, self._panes = spec, panes
+        self._same = panes.axis == spec.cut
+
+    def grid(self, progress: Progress) -> Grid | None:
+        return super().grid(progress) if self._same else None
+
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterator[Ranges]:
+        for found in super().ranges(elements, progress, room):
+            if not self._everyone:
+                yield found
+                continue
+            # A day that the zone left out has no window, so it is not filled, either.
+            wid, places = np.unique(found.wid, return_inverse=True)
+            start, end = bounds(wid, self.calendar)
+            yield found[(start < end)[places]]
+
+    def reads_below(self, progress: Progress) -> int | None:
+        if self._everyone:
+            return None
+        return self._first_pane(self._until(progress).highest + 1)
+
+    def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
+        return bounds(ranges.wid, self.calendar)
+
+    def promise(self) -> Limits:
+        return _promised(self.state["after"], lambda after: start_of(after + 1, self.calendar))
+
+    def goes_on_to(self, pane: int) -> None:
+        super().goes_on_to(int(self._windows(np.array([pane]))[0]))
+
+    @property
+    def reach(self) -> int | None:
+        axis = self._panes.axis
+        return None if axis is None else parts_of(self.calendar, axis)
+
+    @property
+    def needed_from(self) -> int | None:
+        window = super().needed_from
+        return None if window is None else self._first_pane(window)
+
+    def _until(self, progress: Progress) -> Limits:
+        last = self.state["last"].common
+        most = last if self._everyone else _NEVER
+        if progress.final:
+            return Limits(most)
+        return progress.below.mapped(lambda below: _least(window_of(below, self.calendar) - 1, most))
+
+    def _on_grid(self, elements: Elements) -> Ints:
+        return self._windows(elements.pane)
+
+    def _windows(self, panes: Ints) -> Ints:
+        """Return the window that each pane is in."""
+        if self._same:
+            return panes
+        axis = self._panes.axis
+        starts = panes * self._panes.size + self._panes.origin if axis is None else start_of(panes, axis)
+        return window_of(starts, self.calendar)
+
+    def _first_pane(self, window: int) -> int:
+        """Return the first pane of a window."""
+        if self._same or not -_NEVER < window < _NEVER:
+            return window
+        start, axis = start_of(window, self.calendar), self._panes.axis
+        return int((start - self._panes.origin) // self._panes.size if axis is None else window_of(start, axis))
 
 
 class EventSlide(Slide):
@@ -516,6 +596,8 @@ def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout)
     """Create the slide of a window specification."""
     if isinstance(spec, GridWindow):
         return GridSlide(spec, plan, panes)
+    if isinstance(spec, Calendar):
+        return CalendarSlide(spec, plan, panes)
     if isinstance(spec, PerEvent):
         return EventSlide(spec, plan, layout)
     assert isinstance(spec, Session)

@@ -30,7 +30,7 @@ from tidemill.plan.nodes import (
     sources,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
-from tidemill.windows.spec import PerEvent, Rows, Window
+from tidemill.windows.spec import Calendar, PerEvent, Rows, Window
 
 
 def source(
@@ -210,6 +210,11 @@ def _check_window(plan: Plan, spec: Window) -> None:
             got=repr(kind), hint="cast or scale it to an integer first",
         )  # fmt: skip
     domain = Domain.CLOCK if kind.kind == "timestamp" else Domain.LOGICAL
+    if isinstance(spec, Calendar) and domain is not Domain.CLOCK:
+        raise UserError(
+            step, expected=f"clock time, which calendars are of: a timestamp column {attribute!r}",
+            got=f"logical time ({kind!r})", hint="declare it as a timestamp, with unit= if it comes as ints",
+        )  # fmt: skip
     if spec.domain is not domain:
         want = "text or a timedelta" if domain is Domain.CLOCK else "ints"
         raise UserError(

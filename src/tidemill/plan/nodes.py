@@ -184,7 +184,7 @@ class WindowAggregate(Plan):
         Windows on a grid of time do not depend on it: if there are others too, it is the partition of those.
         """
         specs = [w.spec for w in self.windows]
-        asking = [s for s in specs if not isinstance(s, GridWindow) or isinstance(s, Rows)]
+        asking = [s for s in specs if s.follows_rows]
         return self.partition_of((asking or specs)[0])
 
     @functools.cached_property

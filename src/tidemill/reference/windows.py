@@ -14,7 +14,7 @@ from tidemill.plan.faults import far_time, null_time
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session, Window
 
 
 def window_aggregate(plan: WindowAggregate, rows: list[Row]) -> Iterator[Row]:
@@ -65,6 +65,6 @@ def _bounds(w: Any, T: dict[str, list[Any]], plan: WindowAggregate, spec: Window
         inside = np.asarray([T[plan.attribute][int(i)] for i in extent(w, T, spec)])
         first, last = session_runs(np.sort(inside), spec.gap.ticks)
         return int(first[0]), int(last[-1]) + spec.gap.ticks
-    assert isinstance(spec, (GridWindow, PerEvent))
+    assert isinstance(spec, (GridWindow, Calendar, PerEvent))
     start, end = bounds([ident], spec)
     return int(start[0]), int(end[0])

@@ -4,7 +4,7 @@
 mapping of arrays or an Arrow table) where a window has `on=`, `partition_by=` or `order_by=`.
 A row is known by its position in `T`.
 
-Window ids are ints (grid windows), values of the attribute (`per_event`), first instants
+Window ids are ints (grid windows, calendar windows), values of the attribute (`per_event`), first instants
 (`session`); with a partition they are pairs `(id, partition)`, where the partition is the value of
 its column, or a tuple where there are several.
 """
@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.floats import canonical, canonical_arrow
-from tidemill.core.time import BEGINNING, FOREVER, Domain, instant
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.core.time import BEGINNING, FARTHEST, FOREVER, Domain, instant
+from tidemill.windows.calendar_units import most_ticks, start_of, window_of
+from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session, Window
 
 Ints = npt.NDArray[np.int64]
 
@@ -93,7 +94,7 @@ def attribute(T: Any, S: Window) -> Ints:
     return _stream(T, S).attribute
 
 
-def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
+def wid_range(x: npt.ArrayLike, S: GridWindow | Calendar) -> tuple[Ints, Ints]:
     """First and last window id of rows with attribute `x`, vectorised; none when last < first.
 
     For a landmark window the ids have no end, so the last is the one that ends next.
@@ -103,6 +104,10 @@ def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
     (array([0, 2]), array([1, 3]))
     """
     values = np.asarray(x, dtype=np.int64)
+    if isinstance(S, Calendar):
+        _check_reach(values, FOREVER - FARTHEST, S)
+        only = window_of(values, S)
+        return only, only
     _check_reach(values, abs(S.origin) + (S.length or 0) + S.slide, S)
     offset = values - S.origin
     first = np.floor_divide(offset, S.slide)
@@ -117,13 +122,17 @@ def bounds(
 ) -> tuple[Ints, Ints]:
     """`window_start` and `window_end` of windows, from their ids (without the partition) alone.
 
-    `[start, end)` for grid windows, `(start, end]` for `per_event`. A session's end depends on
+    `[start, end)` for grid and calendar windows, `(start, end]` for `per_event`. A session's end depends on
     its rows, see `session_runs`. `new` makes room for the bounds of windows.
     """
     w = np.asarray(ids, dtype=np.int64)
     if isinstance(S, PerEvent):
         _check_reach(w, S.range.ticks, S)
         return w - S.range.ticks, w
+    if isinstance(S, Calendar):
+        low, high = (extreme * most_ticks(S) for extreme in _extremes(w))
+        _check_fit(low - most_ticks(S), high + 2 * most_ticks(S), S)
+        return start_of(w, S), start_of(w + 1, S)
     if not isinstance(S, GridWindow):
         raise UserError("bounds", expected="a window whose id fixes its bounds", got=str(S))
     low, high = (S.origin + (extreme + 1) * S.slide for extreme in _extremes(w))
@@ -155,7 +164,7 @@ def session_runs(ordered: Ints, gap: int) -> tuple[Ints, Ints]:
 def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
     """Partition and id of every window, in order of both."""
     codes, x = stream.codes, stream.attribute
-    if isinstance(S, GridWindow):
+    if isinstance(S, GridWindow | Calendar):
         first, last = wid_range(x, S)
         order = np.argsort(codes, kind="stable")
         order = order[(last >= first)[order]]
@@ -163,6 +172,9 @@ def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
         low = np.minimum.reduceat(first[order], begin)
         high = np.maximum.reduceat(last[order], begin)
         which, ids = _spread(low, high - low + 1)
+        if isinstance(S, Calendar):  # a day that the zone left out has no window
+            start, end = bounds(ids, S)
+            which, ids = which[start < end], ids[start < end]
         return partition[which], ids
     gap = 1  # a run for each value: equal values make one window
     if isinstance(S, PerEvent):
@@ -180,9 +192,9 @@ def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
 def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
     """The index into `rows` and the id of each membership."""
     x = stream.attribute[rows]
-    if isinstance(S, GridWindow):
+    if isinstance(S, GridWindow | Calendar):
         first, last = wid_range(x, S)
-        if S.length is None:
+        if isinstance(S, GridWindow) and S.length is None:
             # A row stays in every later landmark window, up to the last one of the stream.
             last = np.where(last < first, last, wid_range(stream.attribute, S)[1].max(initial=0))
         return _spread(first, last - first + 1)
