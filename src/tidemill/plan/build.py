@@ -19,6 +19,7 @@ from tidemill.expr.typing import resolve, type_of
 from tidemill.plan.nodes import (
     WINDOW,
     WINDOW_END,
+    WINDOW_ID,
     WINDOW_START,
     Filter,
     NamedWindow,
@@ -30,7 +31,7 @@ from tidemill.plan.nodes import (
     sources,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
-from tidemill.windows.spec import Calendar, PerEvent, Rows, Window
+from tidemill.windows.spec import Calendar, PerEvent, Rows, Session, Window
 
 
 def source(
@@ -163,6 +164,7 @@ def window_aggregate(
     keys: tuple[str, ...],
     windows: tuple[NamedWindow, ...],
     aggregates: Mapping[str, Any],
+    ids: bool = False,
 ) -> WindowAggregate:
     if not windows:
         raise UserError(
@@ -173,10 +175,10 @@ def window_aggregate(
         raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
     for window in windows:
         _check_window(plan, window.spec)
-    _check_together(windows)
+    _check_together(windows, ids)
     bound = tuple((n, bind(plan, n, a)) for n, a in aggregates.items())
-    node = WindowAggregate(plan, keys, windows, bound)
-    own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else [])]
+    node = WindowAggregate(plan, keys, windows, bound, ids)
+    own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else []), *([WINDOW_ID] if ids else [])]
     for name, taken in (
         *((k, own) for k in node.group_keys),
         *((a, [*node.group_keys, *own]) for a in aggregates),
@@ -226,13 +228,18 @@ def _check_window(plan: Plan, spec: Window) -> None:
         raise UserError(step, expected="either by='rank' or order_by", got="both")
 
 
-def _check_together(windows: tuple[NamedWindow, ...]) -> None:
+def _check_together(windows: tuple[NamedWindow, ...], ids: bool) -> None:
     if len(windows) < 2:
         return
     kinds = {(isinstance(w.spec, Rows), w.spec.on, w.spec.partition) for w in windows}
     if len(kinds) > 1:
         raise UserError(
             "window", expected="windows over one attribute and one partition",
+            got="; ".join(map(str, windows)), hint="use one query for each",
+        )  # fmt: skip
+    if ids and len({isinstance(w.spec, (PerEvent, Session)) for w in windows}) > 1:
+        raise UserError(
+            "window", expected="windows whose ids are of one type, for window_id=True",
             got="; ".join(map(str, windows)), hint="use one query for each",
         )  # fmt: skip
     orders = {getattr(w.spec, "order_by", None) for w in windows if w.spec.counts_arrivals}

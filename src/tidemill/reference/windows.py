@@ -11,7 +11,7 @@ import numpy as np
 from tidemill.core.floats import canonical
 from tidemill.core.time import FARTHEST
 from tidemill.plan.faults import far_time, null_time
-from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
+from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_ID, WINDOW_START, NamedWindow, WindowAggregate
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
 from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session, Window
@@ -47,7 +47,9 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
         for key, members in groups.items():
             start, end = _bounds(w, T, plan, spec)
             results = aggregate(plan.layout, members, plan.input.schema)
-            yield {**dict(zip(plan.group_keys, key)), WINDOW_START: start, WINDOW_END: end, **results}
+            ident = {WINDOW_ID: int(w[0] if spec.partition else w)} if plan.ids else {}
+            row = {WINDOW_START: start, WINDOW_END: end, **ident, **results}
+            yield {**dict(zip(plan.group_keys, key)), **row}
 
 
 def _resolved(plan: WindowAggregate, spec: Window) -> Window:

@@ -24,7 +24,7 @@ from tidemill.local.state_columns import state_fields
 from tidemill.local.window_gaps import has_gaps
 from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.faults import far_time, null_time
-from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
+from tidemill.plan.nodes import WINDOW_END, WINDOW_ID, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.spark.batch.blocks import PLACES, Blocks
 from tidemill.spark.batch.tasks import finish, last_name, partials, whole_windows
@@ -39,7 +39,7 @@ from tidemill.spark.expr.sql import number, string
 from tidemill.spark.expr.values import output
 from tidemill.spark.names import apart
 from tidemill.spark.workers import Task, map_batches
-from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
+from tidemill.windows.spec import Calendar, GridWindow, Rows, Sliding, Window
 
 PLACE, TICK = "place", "tick"
 """Internal names are plain and need no quotes, whose meaning depends on a Spark setting."""
@@ -60,7 +60,7 @@ def strategy(plan: WindowAggregate) -> Strategy:
         _require_order(window.spec)
     keys = ", ".join(plan.group_keys)
     specs = [w.spec for w in plan.windows]
-    by_data = [s for s in specs if not isinstance(s, GridWindow) or isinstance(s, Rows)]
+    by_data = [s for s in specs if s.follows_rows]
     if by_data or not plan.layout.commutative:
         why = f"{by_data[0]} follows the rows" if by_data else "an aggregate needs time order"
         columns = _together(plan)
@@ -71,6 +71,8 @@ def strategy(plan: WindowAggregate) -> Strategy:
     foreign = [str(p.part) for p in plan.layout.parts if not available(p)]
     if foreign:
         return Strategy("partials", f"Spark has no {', '.join(foreign)}", (to_keys,))
+    if (axis := share_panes(plan).axis) is not None:
+        return Strategy("partials", f"panes are those of {axis}", (to_keys,))
     if _all_in_jvm(plan):
         return Strategy("jvm", "windows do not overlap", (to_panes,))
     return Strategy("panes", "windows overlap or keep rows", (to_panes, to_keys))
@@ -273,6 +275,8 @@ def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
     cut = start if plan.start is None else F.greatest(start, F.lit(plan.start))
     bounds = ((WINDOW_START, cut), (WINDOW_END, start + F.lit(size)))
     columns += [output(c, plan.bound_type).alias(n) for n, c in bounds]
+    if plan.ids:
+        columns.append(F.col(PANE).alias(WINDOW_ID))
     columns += lowered(plan.layout)
     return summed.select(*columns)
 
@@ -305,6 +309,8 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
 
 def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
     """A condition for panes in a window: panes before its start or in gaps between windows are not."""
+    if isinstance(spec, Calendar):
+        return F.lit(True)
     assert isinstance(spec, GridWindow)
     panes = share_panes(plan)
     size, origin = panes.size, panes.origin
@@ -321,7 +327,7 @@ def _together(plan: WindowAggregate) -> tuple[str, ...]:
     specs = [w.spec for w in plan.windows]
     if any(s.until_end for s in specs if not isinstance(s, Rows)):
         return ()  # such windows last until the last row of the whole stream
-    if all(isinstance(s, GridWindow) and not isinstance(s, Rows) for s in specs):
+    if not any(s.follows_rows for s in specs):
         return plan.group_keys
     return plan.partition
 
