@@ -83,9 +83,9 @@ class Stream(Query):
         Several windows share one pass over the data; name them, and the result has a `window`
         column: `.window(hour=tm.tumbling("1h"), day=tm.tumbling("1d"))`.
 
-        With `window_id=True` the result has a column `window_id`, after `window_end`: the id that `tm.windows`
-        and `tm.wids` give, without its partition. It is an int; for `per_event` and `session` the value of the
-        attribute that makes the window, its last or first instant.
+        With `window_id=True` the result has a column `window_id`, after `window_end`: the id that
+        `tm.windows` and `tm.wids` give, without its partition. It is an int; for `per_event` and `session`
+        the value of the attribute that makes the window, its last or first instant.
 
         >>> s = stream("s", time="t", schema={"t": "int64"})
         >>> from tidemill.aggregates.basic import count

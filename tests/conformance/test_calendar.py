@@ -32,7 +32,6 @@ from tidemill.core.time import instant, to_datetime
 from tidemill.local import calendar_panes
 from tidemill.optimize.choices import choices_of
 from tidemill.plan.nodes import WindowAggregate
-from tidemill.spark.batch.windows import strategy
 from tidemill.stream import Stream
 
 SCHEMA = {"ts": "timestamp", "seen": "timestamp", "k": "int64", "v": "int64", "x": "float64"}
@@ -97,8 +96,8 @@ def test_any_calendar_in_any_order_and_split(
 
 SEVERAL: dict[str, dict[str, tm.Window]] = {
     "days, weeks and months": {
-        "d": tm.calendar("day", tz="Europe/Berlin"), "w": tm.calendar("week", tz="Europe/Berlin", fill_empty=True),
-        "m": tm.calendar("month", tz="Europe/Berlin"),
+        "d": tm.calendar("day", tz="Europe/Berlin"), "m": tm.calendar("month", tz="Europe/Berlin"),
+        "w": tm.calendar("week", tz="Europe/Berlin", fill_empty=True),
     },
     "months and years": {"m": tm.calendar("month", 2), "y": tm.calendar("year")},
     "two zones": {"a": tm.calendar("day", tz="Europe/Berlin"), "b": tm.calendar("day", tz="Asia/Kolkata")},
@@ -107,8 +106,10 @@ SEVERAL: dict[str, dict[str, tm.Window]] = {
     "beside sessions": {"d": tm.calendar("day", tz="Europe/Berlin"), "s": tm.session("50m")},
     "beside landmarks": {"d": tm.calendar("day"), "l": tm.landmark("1d", start="2024-03-30")},
 }  # fmt: skip
-PANES = {"days, weeks and months": "calendar('day', tz='Europe/Berlin')", "months and years": "calendar('month', tz='UTC')",
-         "beside a grid of its own": "1800000000", "beside sessions": "1"}  # fmt: skip
+PANES = {
+    "days, weeks and months": "calendar('day', tz='Europe/Berlin')", "beside sessions": "1",
+    "months and years": "calendar('month', tz='UTC')", "beside a grid of its own": "1800000000",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("which", SEVERAL)
@@ -135,7 +136,8 @@ def test_on_another_column_and_computed() -> None:
 
 def test_windows_over_windows() -> None:
     daily = SALES.group_by("k").window(tm.calendar("day", tz="Europe/Berlin")).agg(total=tm.sum(col.v))
-    query = daily.window(tm.calendar("month", tz="Europe/Berlin")).agg(best=tm.max(col.total), days=tm.count())
+    months = daily.window(tm.calendar("month", tz="Europe/Berlin"))
+    query = months.agg(best=tm.max(col.total), days=tm.count())
     given, pick = rows("Europe/Berlin"), random.Random(2)
     expected = by_reference(query, given)
     assert_same(locally(query, given), expected, query.schema)
@@ -186,7 +188,9 @@ def test_a_wheel_has_no_calendar() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("zone", "unit"), [("Europe/Berlin", "day"), ("Pacific/Apia", "week"), ("America/St_Johns", "day")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("zone", "unit"), [("Europe/Berlin", "day"), ("Pacific/Apia", "week"), ("America/St_Johns", "day")]
+)
 def test_live(zone: str, unit: str, threads: int, tmp_path: Path) -> None:
     query, pick = ask(zone, unit, 1, "in panes", fill=unit == "week"), random.Random(zone)
     given = rows(zone, size=120)

@@ -1,9 +1,9 @@
 """The clock of a time zone as a table, so that whole arrays of instants are converted at once.
 
-The rules are those of `zoneinfo`. A clock may skip times (daylight saving begins) and show times twice (it ends).
-Calendars need an order, so two questions are asked of a clock: what is the latest time it has shown up to an
-instant (`latest`), and at which instant does it first show a time or a later one (`first`). Neither ever goes
-back, also where a clock is set back over midnight.
+The rules are those of `zoneinfo`. A clock may skip times (daylight saving begins) and show times twice (it
+ends). Calendars need an order, so two questions are asked of a clock: what is the latest time it has shown
+up to an instant (`latest`), and at which instant does it first show a time or a later one (`first`).
+Neither ever goes back, also where a clock is set back over midnight.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FAR = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class ClockTable:
-    """From `since[i]` on, the clock is `ahead[i]` ticks ahead of UTC; `shown[i]` is the latest time before."""
+    """From `since[i]` on a clock is `ahead[i]` ticks ahead of UTC; `shown[i]` is the latest time before."""
 
     since: Ints
     ahead: Ints
@@ -46,11 +46,13 @@ class ClockTable:
 
     def latest(self, instants: Ints) -> Ints:
         at = np.searchsorted(self.since, instants, side="right") - 1
-        return np.maximum(instants + self.ahead[at], self.shown[at])
+        found: Ints = np.maximum(instants + self.ahead[at], self.shown[at])
+        return found
 
     def first(self, times: Ints) -> Ints:
         at = np.searchsorted(self.shown[1:], times)
-        return np.maximum(self.since[at], times - self.ahead[at])
+        found: Ints = np.maximum(self.since[at], times - self.ahead[at])
+        return found
 
 
 def latest(zone: str, instants: Ints) -> Ints:
@@ -80,6 +82,16 @@ def changes(zone: str) -> ClockTable:
     return _table(zone, _FIRST_YEAR, _REPEATS_FROM)
 
 
+def repeating_table(zone: str) -> tuple[int, ClockTable]:
+    """All changes for as long as they differ: an instant, and the changes until 400 years after it.
+
+    Later changes are those of the last 400 years again and again.
+    """
+    last = _REPEATS_FROM + 401  # one more year, in which times of the zone may end
+    table = _NO_CHANGES if zone == UTC else _table(zone, _FIRST_YEAR, last)
+    return _year_start(_REPEATS_FROM), table
+
+
 @functools.lru_cache(maxsize=64)
 def grain(zone: str) -> int:
     """A length in ticks that divides all instants at which days of a zone begin."""
@@ -92,7 +104,7 @@ def _repeated(ticks: Ints, convert: Callable[[Ints], Ints]) -> Ints:
     repeats = _year_start(_REPEATS_FROM)
     if not ticks.size or ticks.max() < repeats:
         return convert(ticks)
-    later = np.maximum((ticks - repeats) // CYCLE, 0) * CYCLE
+    later: Ints = np.maximum((ticks - repeats) // CYCLE, 0) * CYCLE
     return convert(ticks - later) + later
 
 
@@ -119,7 +131,7 @@ def _made(found: list[tuple[int, int]]) -> ClockTable:
 
 
 def _changes(zone: ZoneInfo, first_year: int, end_year: int) -> Iterator[tuple[int, int]]:
-    """Yield how far the clock is ahead of UTC when the years begin, then each change with its instant; in ticks.
+    """Yield instants and how far the clock is ahead of UTC from then on, in ticks: first where the years begin.
 
     The clock is read so often that no offset is missed: the shortest lasted four days.
     """

@@ -1,7 +1,8 @@
 """Find the step of each value: between which of many ordered instants it lies.
 
-Steps may have any length. Values are mapped to *cells* of equal length, and each cell knows the step in which it
-begins; so a lookup is a shift and, mostly, no more than one comparison. Consecutive values are mostly in one step.
+Steps may have any length. Values are mapped to *cells* of equal length, and each cell knows the step in
+which it begins; so a lookup is a shift and, mostly, no more than one comparison. Consecutive values are
+mostly in one step.
 """
 
 from __future__ import annotations

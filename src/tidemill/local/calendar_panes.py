@@ -49,7 +49,7 @@ class CalendarPanes:
         if not len(ticks):
             return ticks
         low, high = int(ticks.min()), int(ticks.max())
-        if -FARTHEST <= low and high <= FARTHEST:
+        if low >= -FARTHEST and high <= FARTHEST:
             return self._known(ticks, low, high)
         # The loop raises for far times, unless a filter drops them: their pane is as far.
         far = (ticks < -FARTHEST) | (ticks > FARTHEST)

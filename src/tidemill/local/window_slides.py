@@ -383,8 +383,10 @@ class CalendarSlide(GridSlide):
         """Return the first pane of a window."""
         if self._same or not -_NEVER < window < _NEVER:
             return window
-        start, axis = start_of(window, self.calendar), self._panes.axis
-        return int((start - self._panes.origin) // self._panes.size if axis is None else window_of(start, axis))
+        start, panes = start_of(window, self.calendar), self._panes
+        if panes.axis is not None:
+            return int(window_of(start, panes.axis))
+        return int((start - panes.origin) // panes.size)
 
 
 class EventSlide(Slide):

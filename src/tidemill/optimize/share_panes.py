@@ -5,7 +5,8 @@ a start that all windows share may lie within a pane, because no row before it i
 depend on the data (per_event, session) and aggregates that need time order have panes of one tick.
 
 Calendar windows of one zone have panes of their own: the days or months that all of them consist of. Beside
-other windows, panes have a length that divides all instants at which days of the zone begin; this may be seconds.
+other windows, panes have a length that divides all instants at which days of the zone begin; this may be
+seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def share_panes(node: WindowAggregate) -> Panes:
         return Panes(origin, 1)
     if not grids and (axis := common_axis(calendars)) is not None:
         return Panes(0, 1, axis)
-    cuts = [0 for _ in calendars] + [g.origin for g in grids] + [g.start for g in grids if g.start not in (None, node.start)]
+    cuts: list[int | None] = [0 for _ in calendars]
+    cuts += [g.origin for g in grids] + [g.start for g in grids if g.start not in (None, node.start)]
     lengths = [g.pane for g in grids] + [grain(c.tz) for c in calendars]
     size = math.gcd(*lengths, *(c - origin for c in cuts if c is not None))
     return Panes(origin, size)

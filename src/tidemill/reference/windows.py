@@ -11,7 +11,14 @@ import numpy as np
 from tidemill.core.floats import canonical
 from tidemill.core.time import FARTHEST
 from tidemill.plan.faults import far_time, null_time
-from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_ID, WINDOW_START, NamedWindow, WindowAggregate
+from tidemill.plan.nodes import (
+    WINDOW,
+    WINDOW_END,
+    WINDOW_ID,
+    WINDOW_START,
+    NamedWindow,
+    WindowAggregate,
+)  # fmt: skip
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
 from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session, Window

@@ -11,7 +11,14 @@ from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
 from tidemill.io.chunks import Chunk
 from tidemill.kernels.arrow import build
-from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_ID, WINDOW_START, NamedWindow, WheelWindows
+from tidemill.plan.nodes import (
+    WINDOW,
+    WINDOW_END,
+    WINDOW_ID,
+    WINDOW_START,
+    NamedWindow,
+    WheelWindows,
+)  # fmt: skip
 from tidemill.wheels.view import Bools, Ints, Outputs, WheelView
 from tidemill.windows.semantics import bounds, wid_range
 from tidemill.windows.spec import GridWindow

@@ -1,6 +1,7 @@
 """Calendar windows as arithmetic: the window of each instant, and where windows begin.
 
-A zone's clock (`core/zones.py`) turns instants into times that never go back; dates of these times are counted.
+A zone's clock (`core/zones.py`) turns instants into times that never go back; dates of these times are
+counted.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def most_ticks(S: Calendar) -> int:
 
 
 def common_axis(calendars: list[Calendar]) -> Calendar | None:
-    """The longest calendar windows of which all others consist; None if there are none, as in several zones."""
+    """The longest calendar windows of which all others consist; None where they are of several zones."""
     kinds = {calendar.cut for calendar in calendars}
     if len(kinds) == 1:
         return kinds.pop()

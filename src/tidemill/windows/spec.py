@@ -183,9 +183,9 @@ class Landmark(GridWindow):
 class Calendar(Window):
     """Days, weeks, months, quarters or years of a time zone, or `every` so many of them.
 
-    Window `w` has the units `[w * every, (w + 1) * every)`, which are numbered from the one with 1970-01-01 (the
-    week of Monday 1969-12-29). A unit begins at the first instant at which the clock of the zone shows its first
-    midnight or a later time, and ends where the next begins (`windows/calendar_units.py`).
+    Window `w` has the units `[w * every, (w + 1) * every)`, which are numbered from the one with 1970-01-01
+    (the week of Monday 1969-12-29). A unit begins at the first instant at which the clock of the zone shows
+    its first midnight or a later time, and ends where the next begins (`windows/calendar_units.py`).
     """
 
     unit: str
@@ -373,12 +373,13 @@ def calendar(
 ) -> Calendar:
     """Days, weeks, months, quarters or years of a time zone, as its clocks have them; clock time only.
 
-    A day lasts 23 or 25 hours where daylight saving begins or ends. A unit begins when the clock first shows its
-    midnight or a later time: where there is no midnight, with the first time after it; where the clock is set
-    back over midnight, with the first of both. A day that a zone left out has no window. Weeks begin on Monday.
+    A day lasts 23 or 25 hours where daylight saving begins or ends. A unit begins when the clock first
+    shows its midnight or a later time: where there is no midnight, with the first time after it; where the
+    clock is set back over midnight, with the first of both. A day that a zone left out has no window. Weeks
+    begin on Monday.
 
-    `every` joins so many units to a window. Units are numbered from the one with 1970-01-01 (for weeks, the one
-    of Monday 1969-12-29), and window `w` has the units from `w * every` on.
+    `every` joins so many units to a window. Units are numbered from the one with 1970-01-01 (for weeks, the
+    one of Monday 1969-12-29), and window `w` has the units from `w * every` on.
 
     >>> print(calendar("month", tz="Europe/Berlin"))
     calendar('month', tz='Europe/Berlin')

@@ -33,6 +33,7 @@ from tidemill.spark.exchange.decision import noted
 from tidemill.spark.exchange.group import colocated
 from tidemill.spark.exchange.reduce import brought_together, where_they_are, worth_it
 from tidemill.spark.expr.aggregates import available, combined, in_jvm, lowered, partial
+from tidemill.spark.expr.calendars import with_windows
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.sql import number, string
@@ -71,8 +72,6 @@ def strategy(plan: WindowAggregate) -> Strategy:
     foreign = [str(p.part) for p in plan.layout.parts if not available(p)]
     if foreign:
         return Strategy("partials", f"Spark has no {', '.join(foreign)}", (to_keys,))
-    if (axis := share_panes(plan).axis) is not None:
-        return Strategy("partials", f"panes are those of {axis}", (to_keys,))
     if _all_in_jvm(plan):
         return Strategy("jvm", "windows do not overlap", (to_panes,))
     return Strategy("panes", "windows overlap or keep rows", (to_panes, to_keys))
@@ -134,10 +133,13 @@ class _Source:
     def output(self, name: str) -> SparkColumn:
         return self.expressions.column(self.stage.output(name))
 
+    def sure(self, time: str) -> str:
+        """The time of a row, in SQL; a null time fails the query."""
+        return f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
+
     def pane(self, time: str) -> str:
-        """The pane of a row, in SQL; a null time fails the query."""
-        sure = f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
-        panes = share_panes(self.plan)
+        """The pane of a row, in SQL."""
+        sure, panes = self.sure(time), share_panes(self.plan)
         origin, size = panes.origin, panes.size
         # One division for each row, not two: times and origins are within FARTHEST of zero, so the dividend
         # is not negative, and Spark's division toward zero is exact. Panes beyond raise after aggregation.
@@ -214,6 +216,10 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
     )  # fmt: skip
     if plan.start is not None or has_gaps(plan):  # drop rows that are in no window
         inputs = inputs.filter(_to_look_at(plan))
+    if (axis := share_panes(plan).axis) is not None:
+        inputs = inputs.selectExpr(*_keys(plan), f"{source.sure(TICK)} AS {TICK}", *args.values())
+        inputs = with_windows(inputs, TICK, axis, PANE)
+        return inputs.selectExpr(*_keys(plan), PANE, *args.values()), args
     pane = f"{source.pane(TICK)} AS {PANE}"
     return inputs.selectExpr(*_keys(plan), pane, *args.values()), args
 
