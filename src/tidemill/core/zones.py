@@ -131,7 +131,7 @@ def _made(found: list[tuple[int, int]]) -> ClockTable:
 
 
 def _changes(zone: ZoneInfo, first_year: int, end_year: int) -> Iterator[tuple[int, int]]:
-    """Yield instants and how far the clock is ahead of UTC from then on, in ticks: first where the years begin.
+    """Yield instants and how far the clock is ahead of UTC from then on, in ticks, from the first year on.
 
     The clock is read so often that no offset is missed: the shortest lasted four days.
     """
