@@ -61,7 +61,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("collector",),
         ("results", "window_slides", "state_columns"),
         ("pane_store",),
-        ("calendar_panes", "intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),
+        (
+            "calendar_panes", "intake", "object_states", "row_numbers", "sorted_rows", "stage_runner",
+            "state_plan",
+        ),
         ("expressions", "snapshot"),
         ("operator",),
         ("kernel_errors", "limits", "threads", "tuning", "window_gaps"),
