@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -237,6 +239,36 @@ def test_late_within_an_open_day_still_counts() -> None:
     live.push(s=[at("2024-03-31T09:00Z")])
     assert live.stats().late == 1, "by time, not by day"
     assert live.flush().column("n").to_pylist() == [2]
+
+
+def test_revisions_of_open_and_corrected_days() -> None:
+    query, given = ask("Europe/Berlin", "day", 1, "in panes", False), rows("Europe/Berlin", size=90)
+    pick = random.Random(3)
+    live = query.live(tm.Disorder(slack="1h"), emit=tm.Emit(early="6h", correct="40d"))
+    found = [live.push(s=table_of(query, some)) for some in split(given, pick)]
+    found.append(live.flush())
+    revised = [row for table in found for row in table.to_pylist() if row["final"] and not row["withdrawn"]]
+    expected = query.run(s=table_of(query, given)).to_pylist()
+    assert max(row["revision"] for row in revised) > 0
+    names = query.schema.names
+    assert_same([{n: row[n] for n in names} for row in revised], expected, query.schema)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("keys", [9_000, 3])
+def test_on_several_threads(keys: int) -> None:
+    """More rows than one thread takes, with many keys and few; against dates of Polars."""
+    pick, size = np.random.default_rng(4), 200_000
+    ticks = instant("2024-03-01") + pick.integers(0, 60 * 86_400, size) * 1_000_000
+    times = pa.array(ticks).cast(pa.timestamp("us", "UTC"))
+    drawn = {"k": pick.integers(0, keys, size), "v": pick.integers(0, 100, size), "x": np.ones(size)}
+    table = pa.table({"ts": times, "seen": times, **drawn})
+    days = SALES.group_by("k").window(tm.calendar("day", tz="Europe/Berlin"), window_id=True)
+    got = pl.DataFrame(days.agg(total=tm.sum(col.v)).run(s=table))
+    dates = pl.col("ts").dt.convert_time_zone("Europe/Berlin").dt.date().cast(pl.Int32).cast(pl.Int64)
+    theirs = pl.DataFrame(table).group_by("k", dates.alias("window_id")).agg(total=pl.col("v").sum())
+    names = ["k", "window_id", "total"]
+    assert got.select(names).sort(names).equals(theirs.select(names).sort(names))
 
 
 # --- Spark --------------------------------------------------------------------------------------------
