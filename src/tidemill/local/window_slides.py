@@ -323,6 +323,8 @@ class CalendarSlide(GridSlide):
         super().__init__(tumbling(1, fill_empty=spec.fill_empty), plan, Panes(0, 1))
         self.calendar, self._panes = spec, panes
         self._same = panes.axis == spec.cut
+        self._now = (0, 0, 0)
+        """The window that the watermark was in last, with its bounds: mostly it is in there again."""
 
     def grid(self, progress: Progress) -> Grid | None:
         return super().grid(progress) if self._same else None
@@ -346,7 +348,23 @@ class CalendarSlide(GridSlide):
         return bounds(ranges.wid, self.calendar)
 
     def promise(self) -> Limits:
-        return _promised(self.state["after"], lambda after: start_of(after + 1, self.calendar))
+        return _promised(self.state["after"], lambda after: self._start(after + 1))
+
+    def _start(self, window: Any) -> Any:
+        """Return where windows begin, of one or of an array."""
+        if isinstance(window, int) and window == self._now[0]:
+            return self._now[1]
+        return start_of(window, self.calendar)
+
+    def _window(self, instant: Any) -> Any:
+        """Return the window of an instant or of each of an array."""
+        if not isinstance(instant, int):
+            return window_of(instant, self.calendar)
+        if not self._now[1] <= instant < self._now[2]:
+            found = int(window_of(instant, self.calendar))
+            start, end = start_of([found, found + 1], self.calendar).tolist()
+            self._now = (found, start, end)
+        return self._now[0]
 
     def goes_on_to(self, pane: int) -> None:
         super().goes_on_to(int(self._windows(np.array([pane]))[0]))
@@ -366,7 +384,7 @@ class CalendarSlide(GridSlide):
         most = last if self._everyone else _NEVER
         if progress.final:
             return Limits(most)
-        return progress.below.mapped(lambda below: _least(window_of(below, self.calendar) - 1, most))
+        return progress.below.mapped(lambda below: _least(self._window(below) - 1, most))
 
     def _on_grid(self, elements: Elements) -> Ints:
         return self._windows(elements.pane)

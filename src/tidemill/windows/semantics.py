@@ -31,8 +31,8 @@ Ints = npt.NDArray[np.int64]
 def windows(T: Any, S: Window) -> npt.NDArray[Any]:
     """The ids of the windows of `T`, ascending; partition by partition.
 
-    For grid windows these are all ids from the first to the last window that holds a row; one between them
-    may hold none.
+    For grid and calendar windows these are all ids from the first to the last window that holds a row; one
+    between them may hold none. A day that its zone left out has no window.
 
     >>> from tidemill.windows.spec import tumbling
     >>> windows([0, 45], tumbling(10))
