@@ -1,7 +1,7 @@
 """Compile window aggregates to DataFrames, by one of four strategies.
 
 - `jvm`: tumbling windows of Spark's own aggregates: one `groupBy`, without Python;
-- `panes`: Spark aggregates by key and pane, and Python slides over the few partials;
+- `panes`: Spark aggregates by key and pane (of time, or of a calendar), and Python slides over the partials;
 - `partials`: Python workers aggregate by key and pane before the shuffle, then as above;
 - `colocated`: rows of a key (or partition) are shuffled to one task, which runs the local engine on them.
 """
@@ -74,7 +74,9 @@ def strategy(plan: WindowAggregate) -> Strategy:
         return Strategy("partials", f"Spark has no {', '.join(foreign)}", (to_keys,))
     if _all_in_jvm(plan):
         return Strategy("jvm", "windows do not overlap", (to_panes,))
-    return Strategy("panes", "windows overlap or keep rows", (to_panes, to_keys))
+    cut = any(isinstance(s, Calendar) for s in specs)
+    why = "windows are those of a calendar" if cut else "windows overlap or keep rows"
+    return Strategy("panes", why, (to_panes,) if _one_pane_each(plan) else (to_panes, to_keys))
 
 
 def window_aggregate(plan: WindowAggregate, base: DataFrame, detect: str = "off") -> DataFrame:
@@ -262,6 +264,8 @@ def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str 
     keys = _keys(plan)
     if detect != "off":
         together = colocated("window", summed, keys, detect)
+    elif _one_pane_each(plan):
+        together = summed
     else:
         together = summed.repartition(*keys) if keys else summed.repartition(1)
     return map_batches(together, task, user_schema(plan.schema))
@@ -347,6 +351,13 @@ def _all_in_jvm(plan: WindowAggregate) -> bool:
         and not spec.fill_empty
         and in_jvm(plan.layout)
     )
+
+
+def _one_pane_each(plan: WindowAggregate) -> bool:
+    """Whether windows are panes of a calendar that Spark aggregates: then a partial is all of its window."""
+    spec = plan.windows[0].spec
+    alone = len(plan.windows) == 1 and isinstance(spec, Calendar) and not spec.until_end
+    return alone and all(map(available, plan.layout.parts))
 
 
 def _require_order(spec: Window) -> None:
