@@ -62,7 +62,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("last_rows",),
         ("results", "window_slides", "state_columns"),
         ("object_slides", "pane_store"),
-        ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),
+        (
+            "calendar_panes", "intake", "object_states", "row_numbers", "sorted_rows", "stage_runner",
+            "state_plan",
+        ),
         ("expressions", "snapshot"),
         ("operator",),
         ("attributes", "key_limits"),

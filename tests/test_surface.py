@@ -16,7 +16,7 @@ import tidemill as tm
 PACKAGE = Path(tm.__file__).parent
 
 DESIGN = {
-    "stream", "col", "lit", "udf", "when", "hopping", "tumbling", "landmark", "rows", "per_event",
+    "stream", "col", "lit", "udf", "when", "calendar", "hopping", "tumbling", "landmark", "rows", "per_event",
     "session", "windows", "extent", "wids", "count", "count_if", "sum", "min", "max", "mean", "var",
     "std", "product", "first", "last", "arg_min", "arg_max", "any", "all", "top_k", "bottom_k",
     "distinct_count", "quantile", "median", "collect", "count_by", "sum_by", "mean_by", "min_by",

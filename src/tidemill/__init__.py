@@ -43,6 +43,7 @@ from tidemill.stream import Stream, stream
 from tidemill.windows.semantics import bounds, extent, wids, windows
 from tidemill.windows.spec import (
     Window,
+    calendar,
     hopping,
     landmark,
     per_event,
@@ -78,7 +79,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "FOREVER", "Disorder", "Emit", "Expr", "InternalError", "Latency", "Query", "Replicas", "Stream",
     "TidemillError", "UnsupportedError", "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max",
-    "arg_min", "bottom_k", "bounds", "check_aggregate",
+    "arg_min", "bottom_k", "bounds", "calendar", "check_aggregate",
     "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
     "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
     "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",

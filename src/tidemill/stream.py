@@ -77,13 +77,23 @@ class Stream(Query):
         """
         return Stream(build.left_out(self.plan))
 
-    def window(self, /, *windows: Window, **named: Window) -> Windowed:
+    def window(self, /, *windows: Window, window_id: bool = False, **named: Window) -> Windowed:
         """Cut the stream into windows; see `tm.hopping` and its neighbours.
 
         Several windows share one pass over the data; name them, and the result has a `window`
         column: `.window(hour=tm.tumbling("1h"), day=tm.tumbling("1d"))`.
+
+        With `window_id=True` the result has a column `window_id`, after `window_end`: the id that
+        `tm.windows` and `tm.wids` give, without its partition. It is an int; for `per_event` and `session`
+        the value of the attribute that makes the window, its last or first instant.
+
+        >>> s = stream("s", time="t", schema={"t": "int64"})
+        >>> from tidemill.aggregates.basic import count
+        >>> from tidemill.windows.spec import tumbling
+        >>> s.window(tumbling(10), window_id=True).agg(n=count()).run(s=[{"t": 25}]).to_pylist()
+        [{'window_start': 20, 'window_end': 30, 'window_id': 2, 'n': 1}]
         """
-        return Grouped(self.plan, ()).window(*windows, **named)
+        return Grouped(self.plan, ()).window(*windows, window_id=window_id, **named)
 
 
 class Grouped:
@@ -92,8 +102,10 @@ class Grouped:
     def __init__(self, plan: Plan, keys: tuple[str, ...]) -> None:
         self._plan, self._keys = plan, keys
 
-    def window(self, /, *windows: Window, **named: Window) -> Windowed:
+    def window(self, /, *windows: Window, window_id: bool = False, **named: Window) -> Windowed:
         """Cut the stream into windows; see `Stream.window`."""
+        if not isinstance(window_id, bool):
+            raise UserError("window", expected="window_id=True or window_id=False", got=repr(window_id))
         for spec in (*windows, *named.values()):
             if not isinstance(spec, Window):
                 raise UserError(
@@ -103,7 +115,7 @@ class Grouped:
         several = len(windows) + len(named) > 1
         listed = [NamedWindow(str(w) if several else None, w) for w in windows]
         listed += [NamedWindow(n, w) for n, w in named.items()]
-        return Windowed(self._plan, self._keys, tuple(listed))
+        return Windowed(self._plan, self._keys, tuple(listed), ids=window_id)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
         """Needs a window first."""
@@ -116,19 +128,22 @@ class Grouped:
 class Windowed:
     """A stream cut into windows; add aggregates next."""
 
-    def __init__(self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...]) -> None:
-        self._plan, self._keys, self._windows = plan, keys, windows
+    def __init__(
+        self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...], *, ids: bool = False
+    ) -> None:
+        self._plan, self._keys, self._windows, self._ids = plan, keys, windows, ids
 
     def group_by(self, /, *keys: Any, **computed: Any) -> Windowed:
         """Ask for each value of the keys apart."""
         plan, names = build.grouped(self._plan, keys, computed)
-        return Windowed(plan, (*self._keys, *names), self._windows)
+        return Windowed(plan, (*self._keys, *names), self._windows, ids=self._ids)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
         """One row for each window and key: the keys, `window_start`, `window_end`, the results."""
         for name in aggregates:
             users_name(name, step="agg")
-        return Stream(build.window_aggregate(self._plan, self._keys, self._windows, aggregates))
+        node = build.window_aggregate(self._plan, self._keys, self._windows, aggregates, self._ids)
+        return Stream(node)
 
     def __repr__(self) -> str:
         return f"windows {'; '.join(map(str, self._windows))}: add .agg(...)"

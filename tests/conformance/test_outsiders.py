@@ -178,3 +178,68 @@ def test_per_event_against_spark_over_range(spark: Any) -> None:
         .distinct()
     )  # fmt: skip
     same(query.run(clicks=TABLE), theirs.toArrow())
+
+
+# --- calendars --------------------------------------------------------------------------------------
+
+SALES = tm.stream("sales", time="ts", schema={"ts": "timestamp", "price": "float64"})
+UNITS = {
+    "day": ("1d", "D"), "week": ("1w", "W-SUN"), "month": ("1mo", "M"), "quarter": ("1q", "Q"),
+    "year": ("1y", "Y"),
+}  # fmt: skip
+"""Each unit as Polars and pandas write it."""
+in_zones = pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata"])
+by_units = pytest.mark.parametrize("unit", UNITS)
+
+
+def sales(unit: str, size: int = 600) -> pa.Table:
+    """Over thirty years, to the minute."""
+    pick, begin = random.Random(unit), datetime(1995, 1, 1, tzinfo=timezone.utc)
+    moments = sorted(begin + timedelta(minutes=pick.randint(0, 17_000_000)) for _ in range(size))
+    prices = [pick.randint(1, 400) / 4 for _ in moments]
+    return pa.table({"ts": pa.array(moments, pa.timestamp("us", tz="UTC")), "price": prices})
+
+
+def by_calendar(unit: str, zone: str) -> pa.Table:
+    query = SALES.window(tm.calendar(unit, tz=zone)).agg(n=tm.count(), spend=tm.sum(col.price))
+    return query.run(sales=sales(unit))
+
+
+@by_units
+@in_zones
+def test_calendar_windows_of_polars(unit: str, zone: str) -> None:
+    every = UNITS[unit][0]
+    frame = pl.DataFrame(sales(unit)).with_columns(pl.col("ts").dt.convert_time_zone(zone))
+    groups = frame.group_by_dynamic("ts", every=every)
+    found = groups.agg(n=pl.len().cast(pl.Int64), spend=pl.col("price").sum())
+    bounds = (pl.col("ts").alias("window_start"), pl.col("ts").dt.offset_by(every).alias("window_end"))
+    same(by_calendar(unit, zone), found.with_columns(*bounds).to_arrow())
+
+
+@by_units
+@in_zones
+def test_calendar_windows_of_pandas(unit: str, zone: str) -> None:
+    frame = sales(unit).to_pandas()
+    periods = frame.ts.dt.tz_convert(zone).dt.tz_localize(None).dt.to_period(UNITS[unit][1])
+    found = frame.groupby(periods).price.agg(["size", "sum"])
+    theirs = {
+        "window_start": [p.start_time.tz_localize(zone) for p in found.index],
+        "window_end": [(p + 1).start_time.tz_localize(zone) for p in found.index],
+        "n": found["size"], "spend": found["sum"],
+    }  # fmt: skip
+    same(by_calendar(unit, zone), pa.table(theirs))
+
+
+@by_units
+@in_zones
+def test_calendar_windows_of_duckdb(unit: str, zone: str) -> None:
+    table = sales(unit)
+    with duckdb.connect() as db:
+        db.execute(f"SET TimeZone = '{zone}'")
+        step = "3 months" if unit == "quarter" else f"1 {unit}"
+        begin = f"date_trunc('{unit}', ts)"
+        found = db.from_arrow(table).aggregate(
+            f"{begin} AS window_start, {begin} + INTERVAL {step} AS window_end, count(*) AS n,"
+            " sum(price) AS spend"
+        )
+        same(by_calendar(unit, zone), found.to_arrow_table())

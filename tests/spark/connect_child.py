@@ -31,6 +31,7 @@ WINDOWS = {
     "colocated": BY_KEY.window(tm.session(3)).agg(n=tm.count(), last=tm.last(col.v)),
 }
 """A query for each way that windows go on Spark."""
+CLOCK = tm.stream("rows", time="t", schema={"t": "timestamp", "k": "string", "v": "int64"}, unit="s")
 
 
 def table() -> pa.Table:
@@ -88,6 +89,13 @@ class Cases:
         text = query.on_spark(self.spark).explain()
         assert f": {way}, because" in str(text), text
         assert_alike(query.on_spark(self.spark).run(rows=self.df).toArrow(), query.run(rows=self.table))
+
+    def calendar(self) -> None:
+        days = CLOCK.group_by("k").window(tm.calendar("day", tz="America/St_Johns"), window_id=True)
+        query = days.agg(n=tm.count(), s=tm.sum(col.v))
+        hours = self.table.set_column(0, "t", [np.asarray(self.table["t"]) * 3600 + 1_288_900_000])
+        df = self.spark.createDataFrame(hours).repartition(3, "v")
+        assert_alike(query.on_spark(self.spark).run(rows=df).toArrow(), query.run(rows=hours))
 
     def expressions_in_python(self) -> None:
         odd = tm.udf(lambda v: v * 2 + 1, returns="int64")

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import TIMESTAMP, to_arrow
+from tidemill.core.zones import UTC, known_zone
 
-UTC = "UTC"
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 """The ticks of each unit; nanoseconds are floored to ticks."""
 NANOS = 1_000
@@ -121,16 +120,4 @@ def reading(schema: Schema, time: str, unit: Any, tz: Any, *, step: str) -> Read
             raise UserError(step, expected=f"unit= to be one of {list(UNITS)}", got=repr(name))
     if tz is None:
         return Reading(tuple(given.items()))
-    name = getattr(tz, "key", None) or str(tz)
-    try:
-        ZoneInfo(name)
-    except (ValueError, OSError, KeyError) as unknown:
-        raise UserError(
-            step, expected="tz= to name a time zone, such as 'Europe/Berlin'", got=repr(tz)
-        ) from unknown
-    return Reading(tuple(given.items()), zone_name(name))
-
-
-def zone_name(name: str) -> str:
-    """Return the name of a zone; all names of UTC become one."""
-    return UTC if name in ("Etc/UTC", "Z", "Zulu", "UCT", "Etc/UCT", "GMT", "+00:00") else name
+    return Reading(tuple(given.items()), known_zone(tz, step=step))

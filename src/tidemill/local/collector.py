@@ -22,6 +22,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING
 from tidemill.expr.nodes import Node
 from tidemill.kernels.keys import KeyIndex
+from tidemill.local.calendar_panes import CalendarPanes
 from tidemill.local.expressions import evaluate, row_by_row
 from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.pane_store import PaneStore
@@ -54,6 +55,12 @@ class RowLoop:
     """Columns that keys and aggregates refer to, as expressions over the columns of the batches."""
 
     @functools.cached_property
+    def calendar(self) -> CalendarPanes | None:
+        """Adds the pane of each row to batches, where panes are those of a calendar."""
+        axis = self.panes.axis
+        return None if axis is None else CalendarPanes(axis, self.attribute, self.schema)
+
+    @functools.cached_property
     def grid(self) -> tuple[int, int, int]:
         """The start of all windows, the origin of the panes, and their size or the gap of sessions."""
         start = BEGINNING if self.plan.start is None else self.plan.start
@@ -72,7 +79,8 @@ class RowLoop:
         self, columns: Columns, nodes: LoopNodes, store: str, key: str, picked: bool
     ) -> AccumulateKernel:
         assert nodes.attribute is not None
-        shape = LoopShape(key, self.plan.start is not None, self.panes.size == 1, store, picked)
+        ticks = self.panes.size == 1 and self.panes.axis is None
+        shape = LoopShape(key, self.plan.start is not None, ticks, store, picked)
         return accumulate_kernel(
             columns, nodes.predicates, nodes.attribute, self.layout, nodes.args, self.parts.records,
             self.parts.kept, shape,
@@ -109,9 +117,11 @@ class Collector:
         self._loop, self._gaps = loop, has_gaps(loop.plan)
         self._by_value, self._loop_rows = bool(loop.plan.group_keys) and not self._gaps, tuning.loop_rows
         self._sample = tuning.sample_rows
+        placed = loop.calendar
         self.intake = Intake(
-            loop.schema, loop.layout, loop.kernel, keys=loop.plan.group_keys, predicates=loop.predicates,
-            attribute=loop.attribute, outputs=loop.outputs,
+            loop.schema if placed is None else placed.schema, loop.layout, loop.kernel,
+            keys=loop.plan.group_keys, predicates=loop.predicates,
+            attribute=loop.attribute if placed is None else placed.column, outputs=loop.outputs,
         )  # fmt: skip
 
     def hand_over(self, keys: KeyIndex, needed: int, make: Callable[[], PaneStore] | None) -> PaneStore:
@@ -138,6 +148,8 @@ class Collector:
 
     def prepare(self, batch: pa.RecordBatch, kid: Ints) -> Prepared:
         """Prepare a batch; `kid` is what `key_ids` returned for it, or empty if it is not needed."""
+        if self._loop.calendar is not None:
+            batch = self._loop.calendar.added_to(batch)
         columns, args, failure = self.intake.prepare(batch)
         wanted = None
         if self._gaps:

@@ -19,6 +19,7 @@ from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate
+from tidemill.plan.physical import Panes
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.steps import describe as describe_plan
 from tidemill.plan.wheel_facts import WheelFacts
@@ -93,13 +94,17 @@ def _how(node: Node, stage: Stage) -> str:
     return f"   [compiled, again in each process: {'; '.join(why)}]" if why else "   [compiled]"
 
 
+def _panes(panes: Panes) -> str:
+    return f"{panes.size} ticks" if panes.axis is None else str(panes.axis)
+
+
 def _windows(plan: WindowAggregate) -> list[str]:
     choices = choices_of(plan)
     keys = ", ".join(plan.group_keys) or "one group"
     where = "in the same loop" if fuses(plan) else "in a loop of their own, after the keys"
     lines = [
         f"windows {'; '.join(map(str, plan.windows))} by {keys}:",
-        f"  accumulate partials by key and pane of {choices.panes.size} ticks, {where}",
+        f"  accumulate partials by key and pane of {_panes(choices.panes)}, {where}",
     ]
     parts = plan_states(plan.layout, choices.sliding)
     for index, (part, sliding) in enumerate(zip(plan.layout.parts, choices.sliding)):

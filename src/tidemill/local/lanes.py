@@ -282,7 +282,7 @@ class Lane:
                     found = self._results.arrays(outputs, n, texts)
                     results = [found[j] for j in range(len(found))]
                     extent = bounds(wid[:n], window.spec, new=empty_like)
-                    yield self._batch(window.label, kid[:n], extent, results)
+                    yield self._batch(window.label, kid[:n], wid[:n], extent, results)
             slide.close(progress)
         if not progress.final:
             needed = [slide.needed_from for slide in self.slides]
@@ -300,7 +300,8 @@ class Lane:
                 for start in range(0, len(ranges), rows):
                     some = ranges[start : start + rows]
                     results = self._results.columns(elements, some, self.store.texts)
-                    yield self._batch(window.label, some.kid, slide.bounds(elements, some), results)
+                    extent = slide.bounds(elements, some)
+                    yield self._batch(window.label, some.kid, some.wid, extent, results)
         if not progress.final:
             self._forget(elements, progress)
 
@@ -323,7 +324,7 @@ class Lane:
             self.store.collapse(min(c for c in closed if c is not None))
 
     def _batch(
-        self, label: str | None, kid: Ints, bounds: tuple[Ints, Ints], results: list[pa.Array]
+        self, label: str | None, kid: Ints, wid: Ints, bounds: tuple[Ints, Ints], results: list[pa.Array]
     ) -> pa.RecordBatch:
         arrays = []
         if self.plan.group_keys:
@@ -331,5 +332,7 @@ class Lane:
         if len(self.plan.windows) > 1:
             arrays.append(pa.repeat(pa.scalar(label, to_arrow(STRING)), len(kid)))
         arrays += [build(bound, None, to_arrow(self.plan.bound_type)) for bound in bounds]
+        if self.plan.ids:
+            arrays.append(build(wid, None, to_arrow(self.plan.id_type)))
         arrays += results[: len(self.plan.layout.results)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)

@@ -190,7 +190,8 @@ class PaneStore:
 
     @property
     def _may_be_dense(self) -> bool:
-        return self._by_plane and self._panes.size > 1 and bool(self.plan.group_keys)
+        ticks = self._panes.size == 1 and self._panes.axis is None
+        return self._by_plane and not ticks and bool(self.plan.group_keys)
 
     def add(
         self, kernel: AccumulateKernel, rows: int | npt.NDArray[np.uint32], done: int, args: list[Any],

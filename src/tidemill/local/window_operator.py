@@ -51,12 +51,13 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name
 from tidemill.optimize.choices import choices_of, with_choices
+from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.faults import far_time, null_order, null_time
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import LastRows, PerEvent, Rows, Session, Window
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.zeros(1, dtype=np.int64)
@@ -807,7 +808,8 @@ def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
     if _splits(plan):
         return False
     stage, keys = stage or stage_of(plan.input), plan.group_keys
-    if has_gaps(plan) and not isinstance(stage.output(plan.attribute), Column):
+    before_loop = has_gaps(plan) or share_panes(plan).axis is not None
+    if before_loop and not isinstance(stage.output(plan.attribute), Column):
         return False  # computed before the loop, where it may fail on rows that do not pass
     # A key that is computed may fail on rows that do not pass.
     cheap = len(keys) == 0 or (
@@ -837,4 +839,4 @@ def _splits(plan: WindowAggregate) -> bool:
     if any(s.counts_arrivals or isinstance(s, LastRows) for s in specs):
         return True
     apart = set(plan.partition) != set(plan.group_keys)
-    return apart and any(not isinstance(s, GridWindow) for s in specs)
+    return apart and any(s.follows_rows for s in specs)

@@ -22,8 +22,9 @@ from tidemill.local.limits import Limits
 from tidemill.local.pane_store import Elements
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
+from tidemill.windows.calendar_units import parts_of, start_of, window_of
 from tidemill.windows.semantics import bounds, session_runs
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session, Window, tumbling
 
 Ints = npt.NDArray[np.int64]
 NEVER = (1 << 62) - 1
@@ -202,18 +203,22 @@ class GridSlide(Slide):
         }  # fmt: skip
         if self._everyone:
             first = self.state["first"].full(keys)
-            yield kernels.every(elements.kid, elements.pane, first=first, **grid)
+            yield kernels.every(elements.kid, self._on_grid(elements), first=first, **grid)
         else:
-            yield from kernels.grid(elements.kid, elements.pane, room=room, **grid)
+            yield from kernels.grid(elements.kid, self._on_grid(elements), room=room, **grid)
         self.state["after"] = after.raised(until)
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
         if self._length is None:
             return np.ones(len(elements), dtype=np.bool_)
         keep: npt.NDArray[np.bool_] = (
-            elements.pane >= self._start_after(self.state["after"].of(elements.kid))
+            self._on_grid(elements) >= self._start_after(self.state["after"].of(elements.kid))
         )
         return keep
+
+    def _on_grid(self, elements: Elements) -> Ints:
+        """Return the pane of each element, on the grid of the windows."""
+        return elements.pane
 
     def _start_after(self, after: Any) -> Any:
         """Return the first pane of the window after window `after`."""
@@ -281,17 +286,18 @@ class GridSlide(Slide):
 
     def _note_first(self, elements: Elements, keys: int) -> None:
         first = self.state["first"].full(keys)
-        offset = elements.pane - self._shift
+        pane = self._on_grid(elements)
+        offset = pane - self._shift
         wid = offset // self._slide
-        inside = elements.pane >= self._since
+        inside = pane >= self._since
         if self._length is not None and self._length < self._slide:
             inside &= offset - wid * self._slide >= self._slide - self._length
         if self._length is not None:  # a late row may be in complete windows only, and makes no key known
-            inside &= self._last_window(elements.pane) > self.state["after"].of(elements.kid)
+            inside &= self._last_window(pane) > self.state["after"].of(elements.kid)
         np.minimum.at(first, elements.kid[inside], wid[inside])
         self.state["first"] = Limits(NEVER, first)
         if inside.any():
-            last = int(self._last_window(elements.pane[inside]).max())
+            last = int(self._last_window(pane[inside]).max())
             self.state["last"] = self.state["last"].raised(Limits(last))
 
     def promise(self) -> Limits:
@@ -306,6 +312,100 @@ class GridSlide(Slide):
     @property
     def keeps_keys(self) -> bool:
         return self._everyone or self._partitioned
+
+
+class CalendarSlide(GridSlide):
+    """Windows of a calendar: a grid of their ids, to which panes and instants are converted.
+
+    Panes are windows of a calendar of the same zone, or stretches of time that do not cross a midnight.
+    """
+
+    def __init__(self, spec: Calendar, plan: WindowAggregate, panes: Panes) -> None:
+        super().__init__(tumbling(1, fill_empty=spec.fill_empty), plan, Panes(0, 1))
+        self.calendar, self._panes = spec, panes
+        self._same = panes.axis == spec.cut
+        self._now = (0, 0, 0)
+        """The window that the watermark was in last, with its bounds: mostly it is in there again."""
+
+    def grid(self, progress: Progress) -> Grid | None:
+        return super().grid(progress) if self._same else None
+
+    def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterator[Ranges]:
+        for found in super().ranges(elements, progress, room):
+            if not self._everyone:
+                yield found
+                continue
+            # A day that the zone left out has no window, so it is not filled, either.
+            wid, places = np.unique(found.wid, return_inverse=True)
+            start, end = bounds(wid, self.calendar)
+            yield found[(start < end)[places]]
+
+    def reads_below(self, progress: Progress) -> int | None:
+        if self._everyone:
+            return None
+        return self._first_pane(self._until(progress).highest + 1)
+
+    def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
+        return bounds(ranges.wid, self.calendar)
+
+    def promise(self) -> Limits:
+        return _promised(self.state["after"], lambda after: self._start(after + 1))
+
+    def _start(self, window: Any) -> Any:
+        """Return where windows begin, of one or of an array."""
+        if isinstance(window, int) and window == self._now[0]:
+            return self._now[1]
+        return start_of(window, self.calendar)
+
+    def _window(self, instant: Any) -> Any:
+        """Return the window of an instant or of each of an array."""
+        if not isinstance(instant, int):
+            return window_of(instant, self.calendar)
+        if not self._now[1] <= instant < self._now[2]:
+            found = int(window_of(instant, self.calendar))
+            start, end = start_of([found, found + 1], self.calendar).tolist()
+            self._now = (found, start, end)
+        return self._now[0]
+
+    def goes_on_to(self, pane: int) -> None:
+        super().goes_on_to(int(self._windows(np.array([pane]))[0]))
+
+    @property
+    def reach(self) -> int | None:
+        axis = self._panes.axis
+        return None if axis is None else parts_of(self.calendar, axis)
+
+    @property
+    def needed_from(self) -> int | None:
+        window = super().needed_from
+        return None if window is None else self._first_pane(window)
+
+    def _until(self, progress: Progress) -> Limits:
+        last = self.state["last"].common
+        most = last if self._everyone else NEVER
+        if progress.final:
+            return Limits(most)
+        return progress.below.mapped(lambda below: _least(self._window(below) - 1, most))
+
+    def _on_grid(self, elements: Elements) -> Ints:
+        return self._windows(elements.pane)
+
+    def _windows(self, panes: Ints) -> Ints:
+        """Return the window that each pane is in."""
+        if self._same:
+            return panes
+        axis = self._panes.axis
+        starts = panes * self._panes.size + self._panes.origin if axis is None else start_of(panes, axis)
+        return window_of(starts, self.calendar)
+
+    def _first_pane(self, window: int) -> int:
+        """Return the first pane of a window."""
+        if self._same or not -NEVER < window < NEVER:
+            return window
+        start, panes = start_of(window, self.calendar), self._panes
+        if panes.axis is not None:
+            return int(window_of(start, panes.axis))
+        return int((start - panes.origin) // panes.size)
 
 
 class EventSlide(Slide):
@@ -517,6 +617,8 @@ def slide_for(spec: Window, plan: WindowAggregate, panes: Panes, layout: Layout)
     """Create the slide of a window specification."""
     if isinstance(spec, GridWindow):
         return GridSlide(spec, plan, panes)
+    if isinstance(spec, Calendar):
+        return CalendarSlide(spec, plan, panes)
     if isinstance(spec, PerEvent):
         return EventSlide(spec, plan, layout)
     assert isinstance(spec, Session)

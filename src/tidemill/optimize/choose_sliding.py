@@ -14,7 +14,7 @@ from tidemill.aggregates.algebra import Algebra, ObjectForm
 from tidemill.aggregates.layout import StatePart
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
-from tidemill.windows.spec import GridWindow, PerEvent, Rows, Session
+from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session
 
 FEW = 8
 """Up to this many panes per window, `merge` is faster than `two_stacks` and `subtract`."""
@@ -45,8 +45,8 @@ def _panes_per_window(node: WindowAggregate, panes: Panes) -> int | None:
     most = 1
     for window in node.windows:
         spec = window.spec
-        if isinstance(spec, Session):
-            continue  # sessions do not overlap: each pane is combined once
+        if isinstance(spec, (Session, Calendar)):
+            continue  # these do not overlap: each pane is combined once
         if not isinstance(spec, GridWindow) or spec.length is None:
             return None
         most = max(most, spec.length // panes.size)

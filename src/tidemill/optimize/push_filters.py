@@ -9,7 +9,7 @@ from tidemill.expr.nodes import Udf, columns_of, substitute
 from tidemill.optimize.rule import rule
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.sharing import used_often
-from tidemill.windows.spec import Sliding, Window
+from tidemill.windows.spec import Window
 
 
 @rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
@@ -55,4 +55,4 @@ def _independent(asked: frozenset[str], spec: Window, below: WindowAggregate) ->
     # Filled and landmark windows continue until the last row of the whole stream.
     if spec.until_end:
         return False
-    return isinstance(spec, Sliding) or (bool(asked) and asked <= set(below.partition_of(spec)))
+    return not spec.follows_rows or (bool(asked) and asked <= set(below.partition_of(spec)))

@@ -22,6 +22,7 @@ from tidemill.expr.typing import resolve, type_of
 from tidemill.plan.nodes import (
     WINDOW,
     WINDOW_END,
+    WINDOW_ID,
     WINDOW_START,
     Filter,
     NamedWindow,
@@ -34,7 +35,7 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
-from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Window
+from tidemill.windows.spec import Calendar, GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 """What the lengths of windows over a type are in; others are in clock time."""
@@ -175,6 +176,7 @@ def window_aggregate(
     keys: tuple[str, ...],
     windows: tuple[NamedWindow, ...],
     aggregates: Mapping[str, Any],
+    ids: bool = False,
 ) -> Plan:
     if not windows:
         raise UserError(
@@ -185,11 +187,11 @@ def window_aggregate(
         raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
     for window in windows:
         _check_window(plan, window.spec)
-    _check_together(windows)
+    _check_together(windows, ids)
     plan, windows, step = _with_attribute(plan, windows)
     bound = tuple((n, bind(plan, n, a)) for n, a in aggregates.items())
-    node = WindowAggregate(plan, keys, windows, bound)
-    own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else [])]
+    node = WindowAggregate(plan, keys, windows, bound, ids)
+    own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else []), *([WINDOW_ID] if ids else [])]
     for name, taken in (
         *((k, own) for k in node.group_keys),
         *((a, [*node.group_keys, *own]) for a in aggregates),
@@ -256,6 +258,12 @@ def _check_window(plan: Plan, spec: Window) -> None:
             got=repr(kind), hint="cast or scale it to a number first",
         )  # fmt: skip
     domain = _DOMAINS.get(kind.kind, Domain.CLOCK)
+    if isinstance(spec, Calendar) and kind.kind != "timestamp":
+        raise UserError(
+            step, expected=f"clock time, which calendars are of: a timestamp column {named}",
+            got=f"{domain.value} ({kind!r})",
+            hint="declare it as a timestamp, with unit= if it comes as ints",
+        )  # fmt: skip
     if spec.domain is not domain and not (domain is Domain.REAL and spec.domain is Domain.LOGICAL):
         want = {Domain.CLOCK: "text or a timedelta", Domain.LOGICAL: "ints", Domain.REAL: "numbers"}[domain]
         raise UserError(
@@ -273,7 +281,7 @@ def _check_window(plan: Plan, spec: Window) -> None:
         raise UserError(step, expected="either by='rank' or order_by", got="both")
 
 
-def _check_together(windows: tuple[NamedWindow, ...]) -> None:
+def _check_together(windows: tuple[NamedWindow, ...], ids: bool) -> None:
     if len(windows) < 2:
         return
     numbered = (Rows, LastRows)
@@ -281,6 +289,11 @@ def _check_together(windows: tuple[NamedWindow, ...]) -> None:
     if len(kinds) > 1:
         raise UserError(
             "window", expected="windows over one attribute and one partition",
+            got="; ".join(map(str, windows)), hint="use one query for each",
+        )  # fmt: skip
+    if ids and len({isinstance(w.spec, (PerEvent, Session)) for w in windows}) > 1:
+        raise UserError(
+            "window", expected="windows whose ids are of one type, for window_id=True",
             got="; ".join(map(str, windows)), hint="use one query for each",
         )  # fmt: skip
     orders = {getattr(w.spec, "order_by", None) for w in windows if w.spec.counts_arrivals}

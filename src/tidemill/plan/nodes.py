@@ -24,6 +24,7 @@ from tidemill.expr.typing import type_of
 from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 WINDOW_START, WINDOW_END, WINDOW = "window_start", "window_end", "window"
+WINDOW_ID = "window_id"
 
 
 class Plan(Tree):
@@ -158,6 +159,8 @@ class WindowAggregate(Plan):
     keys: tuple[str, ...]
     windows: tuple[NamedWindow, ...]
     aggregates: tuple[tuple[str, Aggregate], ...]
+    ids: bool = False
+    """Whether the result has a column with the ids of the windows, without their partition."""
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -184,7 +187,7 @@ class WindowAggregate(Plan):
         Windows on a grid of time do not depend on it: if there are others too, it is the partition of those.
         """
         specs = [w.spec for w in self.windows]
-        asking = [s for s in specs if not isinstance(s, GridWindow) or isinstance(s, Rows)]
+        asking = [s for s in specs if s.follows_rows]
         return self.partition_of((asking or specs)[0])
 
     @functools.cached_property
@@ -200,6 +203,7 @@ class WindowAggregate(Plan):
                 *label,
                 (WINDOW_START, bound),
                 (WINDOW_END, bound),
+                *(((WINDOW_ID, self.id_type),) if self.ids else ()),
                 *((r.name, r.type) for r in self.layout.results),
             )
         )
@@ -208,6 +212,11 @@ class WindowAggregate(Plan):
     def bound_type(self) -> DataType:
         spec = self.windows[0].spec
         return INT64 if isinstance(spec, Rows) else self.input.schema[self.attribute]
+
+    @property
+    def id_type(self) -> DataType:
+        """The type of window ids: a value of the attribute where a row makes the window, otherwise an int."""
+        return self.bound_type if isinstance(self.windows[0].spec, (PerEvent, Session)) else INT64
 
     @property
     def attribute(self) -> str:
@@ -234,7 +243,8 @@ class WindowAggregate(Plan):
         return WINDOW_START
 
     def __str__(self) -> str:
-        return f"aggregate {_asked(self.aggregates, self.group_keys, self.windows)}"
+        ids = " with ids" if self.ids else ""
+        return f"aggregate {_asked(self.aggregates, self.group_keys, self.windows)}{ids}"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemill.windows.spec import Calendar
+
 
 @dataclass(frozen=True)
 class Panes:
@@ -15,6 +17,11 @@ class Panes:
 
     origin: int
     size: int
+    axis: Calendar | None = None
+    """If given, panes are the windows of this calendar, by their ids, and not stretches of equal length."""
+
+    def __str__(self) -> str:
+        return str(self.size) if self.axis is None else str(self.axis)
 
 
 @dataclass(frozen=True)
@@ -26,4 +33,4 @@ class WindowChoices:
     """The algorithm that moves each part of the state to the next window (`optimize/choose_sliding.py`)."""
 
     def __str__(self) -> str:
-        return f"panes={self.panes.size} sliding=[{', '.join(dict.fromkeys(self.sliding))}]"
+        return f"panes={self.panes} sliding=[{', '.join(dict.fromkeys(self.sliding))}]"

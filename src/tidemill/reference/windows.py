@@ -11,10 +11,17 @@ import numpy as np
 from tidemill.core.floats import canonical
 from tidemill.core.time import FARTHEST
 from tidemill.plan.faults import far_time, null_time
-from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WindowAggregate
+from tidemill.plan.nodes import (
+    WINDOW,
+    WINDOW_END,
+    WINDOW_ID,
+    WINDOW_START,
+    NamedWindow,
+    WindowAggregate,
+)  # fmt: skip
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
-from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import Calendar, GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 
 def window_aggregate(plan: WindowAggregate, rows: list[Row]) -> Iterator[Row]:
@@ -47,7 +54,9 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
         for key, members in groups.items():
             start, end = _bounds(w, T, plan, spec)
             results = aggregate(plan.layout, members, plan.input.schema)
-            yield {**dict(zip(plan.group_keys, key)), WINDOW_START: start, WINDOW_END: end, **results}
+            ident = {WINDOW_ID: int(w[0] if spec.partition else w)} if plan.ids else {}
+            row = {WINDOW_START: start, WINDOW_END: end, **ident, **results}
+            yield {**dict(zip(plan.group_keys, key)), **row}
 
 
 def _resolved(plan: WindowAggregate, spec: Window) -> Window:
@@ -68,6 +77,6 @@ def _bounds(w: Any, T: dict[str, list[Any]], plan: WindowAggregate, spec: Window
         inside = np.asarray([T[plan.attribute][int(i)] for i in extent(w, T, spec)])
         first, last = session_runs(np.sort(inside), spec.gap.ticks)
         return int(first[0]), int(last[-1]) + spec.gap.ticks
-    assert isinstance(spec, (GridWindow, PerEvent))
+    assert isinstance(spec, (GridWindow, Calendar, PerEvent))
     start, end = bounds([ident], spec)
     return int(start[0]), int(end[0])

@@ -11,7 +11,14 @@ from tidemill.core.time import BEGINNING
 from tidemill.core.types import STRING, to_arrow
 from tidemill.io.chunks import Chunk
 from tidemill.kernels.arrow import build
-from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, NamedWindow, WheelWindows
+from tidemill.plan.nodes import (
+    WINDOW,
+    WINDOW_END,
+    WINDOW_ID,
+    WINDOW_START,
+    NamedWindow,
+    WheelWindows,
+)  # fmt: skip
 from tidemill.wheels.view import Bools, Ints, Outputs, WheelView
 from tidemill.windows.semantics import bounds, wid_range
 from tidemill.windows.spec import GridWindow
@@ -53,8 +60,9 @@ class _Answers:
         assert isinstance(spec, GridWindow)
         ids = self._ids(spec)
         for at in range(0, len(ids), self._at_once):
-            start, end = bounds(np.array(ids[at : at + self._at_once]), spec)
-            batch = self._batch(window.label, start, end)
+            wid = np.array(ids[at : at + self._at_once])
+            start, end = bounds(wid, spec)
+            batch = self._batch(window.label, wid, start, end)
             if batch.num_rows:
                 # The next window of the query starts from the beginning again.
                 below = BEGINNING if len(self._node.windows) > 1 else int(start[-1])
@@ -95,12 +103,12 @@ class _Answers:
             found.append(wheel.answers(low[some], high[some], kid[some], self._asked, rows=rows[some]))
         return rows, [np.concatenate(o) for o in zip(*found)]
 
-    def _batch(self, label: str | None, start: Ints, end: Ints) -> pa.RecordBatch:
+    def _batch(self, label: str | None, wid: Ints, start: Ints, end: Ints) -> pa.RecordBatch:
         """A batch of the windows that have rows."""
         rows, outputs = self._cells(start, end)
         at = np.flatnonzero(rows)
         which = at // len(self._kid)
-        found: dict[str, pa.Array] = {}
+        found: dict[str, pa.Array] = {WINDOW_ID: build(wid[which], None, pa.int64())}  # only if asked for
         if self._node.keys:
             columns = self._wheel.key_columns(self._kid[at % len(self._kid)])
             found |= {name: columns[own] for name, own in self._node.keys}

@@ -4,7 +4,7 @@
 mapping of arrays or an Arrow table) where a window has `on=`, `partition_by=` or `order_by=`.
 A row is known by its position in `T`. Over floats, the attribute is first converted to ticks (`real_grid`).
 
-Window ids are ints (grid windows), values of the attribute (`per_event`), first instants
+Window ids are ints (grid windows, calendar windows), values of the attribute (`per_event`), first instants
 (`session`); with a partition they are pairs `(id, partition)`, where the partition is the value of
 its column, or a tuple where there are several.
 """
@@ -23,13 +23,14 @@ from tidemill.core.batch import conform, to_rows
 from tidemill.core.errors import UserError
 from tidemill.core.floats import canonical, canonical_arrow
 from tidemill.core.schema import Schema
-from tidemill.core.time import BEGINNING, FOREVER, Domain, instant
+from tidemill.core.time import BEGINNING, FARTHEST, FOREVER, Domain, instant
 from tidemill.core.types import FLOAT64, INT64, from_arrow, to_arrow
 from tidemill.expr.evaluate import evaluate
 from tidemill.expr.nodes import Column, Node, columns_of
 from tidemill.expr.typing import resolve, type_of
+from tidemill.windows.calendar_units import most_ticks, start_of, window_of
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
-from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import Calendar, GridWindow, LastRows, PerEvent, Rows, Session, Window
 
 Ints = npt.NDArray[np.int64]
 _TICKS = Schema((("", INT64),))
@@ -38,8 +39,8 @@ _TICKS = Schema((("", INT64),))
 def windows(T: Any, S: Window) -> npt.NDArray[Any]:
     """The ids of the windows of `T`, ascending; partition by partition.
 
-    For grid windows these are all ids from the first to the last window that holds a row; one between them
-    may hold none.
+    For grid and calendar windows these are all ids from the first to the last window that holds a row; one
+    between them may hold none. A day that its zone left out has no window.
 
     >>> from tidemill.windows.spec import tumbling
     >>> windows([0, 45], tumbling(10))
@@ -108,7 +109,7 @@ def attribute(T: Any, S: Window) -> Ints:
     return _stream(T, S).attribute
 
 
-def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
+def wid_range(x: npt.ArrayLike, S: GridWindow | Calendar) -> tuple[Ints, Ints]:
     """First and last window id of rows with attribute `x`, vectorised; none when last < first.
 
     For a landmark window the ids have no end, so the last is the one that ends next.
@@ -118,6 +119,10 @@ def wid_range(x: npt.ArrayLike, S: GridWindow) -> tuple[Ints, Ints]:
     (array([0, 2]), array([1, 3]))
     """
     values = np.asarray(x, dtype=np.int64)
+    if isinstance(S, Calendar):
+        _check_reach(values, FOREVER - FARTHEST, S)
+        only = window_of(values, S)
+        return only, only
     _check_reach(values, abs(S.origin) + (S.length or 0) + S.slide, S)
     offset = values - S.origin
     first = np.floor_divide(offset, S.slide)
@@ -132,7 +137,7 @@ def bounds(
 ) -> tuple[Ints, Ints]:
     """`window_start` and `window_end` of windows, from their ids (without the partition) alone.
 
-    `[start, end)` for grid windows, `(start, end]` for `per_event`. A session's end depends on
+    `[start, end)` for grid and calendar windows, `(start, end]` for `per_event`. A session's end depends on
     its rows, see `session_runs`. `new` makes room for the bounds of windows. Over floats, bounds are floats.
 
     >>> from tidemill.windows.spec import tumbling
@@ -147,6 +152,10 @@ def bounds(
     if isinstance(S, PerEvent):
         _check_reach(w, S.range.ticks, S)
         return w - S.range.ticks, w
+    if isinstance(S, Calendar):
+        low, high = (extreme * most_ticks(S) for extreme in _extremes(w))
+        _check_fit(low - most_ticks(S), high + 2 * most_ticks(S), S)
+        return start_of(w, S), start_of(w + 1, S)
     if not isinstance(S, GridWindow):
         raise UserError("bounds", expected="a window whose id fixes its bounds", got=str(S))
     low, high = (S.origin + (extreme + 1) * S.slide for extreme in _extremes(w))
@@ -178,7 +187,7 @@ def session_runs(ordered: Ints, gap: int) -> tuple[Ints, Ints]:
 def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
     """Partition and id of every window, in order of both."""
     codes, x = stream.codes, stream.attribute
-    if isinstance(S, GridWindow):
+    if isinstance(S, GridWindow | Calendar):
         first, last = wid_range(x, S)
         order = np.argsort(codes, kind="stable")
         order = order[(last >= first)[order]]
@@ -186,6 +195,9 @@ def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
         low = np.minimum.reduceat(first[order], begin)
         high = np.maximum.reduceat(last[order], begin)
         which, ids = _spread(low, high - low + 1)
+        if isinstance(S, Calendar):  # a day that the zone left out has no window
+            start, end = bounds(ids, S)
+            which, ids = which[start < end], ids[start < end]
         return partition[which], ids
     if isinstance(S, LastRows):
         order = np.lexsort((x, codes))
@@ -209,9 +221,9 @@ def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
 def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
     """The index into `rows` and the id of each membership."""
     x = stream.attribute[rows]
-    if isinstance(S, GridWindow):
+    if isinstance(S, GridWindow | Calendar):
         first, last = wid_range(x, S)
-        if S.length is None:
+        if isinstance(S, GridWindow) and S.length is None:
             # A row stays in every later landmark window, up to the last one of the stream.
             last = np.where(last < first, last, wid_range(stream.attribute, S)[1].max(initial=0))
         return _spread(first, last - first + 1)

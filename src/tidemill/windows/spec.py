@@ -5,6 +5,7 @@
 | `tumbling(size)` | attribute | attribute | CF |
 | `hopping(range, every=)` | attribute | attribute | CF |
 | `landmark(every, start=)` | from its start | attribute | CF |
+| `calendar(unit, every=, tz=)` | attribute | attribute | CF |
 | `rows(range, every, partition_by=[])` | row number | row number | CF |
 | `rows(range, every)` | row number in partition | same | FCF |
 | `rows(range, every, order_by=)` | row number in that order | same | FCU |
@@ -22,10 +23,11 @@ forward-context aware). Of the last, some have a range of window ids that is kno
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from fractions import Fraction
 from typing import Any, ClassVar, Union
 
@@ -43,6 +45,7 @@ from tidemill.core.time import (
     instant_domain,
     to_datetime,
 )
+from tidemill.core.zones import UTC, known_zone
 from tidemill.expr.fluent import Expr, computed
 from tidemill.expr.nodes import Column, Node, columns_of
 from tidemill.windows.decimals import common_step, decimal, is_real
@@ -90,6 +93,11 @@ class Window:
         return False
 
     @property
+    def follows_rows(self) -> bool:
+        """Whether its windows depend on the rows of their partition; others are the same for all streams."""
+        return True
+
+    @property
     def until_end(self) -> bool:
         """Whether every key has windows until the last row of the whole stream."""
         return self.fill_empty
@@ -121,6 +129,10 @@ class GridWindow(Window):
     @property
     def slide(self) -> int:
         raise NotImplementedError
+
+    @property
+    def follows_rows(self) -> bool:
+        return False
 
     @property
     def until_end(self) -> bool:
@@ -186,6 +198,38 @@ class Landmark(GridWindow):
 
 
 @dataclass(frozen=True)
+class Calendar(Window):
+    """Days, weeks, months, quarters or years of a time zone, or `every` so many of them.
+
+    Window `w` has the units `[w * every, (w + 1) * every)`, which are numbered from the one with 1970-01-01
+    (the week of Monday 1969-12-29). A unit begins at the first instant at which the clock of the zone shows
+    its first midnight or a later time, and ends where the next begins (`windows/calendar_units.py`).
+    """
+
+    unit: str
+    every: int = 1
+    tz: str = UTC
+    context: ClassVar[str] = "CF"
+
+    @property
+    def domain(self) -> Domain:
+        return Domain.CLOCK
+
+    @property
+    def follows_rows(self) -> bool:
+        return False
+
+    @property
+    def cut(self) -> Calendar:
+        """The same windows without the options that do not say where they lie."""
+        return Calendar(self.unit, self.every, self.tz)
+
+    def __str__(self) -> str:
+        every = f", every={self.every}" if self.every != 1 else ""
+        return f"calendar({self.unit!r}{every}, tz={self.tz!r}{_options(self)})"
+
+
+@dataclass(frozen=True)
 class Rows(GridWindow):
     """RANGE and SLIDE in rows; numbered from 0 in order of arrival, or of `order_by`."""
 
@@ -218,6 +262,10 @@ class Rows(GridWindow):
 
     @property
     def counts_arrivals(self) -> bool:
+        return True
+
+    @property
+    def follows_rows(self) -> bool:
         return True
 
     def __str__(self) -> str:
@@ -370,6 +418,46 @@ def landmark(
     )  # fmt: skip
 
 
+CALENDAR_UNITS = ("day", "week", "month", "quarter", "year")
+
+
+def calendar(
+    unit: str,
+    every: int = 1,
+    *,
+    tz: str | tzinfo = UTC,
+    on: str | None = None,
+    fill_empty: bool = False,
+) -> Calendar:
+    """Days, weeks, months, quarters or years of a time zone, as its clocks have them; clock time only.
+
+    A day lasts 23 or 25 hours where daylight saving begins or ends. A unit begins when the clock first
+    shows its midnight or a later time: where there is no midnight, with the first time after it; where the
+    clock is set back over midnight, with the first of both. A day that a zone left out has no window. Weeks
+    begin on Monday.
+
+    `every` joins so many units to a window. Units are numbered from the one with 1970-01-01 (for weeks, the
+    one of Monday 1969-12-29), and window `w` has the units from `w * every` on.
+
+    >>> print(calendar("month", tz="Europe/Berlin"))
+    calendar('month', tz='Europe/Berlin')
+    """
+    if unit not in CALENDAR_UNITS:
+        raise UserError(
+            "calendar", expected=f"one of the units {list(CALENDAR_UNITS)}", got=repr(unit),
+            hint=_unit_hint(unit),
+        )  # fmt: skip
+    count = _count("calendar", "every", every, "units")
+    if count > 10_000:
+        raise UserError("calendar", expected="every up to 10000 units", got=repr(every))
+    return Calendar(unit, count, known_zone(tz, step="calendar"), on=on, fill_empty=fill_empty)
+
+
+def _unit_hint(unit: object) -> str:
+    near = difflib.get_close_matches(str(unit).lower(), CALENDAR_UNITS, n=1)
+    return f"did you mean {near[0]!r}?" if near else "for hours and less write tm.tumbling('1h')"
+
+
 def rows(
     range: int,
     every: int | DurationLike,
@@ -456,9 +544,9 @@ def _positive(step: str, name: str, value: DurationLike) -> Duration:
     return length
 
 
-def _count(step: str, name: str, value: Any) -> int:
+def _count(step: str, name: str, value: Any, of: str = "rows") -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UserError(step, expected=f"{name} as a number of rows (int)", got=repr(value))
+        raise UserError(step, expected=f"{name} as a number of {of} (int)", got=repr(value))
     if value <= 0:
         raise UserError(step, expected=f"{name} greater than zero", got=repr(value))
     if value > FARTHEST:

@@ -1,7 +1,7 @@
 """Compile window aggregates to DataFrames, by one of four strategies.
 
 - `jvm`: tumbling windows of Spark's own aggregates: one `groupBy`, without Python;
-- `panes`: Spark aggregates by key and pane, and Python slides over the few partials;
+- `panes`: Spark aggregates by key and pane (of time, or of a calendar), and Python slides over the partials;
 - `partials`: Python workers aggregate by key and pane before the shuffle, then as above;
 - `colocated`: rows of a key (or partition) are shuffled to one task, which runs the local engine on them.
 """
@@ -24,7 +24,7 @@ from tidemill.local.state_columns import state_fields
 from tidemill.local.window_gaps import has_gaps
 from tidemill.optimize.share_panes import share_panes
 from tidemill.plan.faults import far_time, null_time
-from tidemill.plan.nodes import WINDOW_END, WINDOW_START, Source, WindowAggregate
+from tidemill.plan.nodes import WINDOW_END, WINDOW_ID, WINDOW_START, Source, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.spark.batch.blocks import PLACES, Blocks
 from tidemill.spark.batch.tasks import finish, last_name, partials, whole_windows
@@ -33,13 +33,14 @@ from tidemill.spark.exchange.decision import noted
 from tidemill.spark.exchange.group import colocated
 from tidemill.spark.exchange.reduce import brought_together, where_they_are, worth_it
 from tidemill.spark.expr.aggregates import available, combined, in_jvm, lowered, partial
+from tidemill.spark.expr.calendars import with_windows
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.sql import number, string
 from tidemill.spark.expr.values import output
 from tidemill.spark.names import apart
 from tidemill.spark.workers import Task, map_batches
-from tidemill.windows.spec import GridWindow, Rows, Sliding, Window
+from tidemill.windows.spec import Calendar, GridWindow, Rows, Sliding, Window
 
 PLACE, TICK = "place", "tick"
 """Internal names are plain and need no quotes, whose meaning depends on a Spark setting."""
@@ -60,7 +61,7 @@ def strategy(plan: WindowAggregate) -> Strategy:
         _require_order(window.spec)
     keys = ", ".join(plan.group_keys)
     specs = [w.spec for w in plan.windows]
-    by_data = [s for s in specs if not isinstance(s, GridWindow) or isinstance(s, Rows)]
+    by_data = [s for s in specs if s.follows_rows]
     if by_data or not plan.layout.commutative:
         why = f"{by_data[0]} follows the rows" if by_data else "an aggregate needs time order"
         columns = _together(plan)
@@ -73,7 +74,9 @@ def strategy(plan: WindowAggregate) -> Strategy:
         return Strategy("partials", f"Spark has no {', '.join(foreign)}", (to_keys,))
     if _all_in_jvm(plan):
         return Strategy("jvm", "windows do not overlap", (to_panes,))
-    return Strategy("panes", "windows overlap or keep rows", (to_panes, to_keys))
+    cut = any(isinstance(s, Calendar) for s in specs)
+    why = "windows are those of a calendar" if cut else "windows overlap or keep rows"
+    return Strategy("panes", why, (to_panes,) if _one_pane_each(plan) else (to_panes, to_keys))
 
 
 def window_aggregate(plan: WindowAggregate, base: DataFrame, detect: str = "off") -> DataFrame:
@@ -132,10 +135,13 @@ class _Source:
     def output(self, name: str) -> SparkColumn:
         return self.expressions.column(self.stage.output(name))
 
+    def sure(self, time: str) -> str:
+        """The time of a row, in SQL; a null time fails the query."""
+        return f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
+
     def pane(self, time: str) -> str:
-        """The pane of a row, in SQL; a null time fails the query."""
-        sure = f"coalesce({time}, bigint(raise_error({string(str(null_time(self.plan)))})))"
-        panes = share_panes(self.plan)
+        """The pane of a row, in SQL."""
+        sure, panes = self.sure(time), share_panes(self.plan)
         origin, size = panes.origin, panes.size
         # One division for each row, not two: times and origins are within FARTHEST of zero, so the dividend
         # is not negative, and Spark's division toward zero is exact. Panes beyond raise after aggregation.
@@ -212,6 +218,10 @@ def _rows_of_panes(source: _Source) -> tuple[DataFrame, dict[Node, str]]:
     )  # fmt: skip
     if plan.start is not None or has_gaps(plan):  # drop rows that are in no window
         inputs = inputs.filter(_to_look_at(plan))
+    if (axis := share_panes(plan).axis) is not None:
+        inputs = inputs.selectExpr(*_keys(plan), f"{source.sure(TICK)} AS {TICK}", *args.values())
+        inputs = with_windows(inputs, TICK, axis, PANE)
+        return inputs.selectExpr(*_keys(plan), PANE, *args.values()), args
     pane = f"{source.pane(TICK)} AS {PANE}"
     return inputs.selectExpr(*_keys(plan), pane, *args.values()), args
 
@@ -254,6 +264,8 @@ def _finished(plan: WindowAggregate, summed: DataFrame, task: Task, detect: str 
     keys = _keys(plan)
     if detect != "off":
         together = colocated("window", summed, keys, detect)
+    elif _one_pane_each(plan):
+        together = summed
     else:
         together = summed.repartition(*keys) if keys else summed.repartition(1)
     return map_batches(together, task, user_schema(plan.schema))
@@ -273,6 +285,8 @@ def _lowered_in_jvm(plan: WindowAggregate, summed: DataFrame) -> DataFrame:
     cut = start if plan.start is None else F.greatest(start, F.lit(plan.start))
     bounds = ((WINDOW_START, cut), (WINDOW_END, start + F.lit(size)))
     columns += [output(c, plan.bound_type).alias(n) for n, c in bounds]
+    if plan.ids:
+        columns.append(F.col(PANE).alias(WINDOW_ID))
     columns += lowered(plan.layout)
     return summed.select(*columns)
 
@@ -305,6 +319,8 @@ def _over_rows(plan: WindowAggregate) -> WindowAggregate:
 
 def _inside(plan: WindowAggregate, spec: Window) -> SparkColumn:
     """A condition for panes in a window: panes before its start or in gaps between windows are not."""
+    if isinstance(spec, Calendar):
+        return F.lit(True)
     assert isinstance(spec, GridWindow)
     panes = share_panes(plan)
     size, origin = panes.size, panes.origin
@@ -321,7 +337,7 @@ def _together(plan: WindowAggregate) -> tuple[str, ...]:
     specs = [w.spec for w in plan.windows]
     if any(s.until_end for s in specs if not isinstance(s, Rows)):
         return ()  # such windows last until the last row of the whole stream
-    if all(isinstance(s, GridWindow) and not isinstance(s, Rows) for s in specs):
+    if not any(s.follows_rows for s in specs):
         return plan.group_keys
     return plan.partition
 
@@ -335,6 +351,13 @@ def _all_in_jvm(plan: WindowAggregate) -> bool:
         and not spec.fill_empty
         and in_jvm(plan.layout)
     )
+
+
+def _one_pane_each(plan: WindowAggregate) -> bool:
+    """Whether windows are panes of a calendar that Spark aggregates: then a partial is all of its window."""
+    spec = plan.windows[0].spec
+    alone = len(plan.windows) == 1 and isinstance(spec, Calendar) and not spec.until_end
+    return alone and all(map(available, plan.layout.parts))
 
 
 def _require_order(spec: Window) -> None:

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.core.time_reading import NANOS, UNITS, UTC, Reading, inside, zone_name
+from tidemill.core.time_reading import NANOS, UNITS, Reading, inside
 from tidemill.core.types import TIMESTAMP
+from tidemill.core.zones import UTC, zone_name
 from tidemill.plan.nodes import Source
 from tidemill.spark.expr.values import integer, named
 from tidemill.spark.private import files_read, is_connect
