@@ -157,7 +157,7 @@ class PaneStore:
     @property
     def spilled(self) -> int:
         """The number of spilled partials and kept rows."""
-        return self._count + int(self._filled.sum())
+        return self._count + (int(self._filled.sum()) if self._kept else 0)
 
     def size(self) -> tuple[int, int]:
         """Return the number of partials and kept rows, and the bytes that are in use."""
