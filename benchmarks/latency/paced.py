@@ -19,7 +19,7 @@ from benchmarks.latency.feed import KEYS, Feed, as_polars_has_it, feed, sums
 from benchmarks.latency.peers import Peer, peers
 
 WINDOW = 1
-SLEEP = 0.001
+AWAKE = 0.001
 """Seconds before the next arrival that are spent awake, as a sleep may take longer than it should."""
 
 
@@ -36,7 +36,8 @@ def pacing(each: int, rate: int, seconds: float, found: dict[str, Peer]) -> Case
     systems: dict[str, Callable[[Any], Any]] = {"tidemill": lambda given: paced(given, rows, each, rate)}
     for name, peer in found.items():
         systems[name] = lambda given, peer=peer: _by_peer(peer, given, rows, each, rate)
-    params = {"events": rows, "keys": KEYS, "window s": WINDOW}
+    params: dict[str, Any] = {"events": rows, "keys": KEYS, "window s": WINDOW}
+    params |= {name: peer.version for name, peer in found.items()}
     name = f"paced/{each:,} a push, {rate:,} events/s"
     return Case(name, params, systems, as_polars_has_it, lambda: feed(rows, WINDOW), repeats=2)
 
@@ -44,20 +45,33 @@ def pacing(each: int, rate: int, seconds: float, found: dict[str, Peer]) -> Case
 def paced(given: Feed, rows: int, each: int, rate: int) -> Measured:
     batches, found = given.batches(rows, each), []
     live = given.query.live(tm.Disorder(slack="0s"))
-    clock, late = time.perf_counter, np.empty(len(batches))
-    begin = clock() + 10 * SLEEP
-    for i, batch in enumerate(batches):
-        due = begin + i * each / rate
-        if due - clock() > 2 * SLEEP:
-            time.sleep(due - clock() - SLEEP)
-        while clock() < due:
-            pass
-        closed = live.push(events=batch)
-        late[i] = clock() - due
+
+    def push(number: int) -> None:
+        closed = live.push(events=batches[number])
         if closed.num_rows:
             found.append(closed)
+
+    late = latencies(push, len(batches), each / rate)
     found.append(live.flush())
     return _measured(sums(given, rows, pa.concat_tables(found)), late)
+
+
+def latencies(
+    push: Callable[[int], None], count: int, interval: float, clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Any:  # fmt: skip
+    """Call a function at fixed times; return for each call the seconds from when it was due to its end."""
+    late = np.empty(count)
+    begin = clock() + 10 * AWAKE
+    for number in range(count):
+        due = begin + number * interval
+        if (left := due - clock()) > 2 * AWAKE:
+            sleep(left - AWAKE)
+        while clock() < due:
+            pass
+        push(number)
+        late[number] = clock() - due
+    return late
 
 
 def _by_peer(peer: Peer, given: Feed, rows: int, each: int, rate: int) -> Measured:

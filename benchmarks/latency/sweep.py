@@ -33,7 +33,7 @@ def sweeping(each: int, rows: int, few: int, most: int, found: dict[str, Peer]) 
             systems[name] = lambda given, peer=peer: _by_peer(peer, given, few, each)
     params: dict[str, Any] = {"events": rows, "keys": KEYS, "window s": WINDOW}
     if len(systems) > 1:
-        params["events of peers"] = few
+        params |= {"events of peers": few, **{name: peer.version for name, peer in found.items()}}
     return Case(
         f"sweep/{each:,} a push", params, systems, as_polars_has_it, lambda: feed(most, WINDOW), repeats=2,
     )  # fmt: skip

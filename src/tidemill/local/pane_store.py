@@ -519,6 +519,7 @@ class PaneStore:
                 planes["pane"][plane] = NO_PANE
                 planes[plane, there] = self._planes[plane, kept[there]]
                 planes["kid"][plane] = np.arange(len(kept))
+            discard(self._planes)  # the next ones have another size
             self._planes = planes
             self._untag()
         else:
