@@ -1,4 +1,4 @@
-"""The benchmark of live queries on few events: answers are compared, times count from when an event was due."""
+"""Live queries on few events: answers are compared, and times count from when an event was due."""
 
 from __future__ import annotations
 
