@@ -295,11 +295,3 @@ def test_batches_of_any_schema_by_turns(columns: dict[str, Any]) -> None:
     with pytest.raises(tm.UserError, match="column 'k' of type int64"):
         live.push(p=pa.record_batch({"t": [3], "k": ["a"], "x": [0.5]}))
     assert live.stats().events == 4
-
-
-def test_broken_numbers_are_refused_with_the_name_of_their_column() -> None:
-    live = PLAIN.window(tm.tumbling(10)).agg(x=tm.sum(col.x)).live()
-    short = pa.Array.from_buffers(pa.float64(), 1_000, [None, pa.py_buffer(b"\0" * 8)])
-    broken = pa.RecordBatch.from_arrays([pa.array(range(1_000)), short], names=["t", "x"])
-    with pytest.raises(tm.UserError, match="column 'x' to be valid"):
-        live.push(p=broken)
