@@ -40,7 +40,8 @@ def test_keys_partials_and_late_rows_that_are_gone_take_no_room() -> None:
     ("window", "key"), [("hopping", "int64"), ("hopping", "string"), ("session", "string")]
 )
 def test_resident_memory_after_ten_million_events_is_that_after_the_first(window: str, key: str) -> None:
-    """In a process of its own. A tenth more is allowed, and 32 MB: tables of keys grow and shrink."""
+    """In a process of its own. Tables of keys grow and shrink, and unused memory stays for a while: a quarter
+    more is allowed at any time, but it must come back to at most a tenth more."""
     script = Path(__file__).with_name("moving_keys.py")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(
@@ -49,4 +50,4 @@ def test_resident_memory_after_ten_million_events_is_that_after_the_first(window
     assert done.returncode == 0, done.stderr[-2000:]
     resident = [int(line) for line in done.stdout.split()]
     assert len(resident) == 10
-    assert resident[-1] <= 1.1 * resident[0] + (32 << 20), resident
+    assert max(resident) <= 1.25 * resident[0] and min(resident[5:]) <= 1.1 * resident[0], resident
