@@ -51,7 +51,8 @@ class Benchmark:
 
 
 MODULES = {
-    "exchange": "benchmarks.exchange", "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
+    "disorder": "benchmarks.disorder", "exchange": "benchmarks.exchange", "latency": "benchmarks.latency",
+    "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
 }  # fmt: skip
 
 

@@ -91,11 +91,15 @@ def _a_row_a_case(results: Sequence[Result], unit: Unit, marked: Collection[str]
 
 def _a_row_a_system(results: Sequence[Result], unit: Unit, marked: Collection[str]) -> Cells:
     extra = _extra(results)
-    header = ["case", "system", "ratio", unit.name, *(m.replace("_", " ") for m in extra)]
+    compared = any(r.ratio for r in results)
+    ratio = ["ratio"] if compared else []
+    header = ["case", "system", *ratio, unit.name, *(m.replace("_", " ") for m in extra)]
     rows = []
     for r in results:
         for i, system in enumerate(_systems([r])):
-            row = ["" if i else _asked(r), system, _ratio(r, system, marked), _seconds(r, system, unit)]
+            row = ["" if i else _asked(r), system]
+            row += [_ratio(r, system, marked)] if compared else []
+            row.append(_seconds(r, system, unit))
             found = (r.measured.get(m, {}) for m in extra)
             rows.append(row + [_number(f[system]) if system in f else "" for f in found])
     return header, rows

@@ -13,6 +13,7 @@ import pytest
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema
+from tidemill.io.arrow_checks import require_sound
 from tidemill.io.sources import open_source
 from tidemill.plan.nodes import Source
 
@@ -118,3 +119,18 @@ def test_files_that_are_empty_garbage_or_vanish_name_themselves(name: str, tmp_p
 def test_a_path_with_a_null_byte_is_ours(tmp_path: Path) -> None:
     with pytest.raises(UserError):
         _read("x\0y.csv")
+
+
+def test_a_check_of_a_whole_batch_says_which_column_is_broken() -> None:
+    """Arrow makes no broken array of numbers from Python, so this one only says that it is broken."""
+
+    class Broken:
+        schema = pa.schema({"t": pa.int64(), "x": pa.float64()})
+        type = pa.float64()
+        columns = property(lambda self: [pa.array([1]), self])
+
+        def validate(self) -> None:
+            raise pa.ArrowInvalid("buffer too small")
+
+    with pytest.raises(UserError, match=r"column 'x' to be valid.*buffer too small"):
+        require_sound(Broken(), "push", plain=True)

@@ -268,3 +268,30 @@ def test_the_sensor_monitor_gives_what_history_gives(capsys: pytest.CaptureFixtu
 
     main()
     assert "300 rows live, 300 from history, the same" in capsys.readouterr().out
+
+
+PLAIN = tm.stream("p", time="t", schema={"t": "int64", "k": "int64", "x": "float64"})
+"""Columns of numbers only: one check of a whole batch is enough."""
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"t": [3], "k": [1], "x": [0.5]},
+        {"x": [0.5], "t": [3], "other": [7], "k": [1]},
+        {"x": [0.5], "k": [1], "t": [3]},
+        {"t": pa.array([3], pa.int8()), "k": [1], "x": [0.5], "text": ["a"]},
+    ],
+    ids=["as declared", "more, in another order", "in another order", "of another type"],
+)
+def test_batches_of_any_schema_by_turns(columns: dict[str, Any]) -> None:
+    live = PLAIN.group_by("k").window(tm.tumbling(10)).agg(x=tm.sum(col.x)).live()
+    as_declared = pa.record_batch({"t": [4], "k": [1], "x": [0.25]})
+    for batch in (as_declared, pa.record_batch(columns), as_declared, pa.record_batch(columns)):
+        live.push(p=batch)
+    assert live.punctuate(10).to_pydict()["x"] == [1.5]
+    with pytest.raises(tm.UserError, match="a column 'k'"):
+        live.push(p=as_declared.drop_columns(["k"]))
+    with pytest.raises(tm.UserError, match="column 'k' of type int64"):
+        live.push(p=pa.record_batch({"t": [3], "k": ["a"], "x": [0.5]}))
+    assert live.stats().events == 4

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,7 +17,9 @@ from tidemill import col
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.batch import from_rows, to_rows
 from tidemill.core.time import FOREVER
+from tidemill.local.limits import Limits
 from tidemill.local.window_operator import WindowOperator
+from tidemill.local.window_slides import Progress
 from tidemill.optimize.choices import choices_of
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.reference.run import run as run_reference
@@ -95,3 +98,37 @@ def test_floats_are_never_subtracted_so_a_large_value_leaves_nothing_behind() ->
     given = [{"t": t, "k": 0, "v": 0, "x": 1e20 if t == 0 else 0.1} for t in range(60)]
     last = query.run(s=given).to_pylist()[-1]
     assert last["total"] == pytest.approx(0.1 * (60 - last["window_start"]))
+
+
+GRIDS: dict[str, Window] = {
+    "tumbling": tm.tumbling(4), "moved": tm.tumbling(7, origin=3), "hopping": tm.hopping(12, every=5),
+    "with gaps": tm.hopping(3, every=4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("window", GRIDS)
+def test_the_next_watermark_at_which_a_window_closes(window: str) -> None:
+    """What `closes_at` says, `closes` says too, for every watermark on the way; below it nothing comes."""
+    plan = STREAM.group_by("k").window(GRIDS[window]).agg(n=tm.count()).optimized
+    assert isinstance(plan, WindowAggregate)
+    operator = WindowOperator(plan)
+    for batch in from_rows(rows(), STREAM.schema).to_batches():
+        operator.push(0, batch)
+    [slide], closed = operator.lanes[0].slides, 0
+    list(operator.advance(0, -50, prompt=True))
+    for below in range(-49, 80):
+        progress = Progress(Limits(below), False, operator.keys.count, np.zeros(1, int), np.zeros(1, int))
+        at = slide.closes_at
+        assert at is not None and (below >= at) == slide.closes(progress)
+        found = list(operator.advance(0, below, prompt=True))
+        closed += bool(found)
+        assert below >= at or not found
+    assert closed > 3
+
+
+@pytest.mark.parametrize("window", [tm.session(3), tm.rows(3, every=1), tm.per_event(9), tm.landmark(5)])
+def test_where_keys_say_when_windows_close_it_is_not_known(window: Window) -> None:
+    plan = STREAM.group_by("k").window(window).agg(n=tm.count()).optimized
+    assert isinstance(plan, WindowAggregate)
+    [slide] = WindowOperator(plan).lanes[0].slides
+    assert slide.closes_at is None

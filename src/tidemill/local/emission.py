@@ -21,6 +21,7 @@ from tidemill.local.graph import Graph, OperatorStep
 from tidemill.local.live_input import LiveInput
 from tidemill.local.operator import Snapshot
 from tidemill.local.snapshot import column, numbers
+from tidemill.local.tuning import LIVE
 from tidemill.plan.emit import FINAL, REVISION, WITHDRAWN, Emit
 from tidemill.plan.identity import require_identity
 from tidemill.plan.nodes import WINDOW_END, Plan, WindowAggregate
@@ -73,7 +74,7 @@ class Once:
 
     def __init__(self, plan: Plan, threads: int, pool: Executor | None) -> None:
         self.schema = plan.schema.to_arrow()
-        self._graph = Graph(plan, threads, keep_late=False, pool=pool)
+        self._graph = Graph(plan, threads, LIVE, keep_late=False, pool=pool)
         self.close, self.snapshot = self._graph.close, self._graph.snapshot
 
     def push(self, stream: str, batch: pa.RecordBatch, *, late: bool) -> Batches:
@@ -123,7 +124,7 @@ class Revised:
         self, plan: Plan, emit: Emit, threads: int, pool: Executor | None, inputs: Mapping[str, LiveInput]
     ) -> None:
         self._plan, self._emit, self._inputs = plan, emit, inputs
-        self._graph = partial(Graph, plan, threads, keep_late=False, pool=pool)
+        self._graph = partial(Graph, plan, threads, LIVE, keep_late=False, pool=pool)
         identity = require_identity("Emit", plan)
         if taken := [name for name in (REVISION, FINAL, WITHDRAWN) if name in plan.schema]:
             raise UserError("Emit", expected="a result without a column of that name", got=f"{taken[0]!r}")

@@ -60,6 +60,7 @@ class Expressions:
         for node, name in self._columns.items():
             fields.append((name, type_of(node, schema)))
         self.schema = Schema(tuple(fields))
+        self._texts = {name for name, kind in fields if kind.kind == "string"}
         self._layouts: dict[tuple[frozenset[str], frozenset[str]], Columns] = {}
 
     @property
@@ -82,7 +83,7 @@ class Expressions:
         for node, name in self._columns.items():
             array, failed, reason = self._computed(node, batch)
             failure = reason or failure
-            args.append(array if self.schema[name].kind == "string" else values(array))
+            args.append(array if name in self._texts else values(array))
             valid = validity(array)
             if valid is not None:
                 nullable.add(name)

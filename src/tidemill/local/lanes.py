@@ -126,6 +126,14 @@ class Lane:
             else:
                 self._combine()
 
+    def rests(self, below: int) -> bool:
+        """Return whether an advance of all keys to a watermark would find nothing to do."""
+        for slide in self.slides:
+            at = slide.closes_at
+            if at is None or below >= at:
+                return False
+        return not self._many(self.store.spilled - self._retained)
+
     def due(self, progress: Progress, waiting: int, crowded: bool, prompt: bool) -> bool:
         """Return whether it is time to close windows, or at least to combine partials.
 
@@ -134,8 +142,10 @@ class Lane:
         """
         if progress.promise.highest == BEGINNING:
             return waiting > max(self._tuning.many_partials, self._retained)
-        many = waiting > max(self._tuning.few_partials, 2 * self._retained)
-        return many or ((prompt or crowded) and self._closes(progress))
+        return self._many(waiting) or ((prompt or crowded) and self._closes(progress))
+
+    def _many(self, waiting: int) -> bool:
+        return waiting > max(self._tuning.few_partials, 2 * self._retained)
 
     def pressed(self, waiting: int | None = None, crowded: bool | None = None) -> bool:
         """Return whether `due` could be true for some watermark, unless windows must close promptly.

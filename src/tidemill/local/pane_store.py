@@ -159,7 +159,7 @@ class PaneStore:
     @property
     def spilled(self) -> int:
         """The number of spilled partials and kept rows."""
-        return self._count + int(self._filled.sum())
+        return self._count + (int(self._filled.sum()) if self._kept else 0)
 
     def size(self) -> tuple[int, int]:
         """Return the number of partials and kept rows, and the bytes that are in use."""
@@ -522,6 +522,7 @@ class PaneStore:
                 planes["pane"][plane] = NO_PANE
                 planes[plane, there] = self._planes[plane, kept[there]]
                 planes["kid"][plane] = np.arange(len(kept))
+            discard(self._planes)  # the next ones have another size
             self._planes = planes
             self._untag()
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -45,3 +45,5 @@ class Tuning:
 
 
 DEFAULT = Tuning()
+LIVE = replace(DEFAULT, few_keys=1 << 15)
+"""For queries that go on: keys that are gone make room soon, so that memory stays what it was."""

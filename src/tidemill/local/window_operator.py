@@ -424,8 +424,20 @@ class WindowOperator(Operator):
                 yield from self._take_ready()
                 return
             self._number_below(below)
-        self._promised = self._promised.raised(Limits(below if final else self._known_below(below)))
-        yield from self._advance(final, prompt)
+        known = below if final else self._known_below(below)
+        rests = not final and self._order is None and self._rests(known)
+        self._promised = self._promised.raised(Limits(known))
+        if not rests:
+            yield from self._advance(final, prompt)
+
+    def _rests(self, below: int) -> bool:
+        """Return whether an advance to a watermark only raises it, as most of the many small ones do."""
+        alone = len(self.lanes) == len(self.collectors) == 1 and self._promised.by_key is None
+        if not alone or self._ready or below == BEGINNING:
+            return False
+        if self._forgets and self.keys.count > self._forget_above:
+            return False
+        return self.lanes[0].rests(below)
 
     @property
     def _many_wait(self) -> bool:

@@ -88,6 +88,11 @@ class Slide(ABC):
     def closes(self, progress: Progress) -> bool:
         """Return False if no window closes now, without a look at the elements."""
 
+    @property
+    def closes_at(self) -> int | None:
+        """The least watermark of all keys at which a window closes; None if it is not known."""
+        return None
+
     def grid(self, progress: Progress) -> Grid | None:
         """Return the windows that close and where they lie in panes, as `codegen.plane_windows` needs it.
 
@@ -177,6 +182,13 @@ class GridSlide(Slide):
             return False
         keys = progress.keys
         return bool((until.full(keys) > after.full(keys)).any())
+
+    @property
+    def closes_at(self) -> int | None:
+        after = self.state["after"]
+        if self._everyone or isinstance(self.spec, Rows) or after.by_key is not None:
+            return None
+        return self.spec.origin + (after.common + 2) * self.spec.slide
 
     def reads_below(self, progress: Progress) -> int | None:
         if self._everyone:
