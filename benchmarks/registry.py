@@ -51,7 +51,8 @@ class Benchmark:
 
 
 MODULES = {
-    "exchange": "benchmarks.exchange", "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
+    "exchange": "benchmarks.exchange", "progressive": "benchmarks.progressive",
+    "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
 }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("emission", "live_delay"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
         ("same_rows",),
-        ("explain", "partial_batches"),
+        ("explain", "partial_batches", "progressive"),
         ("run",),
         ("graph",),
         ("stage_operator", "union"),
@@ -64,7 +64,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),
         ("expressions", "snapshot"),
         ("operator",),
-        ("kernel_errors", "limits", "threads", "tuning", "window_gaps"),
+        ("kernel_errors", "limits", "progress_report", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),
