@@ -52,6 +52,7 @@ class Benchmark:
 
 MODULES = {
     "disorder": "benchmarks.disorder", "exchange": "benchmarks.exchange", "latency": "benchmarks.latency",
+    "progressive": "benchmarks.progressive",
     "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
 }  # fmt: skip
 

@@ -64,6 +64,14 @@ def test_what_is_to_come_is_said_to_be() -> None:
     assert set(API) <= {name for line in tree() for name in line}
 
 
+def test_the_blocks_about_progressive_queries_run_as_they_stand() -> None:
+    page = ROOT / "docs" / "progressive.md"
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        exec(compile(block, str(page), "exec"), names)
+    assert sum(names["answer"]["n"].to_pylist()) == 10_000 and "watch" in names  # type: ignore[index]
+
+
 def test_the_blocks_about_live_queries_run_as_they_stand() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "live.md").read_text(), re.S)
     names: dict[str, object] = {}

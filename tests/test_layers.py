@@ -52,7 +52,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("emission", "live_delay"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
         ("attribute_limits", "same_rows"),
-        ("explain", "partial_batches"),
+        ("explain", "partial_batches", "progressive"),
         ("run",),
         ("graph",),
         ("stage_operator", "union"),
@@ -69,7 +69,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("expressions", "snapshot"),
         ("operator",),
         ("attributes", "key_limits"),
-        ("kernel_errors", "limits", "threads", "tuning", "window_gaps"),
+        ("kernel_errors", "limits", "progress_report", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),

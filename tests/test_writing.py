@@ -31,6 +31,7 @@ ALLOWED = {
     "benchmarks/exchange/data.py:_tpch": "in that hidden directory",
     "benchmarks/exchange/network.py:Network.start": "a log, and a list that grows",
     "benchmarks/exchange/network.py:_locked": "a lock file, which stays empty",
+    "benchmarks/progressive.py:_file": "in a directory of this run alone",
     "benchmarks/wheels/spark.py:_parquet": "in a directory of this run alone",
     "benchmarks/windows/spark.py:_parquet": "in a directory of this run alone",
     "benchmarks/windows/spark.py:_few": "in a directory of this run alone",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidemill.local.live import Live
+    from tidemill.local.progress_report import ProgressReport
     from tidemill.plan.disorder import Disorder
     from tidemill.plan.emit import Emit, Latency
     from tidemill.spark.query import SparkQuery
@@ -64,9 +65,7 @@ class Query:
         queries, and the answer is then that of a live query which gets the rows in their order: rows may be
         late. How many were, by reason, is in the metadata too (`b"tidemill.late"`, and so on).
         """
-        import pyarrow as pa
-
-        from tidemill.local.run import run
+        from tidemill.local.run import run, table_of
         from tidemill.local.run_live import run_live
 
         counts: dict[str, int] = {}
@@ -77,9 +76,7 @@ class Query:
             live = self.live(disorder, emit=emit)
             schema = live.schema
             batches = list(run_live(self.optimized, inputs, live, progress=progress, counts=counts))
-        table = pa.Table.from_batches(batches, schema=schema)
-        found = {f"tidemill.{name}": str(n) for name, n in counts.items() if n}
-        return table.replace_schema_metadata(found) if found else table
+        return table_of(batches, schema, counts)
 
     def batches(
         self, *, disorder: Disorder | None = None, emit: Emit | None = None, latency: Latency | None = None,
@@ -104,6 +101,27 @@ class Query:
         from tidemill.local.run import run
 
         return run(self.optimized, inputs, progress=progress)
+
+    def progressive(self, reports: int = 20, **inputs: Any) -> Iterator[ProgressReport]:
+        """Answer in this process over a growing part of the data, while all of it is read once.
+
+        Each report has the exact answer over the first rows of the inputs, which are as for `run`: what `run`
+        would return if the inputs ended there. The last one is the full answer. Of n reports, report k comes
+        after about `(k / n)**2` of the rows; `report.rows` says after how many. If nobody knows how many rows
+        there are (CSV, JSON lines, iterators), each comes after twice as many as the one before, n at most.
+
+        >>> import tidemill as tm
+        >>> s = tm.stream("s", time="t", schema={"t": "int64"})
+        >>> rows = [{"t": t} for t in range(100)]
+        >>> for report in s.window(tm.tumbling(1000)).agg(n=tm.count()).progressive(reports=3, s=rows):
+        ...     print(report, report.table["n"].to_pylist())
+        ProgressReport(12.0% of the data, 12 rows: 1 rows) [12]
+        ProgressReport(45.0% of the data, 45 rows: 1 rows) [45]
+        ProgressReport(all of the data, 100 rows: 1 rows) [100]
+        """
+        from tidemill.local.progressive import progressive
+
+        return progressive(self.optimized, inputs, reports)
 
     def live(
         self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,

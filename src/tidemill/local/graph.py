@@ -213,6 +213,22 @@ class Graph:
         """The time that each operator has worked, by the name of its step."""
         return {step.name: step.seconds for step in self.steps}
 
+    def so_far(self) -> list[pa.RecordBatch]:
+        """Return what the end of all inputs would return now. The graph goes on as if nothing was asked.
+
+        Together with all earlier results it is the answer over the rows that were pushed. It costs what is
+        open; an aggregate over results of another one is copied for it.
+        """
+        more: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
+        found = []
+        for step in self.steps:  # in topological order
+            for out in step.operator.so_far(more.get(id(step), ())):
+                if step is self._last:
+                    found.append(out)
+                for reader, port in step.readers:
+                    more.setdefault(id(reader), []).append((port, out))
+        return found
+
     def close(self) -> None:
         """Stop the threads of all operators."""
         for step in self.steps:

@@ -134,6 +134,18 @@ class Lane:
                 return False
         return not self._many(self.store.spilled - self._retained)
 
+    def so_far(self, progress: Progress) -> Iterator[pa.RecordBatch]:
+        """Return the windows that the end of the stream would close now; they stay open. Exhaust it.
+
+        Closing at the end evicts no partials, so only what windows know besides them has to be put back.
+        """
+        before = [dict(slide.state) for slide in self.slides]
+        yield from self._close(self._own(progress))
+        for slide, state in zip(self.slides, before):
+            slide.state = state
+        self.store.into_planes()
+        self._retained = self.store.spilled
+
     def due(self, progress: Progress, waiting: int, crowded: bool, prompt: bool) -> bool:
         """Return whether it is time to close windows, or at least to combine partials.
 

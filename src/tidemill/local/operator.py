@@ -7,7 +7,7 @@ queries, `run`, threads and Spark tasks all drive graphs of operators (`graph`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -79,6 +79,14 @@ class Operator(ABC):
 
         Limits by key refer to key ids of this operator; other operators use the common limit.
         """
+
+    def so_far(self, more: Sequence[tuple[int, pa.RecordBatch]] = ()) -> Iterable[pa.RecordBatch]:
+        """Return what the end of all ports would return now, after a few more batches of some ports.
+
+        The operator goes on as if nothing had been asked. By default, for operators that keep no rows.
+        """
+        for port, batch in more:
+            yield from self.push(port, batch)
 
     def late(self) -> pa.Table | None:
         """Return the late rows so far, unchanged; None if no row can be late for this operator."""

@@ -564,6 +564,13 @@ class PaneStore:
             self._count = len(records)
             self._spill[: self._count] = records
 
+    def into_planes(self) -> None:
+        """After `elements`, which may have spilled all records: hold recent panes in planes again."""
+        if self._by_plane and self._count and self._in_one_turn:
+            self._untag()
+            spilled = self._spill[: self._count]
+            self._put_back(spilled[spilled["pane"] >= self._needed])
+
     def _place(self, records: npt.NDArray[Any]) -> tuple[Ints, Ints]:
         """Return the indices of records in the planes."""
         return records["pane"] & (len(self._planes) - 1), records["kid"]

@@ -40,6 +40,11 @@ class Tuning:
     """If each thread collects whole batches, windows of at most this many keys are closed by the caller."""
     sample_rows: int = 1 << 16
     """The first rows of an input, which show whether keys are many, and how to arrange records."""
+    few_divided: int = 1 << 16
+    """Between two reports of a progressive query, no thread gets fewer rows than this."""
+    many_open: int = 1 << 14
+    """If open windows have more rows in a report of a progressive query, the complete ones are closed before
+    the next report. For that, all times of a table are read."""
     backlog: int = 4
     """Maximum number of calls queued for the lanes before the caller waits."""
 

@@ -11,8 +11,10 @@ many.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -86,7 +88,7 @@ class WindowOperator(Operator):
         """
         self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
         self._watch = watch
-        stage = stage or stage_of(plan.input)
+        self._stage = stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order = _order_of(plan)
@@ -125,6 +127,8 @@ class WindowOperator(Operator):
         self._threads = LaneThreads(self._count, pool)
         self._pending: Prepared | None = None
         """By key: the last batch, until the lanes add it."""
+        self._untaken: deque[tuple[pa.RecordBatch, StageRunner | None]] = deque()
+        """By rows: the batches that no collector has taken."""
         self._seen = [Done()] * len(self.collectors)
         """By rows: what each collector returned last, of the calls that were waited for."""
         placed = Column(plan.input.time) if self._by_time else attribute
@@ -295,29 +299,41 @@ class WindowOperator(Operator):
         number = min(range(1, len(self.collectors)), key=self._threads.busy)
         if self._threads.busy(number) > 1:
             number = 0
-        collector = self.collectors[number]
-
-        def collect() -> Done:
-            rows = batch if stage is None or stage.trivial else stage.run(batch)
-            if rows.num_rows:
-                collector.add(rows)
-            store = collector.store
-            return Done(
-                collector=number, crowded=store.crowded, spilled=store.spilled, keys=collector.keys.count
-            )
-
+        self._untaken.append((batch, stage))
         if number:
-            self._threads.start({number: collect})
+            self._threads.start({number: partial(self._collect_one, number)})
         else:
-            self._seen[0] = collect()
+            self._seen[0] = self._collect_one(0)
         self._drain(self._tuning.backlog)
         if max(seen.keys for seen in self._seen) > self._tuning.keys_by_row:
             self._collect_together()
 
+    def _collect_one(self, number: int) -> Done:
+        """By rows: let a collector take a batch that no other one has taken, if there is one."""
+        collector = self.collectors[number]
+        try:
+            batch, stage = self._untaken.popleft()
+        except IndexError:  # the caller took it
+            pass
+        else:
+            rows = batch if stage is None or stage.trivial else stage.run(batch)
+            if rows.num_rows:
+                collector.add(rows)
+        store = collector.store
+        return Done(
+            collector=number, crowded=store.crowded, spilled=store.spilled, keys=collector.keys.count
+        )
+
+    def _collect_rest(self) -> None:
+        """By rows: help the threads with the batches that wait, then wait for those that they work on."""
+        while self._untaken:
+            self._seen[0] = self._collect_one(0)
+        self._drain(0)
+
     def _gather(self) -> None:
         """Wait for all threads; by rows, the lanes then have the partials of all collectors."""
         self._start_pending()
-        self._drain(0)
+        self._collect_rest()
         if len(self.collectors) > 1:
             handed = self._handed(apart=False)
             self._run([partial(self._absorb, lane, handed, self.keys.count) for lane in self.lanes])
@@ -330,7 +346,7 @@ class WindowOperator(Operator):
 
         If `apart`, collectors may go on while the lanes absorb partials.
         """
-        self._drain(0)
+        self._collect_rest()
         needed, make = self._needed, self._side_store if apart else None
         handed = [c.hand_over(self.keys, needed, make) for c in self.collectors]
         self._seen = [Done()] * len(self.collectors)
@@ -625,6 +641,29 @@ class WindowOperator(Operator):
         rows = none if self._partitions is None else self._partitions.rows
         partition = none if self._partitions is None else self._partitions.of_key
         return Progress(self._promised, final, self.keys.count, rows, partition)
+
+    def so_far(self, more: Sequence[tuple[int, pa.RecordBatch]] = ()) -> Iterator[pa.RecordBatch]:
+        if more or self._waiting:
+            yield from self._so_far_of_a_copy(more)
+            return
+        self._gather()
+        yield from self._ready  # which a later `advance` returns again, for good
+        progress = replace(self._progress(True), promise=Limits(FOREVER))
+        results = [lane.so_far(progress) for lane in self.lanes]
+        if len(results) == 1 or self._closes_here:
+            yield from itertools.chain.from_iterable(results)
+        else:
+            yield from self._threads.interleaved(results)
+
+    def _so_far_of_a_copy(self, more: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """The same where rows must be added for it: those to be sorted at the end, or results that open."""
+        copy = WindowOperator(
+            self.plan, choices=self.choices, tuning=self._tuning, stage=self._stage, watch=False
+        )
+        copy.restore(self.snapshot())
+        for port, batch in more:
+            copy.push(port, batch)
+        yield from copy.advance(0, FOREVER)
 
     # -- eviction of keys
 

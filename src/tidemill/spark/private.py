@@ -20,9 +20,11 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JJavaError as JavaError
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.util import _load_from_socket
 
 from tidemill.core.errors import UnsupportedError, UserError
 
@@ -208,6 +210,27 @@ def partition_count(df: DataFrame) -> int:
 def fixed_partitions(df: DataFrame) -> DataFrame:
     """The same rows in partitions that no plan changes. Shuffles below are run."""
     return _frame_of(df.sparkSession, _rdd(df), df._jdf.schema())
+
+
+class Partitions:
+    """The partitions of a frame, to read a few at a time. It is planned once; shuffles below run now."""
+
+    def __init__(self, df: DataFrame) -> None:
+        self._session = df.sparkSession
+        self._schema = to_arrow_schema(df.schema, timezone="UTC")
+        self._batches = df._jdf.toArrowBatchRdd().toJavaRDD()
+        self.count = int(self._batches.getNumPartitions())
+
+    def read(self, numbers: Sequence[int]) -> list[pa.RecordBatch]:
+        """Run a job that reads some partitions and no others."""
+        jvm = _jvm(self._session)
+        wanted = jvm.java.util.ArrayList()
+        for number in numbers:
+            wanted.add(number)
+        # A frame of these partitions would be planned again each time, which takes as long as the job.
+        place = jvm.PythonRDD.runJob(_context(self._session).sc(), self._batches, wanted)
+        with _load_from_socket(place, NoOpSerializer()) as batches:
+            return [pa.ipc.read_record_batch(pa.py_buffer(batch), self._schema) for batch in batches]
 
 
 def partition_hosts(df: DataFrame) -> list[str | None]:

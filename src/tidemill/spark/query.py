@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from typing import Any
 
@@ -12,6 +13,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.local.explain import from_wheel
+from tidemill.local.progress_report import ProgressReport, require_count
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.faults import check_inputs
@@ -19,10 +21,12 @@ from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
 from tidemill.spark.batch.disorder import accepted, late_rows, require_supported
 from tidemill.spark.batch.explain import describe
+from tidemill.spark.batch.progressive import progressive, require_partials
 from tidemill.spark.batch.run import frame_of
 from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
 from tidemill.spark.frames import require_batch
+from tidemill.spark.private import require_classic
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.windows import wheel_frame, where_answered
 from tidemill.wheels.queries import WheelQueries
@@ -62,6 +66,24 @@ class SparkQuery:
         leaf = next(s for s in sources(self._plan) if input in (None, s.name))
         with ansi(self._spark):
             return late_rows(as_declared(inputs[leaf.name], leaf), leaf, disorder, arrival)
+
+    def progressive(self, reports: int = 20, **inputs: DataFrame) -> Iterator[ProgressReport]:
+        """The answers over a growing part of the data, each an Arrow table, as of `query.progressive`.
+
+        The part is the first partitions of the inputs, in Spark's order: `report.partitions` of them, and
+        `report.fraction` of all. Each is read once, by jobs of a few partitions, and aggregated where it is;
+        the driver adds up the partials, which must fit in its memory. Files are split into at least as many
+        partitions as there are reports, unless `spark.sql.files.minPartitionNum` is set; other frames have
+        the partitions that they have, and no more reports than that. An input that shuffles does so first.
+
+        Windows that follow the rows, and aggregates that need them in order, have no such partials: for them
+        there is an `UnsupportedError`.
+        """
+        require_count(reports)
+        require_classic("progressive", self._spark)
+        plan = self._with_wheels({**inputs})
+        require_partials(plan)
+        return progressive(plan, lambda leaf: self._frame(leaf, inputs), self._spark, reports)
 
     def _frame(
         self, leaf: Source | WheelWindows, inputs: dict[str, Any], disorder: Disorder | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from pyspark.sql import SparkSession
 
@@ -14,6 +14,7 @@ from tidemill.spark.private import is_connect, session_id
 ANSI = "spark.sql.ansi.enabled"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 CASE = "spark.sql.caseSensitive"
+SPLITS = "spark.sql.files.minPartitionNum"
 LEAVES = "spark.sql.leafNodeDefaultParallelism"
 
 
@@ -48,6 +49,13 @@ _inside: dict[tuple[str, str], int] = {}
 def case_matters(spark: SparkSession) -> bool:
     """Whether Spark tells columns `a` and `A` apart."""
     return str(spark.conf.get(CASE)).lower() == "true"
+
+
+def files_in(spark: SparkSession, partitions: int) -> AbstractContextManager[None]:
+    """Split files into at least so many partitions, unless the session says how many."""
+    if spark.conf.get(SPLITS, None) is not None:
+        return nullcontext()
+    return setting(spark, SPLITS, str(partitions))
 
 
 def planned(spark: SparkSession) -> AbstractContextManager[None]:

@@ -31,7 +31,7 @@ from tidemill.spark.batch.tasks import finish, last_name, partials, whole_window
 from tidemill.spark.caching import holding
 from tidemill.spark.exchange.decision import noted
 from tidemill.spark.exchange.group import colocated
-from tidemill.spark.exchange.reduce import brought_together, where_they_are, worth_it
+from tidemill.spark.exchange.reduce import brought_together, in_place, where_they_are, worth_it
 from tidemill.spark.expr.aggregates import available, combined, in_jvm, lowered, partial
 from tidemill.spark.expr.calendars import with_windows
 from tidemill.spark.expr.compile import SparkExpressions
@@ -108,6 +108,15 @@ def partials_by_pane(plan: WindowAggregate, base: DataFrame) -> tuple[DataFrame,
         return _partials(source), None
     blocks = Blocks(_over_rows(plan), dense=True)
     return _blocks(source, blocks), blocks
+
+
+def partials_in_place(plan: WindowAggregate, base: DataFrame) -> tuple[DataFrame, Blocks | None]:
+    """Partials of each partition of `base`, in as many partitions, and their `Blocks`, if they use them."""
+    source = _source(plan, base)
+    if not all(map(available, plan.layout.parts)):
+        return _partials(source), None
+    blocks, (rows, _) = Blocks(_over_rows(plan)), _rows_of_panes(source)
+    return in_place(rows, lambda df, beside: _blocks(source, blocks, df, beside)), blocks
 
 
 def _source(plan: WindowAggregate, base: DataFrame) -> _Source:

@@ -73,10 +73,14 @@ def where_they_are(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], Da
 
     They are cached, because they are read twice.
     """
-    df = read_alike(df)
+    return kept(in_place(read_alike(df), aggregate))
+
+
+def in_place(df: DataFrame, aggregate: Callable[[DataFrame, list[str]], DataFrame]) -> DataFrame:
+    """The same for partials that are read once."""
     local = fresh_name("partition", df.columns)
     rows = arranged_by(df.select("*", F.spark_partition_id().alias(local)), local)
-    return kept(aggregate(rows, [local]).drop(local))
+    return aggregate(rows, [local]).drop(local)
 
 
 def brought_together(
