@@ -212,6 +212,7 @@ def test_live(zone: str, unit: str, threads: int, tmp_path: Path) -> None:
                 live.close()
                 live = tm.restore(query, tmp_path / "saved", threads=threads)
         found.append(live.flush())
+        live.close()
         got = to_rows([b for table in found for b in table.to_batches()], query.schema)
         assert_same(got, by_reference(query, given), query.schema)
 
