@@ -49,7 +49,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "local": (
         ("reconcile", "run_live"),
         ("live",),
-        ("emission", "live_delay"),
+        ("checkpoint_directory", "emission", "live_delay"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
         ("same_rows",),
         ("explain", "partial_batches"),
@@ -62,9 +62,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("results", "window_slides", "state_columns"),
         ("pane_store",),
         ("intake", "object_states", "row_numbers", "sorted_rows", "stage_runner", "state_plan"),
+        ("changes",),
         ("expressions", "snapshot"),
         ("operator",),
-        ("kernel_errors", "limits", "threads", "tuning", "window_gaps"),
+        ("kernel_errors", "limits", "marks", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),

@@ -18,8 +18,15 @@ from tests.conformance.cases import ARRIVAL, COMBINATIONS, SOME, TYPICAL, WINDOW
 from tests.conformance.harness import arrivals, assert_same, locally, split, table_of
 from tests.examples import later
 from tidemill.core.batch import to_rows
+from tidemill.local import checkpoint_directory
 from tidemill.local.live import Live
 from tidemill.stream import Stream
+
+
+@pytest.fixture(autouse=True)
+def seldom_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write changes where a state so small would be written whole again."""
+    monkeypatch.setattr(checkpoint_directory, "MOST_CHANGES", 1000)
 
 
 def rows_of(query: Stream, tables: list[pa.Table]) -> list[Row]:
@@ -34,7 +41,7 @@ def going_on(query: Stream, rows: list[Row], pick: random.Random, folder: Path) 
         found.append(live.push(s=table_of(query, some)))
         rest = [row for later in given[at + 1 :] for row in later]
         for _ in range(pick.randint(0, 2)):
-            what = pick.choice(["punctuate", "punctuate keys", "advance", "restore"])
+            what = pick.choice(["punctuate", "punctuate keys", "advance", "restore", "save changes"])
             if what == "punctuate" and rest:
                 found.append(live.punctuate(min(row["t"] for row in rest)))
             elif what == "punctuate keys" and some and rest:
@@ -43,10 +50,13 @@ def going_on(query: Stream, rows: list[Row], pick: random.Random, folder: Path) 
                 found.append(live.punctuate(min(left, default=100), key={"k": key}))
             elif what == "advance":
                 found.append(live.advance())
+            elif what == "save changes":
+                live.checkpoint(folder / "saved changes", keep=2)
             elif what == "restore":
-                live.checkpoint(folder / "saved")
+                saved = folder / pick.choice(["saved", "saved changes/", "saved changes/"])
+                live.checkpoint(saved, keep=2 if saved.name != "saved" else None)
                 live.close()
-                live = tm.restore(query, folder / "saved", threads=pick.choice([1, 2]))
+                live = tm.restore(query, saved, threads=pick.choice([1, 2]))
     found.append(live.flush())
     return live, rows_of(query, found)
 
