@@ -55,7 +55,7 @@ class ChangedPartials:
 
     @staticmethod
     def joined(lanes: Sequence[ChangedPartials], keys: int) -> ChangedPartials:
-        """Return the changes of all lanes as one; there are so many keys."""
+        """Return the changes of all lanes, which are about the same panes, as one; there are so many keys."""
         if len(lanes) == 1:
             return lanes[0]
         limits = [lane.kept_from for lane in lanes]
@@ -66,7 +66,7 @@ class ChangedPartials:
             kept = Limits(min(l.common for l in limits), by_key)
         return ChangedPartials(
             pa.concat_tables([lane.rows for lane in lanes]), np.concatenate([lane.keys for lane in lanes]),
-            min(lane.first for lane in lanes), max(lane.last for lane in lanes), kept,
+            lanes[0].first, lanes[0].last, kept,
         )  # fmt: skip
 
     def tables(self, name: str) -> Snapshot:

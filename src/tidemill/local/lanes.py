@@ -201,10 +201,20 @@ class Lane:
         """Mark nothing any more."""
         self.store.marks = None
 
-    def changes(self) -> ChangedPartials:
-        """Return the partials that changed since `track`, and which ones they replace."""
+    @property
+    def changed_panes(self) -> tuple[int, int]:
+        """The first and the last pane in which partials changed since `track`."""
+        assert self.store.marks is not None
+        return self.store.marks.first, self.store.marks.last
+
+    def changes(self, first: int, last: int) -> ChangedPartials:
+        """Return the partials that changed since `track`, and which ones they replace in a range of panes.
+
+        The range has all panes in which partials changed, also those of other lanes.
+        """
         marks = self.store.marks
         assert marks is not None
+        marks.first, marks.last = first, last
         return ChangedPartials(
             self._table(self.store.changed()), self._share.ids(marks.keys), marks.first, marks.last,
             self._kept_from() if marks.evicted else Limits(FIRST),
@@ -226,6 +236,8 @@ class Lane:
         return self._table(self.store.elements())
 
     def _table(self, elements: Elements) -> pa.Table:
+        if len(elements) == 1:  # Arrow copies fields of several records, but would refer to those of one
+            elements = replace(elements, records=elements.records.copy())
         columns: dict[str, pa.Array] = {
             "kid": pa.array(self._share.ids(elements.kid)), "pane": pa.array(elements.pane),
         }  # fmt: skip

@@ -585,7 +585,10 @@ class WindowOperator(Operator):
         if self._saved_rows is None:
             return self.snapshot()
         more = {more_of(name): rows for name, rows in self._growing(self._saved_rows).items()}
-        partials = ChangedPartials.joined([lane.changes() for lane in self.lanes], self.keys.count)
+        panes = [lane.changed_panes for lane in self.lanes]
+        first, last = min(a for a, _ in panes), max(b for _, b in panes)
+        changed = [lane.changes(first, last) for lane in self.lanes]
+        partials = ChangedPartials.joined(changed, self.keys.count)
         return {**self._besides_partials(), **more, **partials.tables("elements")}
 
     def track(self) -> None:
