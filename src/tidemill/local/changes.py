@@ -18,7 +18,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING
 from tidemill.local.limits import Limits
 from tidemill.local.operator import Snapshot
-from tidemill.local.snapshot import column, limits_of, limits_table, numbers, tables
+from tidemill.local.snapshot import column, ids, limits_of, limits_table, numbers, tables
 
 Ints = npt.NDArray[np.int64]
 _MORE, _PARTIALS, _KEYS, _RANGE, _KEPT = "+", "~", "~keys", "~range", "~kept"
@@ -92,7 +92,7 @@ class _Partials:
 
     def _note(self, rows: pa.Table) -> None:
         self.alive.append(np.ones(len(rows), dtype=np.bool_))
-        self.kid.append(column(rows, "kid"))
+        self.kid.append(ids(rows, "kid", 1 << 62))
         self.pane.append(column(rows, "pane"))
 
     def replace(self, rows: pa.Table, keys: Ints, first: int, last: int, kept: Limits) -> None:

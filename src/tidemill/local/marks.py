@@ -56,11 +56,9 @@ class Marks:
         """The keys that changed."""
         return np.flatnonzero(self._touched)
 
-    def cover(self, kid: Ints, pane: Ints) -> npt.NDArray[np.bool_]:
-        """Return a mask of the partials that may have changed."""
-        known = len(self._touched)
-        if not known:
-            return np.zeros(len(kid), dtype=np.bool_)
-        marked = self._touched[np.minimum(kid, known - 1)] & (kid < known)
-        found: npt.NDArray[np.bool_] = marked & (pane >= self.first) & (pane <= self.last)
-        return found
+    def covered(self, kid: Ints, pane: Ints) -> Ints:
+        """Return the places of the partials that may have changed."""
+        places = np.flatnonzero((pane >= self.first) & (pane <= self.last))
+        keys = kid[places]
+        places, keys = places[keys < len(self._touched)], keys[keys < len(self._touched)]
+        return places[self._touched[keys]]

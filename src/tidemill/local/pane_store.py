@@ -101,16 +101,17 @@ class Elements:
     def __len__(self) -> int:
         return len(self.records)
 
-    def chosen(self, keep: npt.NDArray[np.bool_]) -> Elements:
-        """Return the elements of a mask."""
+    def chosen(self, places: Ints) -> Elements:
+        """Return the elements at some places, which are in order."""
+        keep = np.zeros(len(self), dtype=np.bool_)
+        keep[places] = True
         rows = {}
         for index, (offsets, columns) in self.rows.items():
             sizes = np.diff(offsets)
             some = np.repeat(keep, sizes)
             rows[index] = (np.append(0, np.cumsum(sizes[keep])), [c[some] for c in columns])
-        places = np.flatnonzero(keep).tolist()
-        objects = {index: [states[at] for at in places] for index, states in self.objects.items()}
-        return Elements(self.records[keep], rows, objects)
+        objects = {i: [states[at] for at in places.tolist()] for i, states in self.objects.items()}
+        return Elements(self.records[places], rows, objects)
 
 
 class PaneStore:
@@ -410,9 +411,9 @@ class PaneStore:
         assert marks is not None
         if self.parts.kept:
             elements = self.elements()
-            return elements.chosen(marks.cover(elements.kid, elements.pane))
+            return elements.chosen(marks.covered(elements.kid, elements.pane))
         spilled = self._spill[: self._count]
-        found = [spilled[marks.cover(spilled["kid"], spilled["pane"])]]
+        found = [spilled[marks.covered(spilled["kid"], spilled["pane"])]]
         keys, planes = marks.keys, len(self._planes)
         first, last = max(marks.first, self._oldest), min(marks.last, self._last)
         if self._by_plane and len(keys) and first <= last:
