@@ -53,7 +53,7 @@ def names(state: Snapshot) -> list[str]:
 
 
 def check(query: Stream, rows: list[Row], pick: random.Random, tuning: Tuning, *, alike: bool) -> int:
-    """Push rows in order of time, save changes between them, and compare; return how often only changes were."""
+    """Push rows in order of time, save changes between them, and compare; return how often it was changes."""
     threads = pick.choice([1, 2])
     graph, found, changed = Graph(query.optimized, threads, tuning), [], 0
     segments = [graph.snapshot()]

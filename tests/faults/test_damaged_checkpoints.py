@@ -97,7 +97,8 @@ def checkpoints_are_damaged(cases: int, folder: Path) -> None:
         work = folder / "work"
         shutil.copytree(folder / "whole", work)
         what = damage(work, pick)
-        faults += [f"{number}, {what}: {w}" for f in ("directory", "file") if (w := wrong(work / f, expected))]
+        found = [wrong(work / form, expected) for form in ("directory", "file")]
+        faults += [f"{number}, {what}: {fault}" for fault in found if fault]
         shutil.rmtree(work)
         taken += 1
     report(machine, taken, len(faults))

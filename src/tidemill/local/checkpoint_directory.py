@@ -8,7 +8,8 @@ The manifest has the length of each segment and the checksum of its *contents pa
 the length and the checksum of each table.
 
 The state is written whole again when the changes since then have more than a share of its bytes
-(`MOST_CHANGES`), after `MOST_SEGMENTS` files with changes, and whenever the checkpoint before is not the one that this query wrote or restored.
+(`MOST_CHANGES`), after `MOST_SEGMENTS` files with changes, and whenever the newest checkpoint is not the one
+that this query wrote or restored.
 """
 
 from __future__ import annotations

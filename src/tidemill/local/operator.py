@@ -77,7 +77,7 @@ class Operator(ABC):
         """Record from now on what changes: all that is so far was saved, or restored."""
 
     def changes(self) -> Snapshot:
-        """Return what changed since the last `track`, as `local.changes` says; by default, the whole state."""
+        """Return what changed since the last `track`, as `local.changes` has it; by default, all tables."""
         return self.snapshot()
 
     @abstractmethod

@@ -24,7 +24,7 @@ def differences(before: str, now: str) -> str:
     """Return how a plan, as text, differs from another: a line for each step that changed, came or went.
 
     >>> print(differences("aggregate n=count() over tumbling(10) panes=10\\n  source s",
-    ...                   "aggregate n=count() over tumbling(5) panes=5\\n  where (col.x > 1)\\n    source s"))
+    ...                   "aggregate n=count() over tumbling(5) panes=5\\n  where (col.x > 1)\\n  source s"))
     aggregate: 'tumbling(10) panes=10' is now 'tumbling(5) panes=5'
     where: is new: '(col.x > 1)'
     """
