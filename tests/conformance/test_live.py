@@ -18,15 +18,8 @@ from tests.conformance.cases import ARRIVAL, COMBINATIONS, SOME, TYPICAL, WINDOW
 from tests.conformance.harness import arrivals, assert_same, locally, split, table_of
 from tests.examples import later
 from tidemill.core.batch import to_rows
-from tidemill.local import checkpoint_directory
 from tidemill.local.live import Live
 from tidemill.stream import Stream
-
-
-@pytest.fixture(autouse=True)
-def seldom_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write changes where a state so small would be written whole again."""
-    monkeypatch.setattr(checkpoint_directory, "MOST_CHANGES", 1000)
 
 
 def rows_of(query: Stream, tables: list[pa.Table]) -> list[Row]:
@@ -53,8 +46,8 @@ def going_on(query: Stream, rows: list[Row], pick: random.Random, folder: Path) 
             elif what == "save changes":
                 live.checkpoint(folder / "saved changes", keep=2)
             elif what == "restore":
-                saved = folder / pick.choice(["saved", "saved changes/", "saved changes/"])
-                live.checkpoint(saved, keep=2 if saved.name != "saved" else None)
+                saved, keep = pick.choice([(folder / "saved", None), (folder / "saved changes", 2)])
+                live.checkpoint(saved, keep=keep)
                 live.close()
                 live = tm.restore(query, saved, threads=pick.choice([1, 2]))
     found.append(live.flush())

@@ -105,16 +105,12 @@ def checkpoints_are_damaged(cases: int, folder: Path) -> None:
     assert not faults, faults[:5]
 
 
-@pytest.fixture(autouse=True)
-def seldom_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write changes where a state so small would be written whole again."""
-    monkeypatch.setattr(directory, "MOST_CHANGES", 1.2)
-
-
+@pytest.mark.usefixtures("seldom_whole")
 def test_damaged_checkpoints_are_refused_or_restored_as_they_were(tmp_path: Path) -> None:
     checkpoints_are_damaged(60, tmp_path)
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("seldom_whole")
 def test_many_damaged_checkpoints(tmp_path: Path) -> None:
     checkpoints_are_damaged(int(3000 * SOAK), tmp_path)

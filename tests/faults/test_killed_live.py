@@ -23,7 +23,6 @@ from tests.faults.counts import SOAK, report, seed_of
 from tidemill import col
 from tidemill.core.batch import to_rows
 from tidemill.io.sinks import write_ipc
-from tidemill.local import checkpoint_directory
 from tidemill.local.checkpoint_directory import numbers_in, read_manifest
 
 ROWS, BATCH, BETWEEN = 3_200, 40, 4
@@ -80,7 +79,7 @@ def killed(folder: Path, pick: random.Random) -> int:
                 os._exit(0)
             finally:
                 os._exit(1)
-        time.sleep(pick.random() * 0.1 * (1 + kills / 20))  # so that one of them comes to the end
+        time.sleep(pick.random() * 0.1 * (1 + kills / 8))  # so that one of them comes to the end
         os.kill(child, signal.SIGKILL)
         kills += os.waitpid(child, 0)[1] == signal.SIGKILL
     return kills
@@ -128,16 +127,12 @@ def live_queries_are_killed(at_least: int, tmp_path: Path) -> None:
     assert wrong == []
 
 
-@pytest.fixture(autouse=True)
-def seldom_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write changes where a state so small would be written whole again."""
-    monkeypatch.setattr(checkpoint_directory, "MOST_CHANGES", 3)
-
-
+@pytest.mark.usefixtures("seldom_whole")
 def test_a_live_query_that_is_killed_goes_on_and_gives_each_row_once(tmp_path: Path) -> None:
     live_queries_are_killed(12, tmp_path)
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("seldom_whole")
 def test_many_live_queries_are_killed(tmp_path: Path) -> None:
     live_queries_are_killed(int(500 * SOAK), tmp_path)
