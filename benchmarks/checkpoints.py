@@ -1,6 +1,7 @@
 """What a checkpoint of a live query costs where little of a large state changed.
 
-`python -m benchmarks.checkpoints` prints it. Times are of the process (CPU) and of the clock, which includes waiting for the disk.
+`python -m benchmarks.checkpoints` prints it. Times are of the process (CPU) and of the clock, which includes
+waiting for the disk.
 """
 
 from __future__ import annotations

@@ -208,7 +208,8 @@ def test_which_paths_are_directories(path: str, tmp_path: Path) -> None:
         tm.restore(SUMS, tmp_path / "empty")
 
 
-def test_late_rows_and_keys_that_go(tmp_path: Path) -> None:
+def test_late_rows_and_keys_that_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "MOST_CHANGES", 1000)  # so small a state would be written whole
     live = SUMS.live(tm.Disorder(slack=0))
     expected = []
     for t in range(0, 400, 20):
@@ -222,6 +223,13 @@ def test_late_rows_and_keys_that_go(tmp_path: Path) -> None:
         expected.append(live.late().num_rows)
         again.close()
     assert expected == [*range(1, 11), 0, *range(1, 10)]
+    for _ in range(2):  # the second time, rows are as they were written once, but not last
+        live.take_late()
+        for late in (9, 3):
+            live.push(s=rows(100, range(late)))
+            live.checkpoint(tmp_path, keep=1)
+            with tm.restore(SUMS, tmp_path) as again:
+                assert again.late().equals(live.late())
     assert flushed(tm.restore(SUMS, tmp_path)) == flushed(live)
 
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.core.time import BEGINNING
 from tidemill.local.limits import Limits
+from tidemill.local.marks import FIRST
 from tidemill.local.operator import Snapshot
 from tidemill.local.snapshot import column, ids, limits_of, limits_table, numbers, tables
 
@@ -97,7 +97,7 @@ class _Partials:
 
     def replace(self, rows: pa.Table, keys: Ints, first: int, last: int, kept: Limits) -> None:
         for alive, kid, pane in zip(self.alive, self.kid, self.pane):
-            if kept.by_key is not None or kept.common > BEGINNING:
+            if kept.by_key is not None or kept.common > FIRST:
                 alive &= pane >= kept.of(kid)
             inside = np.flatnonzero((pane >= first) & (pane <= last))
             alive[inside[np.isin(kid[inside], keys)]] = False

@@ -219,7 +219,7 @@ class Writer:
         if restored is not None and restored.path == path:
             self._last, self._damaged = restored.manifest, restored.damaged
         self._digests: dict[str, str] = {}
-        """The checksum of each table that was written whole, when it was written last."""
+        """The checksum of each table that is as it was written, whole, in the segments so far."""
         try:
             self._require_own()
         except BaseException:
@@ -263,7 +263,9 @@ class Writer:
             if not is_plain(self.path / _manifest_name(number)):
                 (self.path / segment.file).unlink(missing_ok=True)
             raise
-        self._last, self._digests = manifest, {**({} if whole else self._digests), **digests}
+        self._last = manifest
+        same = {} if whole else {n: digest for n, digest in self._digests.items() if n in tables}
+        self._digests = {**same, **digests}  # not of a table to which rows were added
         self._prune(keep)
         return segment.bytes + size
 
