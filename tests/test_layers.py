@@ -49,7 +49,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "local": (
         ("reconcile", "run_live"),
         ("live",),
-        ("emission", "live_delay"),
+        ("checkpoint_directory", "emission", "live_delay"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
         ("attribute_limits", "same_rows"),
         ("explain", "partial_batches", "progressive"),
@@ -66,10 +66,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "calendar_panes", "intake", "object_states", "row_numbers", "sorted_rows", "stage_runner",
             "state_plan",
         ),
+        ("changes",),
         ("expressions", "snapshot"),
         ("operator",),
         ("attributes", "key_limits"),
-        ("kernel_errors", "limits", "progress_report", "threads", "tuning", "window_gaps"),
+        ("kernel_errors", "limits", "marks", "progress_report", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),

@@ -34,7 +34,7 @@ def going_on(query: Stream, rows: list[Row], pick: random.Random, folder: Path) 
         found.append(live.push(s=table_of(query, some)))
         rest = [row for later in given[at + 1 :] for row in later]
         for _ in range(pick.randint(0, 2)):
-            what = pick.choice(["punctuate", "punctuate keys", "advance", "restore"])
+            what = pick.choice(["punctuate", "punctuate keys", "advance", "restore", "save changes"])
             if what == "punctuate" and rest:
                 found.append(live.punctuate(min(row["t"] for row in rest)))
             elif what == "punctuate keys" and some and rest:
@@ -43,10 +43,13 @@ def going_on(query: Stream, rows: list[Row], pick: random.Random, folder: Path) 
                 found.append(live.punctuate(min(left, default=100), key={"k": key}))
             elif what == "advance":
                 found.append(live.advance())
+            elif what == "save changes":
+                live.checkpoint(folder / "saved changes", keep=2)
             elif what == "restore":
-                live.checkpoint(folder / "saved")
+                saved, keep = pick.choice([(folder / "saved", None), (folder / "saved changes", 2)])
+                live.checkpoint(saved, keep=keep)
                 live.close()
-                live = tm.restore(query, folder / "saved", threads=pick.choice([1, 2]))
+                live = tm.restore(query, saved, threads=pick.choice([1, 2]))
     found.append(live.flush())
     return live, rows_of(query, found)
 

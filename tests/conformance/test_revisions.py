@@ -58,9 +58,10 @@ class Consumer:
 
 
 def restarted(live: Live, query: Stream, folder: Path, pick: random.Random, **policies: Any) -> Live:
-    live.checkpoint(folder / "saved")
+    saved, keep = pick.choice([(folder / "saved", None), (folder / "saved changes", 2)])
+    live.checkpoint(saved, keep=keep)
     live.close()
-    return tm.restore(query, folder / "saved", threads=pick.choice([1, 2]), **policies)
+    return tm.restore(query, saved, threads=pick.choice([1, 2]), **policies)
 
 
 EMITTED = [*SOME, "per_event", "hopping, filled", "landmark"]

@@ -18,8 +18,8 @@ from tests.conformance.harness import same
 from tests.conformance.wheels import SCHEMA, pair, play, steps
 from tests.examples import examples
 from tidemill import col
+from tidemill.core.checksums import CHECKSUM, checksum
 from tidemill.core.errors import UserError
-from tidemill.wheels.files.format import CHECKSUM, checksum
 
 WINDOWS: dict[str, Any] = {
     "slides": [tm.hopping(10, every=4), tm.tumbling(6, origin=2)],

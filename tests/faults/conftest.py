@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.wheels_made import MAKERS
+from tidemill.local import checkpoint_directory
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,9 @@ def saved_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind, make in MAKERS.items():
         make(path / kind)
     return path
+
+
+@pytest.fixture
+def seldom_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints write changes also where a state so small would be written whole again."""
+    monkeypatch.setattr(checkpoint_directory, "MOST_CHANGES", 1.2)

@@ -17,7 +17,8 @@ from tests.faults.counts import SOAK, report, seed_of
 from tests.faults.wheels_damage import files_of, places, seal
 from tests.faults.wheels_machine import run_cases, wrong
 from tests.faults.wheels_made import KINDS, MAKERS, SOME
-from tidemill.wheels.files.format import CHECKSUM, checksum, manifest_of, saves_in
+from tidemill.core.checksums import CHECKSUM, checksum
+from tidemill.wheels.files.format import manifest_of, saves_in
 from tidemill.wheels.open_wheel import open_wheel
 
 pytestmark = pytest.mark.interpreted  # the child of machines compiles some

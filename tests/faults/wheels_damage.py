@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemill.wheels.files.format import CHECKSUM, checksum
+from tidemill.core.checksums import CHECKSUM, checksum
 
 CANARY = "thesis.txt"
 """A file beside the directory, of which nobody may read, write or remove anything."""

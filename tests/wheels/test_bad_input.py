@@ -18,9 +18,9 @@ import pytest
 import tidemill as tm
 from tests.conformance.wheels import tuned
 from tidemill import col
+from tidemill.core.checksums import CHECKSUM, checksum
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import FARTHEST
-from tidemill.wheels.files.format import CHECKSUM, checksum
 
 SCHEMA = {"ts": "timestamp", "k": "string", "v": "int64", "f": "float64"}
 START = 1_696_118_400_000_000

@@ -13,8 +13,8 @@ import pytest
 import tidemill as tm
 from tests.conformance.wheels import check_ranges, opened, pair, play, tuned
 from tidemill import col
+from tidemill.core.checksums import CHECKSUM, checksum
 from tidemill.core.errors import UserError
-from tidemill.wheels.files.format import CHECKSUM, checksum
 from tidemill.wheels.loops.adjacent_sums import sum_floats, sum_ints
 from tidemill.wheels.loops.sparse_cells import seek
 from tidemill.wheels.memory.sparse_store import SparseStore

@@ -20,11 +20,13 @@ from tidemill.codegen.columns import Columns
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING
-from tidemill.expr.nodes import Node
+from tidemill.expr.nodes import Column, Node
+from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.calendar_panes import CalendarPanes
 from tidemill.local.expressions import evaluate, row_by_row
 from tidemill.local.intake import Intake, LoopNodes
+from tidemill.local.marks import FIRST, LAST
 from tidemill.local.pane_store import PaneStore
 from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
@@ -101,6 +103,8 @@ class Prepared:
     """Raised if the kernel reads a row for which a column failed."""
     wanted: npt.NDArray[np.bool_] | None
     """A mask of the rows to accumulate, or None for all rows."""
+    panes: tuple[int, int] = (FIRST, LAST)
+    """No row is in a pane outside this range; it is found out where changes are marked."""
 
 
 class Collector:
@@ -154,11 +158,23 @@ class Collector:
         wanted = None
         if self._gaps:
             wanted = in_windows(self._loop.plan, evaluate(self._loop.attribute, batch, self._loop.schema))
-        return Prepared(columns, args, kid, self.keys.count, batch.num_rows, failure, wanted)
+        panes = (FIRST, LAST) if self.store.marks is None else self._panes(batch)
+        return Prepared(columns, args, kid, self.keys.count, batch.num_rows, failure, wanted, panes)
+
+    def _panes(self, batch: pa.RecordBatch) -> tuple[int, int]:
+        """Return the first and the last pane of a batch, or those of all where the attribute is computed."""
+        attribute = self._loop.attribute
+        if not isinstance(attribute, Column) or not batch.num_rows:
+            return FIRST, LAST
+        ticks, grid = values(batch.column(attribute.name)), self._loop.panes
+        if ticks.dtype.kind != "i":
+            return FIRST, LAST
+        return (int(ticks.min()) - grid.origin) // grid.size, (int(ticks.max()) - grid.origin) // grid.size
 
     def add(self, batch: pa.RecordBatch, kid: Ints | None = None) -> None:
         """Accumulate all rows of a batch; `kid` is what `key_ids` returned for it, where it is known."""
-        if kid is None and batch.num_rows >= self._loop_rows and self._by_value:
+        by_value = self._by_value and self.store.marks is None  # where changes are marked, ids must be known
+        if kid is None and batch.num_rows >= self._loop_rows and by_value:
             self._add_by_value(batch)
             return
         found = self.prepare(batch, self.key_ids(batch) if kid is None else kid)
@@ -218,4 +234,15 @@ class Collector:
         picked, count = (False, rows) if isinstance(rows, int) else (True, len(rows))
         kernel = self.intake.kernel(found.columns, store.arranged(count - done, keys), key, picked)
         args = [*found.args, *key_args]
+        if store.marks is not None:
+            store.marks.touch(_keys_of(rows, done, key_args), *found.panes)
         return store.add(kernel, rows, done, args, self._loop.grid, found.failure)
+
+
+def _keys_of(rows: int | npt.NDArray[np.uint32], done: int, key_args: tuple[Any, ...]) -> Ints:
+    """Return the keys of rows in a store, given what a loop over ids gets to know of them."""
+    if not key_args:
+        return np.zeros(1, dtype=np.int64)
+    kid, shift = key_args
+    some: Ints = kid[done:rows] if isinstance(rows, int) else kid[rows[done:]]
+    return some >> shift if shift else some

@@ -65,6 +65,12 @@ class Emission(Protocol):
         """The number of rows before the start of all windows."""
 
     def snapshot(self) -> Snapshot: ...
+    def track(self) -> None:
+        """Record from now on what changes."""
+
+    def changes(self) -> Snapshot:
+        """Return what changed since the last `track`, as `local.changes` has it."""
+
     def restore(self, state: Snapshot) -> None: ...
     def close(self) -> None: ...
 
@@ -76,6 +82,7 @@ class Once:
         self.schema = plan.schema.to_arrow()
         self._graph = Graph(plan, threads, LIVE, keep_late=False, pool=pool)
         self.close, self.snapshot = self._graph.close, self._graph.snapshot
+        self.track, self.changes = self._graph.track, self._graph.changes
 
     def push(self, stream: str, batch: pa.RecordBatch, *, late: bool) -> Batches:
         return self._graph.push(stream, batch)
@@ -270,11 +277,22 @@ class Revised:
         return (self._kept or self._prompt).before_start
 
     def snapshot(self) -> Snapshot:
+        return self._with({name: graph.snapshot() for name, graph in self._graphs().items()})
+
+    def track(self) -> None:
+        for graph in self._graphs().values():
+            graph.track()
+
+    def changes(self) -> Snapshot:
+        return self._with({name: graph.changes() for name, graph in self._graphs().items()})
+
+    def _with(self, states: Mapping[str, Snapshot]) -> Snapshot:
+        """Return the states of graphs with what else is known; the rows that were given are always whole."""
         found = {_KEPT + "given": self._given.snapshot()}
         marks = [int(self._stale), self._reached, *self._told.values()]
         found[_KEPT + "about"] = numbers(marks=marks, delay=[self._delay] * len(marks))
-        for name, graph in self._graphs().items():
-            found |= {f"{name}/{n}": table for n, table in graph.snapshot().items()}
+        for name, state in states.items():
+            found |= {f"{name}/{n}": table for n, table in state.items()}
         return found
 
     def restore(self, state: Snapshot) -> None:

@@ -23,6 +23,7 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
 from tidemill.local.window_operator import WindowOperator
 from tidemill.optimize.choices import with_choices
+from tidemill.plan.differences import require_same_plan
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import (
     Filter,
@@ -247,21 +248,36 @@ class Graph:
         found = {step.name: step.operator.late() for step in self.steps}
         return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
 
+    @property
+    def described(self) -> str:
+        """The plan as text: a state can be restored where it is the same."""
+        return format_plan(self.plan, with_choices)
+
     def snapshot(self) -> Snapshot:
         """Return the state of all operators. The graph can continue afterwards."""
-        found = {"plan": pa.table({"plan": [format_plan(self.plan, with_choices)]})}
+        return self._named({step.name: step.operator.snapshot() for step in self.steps})
+
+    def track(self) -> None:
+        """Record from now on what changes: all that is so far was saved, or restored."""
         for step in self.steps:
-            found |= {f"{step.name}/{n}": t for n, t in step.operator.snapshot().items()}
+            step.operator.track()
+
+    def changes(self) -> Snapshot:
+        """Return what changed since the last `track`, as `local.changes` says."""
+        return self._named({step.name: step.operator.changes() for step in self.steps})
+
+    def _named(self, states: Mapping[str, Snapshot]) -> Snapshot:
+        found = {"plan": pa.table({"plan": [self.described]})}
+        for step, state in states.items():
+            found |= {f"{step}/{name}": table for name, table in state.items()}
         return found
 
     def restore(self, state: Snapshot) -> None:
         """Load a snapshot of the same plan into a graph that has read no data."""
-        mine, theirs = format_plan(self.plan, with_choices), state.get("plan")
-        if theirs is None or theirs.column_names != ["plan"] or theirs["plan"].to_pylist() != [mine]:
-            raise UserError(
-                "restore", expected=f"a snapshot of\n{mine}",
-                got="none" if theirs is None else f"one of\n{theirs.to_pylist()}",
-            )  # fmt: skip
+        theirs = state.get("plan")
+        if theirs is None or theirs.column_names != ["plan"] or len(theirs) != 1:
+            raise UserError("restore", expected="a snapshot of a query", got="one without a plan")
+        require_same_plan(str(theirs["plan"][0]), self.described)
         for step in self.steps:
             own = f"{step.name}/"
             step.operator.restore({n[len(own) :]: t for n, t in state.items() if n.startswith(own)})

@@ -23,10 +23,12 @@ from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty, empty_like
 from tidemill.kernels.pane_records import pick
+from tidemill.local.changes import ChangedPartials
 from tidemill.local.collector import Collector, Prepared
 from tidemill.local.kernel_errors import raise_for
 from tidemill.local.last_rows import LastRowsSlide
 from tidemill.local.limits import Limits
+from tidemill.local.marks import FIRST, Marks
 from tidemill.local.pane_store import Elements, PaneStore, Planes
 from tidemill.local.results import Results
 from tidemill.local.snapshot import column, ids
@@ -219,9 +221,51 @@ class Lane:
 
     # -- state
 
+    def track(self) -> None:
+        """Mark what changes from now on."""
+        self.store.marks = Marks(all_panes=any(s.kept_from is None for s in self.slides))
+
+    def untrack(self) -> None:
+        """Mark nothing any more."""
+        self.store.marks = None
+
+    @property
+    def changed_panes(self) -> tuple[int, int]:
+        """The first and the last pane in which partials changed since `track`."""
+        assert self.store.marks is not None
+        return self.store.marks.first, self.store.marks.last
+
+    def changes(self, first: int, last: int) -> ChangedPartials:
+        """Return the partials that changed since `track`, and which ones they replace in a range of panes.
+
+        The range has all panes in which partials changed, also those of other lanes.
+        """
+        marks = self.store.marks
+        assert marks is not None
+        marks.first, marks.last = first, last
+        return ChangedPartials(
+            self._table(self.store.changed()), self._share.ids(marks.keys), marks.first, marks.last,
+            self._kept_from() if marks.evicted else Limits(FIRST),
+        )  # fmt: skip
+
+    def _kept_from(self) -> Limits:
+        """The first pane of each key that was not evicted."""
+        found = [s.kept_from for s in self.slides]
+        known = [limits for limits in found if limits is not None]
+        if len(known) < len(found):
+            return Limits(self.store.needed)  # what else was evicted is marked
+        keys = max((len(k.by_key) for k in known if k.by_key is not None), default=None)
+        common = min(limits.common for limits in known)
+        by_key = None if keys is None else np.minimum.reduce([limits.full(keys) for limits in known])
+        return Limits(common, by_key)
+
     def snapshot(self) -> pa.Table:
         """Return the partials of this lane by key id and pane."""
-        elements = self.store.elements()
+        return self._table(self.store.elements())
+
+    def _table(self, elements: Elements) -> pa.Table:
+        if len(elements) == 1:  # Arrow copies fields of several records, but would refer to those of one
+            elements = replace(elements, records=elements.records.copy())
         columns: dict[str, pa.Array] = {
             "kid": pa.array(self._share.ids(elements.kid)), "pane": pa.array(elements.pane),
         }  # fmt: skip

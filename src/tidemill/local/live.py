@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.core.errors import TidemillError, UserError
+from tidemill.core.files import resolved
 from tidemill.core.time import (
     BEGINNING,
     FARTHEST,
@@ -25,18 +26,22 @@ from tidemill.core.time import (
 )
 from tidemill.local import checkpoint as files
 from tidemill.local.attributes import attributes_of
+from tidemill.local.checkpoint_directory import KEEP, Found, Writer, is_directory, read_newest
 from tidemill.local.emission import Emission, Once, Revised
 from tidemill.local.live_delay import Delayed
 from tidemill.local.live_input import LiveInput
 from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
+from tidemill.local.operator import Snapshot
 from tidemill.local.window_operator import WindowOperator
+from tidemill.optimize.choices import with_choices
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, closes_by_rows, closings_of, leaves_of, sources
 
 Callback = Callable[[pa.Table], object]
-_WAITING = "waiting/"
+_WAITING, _ROWS = "waiting/", "/rows"
 
 
 class Live:
@@ -97,6 +102,9 @@ class Live:
         self._seconds = 0.0
         self._ended = False
         self._broken = ""
+        self._writer: Writer | None = None
+        self._restored: Found | None = None
+        """The checkpoint of a directory from which the query goes on."""
 
     # -- rows and time
 
@@ -208,6 +216,7 @@ class Live:
     def close(self) -> None:
         """Stop. What is open is given up; `flush` returns it, and `checkpoint` saves it."""
         self._ended = True
+        self._stop_writing()
         self._emission.close()
         for results in self._results:
             results.end()
@@ -282,6 +291,7 @@ class Live:
             found = pa.Table.from_batches(batches, schema=self._schema) if batches else self._nothing
         except BaseException as failed:
             self._broken = f"{type(failed).__name__}: {failed}"
+            self._stop_writing()
             self._emission.close()
             raise
         self._seconds += time.perf_counter() - start
@@ -347,28 +357,75 @@ class Live:
 
     # -- state
 
-    def checkpoint(self, path: str | PathLike[str]) -> None:
-        """Write the whole state to a file, which appears when it is complete. `tm.restore` loads it."""
+    def checkpoint(self, path: str | PathLike[str], *, keep: int | None = None) -> int:
+        """Save the state, for `tm.restore`, and return how many bytes were written.
+
+        A path that is a directory or ends in a slash is a directory of checkpoints: each writes what changed
+        since the one before, and the newest `keep` of them stay (3 by default). With `keep`, any path is one.
+        Any other path is a file with the whole state, which appears, or is replaced, when it is complete.
+        """
         self._require_open("checkpoint")
+        if not is_directory(path, keep):
+            return files.write(Path(path), self._saved(self._emission.snapshot()))
+        writer = self._writer_at(resolved(path, step="checkpoint"))
+        whole = writer.writes_whole
+        if whole:
+            saved = self._saved(self._emission.snapshot())
+        else:
+            saved = self._saved(self._emission.changes(), since_last=True)
+        written = writer.write(saved, whole=whole, keep=KEEP if keep is None else keep)
+        self._track()
+        return written
+
+    def _saved(self, state: Snapshot, *, since_last: bool = False) -> files.Checkpoint:
+        """Return a checkpoint of a state; of late rows, those since the last one in a directory, or all."""
         about = {
             "inputs": {name: given.saved() for name, given in self._inputs.items()},
             "positions": self.positions, "rows_out": self._rows_out,
         }  # fmt: skip
+        more = [name for name, given in self._inputs.items() if since_last and given.saved_late]
         rows = {name: given.late() for name, given in self._inputs.items()}
+        rows |= {name: rows[name].slice(self._inputs[name].saved_late) for name in more}
         keys = {name: given.saved_keys() for name, given in self._inputs.items()}
-        state = self._emission.snapshot()
         if self._delayed is not None:
-            state |= {_WAITING + name: table for name, table in self._delayed.snapshot().items()}
-        files.write(Path(path), files.Checkpoint(about, state, rows, keys))
+            state |= {f"{_WAITING}{n}{_ROWS}": table for n, table in self._delayed.snapshot().items()}
+        return files.Checkpoint(about, state, rows, keys, more)
+
+    def _track(self) -> None:
+        """Record what changes from now on, for the next checkpoint in a directory."""
+        self._emission.track()
+        for given in self._inputs.values():
+            given.saved_late = len(given.late())
+
+    def _writer_at(self, path: Path) -> Writer:
+        if self._writer is None or self._writer.path != path:
+            self._stop_writing()
+            self._writer = Writer(path, format_plan(self.plan, with_choices), self._restored)
+        return self._writer
+
+    def _stop_writing(self) -> None:
+        """Let others write to the directory of checkpoints. From there on, all is written again."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = self._restored = None
 
     def load(self, path: str | PathLike[str]) -> None:
         """Continue from a checkpoint, before anything was pushed."""
-        saved = files.read(Path(path))
+        if is_directory(path, None):
+            self._restored, saved = read_newest(resolved(path, step="restore"))
+            self._load(saved)
+            self._track()
+        else:
+            self._load(files.read(Path(path)))
+
+    def _load(self, saved: files.Checkpoint) -> None:
         if set(saved.about["inputs"]) != set(self._inputs):
             raise UserError(
                 "restore", expected=f"inputs {sorted(self._inputs)}", got=str(sorted(saved.about["inputs"]))
             )
-        waiting = {n[len(_WAITING) :]: t for n, t in saved.state.items() if n.startswith(_WAITING)}
+        waiting = {
+            n[len(_WAITING) : -len(_ROWS)]: t for n, t in saved.state.items() if n.startswith(_WAITING)
+        }
         if waiting and self._delayed is None:
             raise UserError("restore", expected="latency=, as rows of the checkpoint wait", got="none")
         if self._delayed is not None:

@@ -114,6 +114,8 @@ class LiveInput:
         self.latest = BEGINNING
         """The greatest time so far."""
         self._late: list[pa.RecordBatch] = []
+        self.saved_late = 0
+        """How many of the late rows were in the last checkpoint of a directory."""
         self._by_key = KeyLimits(self._source.schema)
         """Watermarks of some keys."""
         self.attributes = AttributeLimits(attributes, self._source.schema)
@@ -356,7 +358,7 @@ class LiveInput:
     def take_late(self) -> pa.Table:
         """Return the late rows since the last call, and forget them; they stay counted."""
         found = self.late()
-        self._late = []
+        self._late, self.saved_late = [], 0
         return found
 
     # -- state

@@ -96,6 +96,13 @@ class Operator(ABC):
     def snapshot(self) -> Snapshot:
         """Return the whole state as Arrow tables. The operator can continue afterwards."""
 
+    def track(self) -> None:  # noqa: B027  (small states are always saved whole)
+        """Record from now on what changes: all that is so far was saved, or restored."""
+
+    def changes(self) -> Snapshot:
+        """Return what changed since the last `track`, as `local.changes` has it; by default, all tables."""
+        return self.snapshot()
+
     @abstractmethod
     def restore(self, state: Snapshot) -> None:
         """Load a snapshot of an operator with the same specification; this one must have read no data."""

@@ -31,6 +31,7 @@ from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.pane_records import drain, grouped, moved, spread, unroll
 from tidemill.kernels.texts import Texts
 from tidemill.local.kernel_errors import raise_for
+from tidemill.local.marks import Marks
 from tidemill.local.object_states import combine_objects, update_object
 from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
@@ -102,6 +103,18 @@ class Elements:
     def __len__(self) -> int:
         return len(self.records)
 
+    def chosen(self, places: Ints) -> Elements:
+        """Return the elements at some places, which are in order."""
+        keep = np.zeros(len(self), dtype=np.bool_)
+        keep[places] = True
+        rows = {}
+        for index, (offsets, columns) in self.rows.items():
+            sizes = np.diff(offsets)
+            some = np.repeat(keep, sizes)
+            rows[index] = (np.append(0, np.cumsum(sizes[keep])), [c[some] for c in columns])
+        objects = {i: [states[at] for at in places.tolist()] for i, states in self.objects.items()}
+        return Elements(self.records[places], rows, objects)
+
 
 class PaneStore:
     """The mutable state of a window aggregate.
@@ -126,6 +139,8 @@ class PaneStore:
         self._first, self._last = FOREVER, NO_PANE
         self._step = 0
         """How many panes the last rows went on."""
+        self.marks: Marks | None = None
+        """What changes, for the next checkpoint; None if nobody asks."""
         self.texts = Texts()
         """The texts of partials and kept rows, which hold their ids."""
         self._trim_above, self._held_text = tuning.few_strings, tuning.held_text
@@ -248,6 +263,8 @@ class PaneStore:
         take different keys may do so at the same time, if partials hold no text.
         """
         self._untag()
+        if self.marks is not None:
+            self._mark_all_of(other, ids)
         self._take_strings(other)
         taken = np.flatnonzero(ids[: other._keys] >= 0)
         if other._first <= other._last:
@@ -264,6 +281,14 @@ class PaneStore:
         for index, rows, count in zip(self.parts.kept, other._kept, other._filled):
             some = np.flatnonzero(ids[rows.kid[:count]] >= 0)
             self.add_rows(index, ids[rows.kid[some]], rows.pane[some], [a[some] for a in rows.args])
+
+    def _mark_all_of(self, other: PaneStore, ids: Ints) -> None:
+        """Mark the keys of all partials that another store has, under their ids here."""
+        assert self.marks is not None
+        taken = ids[: other._keys][other.live_keys(other._keys)]
+        spilled = other._spill["pane"][: other._count]
+        first = min(other._first, int(spilled.min(initial=FOREVER)))
+        self.marks.touch(taken[taken >= 0], first, max(other._last, int(spilled.max(initial=NO_PANE))))
 
     def _absorb_planes(self, other: PaneStore, taken: Ints, ids: Ints) -> None:
         if self._by_plane:
@@ -379,6 +404,29 @@ class PaneStore:
             self._order_rows(elements, position, index)
         return elements
 
+    def changed(self) -> Elements:
+        """Return the partials that `marks` covers, in any order; a key may have several in a pane.
+
+        This takes no sorting and reads only what may have changed and what is spilled. Where rows are kept,
+        all partials are sorted, as if windows closed.
+        """
+        marks = self.marks
+        assert marks is not None
+        if self.parts.kept:
+            elements = self.elements()
+            return elements.chosen(marks.covered(elements.kid, elements.pane))
+        spilled = self._spill[: self._count]
+        found = [spilled[marks.covered(spilled["kid"], spilled["pane"])]]
+        keys, planes = marks.keys, len(self._planes)
+        first, last = max(marks.first, self._oldest), min(marks.last, self._last)
+        if self._by_plane and len(keys) and first <= last:
+            of_range = np.arange(first, min(last, first + planes - 1) + 1) & (planes - 1)
+            for plane in of_range[self._started[of_range] != 0].tolist():
+                records = self._planes[plane, keys]
+                inside = (records["pane"] >= first) & (records["pane"] <= last)
+                found.append(records[inside])
+        return Elements(np.concatenate(found))
+
     def planes(self) -> Planes | None:
         """Return the planes if they have all partials."""
         if not self._by_plane or self._count or not self._in_one_turn or self.parts.kept:
@@ -425,12 +473,16 @@ class PaneStore:
 
     def forget(self, needed: int) -> bool:
         """Evict all panes below one. If this returns False, call `retain` as well."""
+        if self.marks is not None:
+            self.marks.evicted |= needed > self._needed
         self._needed = max(self._needed, needed)
         return self._count == 0 and not self.parts.kept
 
     def retain(self, elements: Elements, keep: npt.NDArray[np.bool_]) -> None:
         """Keep the elements of a mask and evict the others."""
         self._untag()
+        if self.marks is not None:
+            self.marks.evict(elements.kid[~keep])
         records = elements.records[keep]
         if self._count or not self._by_plane:
             self._put_back(records)

@@ -22,17 +22,17 @@ _STEP = "restore"
 
 def to_bytes(state: Snapshot) -> pa.Buffer:
     """Serialize a snapshot, for a file or another process."""
-    tables = [_stream(table).to_pybytes() for table in state.values()]
+    tables = [stream_bytes(table).to_pybytes() for table in state.values()]
     columns = [pa.array(list(state), pa.string()), pa.array(tables, pa.large_binary())]
-    return _stream(pa.Table.from_arrays(columns, schema=_SCHEMA))
+    return stream_bytes(pa.Table.from_arrays(columns, schema=_SCHEMA))
 
 
 def from_bytes(data: pa.Buffer | bytes) -> Snapshot:
     """Deserialize a snapshot that `to_bytes` wrote; raise a `UserError` for other bytes."""
-    outer = _table(data)
+    outer = read_table(data)
     if outer.schema != _SCHEMA:
         raise UserError(_STEP, expected="a snapshot", got=f"an Arrow stream of {outer.schema.names}")
-    return {name: _table(table) for name, table in zip(*(c.to_pylist() for c in outer.columns))}
+    return {name: read_table(table) for name, table in zip(*(c.to_pylist() for c in outer.columns))}
 
 
 def nbytes(state: Snapshot) -> int:
@@ -40,14 +40,21 @@ def nbytes(state: Snapshot) -> int:
     return sum(table.nbytes for table in state.values())
 
 
-def _stream(table: pa.Table) -> pa.Buffer:
+def stream_bytes(table: pa.Table) -> pa.Buffer:
+    """Serialize one table, as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    write_table(table, sink)
     return sink.getvalue()
 
 
-def _table(data: pa.Buffer | bytes) -> pa.Table:
+def write_table(table: pa.Table, sink: pa.NativeFile) -> None:
+    """Write one table as an Arrow stream."""
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_table(data: pa.Buffer | bytes) -> pa.Table:
+    """Read an Arrow stream, and check all of it."""
     try:
         with pa.ipc.open_stream(data) as reader:
             table = reader.read_all()

@@ -36,6 +36,7 @@ from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
 from tidemill.local.attributes import Attribute, attribute_of
+from tidemill.local.changes import ChangedPartials, more_of
 from tidemill.local.collector import Collector, Prepared, RowLoop
 from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
@@ -54,6 +55,7 @@ from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name
 from tidemill.optimize.choices import choices_of, with_choices
 from tidemill.optimize.share_panes import share_panes
+from tidemill.plan.differences import require_same_plan
 from tidemill.plan.faults import far_time, null_order, null_time
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
@@ -63,6 +65,7 @@ from tidemill.windows.spec import LastRows, PerEvent, Rows, Session, Window
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.zeros(1, dtype=np.int64)
+_FROM_THE_START = {"late": 0, "keys": 0, "waiting": 0}
 FORMAT = 2
 """The format version of snapshots; `restore` rejects any other."""
 
@@ -143,6 +146,8 @@ class WindowOperator(Operator):
         """Results of closed windows that were not returned yet."""
         self._forgets = self._partitions is None and not any(lane.keeps_keys for lane in self.lanes)
         self._forget_above = tuning.few_keys
+        self._saved_rows: dict[str, int] | None = None
+        """Rows of growing tables when tracking began (`track`); None if ids of keys changed since."""
 
     @property
     def promise(self) -> Limits:
@@ -692,6 +697,7 @@ class WindowOperator(Operator):
             limits.renumbered(ids) for limits in (self._promised, self._given, self._held)
         )
         self.keys = index
+        self._stop_tracking()  # ids are others now
         if len(self.collectors) > 1:
             self.collectors = [self._side_collector(before) for before in self.collectors]
         else:
@@ -704,23 +710,60 @@ class WindowOperator(Operator):
         self._make_ready()
         if self._forgets:
             self._forget_keys()
+        elements = pa.concat_tables([lane.snapshot() for lane in self.lanes])
+        return {**self._besides_partials(), **self._growing(), "elements": elements}
+
+    def changes(self) -> Snapshot:
+        self._gather()
+        self._make_ready()
+        if self._saved_rows is None:
+            return self.snapshot()
+        more = {more_of(name): rows for name, rows in self._growing(self._saved_rows).items()}
+        panes = [lane.changed_panes for lane in self.lanes]
+        first, last = min(a for a, _ in panes), max(b for _, b in panes)
+        changed = [lane.changes(first, last) for lane in self.lanes]
+        partials = ChangedPartials.joined(changed, self.keys.count)
+        return {**self._besides_partials(), **more, **partials.tables("elements")}
+
+    def track(self) -> None:
+        for lane in self.lanes:
+            lane.track()
+        waiting = sum(batch.num_rows for batch in self._waiting)
+        self._saved_rows = {"late": len(self.late()), "keys": self.keys.count, "waiting": waiting}
+
+    def _stop_tracking(self) -> None:
+        for lane in self.lanes:
+            lane.untrack()
+        self._saved_rows = None
+
+    def _growing(self, since: Mapping[str, int] = _FROM_THE_START) -> Snapshot:
+        """Return the tables to which rows are only added, as long as no key is evicted, from a row on."""
+        found = {"late": self.late().slice(since["late"])}
+        if self.plan.group_keys:
+            keys = self.keys.decode(np.arange(since["keys"], self.keys.count))
+            found["keys"] = pa.Table.from_arrays(keys, schema=self._key_table)
+        if self._order is not None and not self._by_time:
+            found["waiting"] = self._waiting_rows().slice(since["waiting"])
+        return found
+
+    def _waiting_rows(self) -> pa.Table:
+        return pa.Table.from_batches(self._waiting, schema=self._late.schema.to_arrow())
+
+    def _besides_partials(self) -> Snapshot:
+        """Return the tables that are small, or take a few bytes for each key."""
         found = {
             "about": pa.table({"format": [FORMAT], "plan": [format_plan(self.plan, with_choices)]}),
             "before_start": numbers(rows=[self.before_start]),
             "ready": pa.Table.from_batches(self._ready, schema=self.plan.schema.to_arrow()),
-            "late": self.late(),
             "promised": limits_table(self._promised),
             "held": limits_table(self._held),
         }
-        if self.plan.group_keys:
-            keys = self.keys.decode(np.arange(self.keys.count))
-            found["keys"] = pa.Table.from_arrays(keys, schema=self._key_table)
         if self._order is not None:
-            found["waiting"] = pa.Table.from_batches(self._waiting, schema=self._late.schema.to_arrow())
             found["numbered"] = numbers(below=[self._numbered])
+            if self._by_time:  # rows below the watermark leave
+                found["waiting"] = self._waiting_rows()
         if self._partitions is not None:
             found |= {f"partitions.{n}": table for n, table in self._partitions.snapshot().items()}
-        found["elements"] = pa.concat_tables([lane.snapshot() for lane in self.lanes])
         for at, slides in enumerate(zip(*(lane.slides for lane in self.lanes))):
             most = self.keys.count if len(self.lanes) > 1 else None
             for name in slides[0].state:
@@ -733,10 +776,10 @@ class WindowOperator(Operator):
         return pa.schema([(f"k{i}", to_arrow(kind)) for i, (_, kind) in enumerate(self.keys.schema)])
 
     def restore(self, state: Snapshot) -> None:
-        mine = {"format": FORMAT, "plan": format_plan(self.plan, with_choices)}
         (about,) = tables(state, {"about": pa.schema([("format", pa.int64()), ("plan", pa.string())])})
-        if about.to_pylist() != [mine]:
-            raise UserError("restore", expected=f"a snapshot of {mine}", got=f"{about.to_pylist()!r:.500}")
+        if (found := about["format"].to_pylist()) != [FORMAT]:
+            raise UserError("restore", expected=f"a snapshot of format {FORMAT}", got=f"{found!r:.80}")
+        require_same_plan(str(about["plan"][0]), format_plan(self.plan, with_choices))
         rows = self._late.schema.to_arrow()
         ready, late = tables(state, {"ready": self.plan.schema.to_arrow(), "late": rows})
         self._ready = ready.to_batches()

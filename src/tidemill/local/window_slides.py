@@ -151,6 +151,11 @@ class Slide(ABC):
         return None
 
     @property
+    def kept_from(self) -> Limits | None:
+        """The first pane of each key that is still needed; None if that is not all there is to it."""
+        return None
+
+    @property
     def closed_from(self) -> int | None:
         """For landmark windows, the first pane after the last closed window; else None."""
         return None
@@ -259,6 +264,10 @@ class GridSlide(Slide):
         if self.reach is None or after.by_key is not None or after.common == -NEVER:
             return None
         return int(self._start_after(after.common))
+
+    @property
+    def kept_from(self) -> Limits | None:
+        return None if self._length is None else _kept(self.state["after"], self._start_after)
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         return bounds(ranges.wid, self.spec, new=empty_like)
@@ -495,6 +504,10 @@ class EventSlide(Slide):
         keep: npt.NDArray[np.bool_] = elements.pane > emitted - self.spec.range.ticks
         return keep
 
+    @property
+    def kept_from(self) -> Limits | None:
+        return _kept(self.state["emitted"], lambda emitted: emitted - self.spec.range.ticks + 1)
+
     def forgotten(
         self, elements: Elements, gone: npt.NDArray[np.bool_], progress: Progress
     ) -> None:
@@ -602,6 +615,16 @@ def looked_up(
         for column, part in zip(found, (kid, wid[some], low[some], high[some], last[some])):
             column.append(part.astype(np.int64))
     return Ranges(*(np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in found))
+
+
+def _kept(limits: Limits, first: Callable[[Any], Any]) -> Limits:
+    """The first pane that is needed, by the last window that was given; all of them before the first one."""
+
+    def change(limit: Any) -> Any:
+        given = limit > -NEVER
+        return np.where(given, first(np.where(given, limit, 0)), -NEVER)
+
+    return limits.mapped(change)
 
 
 def _promised(limits: Limits, start: Callable[[Any], Any]) -> Limits:

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
+from tidemill.core.checksums import CHECKSUM
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.files import have_directory, require_own_directory
 from tidemill.core.instants import ticks_of
@@ -48,11 +49,7 @@ from tidemill.wheels.files.buckets import (
     read_store,
 )
 from tidemill.wheels.files.claims import claimed, tidying
-from tidemill.wheels.files.format import (
-    CHECKSUM,
-    saves_in,
-    write_save,
-)
+from tidemill.wheels.files.format import saves_in, write_save
 from tidemill.wheels.files.saving import described, save
 from tidemill.wheels.lineage import Lineage
 from tidemill.wheels.partials import PartialsIn

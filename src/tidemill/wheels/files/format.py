@@ -11,15 +11,15 @@ and data files must be plain files with the expected columns.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
+from tidemill.core.checksums import CHECKSUM, Digesting, checksum
 from tidemill.core.errors import UserError
 from tidemill.core.files import appearing, have_directory, is_plain, our_errors, read_plain
 from tidemill.wheels.files.claims import (
@@ -39,8 +39,6 @@ FORMAT, READABLE = 3, (2, 3)
 NEWEST = "manifest.json"
 KEPT = 2
 """The number of saves to keep on disk."""
-CHECKSUM = "sha256"
-"""The manifest field with the checksum of all other fields, see `checksum`."""
 
 
 class FilesGone(UserError):
@@ -70,12 +68,6 @@ def read_json(file: Path, hint: str = "", kind: str = "JSON") -> Any:
         return json.loads(text, object_hook=lambda found: Fields(found, file, hint))
     except (ValueError, RecursionError, MemoryError) as torn:  # ValueError: also invalid UTF-8
         raise corrupt(file, f"not {kind}: {torn or type(torn).__name__}", hint) from torn
-
-
-def checksum(manifest: Mapping[str, Any]) -> str:
-    """The checksum of all fields of a manifest, except the checksum itself."""
-    rest = {name: value for name, value in manifest.items() if name != CHECKSUM}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 # --- writing ----------------------------------------------------------------------------------------
@@ -137,32 +129,11 @@ def saves_in(path: Path) -> list[int]:
     return sorted(int(f[1]) for f in found if f and f[1])
 
 
-class _Digesting:
-    """A file that computes the checksum of what is written to it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.digest, self.size, self.closed = file, hashlib.sha256(), 0, False
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        self.size += len(data)
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self.closed = True
-
-
 def _write(path: Path, name: str, claim: str, table: pa.Table) -> dict[str, Any]:
     file = f"{name}-{claim}.arrow"
     assert DATA.fullmatch(file)
     with appearing(path / file, step="save wheel") as target:
-        sink = _Digesting(target)
+        sink = Digesting(target)
         with pa.PythonFile(sink, mode="w") as out, pa.ipc.new_file(out, table.schema) as writer:
             writer.write_table(table.combine_chunks())
     return {"file": file, "bytes": sink.size, "sha256": sink.digest.hexdigest()}
