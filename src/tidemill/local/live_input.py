@@ -105,6 +105,11 @@ class LiveInput:
         """The columns of the rows that the query sees."""
         return pa.schema([self._arrow.field(name) for name in self._needed])
 
+    @property
+    def source(self) -> Source:
+        """The stream, with the columns that are read of it."""
+        return self._source
+
     # -- rows
 
     def read(self, value: Any) -> list[pa.RecordBatch]:
@@ -323,6 +328,10 @@ class LiveInput:
     @property
     def late_schema(self) -> pa.Schema:
         return self._arrow.append(pa.field(REASON, pa.string()))
+
+    @property
+    def has_late(self) -> bool:
+        return bool(self._late)
 
     def late(self) -> pa.Table:
         return pa.Table.from_batches(self._late, schema=self.late_schema)

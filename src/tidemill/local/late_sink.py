@@ -1,0 +1,54 @@
+"""Late rows leave the memory of a live query: as Parquet files in a directory, or to a function.
+
+A file is named after the input and the number of its first row among all late rows of the input. If the query
+is restored from a checkpoint before it, the same number comes again, and the file is replaced: each late row
+is in the directory once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.files import have_directory
+from tidemill.io.sinks import write_parquet
+from tidemill.local.live_input import LiveInput
+
+LateTo: TypeAlias = str | PathLike[str] | Callable[[str, pa.Table], object]
+"""A directory, or a function of the name of an input and a table."""
+
+
+class LateSink:
+    """Where late rows go."""
+
+    def __init__(self, to: LateTo) -> None:
+        self._call = to if callable(to) else None
+        self._folder: Path | None = None
+        if isinstance(to, (str, PathLike)):
+            self._folder = Path(fspath(to))
+            have_directory(self._folder, step="read late=")
+        elif self._call is None:
+            raise UserError("read", expected="late= a directory, or a function", got=f"{to!r:.80}")
+
+    def take(self, name: str, given: LiveInput) -> None:
+        """Call the function with new late rows, which are then forgotten."""
+        if self._call is not None and given.has_late:
+            self._call(name, given.late())
+            given.take_late()
+
+    def write(self, inputs: Mapping[str, LiveInput]) -> None:
+        """Write the late rows of each input to a file, and forget them."""
+        if self._folder is None:
+            return
+        for name, given in inputs.items():
+            if given.has_late:
+                table = given.late()
+                first = sum(given.counts.by_reason.values()) - table.num_rows
+                path = self._folder / f"{name}-{first:012d}.parquet"
+                write_parquet(path, table.schema, table.to_batches())
+                given.take_late()
