@@ -102,13 +102,13 @@ class LineParser:
         return not (data.strip(b"\r\n") if self._format == "csv" else data.strip())
 
     def _refuse(self, data: bytes, step: str, failed: Exception) -> None:
-        text = data.rstrip(b"\r\n")
+        text, reason = data.rstrip(b"\r\n"), str(failed).removeprefix(f"{step}: ")
         if self._on_bad is not None:
-            self._on_bad(BadLine(step, text, str(failed)))
+            self._on_bad(BadLine(step, text, reason))
             return
         shown = text[:80].decode(errors="replace")
         raise UserError(
-            step, f"cannot be read: {shown!r}: {failed}",
+            step, f"cannot be read: {shown!r}: {reason}",
             hint="on_bad= takes a function of bad lines, to go on without them",
         ) from failed  # fmt: skip
 

@@ -249,7 +249,7 @@ def _as_one(tables: list[pa.Table]) -> list[pa.Table]:
 
 
 class _Interrupts:
-    """Ctrl-C comes after a piece of work, and after its rows: in the middle of it, it would break the query."""
+    """Ctrl-C comes after a piece of work and its rows; in the middle of it, it would break the query."""
 
     def __init__(self) -> None:
         self._came: tuple[int, Any] | None = None
