@@ -574,3 +574,35 @@ def test_the_real_clock_waits_for_files_and_events() -> None:
     clock.wait(60, (), event)
     os.close(read), os.close(write)
     assert clock.now() <= clock.now()
+
+
+# --- examples and the demo ----------------------------------------------------------------------------
+
+
+def test_clicks_from_history_to_live(capsys: pytest.CaptureFixture[str]) -> None:
+    from examples.live_clicks import main
+
+    main()
+    said = capsys.readouterr().out
+    assert "restored: 12 files were read" in said
+    assert "80 rows live, 80 from history, the same" in said
+
+
+def test_two_feeds_of_which_one_goes_idle(capsys: pytest.CaptureFixture[str]) -> None:
+    from examples.live_two_feeds import main
+
+    main()
+    assert "24 rows live" in (said := capsys.readouterr().out) and "; the same as from history" in said
+
+
+def test_the_demo_shows_live_beside_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    from tidemill import demo
+
+    demo.generate(tmp_path / "clicks.parquet", 1_000, lambda count: None)
+    run = demo.run_live(demo.per_ad(), tmp_path / "clicks.parquet", every="30m")
+    assert demo.differences(run.history.table, run.live.table) == []
+    assert run.tables == 13 and run.history.table.num_rows > 100
+    demo.show_live(Console(), run)
+    assert "1,000 clicks live beside history" in capsys.readouterr().out
