@@ -141,7 +141,7 @@ class FeedReader:
 
     def _open(self) -> None:
         for name, feed in self._feeds.items():
-            source = replace(self._live.inputs[name].source, step=f"read {name}", ordered=False)
+            source = replace(self._live.inputs[name].source, step=f"read {name}")
             opened = feed.open(source, self._live.positions.get(name), self._clock)
             self._turns[name] = _Turn(feed, opened, self._clock.now())
 

@@ -105,11 +105,6 @@ class LiveInput:
         """The columns of the rows that the query sees."""
         return pa.schema([self._arrow.field(name) for name in self._needed])
 
-    @property
-    def source(self) -> Source:
-        """The stream, with the columns that are read of it."""
-        return self._source
-
     # -- rows
 
     def read(self, value: Any) -> list[pa.RecordBatch]:
