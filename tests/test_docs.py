@@ -69,4 +69,4 @@ def test_the_blocks_about_live_queries_run_as_they_stand() -> None:
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/live.md", "exec"), names)
-    assert len(blocks) == 4 and names["live"].positions == {"clicks": 1}  # type: ignore[attr-defined]
+    assert len(blocks) == 6 and names["live"].positions == {"clicks": 1}  # type: ignore[attr-defined]
