@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import json
 import os
 import socket
 import subprocess
@@ -11,9 +13,13 @@ import threading
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tidemill as tm
-from tests.io.test_follow import opened, taken
+from tests.examples import examples
+from tests.io.test_follow import SOURCE, opened, taken
+from tidemill.io.sources import open_source
 
 
 @pytest.mark.parametrize(
@@ -125,3 +131,43 @@ def test_a_program_reads_its_standard_input() -> None:
     child.stdin.close()
     assert child.wait() == 0
     child.stdout.close()
+
+
+class Pieces(io.BytesIO):
+    """A file that gives pieces of given sizes."""
+
+    def __init__(self, data: bytes, sizes: list[int]) -> None:
+        super().__init__(data)
+        self._sizes = itertools.cycle(sizes)
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return super().read1(next(self._sizes))
+
+
+TEXTS = st.one_of(st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=6))
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@examples(25)
+@given(
+    st.lists(st.tuples(st.integers(-(1 << 62), 1 << 62), TEXTS), max_size=12),
+    st.lists(st.integers(1, 40), min_size=1),
+)
+def test_lines_in_any_pieces_are_what_the_file_is(
+    tmp_path_factory: pytest.TempPathFactory,
+    format: str,
+    rows: list[tuple[int, str | None]],
+    sizes: list[int],
+) -> None:
+    if format == "csv":
+        quoted = ((t, "" if k is None else '"' + k.replace('"', '""') + '"') for t, k in rows)
+        text = "t,k\n" + "".join(f"{t},{k}\n" for t, k in quoted)
+    else:
+        text = "".join(json.dumps({"t": t, "k": k}, ensure_ascii=False) + "\n" for t, k in rows)
+    path = tmp_path_factory.mktemp("lines") / f"s.{format}"
+    path.write_text(text, newline="")
+    assert taken(opened(tm.lines(Pieces(text.encode(), sizes), format=format))) == rows
+    assert taken(opened(tm.follow(path))) == rows
+    assert [
+        tuple(row.values()) for chunk in open_source(path, SOURCE) for row in chunk.batch.to_pylist()
+    ] == rows

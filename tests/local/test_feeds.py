@@ -338,6 +338,16 @@ def test_checkpoints_on_the_way_and_late_rows_in_a_directory(every: int, tmp_pat
     assert set(written["late_reason"].to_pylist()) == {"late"}
 
 
+def test_a_directory_with_late_rows_of_another_run_is_refused(tmp_path: Path) -> None:
+    rows = [{"t": 9, "k": "a", "x": 1}, {"t": 3, "k": "b", "x": 2}, None, {"t": 4, "k": "b", "x": 2}, None]
+    live = SUMS.live(tm.Disorder(slack=0))
+    list(live.read(s=iter(rows), late=tmp_path, every="0s"))
+    list(live.read(s=tm.items([{"t": 5, "k": "b", "x": 2}], resume="continue"), late=tmp_path))
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"s-{n:012d}.parquet" for n in range(3)]
+    with pytest.raises(tm.UserError, match=r"read late=: .*s-000000000002.parquet .*of another run"):
+        list(SUMS.live().read(s=rows, late=tmp_path))
+
+
 def test_late_rows_to_a_function() -> None:
     live, got = SUMS.live(tm.Disorder(slack=0)), []
     list(
@@ -467,6 +477,32 @@ def test_other_tasks_go_on_while_sources_wait() -> None:
         return done
 
     assert asyncio.run(main()) == [5]
+
+
+def test_an_async_iterator_is_left_and_read_again() -> None:
+    async def main() -> list[pa.Table]:
+        live, source, found = SUMS.live(POLICY), tm.items(arriving(PROMISED)), []
+        while len(found) < 20:
+            before = len(found)
+            found += await collected(live.read_async(s=source, clock=MovedClock()), most=1)
+            if len(found) == before:
+                return [*found, live.flush()]
+        raise AssertionError("it does not end")
+
+    assert_same(rows_of(asyncio.run(main())), expected(), SUMS.schema)
+
+
+def test_an_async_iterator_that_was_cancelled_says_so() -> None:
+    live = SUMS.live(POLICY)
+
+    async def waits() -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield
+
+    source = tm.items(waits(), until=lambda: True)
+    asyncio.run(collected(live.read_async(s=source)))
+    with pytest.raises(tm.UserError, match="cancelled with its event loop"):
+        asyncio.run(collected(live.read_async(s=source)))
 
 
 def test_an_async_iterator_needs_an_event_loop() -> None:

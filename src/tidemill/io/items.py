@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -117,7 +118,11 @@ def _gathered(given: Sequence[Any]) -> Iterator[tuple[Any, int]]:
 
 
 class OpenAsyncItems(OpenFeed):
-    """Items of an async iterator. Whoever polls waits for `future` before, in the event loop."""
+    """Items of an async iterator. Whoever polls waits for `future` before, in the event loop.
+
+    An item that was asked for stays asked for when nobody reads any more: to cancel it would end the
+    iterator.
+    """
 
     def __init__(self, found: AsyncIterator[Any], count: int, skip: int, clock: Clock, poll: float) -> None:
         super().__init__(count or None, clock, poll)
@@ -125,7 +130,9 @@ class OpenAsyncItems(OpenFeed):
         self._future: asyncio.Future[Any] | None = None
 
     def due(self) -> float:
-        return 0.0  # the iterator says itself when it has something
+        """Return 0 if an item was asked for: the iterator says itself when it comes."""
+        waits = self._future is None and self._arrived is None and not self.ended
+        return math.inf if waits else 0.0
 
     def future(self) -> asyncio.Future[Any]:
         """Ask for the next item, if nobody has, and return its future."""
@@ -137,6 +144,12 @@ class OpenAsyncItems(OpenFeed):
         if self.ended or self._future is None or not self._future.done():
             return None
         done, self._future = self._future, None
+        if done.cancelled():
+            raise UserError(
+                "items", expected="an async iterator that goes on",
+                got="one that was cancelled with its event loop",
+                hint="tm.items takes a function of the position, which returns another one",
+            )  # fmt: skip
         item = done.result()
         if item is _NO_MORE:
             self.ended = True
@@ -146,11 +159,6 @@ class OpenAsyncItems(OpenFeed):
             self._count += 1
             return _arrival(item, self._count)
         return None
-
-    def close(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.cancel()
-            self._future = None
 
 
 _NO_MORE = object()

@@ -140,6 +140,8 @@ class FeedReader:
     # -- a round
 
     def _open(self) -> None:
+        if self._late is not None:
+            self._late.require_own(self._live.inputs)
         for name, feed in self._feeds.items():
             source = replace(self._live.inputs[name].source, step=f"read {name}")
             opened = feed.open(source, self._live.positions.get(name), self._clock)

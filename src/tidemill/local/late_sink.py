@@ -2,11 +2,12 @@
 
 A file is named after the input and the number of its first row among all late rows of the input. If the query
 is restored from a checkpoint before it, the same number comes again, and the file is replaced: each late row
-is in the directory once.
+is in the directory once. Files with greater numbers are of another run, and such a directory is refused.
 """
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
@@ -35,6 +36,19 @@ class LateSink:
         elif self._call is None:
             raise UserError("read", expected="late= a directory, or a function", got=f"{to!r:.80}")
 
+    def require_own(self, inputs: Mapping[str, LiveInput]) -> None:
+        """Raise an error if the directory has files of another run, which would be replaced one day."""
+        for name, given in inputs.items() if self._folder is not None else ():
+            assert self._folder is not None
+            first = f"{name}-{_first(given):012d}.parquet"
+            later = [p.name for p in self._folder.glob(f"{glob.escape(name)}-*.parquet") if p.name > first]
+            if later:
+                raise UserError(
+                    "read late=", expected=f"a directory with the late rows of {name} up to now",
+                    got=f"{max(later)} in {self._folder}, which has later ones",
+                    hint="it is of another run: name another directory, or restore the last checkpoint",
+                )  # fmt: skip
+
     def take(self, name: str, given: LiveInput) -> None:
         """Call the function with new late rows, which are then forgotten."""
         if self._call is not None and given.has_late:
@@ -48,7 +62,11 @@ class LateSink:
         for name, given in inputs.items():
             if given.has_late:
                 table = given.late()
-                first = sum(given.counts.by_reason.values()) - table.num_rows
-                path = self._folder / f"{name}-{first:012d}.parquet"
+                path = self._folder / f"{name}-{_first(given):012d}.parquet"
                 write_parquet(path, table.schema, table.to_batches())
                 given.take_late()
+
+
+def _first(given: LiveInput) -> int:
+    """Return how many late rows left the memory before those that are there."""
+    return sum(given.counts.by_reason.values()) - int(given.late().num_rows)
