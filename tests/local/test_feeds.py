@@ -628,7 +628,8 @@ def test_two_feeds_of_which_one_goes_idle(capsys: pytest.CaptureFixture[str]) ->
     from examples.live_two_feeds import main
 
     main()
-    assert "24 rows live" in (said := capsys.readouterr().out) and "; the same as from history" in said
+    said = capsys.readouterr().out
+    assert "32 rows live, 32 from history, the same" in said and "\n0 windows came" not in said
 
 
 def test_the_demo_shows_live_beside_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
