@@ -51,8 +51,10 @@ def test_lines_come_as_they_are_written_to_a_pipe() -> None:
 
 def test_a_bad_line_is_named_or_given_to_a_function() -> None:
     text = b'{"t": 1, "k": "a"}\nnothing\n{"t": 2, "k": "b"}\n'
-    with pytest.raises(tm.UserError, match="read s, lines, line 2 at byte 19: cannot be read: 'nothing'"):
-        opened(tm.lines(io.BytesIO(text))).poll()
+    refused = opened(tm.lines(io.BytesIO(text)))
+    for _ in range(2):  # it stays there, and so do the lines beside it
+        with pytest.raises(tm.UserError, match="read s, lines, line 2 at byte 19: cannot be read: 'nothing'"):
+            refused.poll()
     bad: list[Any] = []
     feed = tm.lines(io.BytesIO(text), on_bad=bad.append)
     assert taken(opened(feed)) == [(1, "a"), (2, "b")]
@@ -131,6 +133,13 @@ def test_a_program_reads_its_standard_input() -> None:
     child.stdin.close()
     assert child.wait() == 0
     child.stdout.close()
+
+
+def test_a_header_that_does_not_fit_stays_one() -> None:
+    feed = opened(tm.lines(io.BytesIO(b"\nt,x\n1,2\n"), format="csv"))
+    for _ in range(2):
+        with pytest.raises(tm.UserError, match="read s, lines, line 1: expected a column 'k'"):
+            feed.poll()
 
 
 class Pieces(io.BytesIO):

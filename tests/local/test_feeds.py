@@ -570,6 +570,20 @@ def test_a_batch_that_is_refused_is_not_lost() -> None:
         assert live.positions == {"s": 1}
 
 
+def test_what_fails_after_a_push_is_raised_when_its_rows_were_given() -> None:
+    rows = [{"t": 3, "k": "a", "x": 1}, {"t": 12, "k": "a", "x": 1}, {"t": 1, "k": "b", "x": 1}]
+    live = SUMS.live(tm.Disorder(slack=0))
+    reading = live.read(s=[pa.Table.from_pylist(rows)], late=lambda name, table: 1 // 0)
+    assert next(reading).to_pydict()["x"] == [1]
+    with pytest.raises(ZeroDivisionError):
+        next(reading)
+    assert live.positions == {"s": 1} and live.late().num_rows == 1
+    live = SUMS.live()
+    with pytest.raises(tm.UserError, match="punctuate: expected key columns of s"):
+        list(live.read(s=[tm.Punctuation(5, key={"y": 1})]))
+    assert live.positions == {"s": 1}
+
+
 def test_ctrl_c_leaves_the_query_usable() -> None:
     """The signal comes while a push is at work, and is raised after it."""
     live = SUMS.live(POLICY)

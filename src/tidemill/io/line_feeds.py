@@ -101,10 +101,13 @@ class _OpenLines(OpenFeed):
         super().__init__(count or None, clock, poll)
         self._data, self._parser, self._source = data, parser, source
         self._count, self._skip, self._offset = count - skip, skip, 0
-        self._rest = b""
+        self._rest, self._unread = b"", b""
+        """Half a line, and whole lines of which one was bad: nothing of them was given."""
         self.file = data.file
 
     def _look(self) -> Arrival | None:
+        if self._unread:
+            return self._arrival(self._unread)
         if self.ended:
             return None
         while (got := self._data.read()) is not None:
@@ -129,23 +132,26 @@ class _OpenLines(OpenFeed):
         return data[:end]
 
     def _arrival(self, data: bytes) -> Arrival | None:
+        self._unread = data
         if self._parser.needs_header:
             at, line = 0, b""
             while not line.strip() and at < len(data):
                 line = data[at : (data.find(b"\n", at) + 1) or len(data)]
                 at += len(line)
-                self._passed(line)
             if line.strip():
                 self._parser.read_header(line)
+            self._passed(data[:at])
             data = data[at:]
         if self._skip:
             lines = data.split(b"\n", self._skip)
             data_after = lines[self._skip] if len(lines) > self._skip else b""
             self._passed(data[: len(data) - len(data_after)])
             data = data_after
+        self._unread = data
         if not data:
             return None
         rows = self._parser.rows(data, self._count + 1, self._offset)
+        self._unread = b""
         self._passed(data)
         return Arrival(self._count, rows)
 

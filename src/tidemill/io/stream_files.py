@@ -13,12 +13,13 @@ import pyarrow as pa
 from tidemill.core.batch import check_schema
 from tidemill.core.clock import Clock
 from tidemill.core.errors import UserError
-from tidemill.core.files import appearing, lock, open_plain, our_errors, remove_unfinished
+from tidemill.core.files import lock, open_plain, our_errors
 from tidemill.core.schema import Schema
 from tidemill.core.schema import schema as read_schema
 from tidemill.io.arrow_checks import require_sound
 from tidemill.io.chunks import step_of
 from tidemill.io.feeds import Arrival, Feed, OpenFeed, count_of
+from tidemill.io.sinks import appear
 from tidemill.io.sources import open_source
 from tidemill.io.stream_format import (
     END,
@@ -145,10 +146,7 @@ def write_stream(path: str | os.PathLike[str] | BinaryIO, items: Iterable[Any], 
     if not isinstance(path, (str, os.PathLike)):
         _write_messages(path, encoder, items)
         return encoder.rows
-    target = Path(path)
-    if target.parent.is_dir():
-        remove_unfinished(target, step="write stream")
-    with appearing(target, step="write stream") as file:
+    with appear(path) as file:
         _write_messages(file, encoder, items)
     return encoder.rows
 

@@ -86,6 +86,7 @@ class FeedReader:
         self._ended: set[str] = set()
         self._came = self._unsaved = False
         self._interrupts = _Interrupts()
+        self._failed: Exception | None = None
         self._saved = self._clock.now()
 
     # -- the two ways to read
@@ -98,16 +99,16 @@ class FeedReader:
                 self._came = False
                 for name in list(self._turns):
                     yield from self._turn(name)
-                    self._interrupts.release()
+                    self._raise_held()
                 if not self._came:
                     yield from self._advance()
                 self._settle()
-                self._interrupts.release()
+                self._raise_held()
                 if self._turns and not self._came:
                     self._require_no_async()
                     self._clock.wait(*self._waiting(), self._woken())
             self._settle(last=True)
-            self._interrupts.release()
+            self._raise_held()
         finally:
             self._close()
 
@@ -120,20 +121,20 @@ class FeedReader:
                 for name in list(self._turns):
                     for table in self._turn(name):
                         yield table
-                    self._interrupts.release()
+                    self._raise_held()
                     await asyncio.sleep(0)  # others have their turn, too
                 if not self._came:
                     for table in self._advance():
                         yield table
                 self._settle()
-                self._interrupts.release()
+                self._raise_held()
                 if self._turns and not self._came:
                     opened = [turn.opened for turn in self._turns.values()]
                     futures = [o.future() for o in opened if isinstance(o, OpenAsyncItems)]
                     if not any(future.done() for future in futures):
                         await self._clock.wait_async(*self._waiting(), futures)
             self._settle(last=True)
-            self._interrupts.release()
+            self._raise_held()
         finally:
             self._close()
 
@@ -170,7 +171,9 @@ class FeedReader:
         if opened.ended:
             self._ended.add(name)
             self._leave(name)
-            return _as_one(self._no_longer_waiting())
+            self._unsaved = True
+            with self._interrupts.held():
+                return _as_one(self._no_longer_waiting())
         if turn.feed.finished(self._clock.now() - turn.last):
             self._leave(name)
         return []
@@ -179,18 +182,28 @@ class FeedReader:
         found = [] if arrival.rows is None else [self._live.push(**{name: arrival.rows})]
         opened.accept()
         self._live.positions[name] = opened.position
-        found += [
-            table for promise in arrival.promises if (table := self._promised(name, promise)) is not None
-        ]
-        if self._late is not None:
-            self._late.take(name, self._live.inputs[name])
-        return _as_one([*found, *self._no_longer_waiting()])
+        try:
+            for promise in arrival.promises:
+                found += self._promised(name, promise)
+            found += self._no_longer_waiting()
+            if self._late is not None:
+                self._late.take(name, self._live.inputs[name])
+        except Exception as failed:  # of a promise that cannot be, or of a user's function
+            self._failed = failed
+        return _as_one(found)
 
-    def _promised(self, name: str, promise: Punctuation) -> pa.Table | None:
+    def _promised(self, name: str, promise: Punctuation) -> list[pa.Table]:
         """Pass a promise on. One that says less than is known already, by the slack, is no news."""
         if promise.key is None and promise.ticks < self._live.inputs[name].watermark:
-            return None
-        return self._live.punctuate(promise.ticks, input=name, key=promise.key)
+            return []
+        return [self._live.punctuate(promise.ticks, input=name, key=promise.key)]
+
+    def _raise_held(self) -> None:
+        """Raise what went wrong in a turn after its rows were pushed, now that the caller has its table."""
+        self._interrupts.release()
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
 
     def _no_longer_waiting(self) -> list[pa.Table]:
         """An input that has ended promises what the others promise: it sends nothing below that."""
@@ -203,7 +216,9 @@ class FeedReader:
 
     def _advance(self) -> list[pa.Table]:
         with self._interrupts.held():
-            return _as_one([self._live.advance()])
+            found = _as_one([self._live.advance()])
+        self._unsaved |= bool(found)
+        return found
 
     def _settle(self, *, last: bool = False) -> None:
         """Write late rows and a checkpoint, if it is time."""
