@@ -245,10 +245,26 @@ def test_a_part_that_changes_is_refused(tmp_path: Path) -> None:
     feed = opened(tm.follow(tmp_path / "*.parquet"))
     taken(feed)
     part(tmp_path / "a.parquet", 1, 2)
-    with pytest.raises(tm.UserError, match=r"a part that stays as it is.*a new name"):
+    with pytest.raises(tm.UserError, match=r"a part that stays as it is.*after it was read.*a new name"):
         feed.poll()
     with pytest.raises(tm.UserError, match="a part that stays as it is"):
         opened(tm.follow(tmp_path / "*.parquet"), feed.position).poll()
+
+
+def test_a_part_that_goes_before_it_was_read_is_an_error(tmp_path: Path) -> None:
+    for name in "abc":
+        part(tmp_path / f"{name}.parquet", 1)
+    feed = opened(tm.follow(tmp_path))
+    assert feed.poll() is not None
+    feed.accept()
+    started = feed.position
+    (tmp_path / "b.parquet").unlink()
+    with pytest.raises(tm.UserError, match=r"b\.parquet: .*removed before it was read"):
+        taken(feed)
+    assert len(taken(feed)) == 1, "the others are read"
+    part(tmp_path / "a.parquet", 1, 2)
+    with pytest.raises(tm.UserError, match="another file, or none, after some of it was read"):
+        opened(tm.follow(tmp_path), started).poll()
 
 
 def test_a_part_is_left_in_the_middle(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class _OpenFolder(OpenFeed):
         self._is_folder = os.path.isdir(pattern)
         self._base = pattern if self._is_folder else _fixed(pattern)
         self._done, self._reading = _checked(position, source)
+        self._unread: list[str] = []
+        """Parts that were there when the directory was last read, the first one last."""
         self._arrivals: Iterator[Arrival] | None = None
         """What is left of the part that is being read."""
 
@@ -81,27 +83,34 @@ class _OpenFolder(OpenFeed):
 
     def _next_part(self) -> bool:
         """Open the next part; return whether there is one."""
-        there = self._there()
-        for name in [name for name in self._done if name not in there]:
-            del self._done[name]
-        read = (
-            self._done if self._reading is None else {**self._done, self._reading.part: self._reading.stamp}
-        )
-        for name, stamp in read.items():
-            if stamp != there.get(name):
-                raise UserError(
-                    step_of(self._source, f"file {name}"),
-                    expected="a part that stays as it is while it is read",
-                    got="no file any more" if name not in there else "other bytes after some were read",
-                    hint="give new rows a new name, and rename the file when it is complete",
-                )  # fmt: skip
         if self._reading is None:
-            name = min((name for name in there if name not in self._done), default="")
-            if not name:
+            self._unread = self._unread or self._scanned()
+            if not self._unread:
                 return False
-            self._reading = _Part(name, there[name])
+            name = self._unread.pop()
+            self._reading = _Part(name, self._stamp(name))
+            if not self._reading.stamp:
+                self._reading = None
+                raise self._changed(name, "no file any more: it was removed before it was read")
+        elif self._stamp(self._reading.part) != self._reading.stamp:
+            raise self._changed(self._reading.part, "another file, or none, after some of it was read")
         self._arrivals = self._read(self._reading)
         return True
+
+    def _scanned(self) -> list[str]:
+        """Return the parts that are there and were not read, the first one last."""
+        there = self._there()
+        self._done = {name: stamp for name, stamp in self._done.items() if name in there}
+        for name, stamp in self._done.items():
+            if stamp != there[name]:
+                raise self._changed(name, "other bytes after it was read")
+        return sorted((name for name in there if name not in self._done), reverse=True)
+
+    def _changed(self, name: str, got: str) -> UserError:
+        return UserError(
+            step_of(self._source, f"file {name}"), expected="a part that stays as it is until it was read",
+            got=got, hint="give new rows a new name, and rename the file when it is complete",
+        )  # fmt: skip
 
     def _read(self, part: _Part) -> Iterator[Arrival]:
         """Yield what a part has behind its count, with the counts as positions."""
