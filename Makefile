@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 setup: $(STAMP) ## create .venv, install, make sure there is a Java runtime
 	@tools/ensure-java > /dev/null
 
-demo: setup ## the running example on Spark and in process (ARGS="--rows 1000000 --png")
+demo: setup ## the running example on Spark, in process and live (ARGS="--rows 1000000 --png")
 	@$(JAVA) $(BIN)/python -m tidemill.demo $(ARGS)
 
 test: setup lint types unit ## lint, types, tests and doctests

@@ -77,4 +77,4 @@ def test_the_blocks_about_live_queries_run_as_they_stand() -> None:
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/live.md", "exec"), names)
-    assert len(blocks) >= 5 and names["live"].positions == {"clicks": 2}  # type: ignore[attr-defined]
+    assert len(blocks) >= 7 and names["live"].positions == {"clicks": 2}  # type: ignore[attr-defined]

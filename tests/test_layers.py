@@ -49,6 +49,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "local": (
         ("reconcile", "run_live"),
         ("live",),
+        ("feeds",),
+        ("late_sink",),
         ("checkpoint_directory", "emission", "live_delay"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
         ("attribute_limits", "same_rows"),

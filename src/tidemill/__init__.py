@@ -38,6 +38,7 @@ from tidemill.expr.fluent import (
 )  # fmt: skip
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
+from tidemill.plan.punctuation import Punctuation
 from tidemill.query import Query, reconcile, restore
 from tidemill.stream import Stream, stream
 from tidemill.windows.semantics import bounds, extent, wids, windows
@@ -53,6 +54,11 @@ from tidemill.windows.spec import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    from tidemill.io.follow import follow
+    from tidemill.io.items import items
+    from tidemill.io.line_feeds import lines, socket_lines
+    from tidemill.io.replay import replay
+    from tidemill.io.stream_files import StreamWriter, read_stream, write_stream
     from tidemill.wheels.open_wheel import open_wheel
     from tidemill.wheels.replicas import Replicas
     from tidemill.wheels.wheel import Wheel
@@ -62,6 +68,10 @@ __version__ = "0.1.0"
 _LATER = {
     "Replicas": "tidemill.wheels.replicas", "Wheel": "tidemill.wheels.wheel",
     "open_wheel": "tidemill.wheels.open_wheel",
+    "follow": "tidemill.io.follow", "items": "tidemill.io.items", "lines": "tidemill.io.line_feeds",
+    "socket_lines": "tidemill.io.line_feeds", "replay": "tidemill.io.replay",
+    "StreamWriter": "tidemill.io.stream_files", "read_stream": "tidemill.io.stream_files",
+    "write_stream": "tidemill.io.stream_files",
 }  # fmt: skip
 
 
@@ -77,13 +87,14 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "FOREVER", "Disorder", "Emit", "Expr", "InternalError", "Latency", "Query", "Replicas", "Stream",
-    "TidemillError", "UnsupportedError", "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max",
-    "arg_min", "bottom_k", "bounds", "calendar", "check_aggregate",
-    "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if",
-    "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent",
-    "first", "greatest", "hopping", "landmark", "last", "least", "lit", "max", "max_by", "mean",
-    "mean_by", "median", "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch",
-    "reconcile", "restore", "rows", "session", "std", "stream", "sum", "sum_by", "top_k", "top_keys",
-    "tumbling", "udf", "var", "when", "wids", "windows",
+    "FOREVER", "Disorder", "Emit", "Expr", "InternalError", "Latency", "Punctuation", "Query", "Replicas",
+    "Stream", "StreamWriter", "TidemillError", "UnsupportedError", "UserError", "Wheel", "Window",
+    "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds", "calendar", "check_aggregate",
+    "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if", "covariance",
+    "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent", "first", "follow",
+    "greatest", "hopping", "items", "landmark", "last", "least", "lines", "lit", "max", "max_by", "mean",
+    "mean_by", "median", "min", "min_by", "open_wheel", "per_event", "product", "quantile",
+    "quantile_sketch", "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines",
+    "std", "stream", "sum", "sum_by", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids",
+    "windows", "write_stream",
 ]  # fmt: skip

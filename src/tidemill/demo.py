@@ -2,8 +2,8 @@
 
 Each click has a time, a user, an ad and a price. Over a 5 % sample of the users, how many clicks
 did each ad get in the last five minutes, and what were they worth? The query is written once and
-runs twice, in this process and on Spark in local mode; both must give the same answer, or the exit
-code is 1.
+runs in this process, on Spark in local mode, and live on the first clicks as if they came now; all must
+give the same answer, or the exit code is 1.
 """
 
 from __future__ import annotations
@@ -149,6 +149,45 @@ def run_in_process(query: Query, path: Path) -> Answer:
     return Answer("in process", second.value, first.seconds, second.seconds)
 
 
+@dataclass(frozen=True)
+class LiveRun:
+    """The first clicks, as history and live."""
+
+    history: Answer
+    live: Answer
+    clicks: int
+    tables: int
+    """In how many pieces the live answer came."""
+    first_row: float
+    """How long the first row took to come."""
+
+
+def run_live(query: Query, path: Path, every: str = "1m") -> LiveRun:
+    """Run the query on the first clicks: all at once, and piece by piece as if they came now."""
+    clicks = pq.ParquetFile(path).read_row_group(0)
+
+    def as_history() -> pa.Table:
+        return query.run(clicks=clicks)
+
+    def as_they_come() -> list[Timed[pa.Table]]:
+        live = query.live(tm.Disorder(slack="10s"))
+        begin = time.perf_counter()
+        tables = live.read(clicks=tm.replay(clicks, speed=None, every=every))
+        found = [Timed(table, time.perf_counter() - begin) for table in tables]
+        return [*found, Timed(live.flush(), time.perf_counter() - begin)]
+
+    history, again = timed(as_history), timed(as_history)
+    live, live_again = timed(as_they_come), timed(as_they_come)
+    tables = [piece.value for piece in live_again.value]
+    return LiveRun(
+        Answer("history", again.value, history.seconds, again.seconds),
+        Answer("live", pa.concat_tables(tables), live.seconds, live_again.seconds),
+        clicks.num_rows,
+        len(tables),
+        live_again.value[0].seconds,
+    )
+
+
 def run_on_spark(query: Query, path: Path, spark: SparkSession) -> Answer:
     """Run the query on Spark, twice."""
 
@@ -285,6 +324,26 @@ def show_times(console: Console, answers: list[Answer], rows: int, session_secon
     console.print(f"[dim]starting the Spark session took another {session_seconds:.1f} s[/]")
 
 
+def show_live(console: Console, run: LiveRun) -> None:
+    """The first clicks as history and live: the first windows of both, and how long they took."""
+    shown = Table(title=f"{run.clicks:,} clicks live beside history", title_justify="left")
+    for name in ("", "rows", "first windows (ad, end, clicks)", "time", "first row after"):
+        shown.add_column(name, justify="left" if name in ("", "first windows (ad, end, clicks)") else "right")
+    for answer, after in ((run.history, run.history.second), (run.live, run.first_row)):
+        by_end = answer.table.sort_by([("window_end", "ascending"), ("ad", "ascending")])
+        first = by_end.slice(0, 3).to_pylist()
+        windows = ", ".join(f"{row['ad']} {row['window_end']:%H:%M} {row['n']}" for row in first)
+        shown.add_row(
+            answer.engine,
+            f"{answer.table.num_rows:,}",
+            windows,
+            f"{answer.second:.2f} s",
+            f"{1000 * after:.1f} ms",
+        )
+    console.print(shown)
+    console.print(f"[dim]the live answer came in {run.tables} tables, as the clicks came[/]")
+
+
 @dataclass(frozen=True)
 class Series:
     """The clicks of one ad, window by window."""
@@ -393,10 +452,11 @@ def spark_tasks(bars: Progress, text: str, spark: SparkSession) -> Iterator[None
 
 @dataclass(frozen=True)
 class Outcome:
-    """Both answers, and what it took to start Spark."""
+    """Both answers, what it took to start Spark, and the first clicks live."""
 
     answers: list[Answer]
     session_seconds: float
+    live: LiveRun
 
 
 def run_both(rows: int, console: Console) -> Outcome:
@@ -415,6 +475,8 @@ def run_both(rows: int, console: Console) -> Outcome:
             generate(path, rows, advance)
         with step(bars, "run in process, twice"):
             local = run_in_process(query, path)
+        with step(bars, "run live beside history, twice"):
+            live = run_live(query, path)
         with step(bars, "start Spark"):
             session = timed(lambda: start_spark(Path(folder)))
         try:
@@ -422,14 +484,14 @@ def run_both(rows: int, console: Console) -> Outcome:
                 spark = run_on_spark(query, path, session.value)
         finally:
             session.value.stop()
-    return Outcome([local, spark], session.seconds)
+    return Outcome([local, spark], session.seconds, live)
 
 
 def main(
     rows: Annotated[int, typer.Option(min=1, help="How many clicks to generate.")] = 4_000_000,
     png: Annotated[bool, typer.Option("--png", help="Also write out/demo.png.")] = False,
 ) -> None:
-    """Run the running example of paper 000 in process and on Spark, and compare."""
+    """Run the running example of paper 000 in process, live and on Spark, and compare."""
     console = Console()
     outcome = run_both(rows, console)
     local, spark = outcome.answers
@@ -442,12 +504,17 @@ def main(
             written = write_png(series, picture)
             console.print(f"wrote {picture}" if written else "no PNG: matplotlib is not installed")
     show_times(console, outcome.answers, rows, outcome.session_seconds)
+    show_live(console, outcome.live)
 
     found = differences(local.table, spark.table)
+    found += [f"live: {what}" for what in differences(outcome.live.history.table, outcome.live.live.table)]
     if found:
         console.print("[bold red]the engines differ:[/] " + "; ".join(found))
         raise typer.Exit(code=1)
-    console.print(f"[bold green]equal:[/] both engines gave the same {local.table.num_rows:,} rows")
+    console.print(
+        f"[bold green]equal:[/] both engines gave the same {local.table.num_rows:,} rows, "
+        "and live gave what history gave"
+    )
 
 
 if __name__ == "__main__":

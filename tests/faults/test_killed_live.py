@@ -11,6 +11,7 @@ import random
 import signal
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,14 +69,42 @@ def go_on(folder: Path) -> None:
     (folder / "done").write_text(str(part))
 
 
-def killed(folder: Path, pick: random.Random) -> int:
+def read_on(folder: Path) -> None:
+    """As `go_on`, with `live.read` of a directory in which the events are, a file for each part.
+
+    A file of rows has the number of its first one. Those from the checkpoint on are written again, and may be
+    divided in another way.
+    """
+    saved = folder / "saved"
+    live = tm.restore(QUERY, saved, POLICY) if saved.exists() else QUERY.live(POLICY)
+    given = live.stats().rows_out
+    for path in folder.glob("rows-*.arrow"):
+        if int(path.stem[5:]) >= given:
+            path.unlink()
+    schema = QUERY.schema.to_arrow()
+    parts = tm.follow(folder.parent / "events", until=lambda: True)
+    for table in live.read(s=parts, checkpoint=saved, every="5ms"):
+        write_ipc(folder / f"rows-{given}.arrow", schema, table.to_batches())
+        given += table.num_rows
+    write_ipc(folder / "rest.arrow", schema, live.flush().to_batches())
+    (folder / "done").write_text("0")
+
+
+def write_events(folder: Path) -> None:
+    folder.mkdir()
+    for start in range(0, ROWS, BETWEEN * BATCH):
+        some = EVENTS.slice(start, BETWEEN * BATCH)
+        write_ipc(folder / f"{start:06d}.arrow", some.schema, some.to_batches())
+
+
+def killed(program: Callable[[Path], None], folder: Path, pick: random.Random) -> int:
     """Start processes and kill them, until one comes to the end; return how many were killed."""
     kills = 0
     while not (folder / "done").exists():
         child = os.fork()
         if child == 0:
             try:
-                go_on(folder)
+                program(folder)
                 os._exit(0)
             finally:
                 os._exit(1)
@@ -102,20 +131,22 @@ def left_over(folder: Path) -> list[str]:
     ]
 
 
-def live_queries_are_killed(at_least: int, tmp_path: Path) -> None:
+def live_queries_are_killed(program: Callable[[Path], None], at_least: int, tmp_path: Path) -> None:
+    write_events(tmp_path / "events")
     pick = random.Random(seed_of("killed live queries"))
     expected = to_rows(QUERY.run(s=EVENTS).to_batches(), QUERY.schema)
     go_on_once = tmp_path / "in one directory"
     go_on_once.mkdir()
     with warnings.catch_warnings():
-        go_on(go_on_once)  # kernels are ready in all processes that are forked from this one
+        program(go_on_once)  # kernels are ready in all processes that are forked from this one
     kills, wrong, runs = 0, [], 0
     while kills < at_least or runs % 2:
         folder = tmp_path / f"{runs} {'file' if runs % 2 else 'directory'}"
         folder.mkdir()
-        kills += killed(folder, pick)
+        kills += killed(program, folder, pick)
         runs += 1
         names = [f"{n}.arrow" for n in range(1, int((folder / "done").read_text()) + 1)] + ["rest.arrow"]
+        names += [path.name for path in folder.glob("rows-*.arrow")]
         tables = [pa.ipc.open_file(folder / name).read_all() for name in names]
         got = to_rows([b for t in tables for b in t.to_batches()], QUERY.schema)
         try:
@@ -128,11 +159,15 @@ def live_queries_are_killed(at_least: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("seldom_whole")
-def test_a_live_query_that_is_killed_goes_on_and_gives_each_row_once(tmp_path: Path) -> None:
-    live_queries_are_killed(12, tmp_path)
+@pytest.mark.parametrize("program", [go_on, read_on])
+def test_a_live_query_that_is_killed_goes_on_and_gives_each_row_once(
+    program: Callable[[Path], None], tmp_path: Path
+) -> None:
+    live_queries_are_killed(program, 12, tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("seldom_whole")
-def test_many_live_queries_are_killed(tmp_path: Path) -> None:
-    live_queries_are_killed(int(500 * SOAK), tmp_path)
+@pytest.mark.parametrize("program", [go_on, read_on])
+def test_many_live_queries_are_killed(program: Callable[[Path], None], tmp_path: Path) -> None:
+    live_queries_are_killed(program, int(500 * SOAK), tmp_path)

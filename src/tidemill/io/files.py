@@ -17,11 +17,11 @@ from tidemill.io.parquet import open_parquet
 from tidemill.io.text import read_csv, read_json
 from tidemill.plan.nodes import Source
 
-_KINDS = {
+KINDS = {
     ".parquet": "Parquet", ".pq": "Parquet",
     ".csv": "CSV",
     ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
-    ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow",
+    ".arrow": "Arrow", ".arrows": "Arrow", ".feather": "Arrow", ".ipc": "Arrow",
 }  # fmt: skip
 _PACKED = {".gz", ".bz2", ".zst"}
 _TEXT = {"CSV", "JSON lines"}
@@ -93,13 +93,13 @@ def _raise(failed: OSError) -> None:
 def _kind(path: Path, source: Source) -> str:
     endings = [ending.lower() for ending in path.suffixes]
     if endings and endings[-1] in _PACKED:
-        kind = _KINDS.get(endings[-2], "") if len(endings) > 1 else ""
+        kind = KINDS.get(endings[-2], "") if len(endings) > 1 else ""
         kind = kind if kind in _TEXT else ""
     else:
-        kind = _KINDS.get(endings[-1], "") if endings else ""
+        kind = KINDS.get(endings[-1], "") if endings else ""
     if not kind:
         raise UserError(
-            step_of(source), expected=f"a file that ends in one of {', '.join(_KINDS)}",
+            step_of(source), expected=f"a file that ends in one of {', '.join(KINDS)}",
             got=str(path), hint="or open it with pyarrow and give its reader",
         )  # fmt: skip
     return kind

@@ -68,7 +68,7 @@ def _write(
 ) -> int:
     rows = 0
     try:
-        with _appear(path) as file, writer(file) as opened:
+        with appear(path) as file, writer(file) as opened:
             for table in _gathered(_apart(batches), schema):
                 opened.write_table(table)
                 rows += table.num_rows
@@ -104,7 +104,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 
 @contextmanager
-def _appear(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def appear(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file with `core.files.appearing`, after removing the unfinished files of killed processes."""
     target = Path(path)
     with our_errors(_STEP, target):

@@ -39,13 +39,7 @@ def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
         reader = csv.open_csv(
             path,
             read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
-            convert_options=csv.ConvertOptions(
-                column_types=_written(source),
-                include_columns=list(source.schema.names),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
+            convert_options=_csv_options(source),
         )
         with reader:
             yield from _raw_chunks(reader, source, place, first_row=2)
@@ -62,12 +56,69 @@ def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
         reader = pj.open_json(
             path,
             read_options=pj.ReadOptions(block_size=_BLOCK),
-            parse_options=pj.ParseOptions(
-                explicit_schema=pa.schema(_written(source)), unexpected_field_behavior="ignore"
-            ),
+            parse_options=_json_options(source),
         )
         with reader:
             yield from _raw_chunks(reader, source, place, first_row=1)
+
+
+def parse_csv(lines: bytes, columns: list[str], source: Source, step: str) -> pa.RecordBatch:
+    """Parse whole lines of CSV, after the header; the columns are those of the file, in its order."""
+    import pyarrow.csv as csv
+
+    table = csv.read_csv(
+        pa.BufferReader(lines),
+        read_options=csv.ReadOptions(block_size=len(lines) + 1, use_threads=False, column_names=columns),
+        convert_options=_csv_options(source),
+    )
+    return _one_batch(table, source, step)
+
+
+def parse_json(lines: bytes, source: Source, step: str) -> pa.RecordBatch:
+    """Parse whole lines of JSON."""
+    import pyarrow.json as pj
+
+    table = pj.read_json(
+        pa.BufferReader(lines),
+        read_options=pj.ReadOptions(block_size=len(lines) + 1, use_threads=False),
+        parse_options=_json_options(source),
+    )
+    return _one_batch(table, source, step)
+
+
+def csv_header(line: bytes, source: Source, step: str) -> list[str]:
+    """Return the columns that the first line of a CSV file names; all that are needed must be there."""
+    import pyarrow.csv as csv
+
+    with csv.open_csv(pa.BufferReader(line), read_options=csv.ReadOptions(use_threads=False)) as reader:
+        names = list(reader.schema.names)
+    check_schema(pa.schema([pa.field(n, pa.null()) for n in names]), source.schema, source.reading, step=step)
+    return names
+
+
+def _one_batch(table: pa.Table, source: Source, step: str) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=source.schema.to_arrow())
+    return _typed(batches[0], source, step, first_row=1)
+
+
+def _csv_options(source: Source) -> Any:
+    import pyarrow.csv as csv
+
+    return csv.ConvertOptions(
+        column_types=_written(source),
+        include_columns=list(source.schema.names),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+
+
+def _json_options(source: Source) -> Any:
+    import pyarrow.json as pj
+
+    return pj.ParseOptions(explicit_schema=pa.schema(_written(source)), unexpected_field_behavior="ignore")
 
 
 def _written(source: Source) -> dict[str, pa.DataType]:
@@ -97,12 +148,17 @@ def _blank(path: Path) -> bool:
 def _raw_chunks(reader: Any, source: Source, place: str, first_row: int) -> Iterator[RawChunk]:
     step = step_of(source, place)
     for batch in reader:
-        columns = [
-            _column(batch.column(name), name, kind, source.reading, step, first_row)
-            for name, kind in source.schema
-        ]
+        yield RawChunk(_typed(batch, source, step, first_row), place)
         first_row += batch.num_rows
-        yield RawChunk(pa.RecordBatch.from_arrays(columns, names=list(source.schema.names)), place)
+
+
+def _typed(batch: pa.RecordBatch, source: Source, step: str, first_row: int) -> pa.RecordBatch:
+    """Return the columns of the source, with text of instants parsed."""
+    columns = [
+        _column(batch.column(name), name, kind, source.reading, step, first_row)
+        for name, kind in source.schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(source.schema.names))
 
 
 def _column(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from os import PathLike
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemill.core.clock import Clock
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.files import resolved
 from tidemill.core.time import (
@@ -20,6 +21,7 @@ from tidemill.core.time import (
     FARTHEST,
     FOREVER,
     Domain,
+    DurationLike,
     InstantLike,
     instant,
     instant_domain,
@@ -28,6 +30,8 @@ from tidemill.local import checkpoint as files
 from tidemill.local.attributes import attributes_of
 from tidemill.local.checkpoint_directory import KEEP, Found, Writer, is_directory, read_newest
 from tidemill.local.emission import Emission, Once, Revised
+from tidemill.local.feeds import FeedReader, Options
+from tidemill.local.late_sink import LateTo
 from tidemill.local.live_delay import Delayed
 from tidemill.local.live_input import LiveInput
 from tidemill.local.live_results import LiveResults
@@ -299,6 +303,39 @@ class Live:
         if found.num_rows:
             self._tell(found)
         return found
+
+    # -- sources that go on
+
+    def read(
+        self, sources: Mapping[str, Any] | None = None, /, *, checkpoint: str | PathLike[str] | None = None,
+        every: DurationLike = "10s", late: LateTo | None = None, clock: Clock | None = None, **named: Any,
+    ) -> Iterator[pa.Table]:  # fmt: skip
+        """Read sources that go on, by the names of inputs, and yield tables of rows that are complete.
+
+        A source is a `tm.follow(...)`, `tm.lines(...)`, `tm.socket_lines(...)`, `tm.replay(...)`,
+        `tm.read_stream(...)`, or an iterator of rows. Each begins at its position in `positions`: after
+        `tm.restore`, where the checkpoint was. Sources have their turns in the thread of the caller; the
+        iteration ends when all have ended or were stopped, and the query can be read and pushed to again.
+
+        With `checkpoint`, a path, there is one each `every` of real time, and at the end. Late rows go to
+        `late`: a directory, which gets Parquet files, or a function of the name of the input and a table.
+        `sources` is for inputs whose names are those of options.
+        """
+        options = Options(checkpoint, every, late, clock)
+        return FeedReader(self, {**(sources or {}), **named}, options).tables()
+
+    def read_async(
+        self, sources: Mapping[str, Any] | None = None, /, *, checkpoint: str | PathLike[str] | None = None,
+        every: DurationLike = "10s", late: LateTo | None = None, clock: Clock | None = None, **named: Any,
+    ) -> AsyncIterator[pa.Table]:  # fmt: skip
+        """As `read`, for `async for`. Sources may also be async iterators."""
+        options = Options(checkpoint, every, late, clock)
+        return FeedReader(self, {**(sources or {}), **named}, options).tables_async()
+
+    @property
+    def inputs(self) -> Mapping[str, LiveInput]:
+        """The state of each input."""
+        return self._inputs
 
     # -- results and counts
 

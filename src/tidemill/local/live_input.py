@@ -352,6 +352,10 @@ class LiveInput:
     def late_schema(self) -> pa.Schema:
         return self._arrow.append(pa.field(REASON, pa.string()))
 
+    @property
+    def has_late(self) -> bool:
+        return bool(self._late)
+
     def late(self) -> pa.Table:
         return pa.Table.from_batches(self._late, schema=self.late_schema)
 
