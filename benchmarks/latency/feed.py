@@ -42,7 +42,7 @@ class Feed:
 
     def saved(self, rows: int) -> Path:
         """The first events as a file that every peer can read."""
-        path = resources.scratch() / f"events-{rows}.npz"
+        path = resources.scratch() / f"events-{rows}-of-{len(self.rows)}.npz"
         if not path.exists():
             some = self.rows.slice(0, rows)
             np.savez(

@@ -6,7 +6,7 @@ result, it becomes a step of its own and is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -285,7 +285,7 @@ class Graph:
 
 def _timed(step: Step, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the results of a step, and count the time that it takes to make them."""
-    if isinstance(found, Sequence) and not found:
+    if found == ():  # as most pushes return
         return
     made = iter(found)
     while True:
