@@ -122,9 +122,9 @@ class Revised:
     """Rows come early and are corrected (`Emit`).
 
     There are up to two graphs of the same plan. The *prompt* one has the watermarks of the inputs: it says
-    which windows are complete, and a copy of it that is ended gives the rows of the open ones. The *kept* one
-    has watermarks that are lower by `correct`. It takes late rows, and what is complete there is final. After
-    a late row, the prompt graph is made anew as a copy of the kept one.
+    which windows are complete, and what the end of its inputs would give. The *kept* one has watermarks that
+    are lower by `correct`. It takes late rows, and what is complete there is final. After a late row, the
+    prompt graph is made anew as a copy of the kept one.
     """
 
     def __init__(
@@ -229,8 +229,7 @@ class Revised:
 
     def _early(self) -> Batches:
         """Give the rows of open windows that are new or have changed."""
-        copy = self._copy(self._prompt)
-        rows = self._table(_ended(copy))
+        rows = self._table(self._prompt.so_far())
         yield from self._withdrawn(rows, open=True)
         yield from self._changed(rows, open=True)
 
