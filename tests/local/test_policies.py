@@ -167,6 +167,15 @@ def test_results_can_be_awaited() -> None:
     assert one == other == [2] * 5
 
 
+def test_a_subscriber_may_write_a_checkpoint(tmp_path: Path) -> None:
+    live = SUMS.live(tm.Disorder(slack=0))
+    live.subscribe(lambda table: live.checkpoint(tmp_path / "saved"))
+    live.push(s=[row(1), row(12)], position=2)
+    again = tm.restore(SUMS, tmp_path / "saved", tm.Disorder(slack=0))
+    assert again.positions == {"s": 2}
+    assert again.flush().to_pydict()["window_start"] == [10]
+
+
 def test_queries_share_the_threads_of_a_pool() -> None:
     rows = pa.Table.from_pylist([row(t, str(t % 997)) for t in range(60_000)])
     expected = SUMS.run(s=rows).num_rows

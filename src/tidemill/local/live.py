@@ -143,10 +143,9 @@ class Live:
                     self._inputs[name].follow()
                 yield from self._advance()
                 yield from self._emission.reached(self._latest)
+            self.positions.update(at)  # before subscribers hear of the rows: they may write a checkpoint
 
-        found = self._done(work)
-        self.positions.update(at)
-        return found
+        return self._done(work)
 
     def punctuate(
         self, below: Any, *, input: str | None = None, key: Mapping[str, Any] | None = None, on: Any = None
