@@ -388,6 +388,17 @@ class CalendarSlide(GridSlide):
             self._now = (found, start, end)
         return self._now[0]
 
+    @property
+    def closes_at(self) -> int | None:
+        after, (window, _, end) = self.state["after"], self._now
+        if self._everyone or after.by_key is not None or after.common + 1 != window:
+            return None
+        return end
+
+    @property
+    def kept_from(self) -> Limits | None:
+        return super().kept_from if self._same else None
+
     def goes_on_to(self, pane: int) -> None:
         super().goes_on_to(int(self._windows(np.array([pane]))[0]))
 
