@@ -371,7 +371,7 @@ def test_ids_have_one_type_and_a_name_of_their_own() -> None:
 
 @pytest.mark.parametrize("year", [1931, 2024])
 def test_live_days_close_at_midnight_and_checkpoints_have_what_is_open(year: int, tmp_path: Path) -> None:
-    """Also beside other windows, whose panes are not days; every push is followed by a checkpoint of changes."""
+    """Also beside other windows, whose panes are not days. A checkpoint of changes follows every push."""
     day, month = tm.calendar("day", tz="Europe/Berlin"), tm.calendar("month", tz="Europe/Berlin")
     query = SALES.group_by("k").window(day=day, month=month, hour=tm.tumbling("5h")).agg(n=tm.count())
     times = [instant(f"{year}-01-30T00:00Z") + 4 * QUARTER * hour for hour in range(24 * 5)]

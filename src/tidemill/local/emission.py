@@ -85,6 +85,7 @@ class Once:
         self.track, self.changes = self._graph.track, self._graph.changes
 
     def push(self, stream: str, batch: pa.RecordBatch, *, late: bool) -> Batches:
+        self._graph.expect_late(late)
         return self._graph.push(stream, batch)
 
     def advance(self, stream: str, below: int) -> Batches:

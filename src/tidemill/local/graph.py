@@ -95,7 +95,7 @@ class Graph:
         self.steps: list[OperatorStep] = []
         """In topological order: each step comes after the steps that it reads."""
         self._lanes, self._tuning, self._watch = 1 << (threads.bit_length() - 1), tuning, watch
-        self._keep_late, self._pool = keep_late, pool
+        self._keep_late, self._pool, self._expects_late = keep_late, pool, watch
         self._shared = used_often(plan)
         self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
@@ -146,6 +146,14 @@ class Graph:
     def push(self, stream: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Push a batch of a stream and return the results. Exhaust the iterator."""
         return self._passed_on(self._from[stream], batch)
+
+    def expect_late(self, late: bool) -> None:
+        """Say whether rows to come may be below their watermarks; if not, operators do not look for them."""
+        if late != self._expects_late:
+            self._expects_late = late
+            for step in self.steps:
+                if isinstance(step.operator, WindowOperator):
+                    step.operator.watch = late
 
     @property
     def wants_advance(self) -> bool:

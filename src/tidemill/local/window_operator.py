@@ -90,7 +90,8 @@ class WindowOperator(Operator):
         them, where somebody else does. Lanes run on threads of the `pool`, if there is one.
         """
         self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
-        self._watch = watch
+        self.watch = watch
+        """Whether rows may be late; whoever drives the operator may know better for the next rows."""
         self._stage = stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
@@ -394,7 +395,7 @@ class WindowOperator(Operator):
     def _watches(self) -> bool:
         """Whether rows may be late."""
         promised = self._promised.highest > BEGINNING
-        return self._watch and promised and not _by_number(self.plan)
+        return self.watch and promised and not _by_number(self.plan)
 
     def late(self) -> pa.Table:
         return self._late.table()
