@@ -584,8 +584,16 @@ def test_what_fails_after_a_push_is_raised_when_its_rows_were_given() -> None:
     assert live.positions == {"s": 1}
 
 
-def test_ctrl_c_leaves_the_query_usable() -> None:
+def other_handler(number: int, frame: Any) -> None:
+    """As PySpark has one: it does something else first."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, other_handler])
+def test_ctrl_c_leaves_the_query_usable(handler: Any, request: pytest.FixtureRequest) -> None:
     """The signal comes while a push is at work, and is raised after it."""
+    before = signal.signal(signal.SIGINT, handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     live = SUMS.live(POLICY)
     pushed = live.push
     live.push = lambda **rows: (os.kill(os.getpid(), signal.SIGINT), pushed(**rows))[1]  # type: ignore

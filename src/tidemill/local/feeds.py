@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Protocol
@@ -270,15 +270,17 @@ class _Interrupts:
 
     def __init__(self) -> None:
         self._came: tuple[int, Any] | None = None
+        self._handler: Callable[[int, Any], Any] = signal.default_int_handler
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold an interrupt back, if it would be raised in this thread as usual."""
         handler = signal.getsignal(signal.SIGINT)
         main = threading.current_thread() is threading.main_thread()
-        if not main or handler is not signal.default_int_handler:
+        if not main or not callable(handler) or handler == self._note:  # ignored, or left to the system
             yield
             return
+        self._handler = handler  # Python's own, or another one that raises: PySpark has one
         signal.signal(signal.SIGINT, self._note)
         try:
             yield
@@ -289,7 +291,7 @@ class _Interrupts:
         """Raise what came."""
         if self._came is not None:
             came, self._came = self._came, None
-            signal.default_int_handler(*came)
+            self._handler(*came)
 
     def _note(self, number: int, frame: Any) -> None:
         self._came = number, frame
