@@ -369,18 +369,25 @@ def test_ids_have_one_type_and_a_name_of_their_own() -> None:
     assert "window_id" not in SALES.window(tm.tumbling("1h")).agg(n=tm.count()).schema
 
 
+@pytest.mark.parametrize(
+    "others", [{}, {"month": tm.calendar("month", tz="Europe/Berlin")}, {"h": tm.tumbling("5h")}], ids=str
+)
 @pytest.mark.parametrize("year", [1931, 2024])
-def test_live_days_close_at_midnight_and_checkpoints_have_what_is_open(year: int, tmp_path: Path) -> None:
+def test_live_days_close_at_midnight_and_checkpoints_have_what_is_open(
+    year: int, others: dict[str, Any], tmp_path: Path
+) -> None:
     """Also beside other windows, whose panes are not days. A checkpoint of changes follows every push."""
-    day, month = tm.calendar("day", tz="Europe/Berlin"), tm.calendar("month", tz="Europe/Berlin")
-    query = SALES.group_by("k").window(day=day, month=month, hour=tm.tumbling("5h")).agg(n=tm.count())
+    day = tm.calendar("day", tz="Europe/Berlin", on=lambda e: e.ts)
+    if others:  # in one query, all windows are over the same attribute
+        day = tm.calendar("day", tz="Europe/Berlin")
+    query = SALES.group_by("k").window(day=day, **others).agg(n=tm.count())
     times = [instant(f"{year}-01-30T00:00Z") + 4 * QUARTER * hour for hour in range(24 * 5)]
     rows = [{"ts": t, "seen": t, "k": n % 3, "v": 1, "x": 0.5} for n, t in enumerate(times)]
     live, found = query.live(tm.Disorder(slack="0s")), []
     for number, row in enumerate(rows):
         closed = live.push(s=table_of(query, [row]))
         found.append(closed)
-        if "day" in closed.to_pydict()["window"]:
+        if others and "day" in closed.to_pydict()["window"]:
             assert max(closed["window_end"].cast(pa.int64()).to_pylist()) <= row["ts"]
             assert row["ts"] == times[number] and (number - 23) % 24 == 0, "not at midnight in Berlin"
         live.checkpoint(tmp_path / "saved", keep=2)

@@ -358,3 +358,20 @@ def test_a_stream_with_dictionaries_or_other_columns_is_refused(tmp_path: Path) 
     tm.write_stream(path, [], {"t": "int64"})
     with pytest.raises(tm.UserError, match="expected a column 'k'"):
         opened(tm.follow(path)).poll()
+
+
+def test_a_directory_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    query = tm.stream("s", time="t", schema={"t": "int64"}).window(tm.tumbling(10)).agg(n=tm.count())
+    live, looked = query.live(tm.Disorder(slack=0)), []
+
+    def appears() -> bool:
+        looked.append(None)
+        if len(looked) == 1:
+            folder.mkdir()
+            (folder / "a.jsonl").write_text('{"t": 1}\n{"t": 12}\n')
+            return False
+        return True
+
+    feed = tm.follow(f"{folder}/", until=appears, poll="1ms")
+    assert [table.to_pydict()["n"] for table in live.read(s=feed)] == [[1]]

@@ -46,6 +46,18 @@ def test_open_windows_come_when_time_passes_a_multiple() -> None:
     assert live.flush().to_pylist() == [result(10, 1, 0, final=True)]
 
 
+@pytest.mark.parametrize(
+    "window", [tm.session(20), tm.rows(2, every=10, slide_on="t"), tm.rows(3, every=2)], ids=str
+)
+def test_windows_without_keys_can_be_early(window: tm.Window) -> None:
+    query = STREAM.window(window).agg(n=tm.count()).where(col.n != 2)
+    live, rows = query.live(tm.Disorder(slack=0), emit=tm.Emit(early=1)), [row(t) for t in (1, 2, 3, 45, 46)]
+    given = pa.concat_tables([*(live.push(s=one) for one in rows), live.flush()])
+    final = given.filter(given["final"]).drop_columns(["revision", "final", "withdrawn"])
+    assert final.equals(query.run(s=rows))
+    assert tm.reconcile(query, given, s=rows).num_rows == 0
+
+
 def test_late_events_correct_rows_for_as_long_as_they_are_kept() -> None:
     live = SUMS.live(tm.Disorder(slack=0), emit=tm.Emit(correct=15))
     assert live.push(s=[row(3), row(12)]).to_pylist() == [result(0, 1, 0)]
@@ -97,7 +109,7 @@ def test_a_checkpoint_needs_the_policies_that_its_state_is_for(tmp_path: Path) -
     others = ((None, "emit=, as"), (tm.Emit(correct=16), "correct=16"), (tm.Emit(early=1), "correct=None"))
     for emit, said in others:
         with pytest.raises(tm.UserError, match=said):
-            tm.restore(SUMS, path, emit=emit)
+            tm.restore(SUMS, path, tm.Disorder(slack=0), emit=emit)
     SUMS.live().checkpoint(path)
     with pytest.raises(tm.UserError, match="a query with emit="):
         tm.restore(SUMS, path, emit=tm.Emit(early=1))
@@ -171,9 +183,62 @@ def test_a_subscriber_may_write_a_checkpoint(tmp_path: Path) -> None:
     live = SUMS.live(tm.Disorder(slack=0))
     live.subscribe(lambda table: live.checkpoint(tmp_path / "saved"))
     live.push(s=[row(1), row(12)], position=2)
+    with pytest.warns(match="a query that is live"):
+        live.flush()
     again = tm.restore(SUMS, tmp_path / "saved", tm.Disorder(slack=0))
     assert again.positions == {"s": 2}
     assert again.flush().to_pydict()["window_start"] == [10]
+
+
+def test_a_restored_query_must_say_how_far_time_is_complete(tmp_path: Path) -> None:
+    SUMS.live(tm.Disorder(slack=0)).checkpoint(tmp_path / "saved")
+    with pytest.raises(tm.UserError, match="disorder=, as the query had"):
+        tm.restore(SUMS, tmp_path / "saved")
+    tm.restore(SUMS, tmp_path / "saved", tm.Disorder())
+
+
+def test_a_restored_query_lets_rows_wait_as_long_as_before(tmp_path: Path) -> None:
+    policies: dict[str, Any] = {"disorder": tm.Disorder(slack=0, consistent=True), "latency": tm.Latency(100)}
+    live = SUMS.live(**policies)
+    live.push(s=row(105))
+    live.checkpoint(tmp_path / "saved")
+    live = tm.restore(SUMS, tmp_path / "saved", **policies)
+    live.push(s=row(120))
+    live.push(s=row(106))
+    assert live.stats().late == 0
+    assert live.flush().to_pydict()["x"] == [2, 1]
+
+
+def test_results_end_with_the_query_by_what_it_raised() -> None:
+    async def main() -> None:
+        live = SUMS.live(tm.Disorder(slack=0))
+        reader = live.__aiter__()
+        with pytest.raises(tm.UserError, match="overflow"):
+            live.push(s=[row(1, x=1 << 62), row(2, x=1 << 62), row(20)])
+        with pytest.raises(tm.UserError, match="overflow"):
+            await anext(reader)
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)
+
+    asyncio.run(main())
+
+
+def test_stats_of_a_query_that_has_ended() -> None:
+    for ends in ("close", "flush"):
+        live = SUMS.live(tm.Disorder(slack=0), threads=2)
+        for t in range(0, 30, 3):
+            live.push(s=[row(t, key) for key in "abcdef"])
+        getattr(live, ends)()
+        assert live.stats().events == 60 and "ended" in repr(live)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"threads": 0}, "at least 1"), ({"threads": 2.5}, "at least 1"), ({"pool": 3}, "concurrent.futures")],
+)
+def test_threads_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(tm.UserError, match=said):
+        SUMS.live(**options)
 
 
 def test_queries_share_the_threads_of_a_pool() -> None:
@@ -270,6 +335,14 @@ def test_late_events_are_reconciled_with_what_was_given() -> None:
     late = {repr({n: v for n, v in r.items() if n != "late_reason"}) for r in live.late().to_pylist()}
     on_time = [r for r in rows if repr(r) not in late]
     assert tm.reconcile(SUMS, given, late=live.late(), s=on_time).num_rows <= len(changes)
+    with pytest.raises(tm.UserError, match="late= by input"):
+        tm.reconcile(SUMS, given, late={"other": live.late()}, s=on_time)
+
+
+def test_corrected_events_are_part_of_the_answer() -> None:
+    live, on_time = SUMS.live(tm.Disorder(slack=0), emit=tm.Emit(correct=600)), [row(1), row(100)]
+    given = pa.concat_tables([live.push(s=on_time), live.push(s=row(2)), live.flush()])
+    assert tm.reconcile(SUMS, given, late=live.late(), s=on_time).num_rows == 0
 
 
 def test_reconciled_revisions_and_rows_that_should_not_have_come() -> None:

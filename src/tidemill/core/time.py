@@ -181,3 +181,20 @@ def to_datetime(ticks: int) -> datetime:
     """
     return _EPOCH + timedelta(microseconds=ticks)
 
+
+def shown_instant(ticks: int, domain: Domain) -> str:
+    """Return an instant for people; also the ends of time, which watermarks can be.
+
+    >>> shown_instant(1_000_000, Domain.CLOCK), shown_instant(7, Domain.LOGICAL)
+    ('1970-01-01T00:00:01+00:00', '7')
+    """
+    if ticks == BEGINNING:
+        return "none"
+    if ticks == FOREVER:
+        return "the end"
+    if domain is Domain.LOGICAL:
+        return str(ticks)
+    try:
+        return to_datetime(ticks).isoformat()
+    except OverflowError:
+        return f"{ticks} µs"

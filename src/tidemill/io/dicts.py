@@ -58,6 +58,11 @@ def _values(block: list[Any], name: str, source: Source, first_row: int) -> list
         ) from None  # fmt: skip
 
 
+def _hint(value: Any, kind: DataType) -> str:
+    text = isinstance(value, str) and kind == TIMESTAMP
+    return "parse text first, as by datetime.fromisoformat" if text else ""
+
+
 def column_of(
     values: list[Any], name: str, kind: DataType, source: Source, first_row: int
 ) -> pa.Array:
@@ -72,7 +77,8 @@ def column_of(
             except (*_UNFIT, UserError) as alone:
                 raise UserError(
                     step_of(source, f"row {number}"), expected=f"column {name!r} of {kind!r}",
-                    got=f"{value!r:.60} ({_type(value)})", hint=getattr(alone, "hint", ""),
+                    got=f"{value!r:.60} ({_type(value)})",
+                    hint=getattr(alone, "hint", "") or _hint(value, kind),
                 ) from unfit  # fmt: skip
         raise UserError(
             step_of(source), expected=f"column {name!r} of {kind!r}", got=str(unfit)

@@ -99,8 +99,8 @@ def _kind(path: Path, source: Source) -> str:
         kind = KINDS.get(endings[-1], "") if endings else ""
     if not kind:
         raise UserError(
-            step_of(source), expected=f"a file that ends in one of {', '.join(KINDS)}",
-            got=str(path), hint="or open it with pyarrow and give its reader",
+            step_of(source), expected=f"a file that ends in one of {', '.join(KINDS)}", got=str(path),
+            hint="a glob such as '*.parquet' leaves others out; or open it with pyarrow and give its reader",
         )  # fmt: skip
     return kind
 

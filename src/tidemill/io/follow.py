@@ -55,7 +55,8 @@ def follow(
     given = os.fspath(path)
     if format is not None and format not in FORMATS:
         raise UserError("follow", expected=f"format= one of {FORMATS}", got=repr(format))
-    if os.path.isdir(given) or (glob.has_magic(given) and not os.path.exists(given)):
+    folder = os.path.isdir(given) or given.endswith((os.sep, "/"))  # one that is not there yet is waited for
+    if folder or (glob.has_magic(given) and not os.path.exists(given)):
         if format is not None or on_bad is not None:
             raise UserError(
                 "follow", expected="format= and on_bad= for one file", got=f"the parts at {given!r}"

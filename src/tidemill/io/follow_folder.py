@@ -60,7 +60,8 @@ class _OpenFolder(OpenFeed):
     def __init__(self, pattern: str, source: Source, position: Any, clock: Clock, poll: float) -> None:
         super().__init__(position, clock, poll)
         self._pattern, self._source = pattern, source
-        self._is_folder = os.path.isdir(pattern)
+        self._appeared = not pattern.endswith((os.sep, "/")) or os.path.isdir(pattern)
+        self._is_folder = os.path.isdir(pattern) or pattern.endswith((os.sep, "/"))
         self._base = pattern if self._is_folder else _fixed(pattern)
         self._done, self._reading = _checked(position, source)
         self._unread: list[str] = []
@@ -129,6 +130,9 @@ class _OpenFolder(OpenFeed):
     def _there(self) -> dict[str, list[int]]:
         """Return the parts that are there, by name, with their sizes and times of change."""
         with our_errors(step_of(self._source), self._base or "."):
+            self._appeared = self._appeared or os.path.exists(self._base)
+            if not self._appeared:  # yet; one that was there and is gone is an error
+                return {}
             if self._is_folder:
                 paths = list(_inside(self._base))
             else:

@@ -77,7 +77,8 @@ class ItemFeed(OnceFeed):
         if isinstance(given, AsyncIterable):
             return OpenAsyncItems(given.__aiter__(), count, skip, clock, self._poll)
         if isinstance(given, Sequence):
-            return _OpenItems(_gathered(given[skip:]), count, 0, clock, self._poll)
+            items = [item for item in given if item is not None]  # None says that nothing is there: no item
+            return _OpenItems(_gathered(items[skip:]), count, 0, clock, self._poll)
         return _OpenItems(((item, 1) for item in given), count, skip, clock, self._poll)
 
 

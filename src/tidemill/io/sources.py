@@ -68,6 +68,7 @@ def open_source(
     if isinstance(value, Iterable) and not isinstance(value, (Mapping, bytes)):
         return _iterable(value, source, sizes)
     spark = type(value).__module__.startswith("pyspark")
+    feed = hasattr(value, "stopped")  # as `io.feeds` has it
     raise UserError(
         step_of(source),
         expected="a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, "
@@ -75,6 +76,8 @@ def open_source(
         got=f"{type(value).__module__}.{type(value).__name__}",
         hint="write .on_spark(spark).run(...)"
         if spark
+        else "a source that goes on is for query.live(...).read(...)"
+        if feed
         else "a dict of columns: pyarrow.table(...)",
     )
 

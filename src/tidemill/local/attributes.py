@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from tidemill.core.errors import UserError
-from tidemill.core.schema import Schema, users_part
+from tidemill.core.schema import Schema, internal, users_part
 from tidemill.core.time import FARTHEST, Domain, duration, instant, instant_domain
 from tidemill.core.types import DURATION, FLOAT64, INT64, DataType
 from tidemill.expr.evaluate import evaluate
@@ -26,6 +26,9 @@ from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.real_grid import tick_of
 from tidemill.windows.spec import GridWindow, LastRows, Rows
+
+_STEPS = " in steps of "
+"""Stands in the name of an attribute over floats, before the size of its ticks."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,16 @@ class Attribute:
     """Over floats, what a tick stands for."""
 
     def __str__(self) -> str:
-        return users_part(self.name)
+        return users_part(self.name).split(_STEPS)[0]
 
     def matches(self, on: Any, schema: Schema) -> bool:
         """Return whether a user means this attribute: by the name of its column, or by its expression."""
         if isinstance(on, str) and on == self.name:
             return True
         node: Node = Column(on) if isinstance(on, str) else computed(on, step="punctuate on=")
+        named = node.name if isinstance(node, Column) else internal(str(node))
+        if named == self.name or internal(str(node)) == self.name.split(_STEPS)[0]:
+            return True  # over a column that the query computes, which the stream does not have
         if isinstance(node, Column) and node.name not in schema:
             return False
         node = node if self.grain is None else tick_of(node, self.grain)

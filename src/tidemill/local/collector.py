@@ -163,10 +163,11 @@ class Collector:
 
     def _panes(self, batch: pa.RecordBatch) -> tuple[int, int]:
         """Return the first and the last pane of a batch, or those of all where the attribute is computed."""
-        attribute = self._loop.attribute
+        calendar, grid = self._loop.calendar, self._loop.panes
+        attribute = self._loop.attribute if calendar is None else calendar.column
         if not isinstance(attribute, Column) or not batch.num_rows:
             return FIRST, LAST
-        ticks, grid = values(batch.column(attribute.name)), self._loop.panes
+        ticks = values(batch.column(attribute.name))
         if ticks.dtype.kind != "i":
             return FIRST, LAST
         return (int(ticks.min()) - grid.origin) // grid.size, (int(ticks.max()) - grid.origin) // grid.size

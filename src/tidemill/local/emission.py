@@ -15,6 +15,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import BOOL, INT64
+from tidemill.expr.nodes import Column
 from tidemill.local.attributes import Attribute
 from tidemill.local.given_rows import GivenRows
 from tidemill.local.graph import Graph, OperatorStep
@@ -24,7 +25,7 @@ from tidemill.local.snapshot import column, numbers
 from tidemill.local.tuning import LIVE
 from tidemill.plan.emit import FINAL, REVISION, WITHDRAWN, Emit
 from tidemill.plan.identity import require_identity
-from tidemill.plan.nodes import WINDOW_END, Plan, WindowAggregate
+from tidemill.plan.nodes import WINDOW_END, Filter, Plan, Project, WindowAggregate
 from tidemill.windows.spec import Rows
 
 Batches = Iterable[pa.RecordBatch]
@@ -167,7 +168,7 @@ class Revised:
         yield from self._complete(self._prompt.advance(stream, below, prompt=True))
         if self._kept is not None:
             yield from self._final(self._kept.advance(stream, self._behind(below), prompt=True))
-        self._given.forget_gone(self._settled)
+        self._given.forget_gone(self._settled, _MOST_GONE)
 
     def advance_keys(self, stream: str, keys: Mapping[str, pa.Array], below: int) -> Batches:
         yield from self._renewed()
@@ -201,7 +202,7 @@ class Revised:
 
     @property
     def _settled(self) -> tuple[str, int] | None:
-        """What says of a withdrawn row that it cannot return; None if it never can."""
+        """What says of a withdrawn row that it cannot return; None if nothing does."""
         return None if self._ends is None else (self._ends, self._behind(min(self._told.values())))
 
     # -- which rows
@@ -323,6 +324,8 @@ class Revised:
 
 
 _KEPT = "emission/"
+_MOST_GONE = 1 << 20
+"""If more withdrawn rows are known of which nothing says that they cannot return, they are forgotten."""
 
 
 def _ended(graph: Graph) -> Iterator[pa.RecordBatch]:
@@ -334,7 +337,11 @@ def _ended(graph: Graph) -> Iterator[pa.RecordBatch]:
 
 def _time_of_ends(plan: Plan) -> str | None:
     """Return the column with the ends of windows if they are instants of the stream, otherwise None."""
-    last = next((node for node in plan.walk() if isinstance(node, WindowAggregate)), None)
-    if last is None or WINDOW_END not in plan.schema or isinstance(last.windows[0].spec, Rows):
+    if isinstance(plan, Filter):
+        return _time_of_ends(plan.input)
+    if isinstance(plan, Project):
+        inner = _time_of_ends(plan.input)
+        return next((n for n, node in plan.outputs if isinstance(node, Column) and node.name == inner), None)
+    if not isinstance(plan, WindowAggregate) or isinstance(plan.windows[0].spec, Rows):
         return None
-    return WINDOW_END if last.attribute == last.input.time else None
+    return WINDOW_END if plan.attribute == plan.input.time else None

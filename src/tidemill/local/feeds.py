@@ -39,7 +39,7 @@ class LiveQuery(Protocol):
     @property
     def inputs(self) -> Mapping[str, LiveInput]: ...
 
-    def push(self, **batches: Any) -> pa.Table: ...
+    def push(self, *, position: Any = None, **batches: Any) -> pa.Table: ...
 
     def punctuate(self, below: int, *, input: str, key: Mapping[str, Any] | None = None) -> pa.Table: ...
 
@@ -179,7 +179,8 @@ class FeedReader:
         return []
 
     def _take(self, name: str, opened: OpenFeed, arrival: Arrival) -> list[pa.Table]:
-        found = [] if arrival.rows is None else [self._live.push(**{name: arrival.rows})]
+        at = {name: arrival.position}
+        found = [] if arrival.rows is None else [self._live.push(position=at, **{name: arrival.rows})]
         opened.accept()
         self._live.positions[name] = opened.position
         try:
@@ -194,9 +195,11 @@ class FeedReader:
 
     def _promised(self, name: str, promise: Punctuation) -> list[pa.Table]:
         """Pass a promise on. One that says less than is known already, by the slack, is no news."""
-        if promise.key is None and promise.ticks < self._live.inputs[name].watermark:
+        given = self._live.inputs[name]
+        ticks = given.instant(promise.below, f"read {name}")
+        if promise.key is None and ticks < given.watermark:
             return []
-        return [self._live.punctuate(promise.ticks, input=name, key=promise.key)]
+        return [self._live.punctuate(ticks, input=name, key=promise.key)]
 
     def _raise_held(self) -> None:
         """Raise what went wrong in a turn after its rows were pushed, now that the caller has its table."""

@@ -91,8 +91,8 @@ class GivenRows:
 
         `open` says of which windows `now` has all rows: of those still open, or of the complete ones.
         """
-        there = np.zeros(len(self._place) + 1, dtype=np.bool_)
-        there[self._ids(now, add=False)] = True  # an unknown row has the id -1, which is the last place
+        there, ids = np.zeros(len(self._place), dtype=np.bool_), self._ids(now, add=False)
+        there[ids[ids >= 0]] = True  # an unknown row has a negative id
         rows, revision = [], []
         for number, part in self._parts.items():
             mine = np.flatnonzero(part.live & ~part.gone & (part.open == open))
@@ -106,8 +106,13 @@ class GivenRows:
         none = np.empty(0, dtype=np.int64)
         return self._table(rows), np.concatenate([none, *revision])
 
-    def forget_gone(self, until: tuple[str, int] | None) -> None:
-        """Forget withdrawn rows that cannot return: those whose column is below a value, or all."""
+    def forget_gone(self, until: tuple[str, int] | None, most: int) -> None:
+        """Forget withdrawn rows that cannot return: those whose column is below a value.
+
+        If nothing says which these are, forget all once they are more than `most`.
+        """
+        if until is None and sum(int((p.live & p.gone).sum()) for p in self._parts.values()) <= most:
+            return
         for number, part in list(self._parts.items()):
             gone = part.live & part.gone
             if until is not None and gone.any():

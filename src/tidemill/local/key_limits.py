@@ -13,6 +13,9 @@ from tidemill.core.time import BEGINNING
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.limits import Ints, Limits
 
+_MANY = 1 << 10
+"""So many keys more than were left the last time, and it is looked which ones say nothing any more."""
+
 
 class KeyLimits:
     """A limit for each key that has one, by the columns that the keys are of.
@@ -28,6 +31,8 @@ class KeyLimits:
         self._schema = schema
         self._keys: dict[tuple[str, ...], KeyIndex] = {}
         self._limits: dict[tuple[str, ...], Limits] = {}
+        self._looked: dict[tuple[str, ...], int] = {}
+        """Twice the number of keys that were left when keys were last forgotten."""
 
     def __bool__(self) -> bool:
         return bool(self._limits)
@@ -41,8 +46,23 @@ class KeyLimits:
 
     def forget(self, below: int) -> None:
         """Forget limits that say no more than this one, which is for all keys."""
-        for columns in [c for c, limits in self._limits.items() if limits.highest <= below]:
-            del self._limits[columns], self._keys[columns]
+        for columns, limits in list(self._limits.items()):
+            if limits.highest <= below:
+                del self._limits[columns], self._keys[columns]
+                continue
+            known = self._keys[columns].count
+            if known > self._looked.get(columns, 0) + _MANY:  # keys come and go: forget those that are gone
+                self._keep(columns, np.flatnonzero(limits.full(known) > below))
+                self._looked[columns] = 2 * self._keys[columns].count
+
+    def _keep(self, columns: tuple[str, ...], some: Ints) -> None:
+        """Forget all keys but some."""
+        arrays = self._keys[columns].decode(some)
+        limits = self._limits[columns].full(self._keys[columns].count)[some]
+        index = self._keys[columns] = KeyIndex(self._schema.select(columns))
+        below = np.full(len(some) + 1, BEGINNING, dtype=np.int64)  # null may have an id of its own
+        below[index.encode(arrays)] = limits
+        self._limits[columns] = Limits(BEGINNING, below[: index.count])
 
     def of(self, batch: pa.RecordBatch) -> Any:
         """Return the limit of each row; one number, below all, where no row can have one."""

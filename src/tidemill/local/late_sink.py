@@ -2,7 +2,8 @@
 
 A file is named after the input and the number of its first row among all late rows of the input. If the query
 is restored from a checkpoint before it, the same number comes again, and the file is replaced: each late row
-is in the directory once. Files with greater numbers are of another run, and such a directory is refused.
+is in the directory once. Files with greater numbers are of another run, and such a directory is refused; so
+is one with any file of the input, if the query is new.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class LateSink:
         for name, given in inputs.items() if self._folder is not None else ():
             assert self._folder is not None
             first = f"{name}-{_first(given):012d}.parquet"
-            later = [p.name for p in self._folder.glob(f"{glob.escape(name)}-*.parquet") if p.name > first]
+            there = [p.name for p in self._folder.glob(f"{glob.escape(name)}-*.parquet")]
+            fresh = given.counts.events == 0  # then a file with this number is not one to be written again
+            later = [found for found in there if found > first or (fresh and found == first)]
             if later:
                 raise UserError(
                     "read late=", expected=f"a directory with the late rows of {name} up to now",

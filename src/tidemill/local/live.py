@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from os import PathLike
@@ -16,16 +17,7 @@ import pyarrow as pa
 from tidemill.core.clock import Clock
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.files import resolved
-from tidemill.core.time import (
-    BEGINNING,
-    FARTHEST,
-    FOREVER,
-    Domain,
-    DurationLike,
-    InstantLike,
-    instant,
-    instant_domain,
-)
+from tidemill.core.time import BEGINNING, FOREVER, DurationLike, shown_instant
 from tidemill.local import checkpoint as files
 from tidemill.local.attributes import attributes_of
 from tidemill.local.checkpoint_directory import KEEP, Found, Writer, is_directory, read_newest
@@ -67,7 +59,13 @@ class Live:
         latency: Latency | None = None, threads: int = 1, pool: Executor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise UserError("live", expected="threads= at least 1", got=repr(threads))
+        if pool is not None and not isinstance(pool, Executor):
+            raise UserError("live", expected="pool= a concurrent.futures executor", got=f"{pool!r:.80}")
         policy = disorder or Disorder()
+        self._says_nothing = disorder is None
+        """Whether nobody said how far rows may be out of order."""
         for given, kind in ((policy, Disorder), (emit, Emit), (latency, Latency)):
             if given is not None and not isinstance(given, kind):
                 raise UserError("live", expected=f"a tm.{kind.__name__}(...)", got=f"{given!r:.80}")
@@ -101,7 +99,8 @@ class Live:
         self.positions: dict[str, Any] = {}
         """The position of each input up to which it was read, as `push` was told."""
         self._callbacks: list[Callback] = []
-        self._results: list[LiveResults] = []
+        self._results: weakref.WeakSet[LiveResults] = weakref.WeakSet()
+        """Those that somebody still reads."""
         self._failed_callbacks = self._rows_out = 0
         self._seconds = 0.0
         self._ended = False
@@ -162,7 +161,7 @@ class Live:
         its_time = isinstance(on, str) and all(on == self._inputs[name].time for name in names)
         if on is not None and not its_time:
             return self._punctuate_on(on, below, names, key)
-        ticks = {name: self._instant(self._inputs[name], below) for name in names}
+        ticks = {name: self._inputs[name].instant(below) for name in names}
         if key is not None:
             if len(names) > 1:
                 raise UserError("punctuate", expected=f"input= one of {names}, with key=", got="none")
@@ -170,10 +169,12 @@ class Live:
             keys = self._inputs[name].keyed(key)
             return self._done(lambda: self._advance_keys(name, keys, ticks[name]))
         for name, t in ticks.items():
-            if t < self._inputs[name].watermark:
+            given = self._inputs[name]
+            if t < given.watermark:
+                least, got = (shown_instant(ticks, given.domain) for ticks in (given.watermark, t))
                 raise UserError(
-                    "punctuate", expected=f"a watermark of {name} of at least {self._inputs[name].watermark}",
-                    got=f"{t} (ticks)", hint="a promise cannot be taken back; later ones are greater",
+                    "punctuate", expected=f"a watermark of {name} of at least {least}", got=got,
+                    hint="a promise cannot be taken back; later ones are greater",
                 )  # fmt: skip
         for name, t in ticks.items():
             self._inputs[name].raise_to(t)
@@ -209,10 +210,11 @@ class Live:
         def work() -> Iterable[pa.RecordBatch]:
             yield from self._handed_over()
             yield from self._emission.flush()
+            for given in self._inputs.values():
+                given.raise_to(FOREVER)
+            self._ended = True  # before subscribers hear of the rows: there is no state to save any more
 
         found = self._done(work)
-        for given in self._inputs.values():
-            given.raise_to(FOREVER)
         self.close()
         return found
 
@@ -296,6 +298,8 @@ class Live:
             self._broken = f"{type(failed).__name__}: {failed}"
             self._stop_writing()
             self._emission.close()
+            for results in self._results:
+                results.end(failed)
             raise
         self._seconds += time.perf_counter() - start
         self._rows_out += found.num_rows
@@ -348,7 +352,7 @@ class Live:
         """Return the tables of new rows, from now on, for `async for`; they end when the query does."""
         self._require_open("async for")
         results = LiveResults()
-        self._results.append(results)
+        self._results.add(results)
         return results
 
     def _tell(self, found: pa.Table) -> None:
@@ -401,7 +405,8 @@ class Live:
         Any other path is a file with the whole state, which appears, or is replaced, when it is complete.
         """
         self._require_open("checkpoint")
-        if not is_directory(path, keep):
+        again = self._writer is not None and self._writer.path == resolved(path, step="checkpoint")
+        if not again and not is_directory(path, keep):
             return files.write(Path(path), self._saved(self._emission.snapshot()))
         writer = self._writer_at(resolved(path, step="checkpoint"))
         whole = writer.writes_whole
@@ -418,6 +423,7 @@ class Live:
         about = {
             "inputs": {name: given.saved() for name, given in self._inputs.items()},
             "positions": self.positions, "rows_out": self._rows_out,
+            "reached": {} if self._delayed is None else self._delayed.reached,
         }  # fmt: skip
         more = [name for name, given in self._inputs.items() if since_last and given.saved_late]
         rows = {name: given.late() for name, given in self._inputs.items()}
@@ -459,13 +465,19 @@ class Live:
             raise UserError(
                 "restore", expected=f"inputs {sorted(self._inputs)}", got=str(sorted(saved.about["inputs"]))
             )
+        for name, given in self._inputs.items():
+            if self._says_nothing and saved.about["inputs"][name].get("follows") and not given.follows:
+                raise UserError(
+                    "restore", expected="disorder=, as the query had that was saved", got="none",
+                    hint="its watermark followed the rows; tm.Disorder() says that it no longer does",
+                )  # fmt: skip
         waiting = {
             n[len(_WAITING) : -len(_ROWS)]: t for n, t in saved.state.items() if n.startswith(_WAITING)
         }
         if waiting and self._delayed is None:
             raise UserError("restore", expected="latency=, as rows of the checkpoint wait", got="none")
         if self._delayed is not None:
-            self._delayed.restore(waiting)
+            self._delayed.restore(waiting, saved.about["reached"])
         self._emission.restore({n: t for n, t in saved.state.items() if not n.startswith(_WAITING)})
         for name, given in self._inputs.items():
             given.load(saved.about["inputs"][name], saved.late[name], list(saved.keys[name].values()))
@@ -495,23 +507,13 @@ class Live:
     def _positions(self, position: Any, batches: Mapping[str, Any]) -> dict[str, Any]:
         if position is None:
             return {}
-        if len(batches) == 1 and not (isinstance(position, dict) and set(position) <= set(batches)):
+        by_input = isinstance(position, dict) and bool(position) and set(position) <= set(self._inputs)
+        if len(batches) == 1 and not by_input:
             position = {next(iter(batches)): position}
         if not isinstance(position, dict) or not set(position) <= set(batches):
             raise UserError("push", expected="position= a dict by input", got=f"{position!r:.80}")
         files.require_json(position)
         return position
-
-    def _instant(self, given: LiveInput, below: InstantLike) -> int:
-        if given.domain is Domain.LOGICAL and instant_domain(below) is Domain.CLOCK:
-            raise UserError("punctuate", expected="an int, as the time of the stream is", got=repr(below))
-        ticks = instant(below, step="punctuate")
-        if abs(ticks) > FARTHEST:
-            raise UserError(
-                "punctuate", expected="a time within 2**61 ticks of zero", got=str(ticks),
-                hint="flush() ends the inputs",
-            )  # fmt: skip
-        return ticks
 
     def _one(self, step: str, name: str | None) -> LiveInput:
         if name is None and len(self._inputs) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ class Delayed:
         self._late: dict[str, bool] = {}
         self.rows = 0
         """The number of rows that wait."""
-        self._reached = dict.fromkeys(inputs, BEGINNING)
+        self.reached = dict.fromkeys(inputs, BEGINNING)
         """The greatest time of each input when the watermark was last raised."""
 
     def add(self, name: str, rows: pa.RecordBatch, late: bool) -> Iterator[tuple[str, pa.RecordBatch, bool]]:
@@ -46,9 +47,9 @@ class Delayed:
     def due(self) -> bool:
         """Return whether a time has passed a multiple of the latency since this last was so."""
         now = {name: given.latest for name, given in self._inputs.items()}
-        passed = any(t // self._every[n] > self._reached[n] // self._every[n] for n, t in now.items())
+        passed = any(t // self._every[n] > self.reached[n] // self._every[n] for n, t in now.items())
         if passed:
-            self._reached = now
+            self.reached = now
         return passed
 
     # -- state
@@ -61,8 +62,11 @@ class Delayed:
             found[name] = table.append_column(_LATE, pa.array([self._late[name]] * len(table), pa.bool_()))
         return found
 
-    def restore(self, saved: Snapshot) -> None:
-        """Load what `snapshot` returned."""
+    def restore(self, saved: Snapshot, reached: Any) -> None:
+        """Load what `snapshot` returned, and `reached`, if that query had a latency, too."""
+        if not isinstance(reached, dict) or not all(isinstance(t, int) for t in reached.values()):
+            raise UserError("restore", expected="times that inputs have reached", got=f"{reached!r:.80}")
+        self.reached |= {name: t for name, t in reached.items() if name in self._inputs}
         for name, table in saved.items():
             kinds = self._inputs[name].accepted_schema if name in self._inputs else pa.schema([])
             if not table.schema.equals(kinds.append(pa.field(_LATE, pa.bool_()))):

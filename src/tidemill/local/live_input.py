@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemill.core.batch import conform
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
-from tidemill.core.time import BEGINNING, FARTHEST
+from tidemill.core.time import BEGINNING, FARTHEST, Domain, instant, instant_domain, shown_instant
 from tidemill.core.types import to_arrow
 from tidemill.io.arrow_checks import is_plain, require_sound
 from tidemill.io.sources import open_source
@@ -35,7 +35,9 @@ REASON = "late_reason"
 """The column that `late()` adds."""
 CORRECTED = "corrected"
 """The reason of a late row that came early enough to correct what was given (`Emit`)."""
-REASONS = ("late", "late after idle", CORRECTED, "null time", "far time")
+LEFT_OUT = ("null time", "far time")
+"""The reasons of rows that are in no window, whenever they come."""
+REASONS = ("late", "late after idle", CORRECTED, *LEFT_OUT)
 
 
 LATE = ("late", "late after idle", CORRECTED)
@@ -126,6 +128,23 @@ class LiveInput:
         """The columns of the rows that the query sees."""
         return pa.schema([self._arrow.field(name) for name in self._needed])
 
+    @property
+    def follows(self) -> bool:
+        """Whether the watermark follows the rows; otherwise somebody must say how far time is complete."""
+        return self._slack is not None
+
+    def instant(self, below: Any, step: str = "punctuate") -> int:
+        """Return an instant of this stream's time in ticks, checked."""
+        if self.domain is Domain.LOGICAL and instant_domain(below) is Domain.CLOCK:
+            raise UserError(step, expected="an int, as the time of the stream is", got=repr(below))
+        ticks = instant(below, step=step)
+        if abs(ticks) > FARTHEST:
+            raise UserError(
+                step, expected="a time within 2**61 ticks of zero", got=str(ticks),
+                hint="flush() ends the inputs",
+            )  # fmt: skip
+        return ticks
+
     # -- rows
 
     def read(self, value: Any) -> list[pa.RecordBatch]:
@@ -209,8 +228,9 @@ class LiveInput:
             found, limit = self.sorted_out(batch)
             late = sum(int(mask.sum()) for reason, mask in found.items() if reason.startswith("late"))
             if late:
+                watermark = shown_instant(int(limit.max()), self.domain)
                 raise UserError(
-                    f"push {self.name}", expected=f"no row below the watermark, {int(limit.max())} (ticks)",
+                    f"push {self.name}", expected=f"no row below the watermark, {watermark}",
                     got=f"{late} of {batch.num_rows} rows", hint="with late='drop' they are counted and kept",
                 )  # fmt: skip
 
@@ -372,7 +392,7 @@ class LiveInput:
         return {
             "watermark": self.watermark, "held": self.held, "latest": self.latest,
             "events": self.counts.events, "by_reason": self.counts.by_reason,
-            "attributes": self.attributes.saved(),
+            "attributes": self.attributes.saved(), "follows": self.follows,
         }  # fmt: skip
 
     def saved_keys(self) -> dict[str, pa.Table]:

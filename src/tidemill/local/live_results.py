@@ -17,6 +17,7 @@ class LiveResults:
     def __init__(self) -> None:
         self._tables: deque[pa.Table] = deque()
         self._ended = False
+        self._failed: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()
 
@@ -24,8 +25,9 @@ class LiveResults:
         self._tables.append(table)
         self._wake()
 
-    def end(self) -> None:
-        self._ended = True
+    def end(self, failed: BaseException | None = None) -> None:
+        """End after the tables that wait; if the query failed, by what it raised."""
+        self._ended, self._failed = True, failed
         self._wake()
 
     def _wake(self) -> None:
@@ -38,7 +40,8 @@ class LiveResults:
     async def __anext__(self) -> pa.Table:
         while not self._tables:
             if self._ended:
-                raise StopAsyncIteration
+                failed, self._failed = self._failed, None
+                raise StopAsyncIteration if failed is None else failed
             self._more.clear()
             if not self._tables and not self._ended:
                 await self._more.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemill.core.time import BEGINNING, FOREVER, Domain, to_datetime
+from tidemill.core.time import Domain, shown_instant
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,7 @@ class InputStats:
     @property
     def time(self) -> str:
         """The watermark as text."""
-        if self.watermark == BEGINNING:
-            return "none"
-        if self.watermark == FOREVER:
-            return "the end"
-        if self.domain is Domain.LOGICAL:
-            return str(self.watermark)
-        try:
-            return to_datetime(self.watermark).isoformat()
-        except OverflowError:
-            return f"{self.watermark} µs"
+        return shown_instant(self.watermark, self.domain)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tidemill.core.errors import UserError
 from tidemill.io.sources import open_source
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.live_input import REASON
+from tidemill.local.live_input import LEFT_OUT, REASON
 from tidemill.local.run import run
 from tidemill.local.same_rows import same_rows
 from tidemill.plan.emit import FINAL, REVISION, WITHDRAWN
@@ -36,6 +36,8 @@ def reconcile(
         if len(names) > 1:
             raise UserError(_STEP, expected=f"late= a dict by input, of {names}", got="one table")
         late = {names[0]: late}
+    if unknown := [name for name in late or () if name not in names]:
+        raise UserError(_STEP, expected=f"late= by input, of {names}", got=f"{unknown}")
     chained = dict(inputs)
     for source in sources(plan):
         if late is not None and source.name in late and source.name in inputs:
@@ -49,11 +51,12 @@ def _unordered(node: Plan) -> Plan:
 
 
 def _chained(value: Any, late: pa.Table, source: Source) -> Iterator[pa.RecordBatch]:
-    """The rows of an input, and then those that were late; not those that were left out for other reasons."""
+    """The rows of an input, and then those that were late; not those without a time, in no window."""
     for chunk in open_source(value, source, promises=False):
         yield chunk.batch
     if REASON in late.column_names:
-        late = late.filter(pc.starts_with(late.column(REASON), "late")).drop_columns([REASON])
+        left_out = pc.is_in(late.column(REASON), pa.array(LEFT_OUT))
+        late = late.filter(pc.invert(left_out)).drop_columns([REASON])
     yield from late.to_batches()
 
 

@@ -128,7 +128,7 @@ class WindowOperator(Operator):
         self._undecided = by_rows and lanes > 1
         """Whether the first batch will show how to use threads."""
         self._count = lanes if by_rows or by_key else 1
-        self._threads = LaneThreads(self._count, pool)
+        self._threads, self._closed = LaneThreads(self._count, pool), False
         self._pending: Prepared | None = None
         """By key: the last batch, until the lanes add it."""
         self._untaken: deque[tuple[pa.RecordBatch, StageRunner | None]] = deque()
@@ -168,12 +168,14 @@ class WindowOperator(Operator):
 
     def size(self) -> tuple[int, int]:
         """Return the number of open partials and waiting rows, and the bytes that hold them."""
-        self._gather()
+        if not self._closed:
+            self._gather()
         sizes = [lane.store.size() for lane in self.lanes]
         sizes += [(batch.num_rows, batch.nbytes) for batch in self._waiting]
         return sum(n for n, _ in sizes), sum(size for _, size in sizes)
 
     def close(self) -> None:
+        self._closed = True
         self._threads.close()
 
     # -- rows in
@@ -204,7 +206,8 @@ class WindowOperator(Operator):
             ticks = batch.column(self.plan.attribute)
             if ticks.null_count:
                 raise null_time(self.plan)
-            if np.abs(values(ticks)).max() > FARTHEST:
+            times = values(ticks)
+            if times.min() < -FARTHEST or times.max() > FARTHEST:
                 raise far_time(self.plan)
         if self._numbered > BEGINNING:
             if batch.column(self.plan.input.time).null_count:

@@ -345,7 +345,7 @@ class CalendarSlide(GridSlide):
         super().__init__(tumbling(1, fill_empty=spec.fill_empty), plan, Panes(0, 1))
         self.calendar, self._panes = spec, panes
         self._same = panes.axis == spec.cut
-        self._now = (0, 0, 0)
+        self._now = (NEVER, 0, 0)
         """The window that the watermark was in last, with its bounds: mostly it is in there again."""
 
     def grid(self, progress: Progress) -> Grid | None:

@@ -32,7 +32,7 @@ def decimal(value: Any, *, step: str) -> Fraction:
             step, expected="numbers only, as one of them is a float",
             got=f"{value!r} ({type(value).__name__})",
         )  # fmt: skip
-    return Fraction(repr(float(value)) if is_real(value) else value)
+    return Fraction(str(value) if is_real(value) else value)
 
 
 def common_step(numbers: Sequence[Fraction], *, step: str) -> Fraction:

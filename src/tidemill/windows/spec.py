@@ -426,7 +426,7 @@ def calendar(
     every: int = 1,
     *,
     tz: str | tzinfo = UTC,
-    on: str | None = None,
+    on: Attribute = None,
     fill_empty: bool = False,
 ) -> Calendar:
     """Days, weeks, months, quarters or years of a time zone, as its clocks have them; clock time only.
@@ -450,7 +450,8 @@ def calendar(
     count = _count("calendar", "every", every, "units")
     if count > 10_000:
         raise UserError("calendar", expected="every up to 10000 units", got=repr(every))
-    return Calendar(unit, count, known_zone(tz, step="calendar"), on=on, fill_empty=fill_empty)
+    zone, attribute = known_zone(tz, step="calendar"), _attribute("calendar", on)
+    return Calendar(unit, count, zone, on=attribute, fill_empty=fill_empty)
 
 
 def _unit_hint(unit: object) -> str:
