@@ -106,8 +106,8 @@ def test_live(window: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "window",
-    ["expression, instants", "durations", "floats", "floats, filled",
-     *later("expression", "durations, sessions", "floats, hopping")],
+    ["expression, instants", "floats, filled",
+     *later("durations", "floats", "expression", "durations, sessions", "floats, hopping")],
 )  # fmt: skip
 def test_spark(spark: Any, window: str) -> None:
     query = ask(window)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance.cases import ARRIVAL, WINDOWS, Row, ask, seeded
 from tests.conformance.harness import assert_same, locally, table_of
-from tests.examples import later
 from tidemill.core.batch import to_rows
 from tidemill.core.time import FOREVER
 from tidemill.local.changes import becomes, folded
@@ -95,9 +95,16 @@ def moving(size: int, seed: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("seed", [1, *later(*range(2, 12))])
-@pytest.mark.parametrize("stored", TUNING)
-@pytest.mark.parametrize("window", [*WINDOWS, *(f"{name}, by arrival" for name in ARRIVAL)])
+def cases() -> Iterator[Any]:
+    """Every window in one way of storing, and in all of them in a soak."""
+    for number, window in enumerate([*WINDOWS, *(f"{name}, by arrival" for name in ARRIVAL)]):
+        for at, stored in enumerate(TUNING):
+            for seed in range(1, 12):
+                now = seed == 1 and at == number % len(TUNING)
+                yield pytest.param(window, stored, seed, marks=() if now else pytest.mark.soak)
+
+
+@pytest.mark.parametrize(("window", "stored", "seed"), cases())
 def test_changes_make_the_same_state(window: str, stored: str, seed: int) -> None:
     spec = WINDOWS.get(window) or ARRIVAL[window.removesuffix(", by arrival")]
     pick = random.Random(f"{window} {stored} {seed}")

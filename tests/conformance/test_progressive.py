@@ -136,8 +136,11 @@ def check_on_spark(spark: Any, query: Stream, rows: list[Row], *, reports: int =
 
 
 ON_SPARK = (
-    ("tumbling", "counting"), ("hopping, many panes", "one of each"), ("hopping, filled", "sums"),
-    ("landmark", "holistic"), *later(("hopping, sampling", "extremes"), ("hopping", "sketches")),
+    ("tumbling", "counting"), ("hopping, filled", "sums"),
+    *later(
+        ("hopping, many panes", "one of each"), ("landmark", "holistic"), ("hopping, sampling", "extremes"),
+        ("hopping", "sketches"),
+    ),
 )  # fmt: skip
 """Each way to make partials, and each way that windows of a grid lie."""
 

@@ -38,7 +38,7 @@ def made(path: Path) -> dict[int, list[Any]]:
         live.push(s=pa.table({"t": times, "k": keys, "x": times}), position=number)
         live.checkpoint(path / "directory", keep=3)
         live.checkpoint(path / "file")
-        expected[number] = flushed(tm.restore(QUERY, path / "file"))
+        expected[number] = flushed(tm.restore(QUERY, path / "file", tm.Disorder(slack=5)))
     live.close()
     return expected
 
@@ -77,7 +77,7 @@ def wrong(path: Path, expected: dict[int, list[Any]]) -> str:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            live = tm.restore(QUERY, path)
+            live = tm.restore(QUERY, path, tm.Disorder(slack=5))
         except tm.UserError as refused:
             return "" if str(path) in str(refused) else f"no path in {refused}"
     number = live.positions["s"]

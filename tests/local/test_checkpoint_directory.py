@@ -218,7 +218,7 @@ def test_late_rows_and_keys_that_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         if t == 200:
             live.take_late()
         live.checkpoint(tmp_path, keep=1)
-        again = tm.restore(SUMS, tmp_path)
+        again = tm.restore(SUMS, tmp_path, SLACK)
         assert again.late().equals(live.late()) and again.stats().inputs == live.stats().inputs
         expected.append(live.late().num_rows)
         again.close()
@@ -228,9 +228,9 @@ def test_late_rows_and_keys_that_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for late in (9, 3):
             live.push(s=rows(100, range(late)))
             live.checkpoint(tmp_path, keep=1)
-            with tm.restore(SUMS, tmp_path) as again:
+            with tm.restore(SUMS, tmp_path, SLACK) as again:
                 assert again.late().equals(live.late())
-    assert flushed(tm.restore(SUMS, tmp_path)) == flushed(live)
+    assert flushed(tm.restore(SUMS, tmp_path, SLACK)) == flushed(live)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_crafted_manifest_does_no_harm(change: dict[str, Any], tmp_path: Path)
     page[CHECKSUM] = checksum(page)
     file.write_text(json.dumps(page))
     with pytest.warns(RuntimeWarning, match="checkpoint 2 .* is damaged"):
-        assert tm.restore(SUMS, tmp_path / "saved").positions == {"s": 1}
+        assert tm.restore(SUMS, tmp_path / "saved", SLACK).positions == {"s": 1}
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -261,4 +261,4 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     page[CHECKSUM] = checksum(page)
     file.write_text(json.dumps(page))
     with pytest.raises(tm.UserError, match="another version of Tidemill"):
-        tm.restore(SUMS, tmp_path)
+        tm.restore(SUMS, tmp_path, SLACK)

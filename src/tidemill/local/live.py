@@ -465,12 +465,6 @@ class Live:
             raise UserError(
                 "restore", expected=f"inputs {sorted(self._inputs)}", got=str(sorted(saved.about["inputs"]))
             )
-        for name, given in self._inputs.items():
-            if self._says_nothing and saved.about["inputs"][name].get("follows") and not given.follows:
-                raise UserError(
-                    "restore", expected="disorder=, as the query had that was saved", got="none",
-                    hint="its watermark followed the rows; tm.Disorder() says that it no longer does",
-                )  # fmt: skip
         waiting = {
             n[len(_WAITING) : -len(_ROWS)]: t for n, t in saved.state.items() if n.startswith(_WAITING)
         }
@@ -479,6 +473,12 @@ class Live:
         if self._delayed is not None:
             self._delayed.restore(waiting, saved.about["reached"])
         self._emission.restore({n: t for n, t in saved.state.items() if not n.startswith(_WAITING)})
+        for name, given in self._inputs.items():
+            if self._says_nothing and saved.about["inputs"][name].get("follows") and not given.follows:
+                raise UserError(
+                    "restore", expected="disorder=, as the query had that was saved", got="none",
+                    hint="its watermark followed the rows; tm.Disorder() says that it no longer does",
+                )  # fmt: skip
         for name, given in self._inputs.items():
             given.load(saved.about["inputs"][name], saved.late[name], list(saved.keys[name].values()))
             self._told[name] = given.promise
