@@ -66,7 +66,7 @@ def go_on(folder: Path) -> None:
         live.checkpoint(folder / "saved", keep=keep)
         found = []
     write_ipc(folder / "rest.arrow", schema, live.flush().to_batches())
-    (folder / "done").write_text(str(part))
+    say_done(folder, part)
 
 
 def read_on(folder: Path) -> None:
@@ -87,7 +87,13 @@ def read_on(folder: Path) -> None:
         write_ipc(folder / f"rows-{given}.arrow", schema, table.to_batches())
         given += table.num_rows
     write_ipc(folder / "rest.arrow", schema, live.flush().to_batches())
-    (folder / "done").write_text("0")
+    say_done(folder, 0)
+
+
+def say_done(folder: Path, parts: int) -> None:
+    """Write how many parts there are. A kill before the end must not leave an empty file."""
+    (folder / "ending").write_text(str(parts))
+    (folder / "ending").rename(folder / "done")
 
 
 def write_events(folder: Path) -> None:
