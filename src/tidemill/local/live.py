@@ -265,14 +265,6 @@ class Live:
     def _latest(self) -> int:
         return max(given.latest for given in self._inputs.values())
 
-    def latest(self, input: str) -> int:
-        """Return the greatest time of an input so far, in ticks; `BEGINNING` if it sent nothing."""
-        return self._inputs[input].latest
-
-    def source(self, input: str) -> Source:
-        """Return the declaration of an input, with the columns that are read."""
-        return self._inputs[input].source
-
     def _hold_back_no_more(self) -> None:
         """Give idle inputs the watermark of the others."""
         if self._idle is None:

@@ -26,13 +26,11 @@ from tidemill.local.attribute_limits import AttributeLimits
 from tidemill.local.attributes import Attribute
 from tidemill.local.key_limits import KeyLimits
 from tidemill.local.snapshot import column
-from tidemill.plan.disorder import Disorder
+from tidemill.plan.disorder import REASON, Disorder
 from tidemill.plan.nodes import Source
 
 Mask = npt.NDArray[np.bool_]
 _greatest, _least = np.maximum.reduce, np.minimum.reduce  # as max() and min(), in half the time for few rows
-REASON = "late_reason"
-"""The column that `late()` adds."""
 CORRECTED = "corrected"
 """The reason of a late row that came early enough to correct what was given (`Emit`)."""
 LEFT_OUT = ("null time", "far time")

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from tidemill.core.errors import UserError
 from tidemill.io.sources import open_source
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.live_input import LEFT_OUT, REASON
+from tidemill.local.live_input import LEFT_OUT
 from tidemill.local.run import run
-from tidemill.local.same_rows import same_rows
+from tidemill.local.same_rows import as_array, same_rows
+from tidemill.plan.disorder import REASON
 from tidemill.plan.emit import FINAL, REVISION, WITHDRAWN
 from tidemill.plan.identity import require_identity
 from tidemill.plan.nodes import Plan, Source, sources
@@ -51,7 +52,7 @@ def _unordered(node: Plan) -> Plan:
 
 
 def _chained(value: Any, late: pa.Table, source: Source) -> Iterator[pa.RecordBatch]:
-    """The rows of an input, and then those that were late; not those without a time, in no window."""
+    """Yield the rows of an input, then the late ones. Rows without a time stay out: no window has them."""
     for chunk in open_source(value, source, promises=False):
         yield chunk.batch
     if REASON in late.column_names:
@@ -81,7 +82,7 @@ def _last_revisions(given: pa.Table, plan: Plan, identity: tuple[str, ...]) -> p
 def _changes(before: pa.Table, now: pa.Table, plan: Plan, identity: tuple[str, ...]) -> pa.Table:
     keys = KeyIndex(plan.schema.select(identity))
     ids = [
-        keys.encode([_one(t.column(n)) for n in identity]) if len(t) else np.empty(0, np.int64)
+        keys.encode([as_array(t.column(n)) for n in identity]) if len(t) else np.empty(0, np.int64)
         for t in (before, now)
     ]
     place = np.full((2, keys.count), -1, dtype=np.int64)
@@ -99,15 +100,11 @@ def _changes(before: pa.Table, now: pa.Table, plan: Plan, identity: tuple[str, .
     columns: dict[str, Any] = dict(zip(identity, keys.decode(found)))
     columns[CHANGE] = pa.array([kind for kind, some in kinds.items() for _ in some], pa.string())
     values = [name for name in plan.schema.names if name not in identity]
-    columns |= {name: _one(now.column(name)).take(is_now) for name in values}
-    columns |= {GIVEN + name: _one(before.column(name)).take(was) for name in values}
+    columns |= {name: as_array(now.column(name)).take(is_now) for name in values}
+    columns |= {GIVEN + name: as_array(before.column(name)).take(was) for name in values}
     return pa.table(columns)
 
 
 def _indices(places: np.ndarray[Any, Any]) -> pa.Array:
     """Places of rows, null where there is none."""
     return pa.array(places, pa.int64(), mask=places < 0)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -40,11 +40,11 @@ def _run(
         given = inputs[name]
         if isinstance(given, WindowSource) or not isinstance(leaf, Source):
             raise UserError(f"run {name}", expected="rows, for a policy about their order", got="a wheel")
-        reader = open_source(given, live.source(name), promises=False, sizes=AS_THEY_COME)
+        reader = open_source(given, live.inputs[name].source, promises=False, sizes=AS_THEY_COME)
         chunks[name] = iter(reader if not progress else shown(reader, name, reader.total_rows))
     with live:
         while chunks:
-            name = min(chunks, key=live.latest)
+            name = min(chunks, key=lambda name: live.inputs[name].latest)
             chunk = next(chunks[name], None)
             if chunk is None:
                 del chunks[name]

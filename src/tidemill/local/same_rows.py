@@ -25,7 +25,7 @@ def same_rows(one: pa.Table, other: pa.Table, schema: Schema) -> Mask:
     """
     same = np.ones(len(one), dtype=np.bool_)
     for name, kind in schema:
-        a, b = (_array(table.column(name)) for table in (one, other))
+        a, b = (as_array(table.column(name)) for table in (one, other))
         if kind.is_fixed:
             same &= _same_fixed(a, b, kind.kind == "float64")
         elif kind.kind in ("string", "binary"):
@@ -50,5 +50,6 @@ def _same_fixed(a: pa.Array, b: pa.Array, floats: bool) -> Mask:
     return same_or_null
 
 
-def _array(column: pa.ChunkedArray) -> pa.Array:
+def as_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

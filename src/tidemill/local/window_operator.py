@@ -10,6 +10,7 @@ many.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -319,12 +320,11 @@ class WindowOperator(Operator):
 
     def _collect_one(self, number: int) -> Done:
         """By rows: let a collector take a batch that no other one has taken, if there is one."""
-        collector = self.collectors[number]
-        try:
-            batch, stage = self._untaken.popleft()
-        except IndexError:  # the caller took it
-            pass
-        else:
+        collector, taken = self.collectors[number], None
+        with contextlib.suppress(IndexError):  # another thread may take the last one first
+            taken = self._untaken.popleft()
+        if taken is not None:
+            batch, stage = taken
             rows = batch if stage is None or stage.trivial else stage.run(batch)
             if rows.num_rows:
                 collector.add(rows)

@@ -8,6 +8,8 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import Domain, DurationLike, duration
 
 LATE = ("drop", "adjust", "raise")
+REASON = "late_reason"
+"""The column that tables of late rows have besides those of the stream."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,18 @@ class Disorder:
 
     def slack_ticks(self, domain: Domain) -> int | None:
         """Return the slack in ticks of a stream's time, or None if there is no slack."""
-        if self.slack is None:
-            return None
-        slack = duration(self.slack, step="Disorder")
-        if slack.ticks and slack.domain is not domain:
-            raise UserError(
-                "Disorder", expected=f"a slack in {domain.value}, as the stream has it", got=repr(self.slack)
-            )
-        return slack.ticks
+        return in_ticks("Disorder", "a slack", self.slack, domain)
 
     @property
     def idle_seconds(self) -> float | None:
         return None if self.idle is None else duration(self.idle).ticks / 1e6
+
+
+def in_ticks(step: str, name: str, given: DurationLike | None, domain: Domain) -> int | None:
+    """Return a duration in ticks of a stream's time; None if there is none."""
+    if given is None:
+        return None
+    found = duration(given, step=step)
+    if found.ticks and found.domain is not domain:
+        raise UserError(step, expected=f"{name} in {domain.value}, as the stream has it", got=repr(given))
+    return found.ticks

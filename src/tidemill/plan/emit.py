@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidemill.core.errors import UserError
 from tidemill.core.time import Domain, DurationLike, duration
+from tidemill.plan.disorder import in_ticks
 
 REVISION, FINAL, WITHDRAWN = "revision", "final", "withdrawn"
 """The columns that tell revisions of a row apart."""
@@ -75,13 +76,3 @@ class Latency:
         found = in_ticks("Latency", "a time", self.every, domain)
         assert found is not None
         return found
-
-
-def in_ticks(step: str, name: str, given: DurationLike | None, domain: Domain) -> int | None:
-    """Return a duration in ticks of a stream's time; None if there is none."""
-    if given is None:
-        return None
-    found = duration(given, step=step)
-    if found.ticks and found.domain is not domain:
-        raise UserError(step, expected=f"{name} in {domain.value}, as the stream has it", got=repr(given))
-    return found.ticks

@@ -16,11 +16,10 @@ from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import internal
 from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.types import TIMESTAMP
-from tidemill.plan.disorder import Disorder
+from tidemill.plan.disorder import REASON, Disorder
 from tidemill.plan.nodes import Source
 from tidemill.spark.expr.values import integer, named, output, read
 
-REASON = "late_reason"
 _TICKS, _ARRIVED, _STRETCH, _BEFORE, _LIMIT = (
     internal(name) for name in ("ticks", "arrived", "stretch", "before", "limit")
 )
