@@ -57,7 +57,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explain", "partial_batches", "progressive"),
         ("run",),
         ("graph",),
-        ("stage_operator", "union"),
+        ("last_range", "stage_operator", "union"),
         ("window_operator",),
         ("lane_threads", "lanes", "late_rows"),
         ("collector",),

@@ -13,6 +13,7 @@ from tidemill.expr.nodes import Node, Udf
 from tidemill.io.window_source import WindowSource
 from tidemill.jit.function_content import uncached
 from tidemill.local.expressions import compiles, row_by_row
+from tidemill.local.last_range import aggregate_of_copies, slides_over_another
 from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
@@ -99,8 +100,15 @@ def _panes(panes: Panes) -> str:
 
 
 def _windows(plan: WindowAggregate) -> list[str]:
-    choices = choices_of(plan)
     keys = ", ".join(plan.group_keys) or "one group"
+    if slides_over_another(plan):
+        _, _, *aggregates = _windows(aggregate_of_copies(plan))
+        return [
+            f"windows {'; '.join(map(str, plan.windows))} by {keys}:",
+            "  keep the rows that windows to come need; copy rows to each of their windows when these close",
+            *aggregates[:-1],
+        ]
+    choices = choices_of(plan)
     where = "in the same loop" if fuses(plan) else "in a loop of their own, after the keys"
     lines = [
         f"windows {'; '.join(map(str, plan.windows))} by {keys}:",

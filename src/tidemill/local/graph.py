@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.local.attributes import Attribute
+from tidemill.local.last_range import LastRangeOperator, slides_over_another
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.stage_operator import StageOperator
 from tidemill.local.stage_runner import StageRunner
@@ -125,6 +126,8 @@ class Graph:
             return UnionOperator(plan), plan.inputs
         if isinstance(plan, WindowAggregate):
             stage = stage_of(plan.input, self._shared)
+            if slides_over_another(plan):
+                return LastRangeOperator(plan, stage, self._tuning, keep_late=self._keep_late), (stage.base,)
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
             lanes = self._lanes if alone else 1
             return WindowOperator(

@@ -29,7 +29,6 @@ from tidemill.local.live_input import LiveInput
 from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.operator import Snapshot
-from tidemill.local.window_operator import WindowOperator
 from tidemill.optimize.choices import with_choices
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
@@ -375,8 +374,7 @@ class Live:
                 given.counts.events, **reasons, watermark=given.promise, idle=name in idle,
                 domain=given.domain,
             )  # fmt: skip
-        operators = [s.operator for s in self._emission.steps if isinstance(s.operator, WindowOperator)]
-        sizes = [operator.size() for operator in operators]
+        sizes = [step.operator.size() for step in self._emission.steps]
         partials, held = (sum(column) for column in zip(*sizes)) if sizes else (0, 0)
         return LiveStats(
             inputs, self._rows_out, partials, held, self._emission.before_start, self._failed_callbacks,

@@ -88,6 +88,13 @@ class Operator(ABC):
         for port, batch in more:
             yield from self.push(port, batch)
 
+    def size(self) -> tuple[int, int]:
+        """Return the number of partials and rows that it keeps, and the bytes that hold them."""
+        return 0, 0
+
+    def settle(self) -> None:  # noqa: B027  (most operators have nothing to combine)
+        """Make the state smaller, if it is large and can be, without results."""
+
     def late(self) -> pa.Table | None:
         """Return the late rows so far, unchanged; None if no row can be late for this operator."""
         return None

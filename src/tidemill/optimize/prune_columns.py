@@ -44,7 +44,7 @@ def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
 
 
 def _read_by(plan: WindowAggregate) -> frozenset[str]:
-    found = {plan.attribute, *plan.group_keys}
+    found = {plan.attribute, plan.range_attribute, *plan.group_keys}
     for _, aggregate in plan.aggregates:
         for part in aggregate.parts:
             found.update(*(columns_of(a) for a in part.args))

@@ -35,7 +35,16 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
-from tidemill.windows.spec import Calendar, GridWindow, LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import (
+    Calendar,
+    GridWindow,
+    LastRange,
+    LastRows,
+    PerEvent,
+    Rows,
+    Session,
+    Window,
+)
 
 _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 """What the lengths of windows over a type are in; others are in clock time."""
@@ -212,6 +221,8 @@ def _with_attribute(
     """
     if isinstance(windows[0].spec, Rows):
         return plan, windows, None
+    if isinstance(windows[0].spec, LastRange):
+        return *_with_two_attributes(plan, windows), None
     on = windows[0].spec.on
     node = on if isinstance(on, Node) else Column(on or plan.time)
     real = type_of(node, plan.schema) == FLOAT64
@@ -225,6 +236,24 @@ def _with_attribute(
     outputs = (*((n, Column(n)) for n in plan.schema.names), (name, node))
     moved = (NamedWindow(w.label, replace(spec, on=name)) for w, spec in zip(windows, specs))
     return Project(plan, outputs), tuple(moved), step
+
+
+def _with_two_attributes(
+    plan: Plan, windows: tuple[NamedWindow, ...]
+) -> tuple[Plan, tuple[NamedWindow, ...]]:
+    """The same for an attribute of the range and one that windows slide over, which are not floats."""
+    outputs: list[tuple[str, Node]] = [(n, Column(n)) for n in plan.schema.names]
+    names: dict[str, Any] = {}
+    for role in ("on", "slide_on"):
+        node = getattr(windows[0].spec, role)
+        if isinstance(node, Node):
+            names[role] = internal(str(node))
+            node = resolve(node, plan.schema, step=f"window {windows[0].spec} {role}=")
+            outputs.append((names[role], node))
+    if not names:
+        return plan, windows
+    moved = tuple(NamedWindow(w.label, replace(w.spec, **names)) for w in windows)
+    return Project(plan, tuple(outputs)), moved
 
 
 def _in_floats(windows: WindowAggregate, step: Fraction) -> Project:
@@ -249,8 +278,27 @@ def _check_window(plan: Plan, spec: Window) -> None:
         schema.type_of(name, step=step)
     if isinstance(spec, Rows):
         return
-    attribute = spec.on if isinstance(spec.on, Node) else Column(spec.on or plan.time)
-    kind = type_of(resolve(attribute, schema, step=f"{step} on="), schema, step=step)
+    if isinstance(spec, LastRange):
+        _check_attribute(plan, spec, spec.on, spec.range.domain)
+        _check_attribute(plan, spec, spec.slide_on, spec.every.domain, "slide_on")
+        if spec.slide_on == (spec.on or plan.time):
+            raise UserError(
+                step, expected="another attribute than on= to slide over", got=repr(spec.slide_on),
+                hint="leave slide_on= out",
+            )  # fmt: skip
+    else:
+        _check_attribute(plan, spec, spec.on, spec.domain)
+    if isinstance(spec, PerEvent) and spec.by == "rank" and spec.order_by:
+        raise UserError(step, expected="either by='rank' or order_by", got="both")
+
+
+def _check_attribute(
+    plan: Plan, spec: Window, on: str | Node | None, written: Domain | None, role: str = "on"
+) -> None:
+    """Check an attribute of a window, over which lengths are `written` in a kind of time."""
+    step, schema = f"window {spec}", plan.schema
+    attribute = on if isinstance(on, Node) else Column(on or plan.time)
+    kind = type_of(resolve(attribute, schema, step=f"{step} {role}="), schema, step=step)
     named = repr(attribute.name) if isinstance(attribute, Column) else str(attribute)
     if not kind.has_distance:
         raise UserError(
@@ -258,34 +306,41 @@ def _check_window(plan: Plan, spec: Window) -> None:
             got=repr(kind), hint="cast or scale it to a number first",
         )  # fmt: skip
     domain = _DOMAINS.get(kind.kind, Domain.CLOCK)
+    if isinstance(spec, LastRange) and domain is Domain.REAL:
+        raise UserError(
+            step, expected=f"ints, instants or durations in {named}, because there are two attributes",
+            got=repr(kind), hint="scale it to an int first",
+        )  # fmt: skip
     if isinstance(spec, Calendar) and kind.kind != "timestamp":
         raise UserError(
             step, expected=f"clock time, which calendars are of: a timestamp column {named}",
             got=f"{domain.value} ({kind!r})",
             hint="declare it as a timestamp, with unit= if it comes as ints",
         )  # fmt: skip
-    if spec.domain is not domain and not (domain is Domain.REAL and spec.domain is Domain.LOGICAL):
+    if written is not domain and not (domain is Domain.REAL and written is Domain.LOGICAL):
         want = {Domain.CLOCK: "text or a timedelta", Domain.LOGICAL: "ints", Domain.REAL: "numbers"}[domain]
         raise UserError(
             step, expected=f"durations in {domain.value} ({want}), because {named} is {kind!r}",
-            got=f"durations in {spec.domain.value if spec.domain else 'rows'}",
+            got=f"durations in {written.value if written else 'rows'}",
             hint="logical and clock time never mix",
         )  # fmt: skip
-    placed = spec.placed if isinstance(spec, GridWindow) else None
+    aligned = isinstance(spec, GridWindow) or (isinstance(spec, LastRange) and role == "slide_on")
+    placed = getattr(spec, "placed", None) if aligned else None
     if placed in (datetime, timedelta) and (placed is timedelta) != (kind == DURATION):
         what = "durations" if kind == DURATION else "instants"
         raise UserError(
             step, expected=f"origin and start as {what}, because {named} is {kind!r}", got=str(spec)
         )
-    if isinstance(spec, PerEvent) and spec.by == "rank" and spec.order_by:
-        raise UserError(step, expected="either by='rank' or order_by", got="both")
 
 
 def _check_together(windows: tuple[NamedWindow, ...], ids: bool) -> None:
     if len(windows) < 2:
         return
-    numbered = (Rows, LastRows)
-    kinds = {(*(isinstance(w.spec, n) for n in numbered), w.spec.on, w.spec.partition) for w in windows}
+    apart = (Rows, LastRows, LastRange)
+    kinds = {
+        (*(isinstance(s, n) for n in apart), s.on, getattr(s, "slide_on", None), s.partition)
+        for s in (w.spec for w in windows)
+    }
     if len(kinds) > 1:
         raise UserError(
             "window", expected="windows over one attribute and one partition",

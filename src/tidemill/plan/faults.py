@@ -21,10 +21,10 @@ def check_inputs(plan: Plan, inputs: Mapping[str, Any], *, step: str = "run") ->
         )  # fmt: skip
 
 
-def null_time(plan: WindowAggregate) -> UserError:
-    """Return the error for a null in the windowing attribute."""
-    name = users_part(plan.attribute)
-    computed = name != plan.attribute
+def null_time(plan: WindowAggregate, attribute: str | None = None) -> UserError:
+    """Return the error for a null in the windowing attribute, or in another attribute of the windows."""
+    name = users_part(attribute or plan.attribute)
+    computed = name != (attribute or plan.attribute)
     return UserError(
         f"window {plan.windows[0].spec}",
         expected=f"no null in {'the windowing attribute' if computed else 'the windowing column'} {name!r}",
@@ -41,11 +41,12 @@ def null_order(plan: WindowAggregate) -> UserError:
     )  # fmt: skip
 
 
-def far_time(plan: WindowAggregate) -> UserError:
+def far_time(plan: WindowAggregate, attribute: str | None = None) -> UserError:
     """Return the error for a time so far from zero that window arithmetic would overflow."""
+    name = users_part(attribute or plan.attribute)
     return UserError(
         f"window {plan.windows[0].spec}",
-        expected=f"times in {users_part(plan.attribute)!r} within 2**61 ticks of zero", got="a time outside",
+        expected=f"times in {name!r} within 2**61 ticks of zero", got="a time outside",
     )  # fmt: skip
 
 

@@ -17,14 +17,14 @@ from tidemill.plan.nodes import (
     WindowAggregate,
 )
 from tidemill.windows.real_grid import value_of
-from tidemill.windows.spec import GridWindow, LastRows, Session
+from tidemill.windows.spec import GridWindow, LastRange, LastRows, Session
 
 
 def identity(plan: Plan) -> tuple[str, ...] | None:
     """Return the columns of which no two rows of the result have the same values; None if there are none.
 
     Windows are identified by their bounds, but sessions by their start: their end moves. The start of windows
-    of the last rows moves.
+    of the last rows, or of the last range, moves.
 
     >>> import tidemill as tm
     >>> s = tm.stream("s", time="t", schema={"t": "int64", "k": "int64"})
@@ -34,7 +34,7 @@ def identity(plan: Plan) -> tuple[str, ...] | None:
     if isinstance(plan, WindowAggregate):
         several = (WINDOW,) if len(plan.windows) > 1 else ()
         fixed = [WINDOW_START, WINDOW_END]
-        for kind, moving in ((Session, WINDOW_END), (LastRows, WINDOW_START)):
+        for kind, moving in ((Session, WINDOW_END), ((LastRows, LastRange), WINDOW_START)):
             if all(isinstance(w.spec, kind) for w in plan.windows):
                 fixed.remove(moving)
         return (*plan.group_keys, *several, *fixed)

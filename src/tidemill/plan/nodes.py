@@ -21,7 +21,7 @@ from tidemill.core.tree import Tree
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.windows.spec import GridWindow, LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import GridWindow, LastRange, LastRows, PerEvent, Rows, Session, Window
 
 WINDOW_START, WINDOW_END, WINDOW = "window_start", "window_end", "window"
 WINDOW_ID = "window_id"
@@ -178,7 +178,7 @@ class WindowAggregate(Plan):
         """Return the columns that partition the stream for this window."""
         if spec.partition is not None:
             return spec.partition
-        return self.keys if isinstance(spec, (Rows, LastRows, PerEvent, Session)) else ()
+        return self.keys if isinstance(spec, (Rows, LastRows, LastRange, PerEvent, Session)) else ()
 
     @property
     def partition(self) -> tuple[str, ...]:
@@ -220,16 +220,29 @@ class WindowAggregate(Plan):
 
     @property
     def attribute(self) -> str:
-        """The column with the windowing attribute; row windows do not read it."""
-        on = self.windows[0].spec.on
+        """The column with the windowing attribute; row windows do not read it.
+
+        Where there are two, it is the one that windows slide over.
+        """
+        spec = self.windows[0].spec
+        on = spec.slide_on if isinstance(spec, LastRange) else spec.on
         assert on is None or isinstance(on, str), "expressions are columns of the input (`plan.build`)"
         return on or self.input.time
+
+    @property
+    def range_attribute(self) -> str:
+        """The column with the attribute that ranges are over."""
+        spec = self.windows[0].spec
+        if not isinstance(spec, LastRange):
+            return self.attribute
+        assert spec.on is None or isinstance(spec.on, str), "expressions are columns of the input"
+        return spec.on or self.input.time
 
     @property
     def never_null(self) -> frozenset[str]:
         """The columns that are never null in a row of a window, because a null there is an error."""
         by_number = isinstance(self.windows[0].spec, Rows)
-        return frozenset() if by_number else frozenset({self.attribute})
+        return frozenset() if by_number else frozenset({self.attribute, self.range_attribute})
 
     @property
     def start(self) -> int | None:

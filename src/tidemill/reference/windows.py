@@ -21,7 +21,16 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
-from tidemill.windows.spec import Calendar, GridWindow, LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import (
+    Calendar,
+    GridWindow,
+    LastRange,
+    LastRows,
+    PerEvent,
+    Rows,
+    Session,
+    Window,
+)
 
 
 def window_aggregate(plan: WindowAggregate, rows: list[Row]) -> Iterator[Row]:
@@ -35,10 +44,11 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
         return
     spec = _resolved(plan, window.spec)
     T = {name: [r[name] for r in rows] for name in plan.input.schema.names}
-    if not isinstance(spec, Rows) and any(t is None for t in T[plan.attribute]):
-        raise null_time(plan)
-    if not isinstance(spec, Rows) and any(abs(t) > FARTHEST for t in T[plan.attribute]):
-        raise far_time(plan)
+    for name in () if isinstance(spec, Rows) else (plan.attribute, plan.range_attribute):
+        if any(t is None for t in T[name]):
+            raise null_time(plan, name)
+        if any(abs(t) > FARTHEST for t in T[name]):
+            raise far_time(plan, name)
     order = attribute(T, spec).tolist()
     seen: dict[Any, set[Any]] = {}
     for w in windows(T, spec):
@@ -65,12 +75,15 @@ def _resolved(plan: WindowAggregate, spec: Window) -> Window:
         return replace(spec, partition_by=plan.partition_of(spec))
     if isinstance(spec, (LastRows, PerEvent, Session)):
         return replace(spec, on=plan.attribute, partition_by=plan.partition_of(spec))
+    if isinstance(spec, LastRange):
+        over, slides = plan.range_attribute, plan.attribute
+        return replace(spec, on=over, slide_on=slides, partition_by=plan.partition_of(spec))
     return replace(spec, on=plan.attribute)
 
 
 def _bounds(w: Any, T: dict[str, list[Any]], plan: WindowAggregate, spec: Window) -> tuple[int, int]:
     ident = w[0] if spec.partition else w
-    if isinstance(spec, LastRows):
+    if isinstance(spec, (LastRows, LastRange)):
         start = min(T[plan.attribute][int(i)] for i in extent(w, T, spec))
         return start, spec.origin + (int(ident) + 1) * spec.every.ticks
     if isinstance(spec, Session):

@@ -30,7 +30,16 @@ from tidemill.expr.nodes import Column, Node, columns_of
 from tidemill.expr.typing import resolve, type_of
 from tidemill.windows.calendar_units import most_ticks, start_of, window_of
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
-from tidemill.windows.spec import Calendar, GridWindow, LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import (
+    Calendar,
+    GridWindow,
+    LastRange,
+    LastRows,
+    PerEvent,
+    Rows,
+    Session,
+    Window,
+)
 
 Ints = npt.NDArray[np.int64]
 _TICKS = Schema((("", INT64),))
@@ -69,6 +78,9 @@ def extent(w: Any, T: Any, S: Window) -> Ints:
         early = inside & (x < S.origin + (int(w) + 1) * S.every.ticks)
         number = _row_numbers(stream.codes, stream.arrival)
         return np.flatnonzero(early & (number >= int(early.sum()) - S.range))
+    if isinstance(S, LastRange):
+        there = inside & (stream.slides < S.origin + (int(w) + 1) * S.every.ticks)
+        return np.flatnonzero(there & (x > int(x[there].max(initial=BEGINNING)) - S.range.ticks))
     if isinstance(S, Session):
         start, end = session_runs(np.sort(x[inside]), S.gap.ticks)
         last = end[start == w]
@@ -199,11 +211,11 @@ def _windows(stream: _Stream, S: Window) -> tuple[Ints, Ints]:
             start, end = bounds(ids, S)
             which, ids = which[start < end], ids[start < end]
         return partition[which], ids
-    if isinstance(S, LastRows):
-        order = np.lexsort((x, codes))
+    if isinstance(S, LastRows | LastRange):
+        order = np.lexsort((stream.slides, codes))
         partition, begin = np.unique(codes[order], return_index=True)
-        low = (x[order][begin] - S.origin) // S.every.ticks
-        which, ids = _spread(low, _last_slide(x, S) - low + 1)
+        low = _slide(stream.slides[order][begin], S)
+        which, ids = _spread(low, _last_slide(stream.slides, S) - low + 1)
         return partition[which], ids
     gap = 1  # a run for each value: equal values make one window
     if isinstance(S, PerEvent):
@@ -229,6 +241,8 @@ def _wids(rows: Ints, stream: _Stream, S: Window) -> tuple[Ints, Ints]:
         return _spread(first, last - first + 1)
     if isinstance(S, LastRows):
         return _wids_of_last_rows(rows, stream, S)
+    if isinstance(S, LastRange):
+        return _wids_of_last_range(rows, stream, S)
     codes, ids = _windows(stream, S)
     reach = S.range.ticks - 1 if isinstance(S, PerEvent) else 0
     begin, end = _search(codes, ids, stream.codes[rows], x, x + reach)
@@ -253,9 +267,28 @@ def _wids_of_last_rows(rows: Ints, stream: _Stream, S: LastRows) -> tuple[Ints, 
     return _spread(first, after[rows] - first)
 
 
-def _last_slide(x: Ints, S: LastRows) -> int:
+def _wids_of_last_range(rows: Ints, stream: _Stream, S: LastRange) -> tuple[Ints, Ints]:
+    """A row leaves with the first row of its partition that is `range` or more beyond it, or never."""
+    x, first = stream.attribute, _slide(stream.slides, S)
+    after = np.full(len(x), _last_slide(stream.slides, S) + 1)
+    order = np.lexsort((first, stream.codes))
+    for own in np.split(order, np.flatnonzero(np.diff(stream.codes[order])) + 1):
+        greatest = np.maximum.accumulate(x[own])
+        beyond = np.searchsorted(greatest, x[own] + S.range.ticks)
+        gone = beyond < len(own)
+        after[own[gone]] = first[own[beyond[gone]]]
+    return _spread(first[rows], after[rows] - first[rows])
+
+
+def _slide(slides: Ints, S: LastRows | LastRange) -> Ints:
+    """The first window that sees rows."""
+    found: Ints = (slides - S.origin) // S.every.ticks
+    return found
+
+
+def _last_slide(slides: Ints, S: LastRows | LastRange) -> int:
     """The last window of the whole stream."""
-    return int((_extremes(x)[1] - S.origin) // S.every.ticks)
+    return int((_extremes(slides)[1] - S.origin) // S.every.ticks)
 
 
 def _spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:
@@ -318,6 +351,11 @@ class _Stream:
     labels: list[Any] | None  # of the codes; None where there are no partitions
     arrival: Ints
     spec: Window  # in ticks of the attribute
+    slide: Ints | None = None  # what windows slide over, where it is another attribute
+
+    @property
+    def slides(self) -> Ints:
+        return self.attribute if self.slide is None else self.slide
 
     def named(self, codes: Ints, ids: Ints) -> npt.NDArray[Any]:
         if self.labels is None:
@@ -342,6 +380,12 @@ def _stream(T: Any, S: Window) -> _Stream:
         named = {n: c for n, c in columns.items() if n is not None}
         arrival = _ranks((pa.array(attribute), *(_pick(columns, n, S) for n in named)), size, S)
         return _Stream(attribute, codes, labels, arrival, S)
+    if isinstance(S, LastRange):
+        attribute, _ = _ticks(columns, S, S.range.domain)
+        slides, _ = _ticks(columns, replace(S, on=S.slide_on), S.every.domain)
+        _check_reach(attribute, S.range.ticks, S)
+        _check_reach(slides, abs(S.origin) + S.every.ticks, S)
+        return _Stream(attribute, codes, labels, arrival, S, slides)
     order_by: str | None = getattr(S, "order_by", None)
     if order_by is not None:
         others = [name for name in columns if name != order_by]
@@ -385,11 +429,14 @@ def _pick(columns: dict[str | None, Any], name: str | None, S: Window) -> pa.Arr
     return values
 
 
-def _ticks(columns: dict[str | None, Any], S: Window) -> tuple[Ints, Window]:
+def _ticks(
+    columns: dict[str | None, Any], S: Window, domain: Domain | None = None
+) -> tuple[Ints, Window]:
     """The windowing attribute as ticks: ints as they are, instants and durations in microseconds (floored).
 
     Floats become steps of the grid of `S`, which is returned in such steps.
     """
+    domain = domain or S.domain
     if isinstance(S.on, Node):
         column, where = _computed(columns, S.on, S), str(S.on)
     else:
@@ -401,7 +448,7 @@ def _ticks(columns: dict[str | None, Any], S: Window) -> tuple[Ints, Window]:
         node, schema = tick_of(Column(""), step), Schema((("", FLOAT64),))
         values = column.cast(pa.float64()).to_pylist()
         return np.array([evaluate(node, {"": v}, schema) for v in values], dtype=np.int64), spec
-    if S.domain is Domain.REAL and len(column):
+    if domain is Domain.REAL and len(column):
         raise UserError(str(S), expected=f"floats in {where}", got=str(kind))
     if column.null_count:
         raise UserError(
@@ -412,7 +459,7 @@ def _ticks(columns: dict[str | None, Any], S: Window) -> tuple[Ints, Window]:
     clock = text or types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind)
     if not (clock or types.is_integer(kind) or len(column) == 0):
         raise UserError(str(S), expected=f"ints, floats, instants or durations in {where}", got=str(kind))
-    if clock and S.domain is Domain.LOGICAL:
+    if clock and domain is Domain.LOGICAL:
         raise UserError(
             str(S), expected=f"ints in {where}, on logical time", got=str(kind),
             hint="logical and clock time never mix",

@@ -4,6 +4,7 @@
 |---|---|---|---|
 | `tumbling(size)` | attribute | attribute | CF |
 | `hopping(range, every=)` | attribute | attribute | CF |
+| `hopping(range, every=, on=, slide_on=)` | attribute | another attribute | FCU |
 | `landmark(every, start=)` | from its start | attribute | CF |
 | `calendar(unit, every=, tz=)` | attribute | attribute | CF |
 | `rows(range, every, partition_by=[])` | row number | row number | CF |
@@ -303,6 +304,40 @@ class LastRows(Window):
 
 
 @dataclass(frozen=True)
+class LastRange(Window):
+    """The last range of one attribute at each multiple of a slide over another (paper 003, 3.2).
+
+    `on` is the attribute of the range (RATTR), `slide_on` the one that windows slide over (SATTR). Window `w`
+    sees the rows whose slide attribute is below `origin + (w + 1) * every`. Its range ends at the greatest
+    range attribute `r` of these: it has those of them in `(r - range, r]`.
+    """
+
+    range: Duration
+    every: Duration
+    slide_on: str | Node
+    partition_by: tuple[str, ...] | None = None
+    origin: int = field(default=0, kw_only=True)
+    placed: type | None = field(default=None, kw_only=True, compare=False)
+    """What `origin` was given as: see `GridWindow`."""
+    context: ClassVar[str] = "FCU"
+
+    @property
+    def domain(self) -> Domain:
+        return self.every.domain
+
+    @property
+    def partition(self) -> tuple[str, ...] | None:
+        return self.partition_by
+
+    @property
+    def until_end(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"hopping({self.range}, every={self.every}{_options(self)})"
+
+
+@dataclass(frozen=True)
 class PerEvent(Window):
     """A window `(w - range, w]` ends at each row, or at each n-th by arrival or by rank."""
 
@@ -378,8 +413,10 @@ def hopping(
     origin: Place | None = None,
     start: Place | None = None,
     on: Attribute = None,
+    slide_on: Attribute = None,
+    partition_by: PartitionBy = None,
     fill_empty: bool = False,
-) -> Sliding:
+) -> Sliding | LastRange:
     """Windows of length `range`, one of which ends at each multiple of `every`.
 
     `origin` aligns them (the epoch by default): windows end at multiples of `every` before and after
@@ -391,12 +428,35 @@ def hopping(
     `window_start <= x < window_end`. Null, NaN and infinite floats are in no window; `query.left_out()` has
     these rows, too.
 
+    `slide_on` is another attribute that windows slide over, such as the time of arrival. At each multiple of
+    `every` of it, a window has the last `range` of `on` among the rows that are there: those with `slide_on`
+    below the multiple. The range ends at the greatest value of `on` among them, which is in it. Such windows
+    follow the rows, so they are by key where the query groups; `partition_by` says otherwise.
+
+    >>> print(hopping("1h", every="10m", on="event_time", slide_on="arrival_time"))
+    hopping(1h, every=10m, on='event_time', slide_on='arrival_time')
     >>> print(hopping(0.5, every=0.1, on=lambda e: e.distance / e.speed))
     hopping(0.5, every=0.1, on=(col.distance / col.speed))
     >>> hopping("1h", every="10m").pane // 60_000_000
     10
     """
-    return _sliding("hopping", range, every, origin, start, on=on, fill_empty=fill_empty)
+    if slide_on is None and partition_by is None:
+        return _sliding("hopping", range, every, origin, start, on=on, fill_empty=fill_empty)
+    if slide_on is None:
+        raise UserError("hopping", expected="partition_by with slide_on only", got=repr(partition_by))
+    if start is not None or fill_empty:
+        raise UserError("hopping", expected="neither start nor fill_empty", got=f"slide_on={slide_on!r}")
+    length, slide = _positive("hopping", "range", range), _positive("hopping", "every", every)  # type: ignore[arg-type]
+    placed, first = _place("hopping", "origin", 0 if origin is None else origin, slide.domain)
+    over, moves = _attribute("hopping", on), _attribute("hopping", slide_on)
+    assert moves is not None
+    if over == moves:
+        raise UserError("hopping", expected="another attribute than on=", got=f"slide_on={slide_on!r}",
+                        hint="leave slide_on= out")  # fmt: skip
+    return LastRange(
+        length, slide, moves, _columns("hopping", partition_by), origin=first,
+        placed=None if placed is int else placed, on=over,
+    )  # fmt: skip
 
 
 def landmark(
@@ -657,19 +717,20 @@ def _instant(step: str, name: str, value: InstantLike, domain: Domain) -> int:
 
 def _options(window: Window) -> str:
     shown = []
-    if isinstance(window, GridWindow) and not isinstance(window, Rows):
+    if isinstance(window, GridWindow | LastRange) and not isinstance(window, Rows):
         aligned = None if isinstance(window, Landmark) else window.origin or None
-        for name, ticks in (("origin", aligned), ("start", window.start)):
+        for name, ticks in (("origin", aligned), ("start", getattr(window, "start", None))):
             if ticks is not None:
                 shown.append(f"{name}={_shown_place(window, ticks)}")
     for name in ("partition_by", "order_by"):
         value = getattr(window, name, None)
         if value is not None:
             shown.append(f"{name}={list(value) if isinstance(value, tuple) else value!r}")
-    if window.on is not None:
-        name = "slide_on" if isinstance(window, LastRows) else "on"
-        plain = isinstance(window.on, str) and users_part(window.on) == window.on
-        shown.append(f"{name}={repr(window.on) if plain else users_part(str(window.on))}")
+    over = "slide_on" if isinstance(window, LastRows) else "on"
+    for name, attribute in ((over, window.on), ("slide_on", getattr(window, "slide_on", None))):
+        if attribute is not None:
+            plain = isinstance(attribute, str) and users_part(attribute) == attribute
+            shown.append(f"{name}={repr(attribute) if plain else users_part(str(attribute))}")
     if window.fill_empty:
         shown.append("fill_empty=True")
     return "".join(f", {s}" for s in shown)
@@ -689,8 +750,8 @@ def _shown(window: GridWindow, length: Duration) -> str:
     return str(length) if window.step is None else str(float(length.ticks * window.step))
 
 
-def _shown_place(window: GridWindow, ticks: int) -> str:
-    if window.step is not None:
+def _shown_place(window: GridWindow | LastRange, ticks: int) -> str:
+    if isinstance(window, GridWindow) and window.step is not None:
         return str(float(ticks * window.step))
     if window.domain is not Domain.CLOCK:
         return str(ticks)

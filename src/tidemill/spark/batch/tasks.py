@@ -29,9 +29,9 @@ def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
     """A task that runs the local operator on all rows of a partition, and yields results."""
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
-        from tidemill.local.window_operator import WindowOperator
+        from tidemill.local.last_range import operator_of
 
-        operator = WindowOperator(plan)
+        operator = operator_of(plan)
         for batch in batches:
             operator.push(0, _typed(batch, schema))
             operator.settle()

@@ -50,7 +50,7 @@ from tidemill.wheels.rings import Ring
 from tidemill.wheels.spec import MOST_AHEAD, WheelSpec, plan_of
 from tidemill.wheels.state import WheelState, empty_state
 from tidemill.wheels.tuning import DEFAULT, WheelTuning
-from tidemill.windows.spec import Session, Window, hopping, session
+from tidemill.windows.spec import Session, Sliding, Window, hopping, session
 
 BLOCK_FILES = "cold"
 """The prefix of the names of files of compressed slots, before a number."""
@@ -144,6 +144,7 @@ def _window_of(facts: Mapping[str, Any], domain: Domain, store: RingStore) -> Wi
     if start is not None:
         start = an_int(start, "the start of a window", -FARTHEST, FARTHEST)
     spec = hopping(length("range"), every=length("every"))
+    assert isinstance(spec, Sliding)
     need = (2 * (spec.length // spec.slide) + 4) * store.room * store.fresh.itemsize * 2
     most = store.tuning.most_bytes
     require(need <= most, f"a window that takes at most {most} bytes", need)
