@@ -369,9 +369,9 @@ class PaneStore:
             return
         panes = np.arange(max(self._oldest, self._last - planes + 1), self._last + 1)
         at = panes & (planes - 1)
-        for plane in at[self._started[at] == 0].tolist():
-            self._planes["pane"][plane] = NO_PANE
-            self._started[plane] = 1
+        fresh = at[self._started[at] == 0]
+        self._planes["pane"][fresh] = NO_PANE
+        self._started[fresh] = 1
 
     def add_rows(self, index: int, kid: Ints, pane: Ints, args: list[npt.NDArray[Any]]) -> None:
         """Add rows from elsewhere to a part that keeps rows."""
