@@ -206,7 +206,7 @@ class Collector:
 
     def _first_rows(self, store: PaneStore, rows: int) -> int:
         """Return how many of the next rows to add first: a few, where it is open how to arrange records."""
-        return self._sample if store.unsampled and rows > 2 * self._sample else rows
+        return self._sample if rows > 2 * self._sample and store.unsampled else rows
 
     def add_rows(
         self, found: Prepared, rows: int | npt.NDArray[np.uint32], store: PaneStore, keys: int, shift: int

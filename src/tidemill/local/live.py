@@ -7,7 +7,6 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -120,13 +119,15 @@ class Live:
         one who goes on. With several inputs it is a dict by name.
         """
         self._require_open("push")
-        self._require_names("push", batches)
+        inputs = self._inputs
+        if not batches.keys() <= inputs.keys():
+            self._require_names("push", batches)
         at = {} if position is None else self._positions(position, batches)
-        read = [(self._inputs[name], self._inputs[name].read(value)) for name, value in batches.items()]
+        read = [(inputs[name], inputs[name].read(value)) for name, value in batches.items()]
         self._hold_back_no_more()
         for given, rows in read:
             given.require_in_time(rows)
-        return self._done(partial(self._push, read, at))
+        return self._done(self._push, read, at)
 
     def _push(
         self, read: list[tuple[LiveInput, list[pa.RecordBatch]]], at: Mapping[str, Any]
@@ -255,7 +256,7 @@ class Live:
 
     def _advance(self) -> list[pa.RecordBatch]:
         self._hold_back_no_more()
-        found = list(self._handed_over())
+        found = [] if self._delayed is None else list(self._handed_over())
         for name, given in self._inputs.items():
             promise = given.promise
             if promise > self._told[name] or self._by_rows:
@@ -283,11 +284,11 @@ class Live:
         now = self._clock()
         return {name for name, last in self._last.items() if now - last >= self._idle}
 
-    def _done(self, work: Callable[[], Iterable[pa.RecordBatch]]) -> pa.Table:
+    def _done(self, work: Callable[..., Iterable[pa.RecordBatch]], *args: Any) -> pa.Table:
         """Do some work, and return its rows. If it fails, the state is not known, and the query ends."""
         start = time.perf_counter()
         try:
-            batches = list(work())
+            batches = list(work(*args))
             found = pa.Table.from_batches(batches, schema=self._schema) if batches else self._nothing
         except BaseException as failed:
             self._broken = f"{type(failed).__name__}: {failed}"
@@ -297,8 +298,8 @@ class Live:
                 results.end(failed)
             raise
         self._seconds += time.perf_counter() - start
-        self._rows_out += found.num_rows
         if found.num_rows:
+            self._rows_out += found.num_rows
             self._tell(found)
         return found
 

@@ -20,6 +20,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FARTHEST, Domain, instant, instant_domain, shown_instant
 from tidemill.core.types import to_arrow
 from tidemill.io.arrow_checks import is_plain, require_sound
+from tidemill.io.dicts import DictReader
 from tidemill.io.sources import open_source
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.disorder import out_of_order
@@ -98,6 +99,8 @@ class LiveInput:
         self._source = replace(source, columns=tuple(columns), step=f"push {source.name}")
         self.source = replace(self._source, ordered=False, step=source.step)
         """The stream with the columns that are read, in any order."""
+        self._unordered = replace(self.source, step=self._source.step)
+        self._dicts = DictReader(self._unordered)
         self._needed, self._drops_time = list(needed), source.time not in needed
         self._arrow = self._source.schema.to_arrow()
         self._layout = self._layout_of(self._arrow)
@@ -152,14 +155,15 @@ class LiveInput:
         if isinstance(value, pa.Table):
             return [self._rows(batch) for batch in value.to_batches() if batch.num_rows]
         if isinstance(value, Mapping):
-            value = [value]
+            return self._dicts.batches([value])
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+            return self._dicts.batches(value)
         if isinstance(value, (str, bytes)) or hasattr(value, "__fspath__"):
             raise UserError(
                 f"push {self.name}", expected="rows: Arrow data, a frame, or dicts", got=f"{value!r:.80}",
                 hint="read the file first, or run the query on it: query.run(...)",
             )  # fmt: skip
-        chunks = open_source(value, replace(self.source, step=self._source.step), promises=False)
-        return [chunk.batch for chunk in chunks]
+        return [chunk.batch for chunk in open_source(value, self._unordered, promises=False)]
 
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of a batch that the input has, checked and in its types."""

@@ -148,6 +148,8 @@ class PaneStore:
         self._by_plane = reach is not None
         self._tags = np.full(1, NO_PANE, dtype=np.int64)
         """The pane of each dense plane, whose records are started for all keys; `NO_PANE` for others."""
+        self._tagged = False
+        """Whether there may be others than `NO_PANE`."""
         self._started = np.zeros(1, dtype=np.uint8)
         """Which planes were used. The memory of the others was never touched, so it takes no room."""
         self._dense, self._dense_rows, self._rows_of_pane = False, tuning.dense_rows, 0
@@ -174,7 +176,7 @@ class PaneStore:
     @property
     def spilled(self) -> int:
         """The number of spilled partials and kept rows."""
-        return self._count + (int(self._filled.sum()) if self._kept else 0)
+        return self._count + int(self._filled.sum()) if self._kept else self._count
 
     def size(self) -> tuple[int, int]:
         """Return the number of partials and kept rows, and the bytes that are in use."""
@@ -193,10 +195,12 @@ class PaneStore:
         if not self._by_plane:
             return "list" if self.gap is None else "spans"
         enough = rows >= self._dense_rows and self._rows_of_pane >= keys
-        self._dense = self._may_be_dense and enough
+        self._dense = enough and self._may_be_dense
         if not self._dense:
             self._untag()
-        return "dense" if self._dense else "planes"
+            return "planes"
+        self._tagged = True
+        return "dense"
 
     @property
     def unsampled(self) -> bool:
@@ -220,7 +224,9 @@ class PaneStore:
         column failed.
         """
         n = (rows if isinstance(rows, int) else len(rows)) - done
-        self._room(n + self._planes.size if self._dense else n)
+        more = n + self._planes.size if self._dense else n
+        if self._kept or self._count + more > len(self._spill):
+            self._room(more)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
         args = [self.texts.hold(a) if isinstance(a, pa.Array) else a for a in args]
@@ -236,7 +242,8 @@ class PaneStore:
             self._step = int(last) - (int(first) if self._first > self._last else min(self._last, int(last)))
             self._reached(int(first), int(last))
             self._rows_of_pane = n // (int(last) - int(first) + 1)
-        raise_for(err, "window aggregate", failure)
+        if err:
+            raise_for(err, "window aggregate", failure)
         if self.texts.held > self._held_text and self._much_text:
             self._settle_texts()
         return int(done), int(before)
@@ -249,7 +256,9 @@ class PaneStore:
 
     def _untag(self) -> None:
         """Record that planes may have records that are not started, or of other panes."""
-        self._tags.fill(NO_PANE)
+        if self._tagged:
+            self._tags.fill(NO_PANE)
+            self._tagged = False
 
     def released(self) -> None:
         """Prepare to give partials to other stores (`absorb`); later rows start new records."""

@@ -98,7 +98,7 @@ class WindowOperator(Operator):
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
         self._order, self._by_number = _order_of(plan), _by_number(plan)
         self._counts_rows = isinstance(specs[0], Rows)
-        self._over_time = plan.attribute == plan.input.time
+        self._over_time = plan.attribute == plan.input.time and not self._counts_rows
         self._by_time = self._order == plan.input.time
         """Whether rows are numbered in order of time, so that the watermark fixes their numbers."""
         self._waiting: list[pa.RecordBatch] = []
@@ -445,7 +445,7 @@ class WindowOperator(Operator):
         if promised == FOREVER:
             return ()
         if below != FOREVER and self._order is None:
-            known = self._known_below(below)
+            known = below if self._over_time else self._known_below(below)
             if self._rests(known):
                 if known > promised:
                     self._promised = Limits(known)
@@ -465,12 +465,11 @@ class WindowOperator(Operator):
 
     def _rests(self, below: int) -> bool:
         """Return whether an advance to a watermark only raises it, as most of the many small ones do."""
-        alone = len(self.lanes) == len(self.collectors) == 1 and self._promised.by_key is None
-        if not alone or self._ready or below == BEGINNING:
+        if len(self.lanes) > 1 or len(self.collectors) > 1 or self._ready or below == BEGINNING:
             return False
-        if self._forgets and self.keys.count > self._forget_above:
+        if self._promised.by_key is not None or not self.lanes[0].rests(below):
             return False
-        return self.lanes[0].rests(below)
+        return not (self._forgets and self.keys.count > self._forget_above)
 
     @property
     def _many_wait(self) -> bool:
