@@ -413,6 +413,17 @@ class PaneStore:
             self._order_rows(elements, position, index)
         return elements
 
+    def elements_of(self, keys: npt.NDArray[np.bool_]) -> Elements | None:
+        """Return the partials of the keys of a mask, as `elements` does; None if all must be sorted for it.
+
+        Nothing changes in the store.
+        """
+        if self._by_plane or self.parts.kept or self.gap is not None:
+            return None
+        spilled = self._spill[: self._count]
+        some = spilled[keys[spilled["kid"]]]
+        return Elements(self._combined(some, empty(len(some), self._dtype)))
+
     def changed(self) -> Elements:
         """Return the partials that `marks` covers, in any order; a key may have several in a pane.
 
@@ -471,13 +482,17 @@ class PaneStore:
 
     def _sorted(self) -> npt.NDArray[Any]:
         self._flush()
-        spill = self._spill[: self._count]
-        order = order_by(spill["kid"], spill["pane"])
         out = empty(len(self._spill), self._dtype)
+        found = self._combined(self._spill[: self._count], out)
+        self._spill, self._count = out, len(found)
+        return found
+
+    def _combined(self, records: npt.NDArray[Any], out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Sort records by key and pane into an array, combined; return the part of it that they take."""
+        order = order_by(records["kid"], records["pane"])
         kernel = combine_kernel(self.layout, self.parts.records, self.gap is not None)
-        distinct, err = kernel.run(order, len(spill), spill, out, self.texts.table, self.gap or 0)
+        distinct, err = kernel.run(order, len(records), records, out, self.texts.table, self.gap or 0)
         raise_for(err, "window aggregate")
-        self._spill, self._count = out, distinct
         return out[:distinct]
 
     def forget(self, needed: int) -> bool:
