@@ -149,13 +149,13 @@ class IntIndex:
         """Return the id of each value. Without `add`, a value that is not in the index is negative."""
         n = len(values)
         out = empty(n)
+        if valid is None and self._direct is not None and len(self._direct):
+            if _look_up(values, self._direct, self._base, out):
+                return out
         mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
         if add and valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
         done = 0
-        if valid is None and self._direct is not None and len(self._direct):
-            if _look_up(values, self._direct, self._base, out):
-                return out
         while True:
             if self._direct is not None:
                 done, self.count = _encode_direct(

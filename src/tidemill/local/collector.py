@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -99,8 +99,7 @@ class RowLoop:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A batch as parameters of the accumulate kernel."""
 
     columns: Columns
@@ -212,7 +211,7 @@ class Collector:
 
     def _first_rows(self, store: PaneStore, rows: int) -> int:
         """Return how many of the next rows to add first: a few, where it is open how to arrange records."""
-        return self._sample if store.unsampled and rows > 2 * self._sample else rows
+        return self._sample if rows > 2 * self._sample and store.unsampled else rows
 
     def add_rows(
         self, found: Prepared, rows: int | npt.NDArray[np.uint32], store: PaneStore, keys: int, shift: int
