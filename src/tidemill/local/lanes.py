@@ -42,8 +42,6 @@ from tidemill.windows.semantics import bounds
 from tidemill.windows.spec import LastRows
 
 Ints = npt.NDArray[np.int64]
-_FEW = 1 << 10
-"""So many partials may stay that no window needs."""
 
 
 @dataclass(frozen=True)
@@ -376,7 +374,7 @@ class Lane:
         What their windows no longer need stays in the store. When partials have doubled, all are read (None),
         and such ones are evicted: this costs as much as was added since the last time.
         """
-        if self.store.spilled > _FEW + 2 * self._retained:
+        if self.store.spilled > self._tuning.few_unneeded + 2 * self._retained:
             return None
         closing = [slide.closing(progress) for slide in self.slides]
         known = [keys for keys in closing if keys is not None]
