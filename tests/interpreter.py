@@ -226,6 +226,10 @@ def _word(address: int) -> np.uint64:
     return np.uint64(ctypes.c_uint64.from_address(int(address)).value)
 
 
+def _address_of(array: Any) -> np.int64:
+    return np.int64(array.ctypes.data)
+
+
 def _byte_at(address: int) -> np.int64:
     return np.int64(ctypes.c_uint8.from_address(int(address)).value)
 
@@ -266,7 +270,7 @@ _INSTEAD: dict[str, dict[str, Any]] = {
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
         "word": _word, "bytes_at": _word, "byte_at": _byte_at, "float_of": _float_of, "in_order": _in_order,
-        "popcount": _popcount,
+        "popcount": _popcount, "address_of": _address_of,
     },
     "tidemill.jit.addresses": {
         "pointer": _pointer, "carray": _carray, "column_at": _column_at,

@@ -75,7 +75,7 @@ def test_landmark_locally() -> None:
     assert_same(locally(query, given), by_reference(query, given), query.schema)
 
 
-@pytest.mark.parametrize("window", ["hopping, origin", "session", *later("on another column")])
+@pytest.mark.parametrize("window", ["hopping, origin", *later("session", "on another column")])
 def test_on_spark(spark: Any, window: str) -> None:
     # The session's time zone is not UTC, and its clocks change in these hours.
     query, given = ask(window), rows(WHEN["across daylight saving"], seed=4)

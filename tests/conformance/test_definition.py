@@ -66,7 +66,7 @@ def test_any_rows_in_any_order_and_split(
 
 @pytest.mark.parametrize("window", [w for w in EVERY if w.values[0] not in COUNTING_ROWS])
 @given(rows=ROWS, order=st.sampled_from(ORDERS), pick=st.randoms(use_true_random=False))
-@examples(5)
+@examples(3, of=5)
 def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(
     window: str, rows: list[Row], order: str, pick: random.Random
 ) -> None:
@@ -78,7 +78,7 @@ def test_aggregates_in_order_of_time_whatever_the_order_of_arrival(
 
 @pytest.mark.parametrize("window", ARRIVAL)
 @given(rows=ROWS, speed=st.sampled_from(list(HASTE)), pick=st.randoms(use_true_random=False))
-@examples(8)
+@examples(5, of=8)
 def test_windows_by_arrival_in_any_split(
     window: str, rows: list[Row], speed: str, pick: random.Random
 ) -> None:

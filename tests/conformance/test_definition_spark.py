@@ -70,7 +70,7 @@ SLOW = {
     ("hopping", "ordered"), ("hopping", "sums"), ("session", "sketches"), ("session", "user"),
     ("tumbling", "extremes"), ("hopping", "extremes"), ("tumbling", "moments"), ("landmark", "paths"),
     ("hopping, filled", "paths"), ("hopping", "counting"), ("session", "paths"), ("hopping", "histograms"),
-    ("hopping", "moments"), ("hopping", "holistic"),
+    ("hopping", "moments"), ("hopping", "holistic"), ("session", "holistic"), ("tumbling", "ordered"),
 }  # fmt: skip
 """Another family takes the same way by the same window: these are for the soak. One aggregate of each family
 is in `one of each`."""

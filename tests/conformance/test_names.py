@@ -26,7 +26,7 @@ WAYS: dict[str, tm.Window] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ["jvm", "partials", "colocated", *later("panes")])
+@pytest.mark.parametrize("way", ["jvm", "colocated", *later("partials", "panes")])
 def test_a_query_over_columns_with_odd_names(spark: Any, way: str) -> None:
     stream = tm.stream("s", time="t.t", schema=SCHEMA)
     keys = ["a.b", "A", "k0", "*"]

@@ -100,10 +100,7 @@ def test_iterators_are_read_once(name: str) -> None:
     assert_same(got, expected(query, ROWS), query.schema, name)
 
 
-ON_SPARK = (
-    "hopping", "session", "rows in an order", "windows over windows of both", "shared windows under windows",
-    "other columns of one stream",
-)  # fmt: skip
+ON_SPARK = ("hopping", "rows in an order", "shared windows under windows", "other columns of one stream")
 """Others take the same way on Spark, and are for the soak."""
 
 

@@ -26,7 +26,7 @@ from tests.conformance.wheels import (
     play,
     steps,
 )
-from tests.examples import examples
+from tests.examples import examples, later
 from tidemill import col
 from tidemill.core.errors import UserError
 from tidemill.wheels.loops.range_plan import PLAN_ROOM, plan
@@ -213,29 +213,28 @@ WINDOWS = {
     "by one": tm.hopping(5, every=1, origin=2),
     "sessions": tm.session(7),
 }
-SAMPLE = [("sessions", "sum")]
-"""What is compiled in every run; `tests/wheels` compiles windows that slide."""
-
-
-def marks_of(window: str, aggregates: str) -> list[pytest.MarkDecorator]:
-    if (window, aggregates) in SAMPLE:
-        return [pytest.mark.compiled]
-    return [pytest.mark.soak] if aggregates != "sum" else []
 
 
 @pytest.mark.parametrize(
     ("window", "aggregates"),
-    [
-        pytest.param(w, a, marks=marks_of(w, a))
-        for w in WINDOWS
-        for a in ("sum", "mean and more")
-    ],
+    [(w, "sum") for w in WINDOWS] + later(*((w, "mean and more") for w in WINDOWS)),
 )
 @given(script=steps, start=st.integers(-30, 30), keyed=st.booleans())
 @examples(4)
 def test_windows_are_those_of_the_window_engine(
     window: str, aggregates: str, script: list[Any], start: int, keyed: bool
 ) -> None:
+    check_windows(window, aggregates, script, start, keyed)
+
+
+@pytest.mark.compiled  # the sample of sessions, in one shape; `tests/wheels` compiles windows that slide
+@given(script=steps, start=st.integers(-30, 30))
+@examples(4)
+def test_compiled_windows_are_those_of_the_window_engine(script: list[Any], start: int) -> None:
+    check_windows("sessions", "sum", script, start, keyed=True)
+
+
+def check_windows(window: str, aggregates: str, script: list[Any], start: int, keyed: bool) -> None:
     wheel, reference = pair(
         "sixes", aggregates, "one" if keyed else "no keys", start, windows=[WINDOWS[window]]
     )

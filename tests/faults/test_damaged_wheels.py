@@ -63,9 +63,9 @@ def _flip(made: Path, work: Path, machine: str, count: int, kinds: list[str]) ->
     assert not faults, faults[:5]
 
 
-@pytest.mark.interpreted  # the child compiles some
+@pytest.mark.interpreted  # which tells what is outside of an array; a soak compiles
 def test_damaged_wheels_are_refused_or_answer_right(saved_wheels: Path, tmp_path: Path) -> None:
-    _flip(saved_wheels, tmp_path, "damaged wheels", 28, SOME)
+    _flip(saved_wheels, tmp_path, "damaged wheels", 21, SOME)
 
 
 @pytest.mark.soak

@@ -44,7 +44,7 @@ def _kill(path: Path, count: int, steps: int) -> None:
 
 
 def test_killed_saves_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    _kill(tmp_path, 10, 8)
+    _kill(tmp_path, 6, 5)
 
 
 @pytest.mark.soak

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests import interpreter
 from tests.faults.wheels_damage import damage, outside
-from tests.faults.wheels_made import COMPILED, answers
+from tests.faults.wheels_made import answers
 from tidemill.core.errors import TidemillError
 
 QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -48,11 +48,10 @@ def outcome(made: Path, case: dict[str, Any], work: Path) -> dict[str, Any]:
 
 def main(made: str, cases: str, first: str) -> None:
     listed = json.loads(Path(cases).read_text())
-    interpreter.install()
+    interpreter.in_child()
     for number in range(int(first), len(listed)):
         print(f"begin {number}", flush=True)
-        interpreted = interpreter.interpreted(on=listed[number]["kind"] not in COMPILED)
-        with interpreted, tempfile.TemporaryDirectory(dir=QUICK) as work:
+        with tempfile.TemporaryDirectory(dir=QUICK) as work:
             found = outcome(Path(made), listed[number], Path(work))
         print(f"end {number} {json.dumps(found, default=repr)}", flush=True)
 

@@ -76,11 +76,6 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 KINDS = list(MAKERS)
 SOME = ["keyed", "compressed", "objects", "buckets"]
 """Kinds of which each has code of its own: those that `make test` damages. A soak damages all."""
-COMPILED = ["compressed"]
-"""Kinds whose kernels `make test` compiles where they are damaged; interpreted ones tell what is outside of
-an array."""
-
-
 def wheel_of(kind: str) -> Wheel:
     """An empty wheel of a kind, whose sum is of ones."""
     return {"plain": _wheel("no keys"), "compressed": _wheel("one", compress=4)}[kind]

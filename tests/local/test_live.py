@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -295,3 +296,18 @@ def test_batches_of_any_schema_by_turns(columns: dict[str, Any]) -> None:
     with pytest.raises(tm.UserError, match="column 'k' of type int64"):
         live.push(p=pa.record_batch({"t": [3], "k": ["a"], "x": [0.5]}))
     assert live.stats().events == 4
+
+
+@pytest.mark.compiled
+def test_row_windows_by_key_close_from_the_partials_of_some_keys() -> None:
+    """More partials than may stay without use, so that all are read now and then, and some in between."""
+    s = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64"})
+    rng = np.random.default_rng(3)
+    rows = pa.table({"t": np.arange(8000), "k": rng.integers(0, 400, 8000), "v": rng.integers(0, 9, 8000)})
+    query = s.group_by("k").window(tm.rows(12, every=3)).agg(n=tm.count(), v=tm.sum(col.v))
+    live = query.live(tm.Disorder(slack=0))
+    found = [live.push(s=batch) for batch in rows.to_batches(max_chunksize=10)]
+    assert live.stats().open_partials < 5000
+    order = [("k", "ascending"), ("window_start", "ascending"), ("window_end", "ascending")]
+    given = pa.concat_tables([*found, live.flush()]).sort_by(order)
+    assert given.equals(query.run(s=rows).sort_by(order))

@@ -242,15 +242,15 @@ def test_threads_that_cannot_be_are_refused(options: dict[str, Any], said: str) 
 
 
 def test_queries_share_the_threads_of_a_pool() -> None:
-    rows = pa.Table.from_pylist([row(t // 100, str(t % 97)) for t in range(60_000)])
+    rows = pa.Table.from_pylist([row(t // 20, str(t % 97)) for t in range(12_000)])
     expected = SUMS.run(s=rows).num_rows
     with ThreadPoolExecutor(2, "mine") as pool:
         lives = [SUMS.live(tm.Disorder(slack=0), threads=2, pool=pool) for _ in range(3)]
         before = {t.name for t in threading.enumerate() if t.name.startswith("tidemill")}
         found = [0] * len(lives)
-        for start in range(0, len(rows), 10_000):
+        for start in range(0, len(rows), 2_000):
             for number, live in enumerate(lives):
-                found[number] += live.push(s=rows.slice(start, 10_000)).num_rows
+                found[number] += live.push(s=rows.slice(start, 2_000)).num_rows
         assert {t.name for t in threading.enumerate() if t.name.startswith("tidemill")} <= before
         assert [n + live.flush().num_rows for n, live in zip(found, lives)] == [expected] * 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_memory_follows_open_windows_not_input(window: Window, kept: str) -> Non
         "rows": {"n": tm.median(col.x)},
         "objects": {"n": tm.quantile(col.x, 0.5, method="kll")},
     }[kept]
-    op = operator(window, **aggregates)
+    op = operator(window, replace(DEFAULT, few_unneeded=4), **aggregates)
     waiting = []
     for start in range(0, 4000, 10):
         op.push(0, batch(start, start + 9))

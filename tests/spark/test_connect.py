@@ -36,8 +36,9 @@ def connect(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return found
 
 
-LATER = ("jvm", "panes", "partials", "expressions_in_python")
-"""Windows of another way, and wheels, run by the same steps: these are for the soak."""
+LATER = ("jvm", "panes", "partials", "colocated", "expressions_in_python")
+"""Days of a calendar go in panes, and wheels go to workers of Python, by the same steps: these are for the
+soak."""
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c not in LATER] + later(*LATER))

@@ -72,8 +72,19 @@ DENSE = [
 ]
 
 
-@pytest.mark.parametrize(("rings", "options"), DENSE, ids=str)
-@pytest.mark.parametrize("keys", [False, True])
+KEYLESS = [("dropped", {})]
+"""What is compiled without keys in every run: each kind of wheel is compiled apart there, for the soak."""
+
+
+@pytest.mark.parametrize(
+    ("rings", "options", "keys"),
+    [
+        pytest.param(*kind, keys, marks=() if keys or kind in KEYLESS else pytest.mark.soak)
+        for kind in DENSE
+        for keys in (False, True)
+    ],
+    ids=str,
+)
 @pytest.mark.compiled  # thousands of slots
 def test_the_same_as_one_by_one(
     rings: str, keys: bool, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch

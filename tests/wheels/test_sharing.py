@@ -24,7 +24,7 @@ from tidemill.core.errors import UserError
 from tidemill.wheels.loops.range_plan import VERSION
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
-SLOTS, ENOUGH = 6_000, 30
+SLOTS, ENOUGH = 3_000, 30
 MINUTE = 60.0
 
 

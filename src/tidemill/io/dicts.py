@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -30,6 +30,34 @@ def read_rows(rows: Iterable[Any], source: Source, sizes: ChunkSizes = SIZES) ->
     Instants are datetimes or dates, in UTC or the zone of the stream unless they have a zone, or ints if the
     stream declares their unit. `None` is null.
     """
+    schema = source.schema
+    arrow = schema.to_arrow()
+    for block, first_row in _blocks(rows, source, sizes):
+        yield RawChunk(_batch(block, schema, arrow, source, first_row))
+
+
+class DictReader:
+    """Reads dicts of one stream time after time, a few at a time; its schema is worked out once.
+
+    >>> from tidemill.core.schema import schema
+    >>> clicks = Source("clicks", schema({"t": "int64", "user": "string"}), "t")
+    >>> DictReader(clicks).batches([{"t": 1, "user": "a"}])[0].to_pylist()
+    [{'t': 1, 'user': 'a'}]
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._schema, self._arrow = source, source.schema, source.schema.to_arrow()
+
+    def batches(self, rows: Sequence[Any]) -> list[pa.RecordBatch]:
+        """Return rows as batches in the types of the stream; errors are those of `read_rows`."""
+        return [
+            _batch(block, self._schema, self._arrow, self._source, first_row)
+            for block, first_row in _blocks(rows, self._source, SIZES)
+        ]
+
+
+def _blocks(rows: Iterable[Any], source: Source, sizes: ChunkSizes) -> Iterator[tuple[list[Any], int]]:
+    """Yield dicts in lists that are not too long, each with the number of its first row."""
     iterator, first_row = iter(rows), 1
     while block := list(itertools.islice(iterator, sizes.most)):
         if not all(issubclass(kind, Mapping) for kind in set(map(type, block))):
@@ -38,12 +66,18 @@ def read_rows(rows: Iterable[Any], source: Source, sizes: ChunkSizes = SIZES) ->
                 step_of(source, f"row {first_row + at}"),
                 expected="a dict for each row", got=f"{row!r:.60} ({_type(row)})",
             )  # fmt: skip
-        columns = [
-            column_of(_values(block, name, source, first_row), name, kind, source, first_row)
-            for name, kind in source.schema
-        ]
-        yield RawChunk(pa.RecordBatch.from_arrays(columns, schema=source.schema.to_arrow()))
+        yield block, first_row
         first_row += len(block)
+
+
+def _batch(
+    block: list[Any], schema: Schema, arrow: pa.Schema, source: Source, first_row: int
+) -> pa.RecordBatch:
+    columns = [
+        column_of(_values(block, name, source, first_row), name, kind, source, first_row)
+        for name, kind in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)
 
 
 def _values(block: list[Any], name: str, source: Source, first_row: int) -> list[Any]:
@@ -87,6 +121,8 @@ def column_of(
 
 def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
     found = set(map(type, values))
+    if found <= _AS_DECLARED.get(kind.kind, _NONE) and not (kind == TIMESTAMP and reading.zoned):
+        return pa.array(values, to_arrow(kind))  # Arrow has nothing to infer, and nothing to check
     if any(f.__name__ == "NaTType" for f in found):  # the null of pandas for instants
         values = [None if type(v).__name__ == "NaTType" else v for v in values]
         found = set(map(type, values))
@@ -119,6 +155,15 @@ def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
     return _conformed(values, name, kind)
 
 
+_NONE: frozenset[type] = frozenset()
+_AS_DECLARED = {
+    kind: frozenset((python, type(None)))
+    for kind, python in (
+        ("int64", int), ("float64", float), ("bool", bool), ("string", str), ("timestamp", datetime),
+        ("duration", timedelta),
+    )
+}  # fmt: skip
+"""The types of Python that Arrow converts as they are, by the type of the column."""
 _TIMES: dict[str, tuple[type, ...]] = {
     "timestamp": (datetime, date, np.datetime64, type(None)),
     "duration": (timedelta, np.timedelta64, type(None)),

@@ -74,6 +74,19 @@ def _bytes_at(typing: Any, address: Any) -> Any:
     return types.uint64(types.int64), generate
 
 
+def _address_of(typing: Any, array: Any) -> Any:
+    """Return the address of the first element of an array.
+
+    `array.ctypes.data` is the same, but counts a reference up and down each time: ten nanoseconds in a loop.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.make_array(signature.args[0])(context, builder, args[0])
+        return builder.ptrtoint(made.data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
 def _byte_at(typing: Any, address: Any) -> Any:
     """Read the byte at an address."""
 
@@ -128,6 +141,7 @@ def _popcount(typing: Any, bits: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+address_of: Any = intrinsic(_address_of)
 in_order: Any = intrinsic(_in_order)
 popcount: Any = intrinsic(_popcount)
 word: Any = intrinsic(_word)

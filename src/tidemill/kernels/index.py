@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.jit.intrinsics import bytes_at, copy_bytes
+from tidemill.jit.intrinsics import address_of, copy_bytes
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import enlarged, validity
+from tidemill.kernels.byte_words import hash_bytes, padded, same_bytes
 from tidemill.kernels.functions import hash_slot
 from tidemill.kernels.memory import empty
 from tidemill.kernels.text_arrays import strings
@@ -148,13 +149,13 @@ class IntIndex:
         """Return the id of each value. Without `add`, a value that is not in the index is negative."""
         n = len(values)
         out = empty(n)
+        if valid is None and self._direct is not None and len(self._direct):
+            if _look_up(values, self._direct, self._base, out):
+                return out
         mask = valid if valid is not None else np.empty(0, dtype=np.uint8)
         if add and valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
         done = 0
-        if valid is None and self._direct is not None and len(self._direct):
-            if _look_up(values, self._direct, self._base, out):
-                return out
         while True:
             if self._direct is not None:
                 done, self.count = _encode_direct(
@@ -229,60 +230,6 @@ class IntIndex:
         return True
 
 
-@kernel
-def word_at(data: Bytes, at: int) -> Any:
-    """Return eight bytes from a place on, fewer before the end of the data; there are at least eight."""
-    if at <= data.size - 8:
-        return bytes_at(data.ctypes.data + at)
-    whole = min(at, data.size - 8)
-    return bytes_at(data.ctypes.data + whole) >> np.uint64(8 * min(at - whole, 7))
-
-
-def padded(data: Bytes) -> Bytes:
-    """Return data of at least eight bytes, for `word_at`."""
-    return data if data.size >= 8 else np.frombuffer(data.tobytes() + bytes(8), dtype=np.uint8)
-
-
-@kernel
-def _mixed(h: Any, w: Any) -> Any:
-    h = (h ^ w) * np.uint64(0x9E3779B97F4A7C15)
-    return h ^ (h >> np.uint64(29))
-
-
-@kernel
-def _hash_bytes(data: Bytes, start: int, end: int) -> Any:
-    """Return a hash of some bytes, eight at a time; the last eight may overlap those before."""
-    length = end - start
-    h = np.uint64(length)
-    if length > 8:
-        at = data.ctypes.data + start
-        for _ in range((length - 1) >> 3):
-            h = _mixed(h, bytes_at(at))
-            at += 8
-        h = _mixed(h, bytes_at(data.ctypes.data + end - 8))
-    elif length > 0:
-        h = _mixed(h, word_at(data, start) << np.uint64(8 * (8 - length)))
-    return np.int64(h * np.uint64(0x9E3779B97F4A7C15))
-
-
-@kernel
-def same_bytes(a: Bytes, i: int, b: Bytes, j: int, length: int) -> bool:
-    """Return whether bytes from `i` on are those from `j` on; both arrays are `padded`."""
-    if length > 8:
-        at = a.ctypes.data + i
-        to = b.ctypes.data + j
-        for _ in range((length - 1) >> 3):
-            if bytes_at(at) != bytes_at(to):
-                return False
-            at += 8
-            to += 8
-        end = length - 8
-        return bool(bytes_at(a.ctypes.data + i + end) == bytes_at(b.ctypes.data + j + end))
-    if length == 0:
-        return True
-    return bool(((word_at(a, i) ^ word_at(b, j)) << np.uint64(8 * (8 - length))) == 0)
-
-
 _ID = np.int64(0xFFFFFFFF)
 
 
@@ -294,6 +241,7 @@ def _encode_strings(
     """Look up strings. A slot has half of the hash of a string, and its id in the other half."""
     mask = slots.size - 1
     limit = min(ends.size - 1, slots.size // 2)
+    text, held = address_of(data), address_of(arena)
     for j in range(start, n):
         i = np.uint64(j)
         if valid.size and valid[i] == 0:
@@ -301,7 +249,7 @@ def _encode_strings(
             continue
         a = np.int64(offsets[i])
         length = np.int64(offsets[i + np.uint64(1)]) - a
-        h = _hash_bytes(data, a, a + length)
+        h = hash_bytes(text, data.size, a, a + length)
         s = hash_slot(h, bits)
         while True:
             entry = slots[np.uint64(s)]
@@ -312,7 +260,7 @@ def _encode_strings(
                 if count >= limit or used + length > arena.size:
                     return j, count, used
                 slots[np.uint64(s)] = (h & ~_ID) | count
-                copy_bytes(arena.ctypes.data + used, data.ctypes.data + a, length)
+                copy_bytes(held + used, text + a, length)
                 used += length
                 ends[count + 1] = used
                 out[i] = count
@@ -322,7 +270,7 @@ def _encode_strings(
                 k = np.uint64(entry & _ID)
                 at = ends[k]
                 same = ends[k + np.uint64(1)] - at == length
-                if same and same_bytes(arena, at, data, a, length):
+                if same and same_bytes(held, arena.size, at, text, data.size, a, length):
                     out[i] = k
                     break
             s = (s + 1) & mask
@@ -332,8 +280,9 @@ def _encode_strings(
 @kernel
 def _rehash_strings(ends: Ints, arena: Bytes, count: int, slots: Ints, bits: int) -> None:
     mask = slots.size - 1
+    held = address_of(arena)
     for k in range(count):
-        h = _hash_bytes(arena, ends[k], ends[k + 1])
+        h = hash_bytes(held, arena.size, ends[k], ends[k + 1])
         s = hash_slot(h, bits)
         while slots[s] != _EMPTY:
             s = (s + 1) & mask

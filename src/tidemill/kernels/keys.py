@@ -55,6 +55,8 @@ class KeyIndex:
 
     def encode(self, arrays: list[pa.Array]) -> Ints:
         ids: Ints = self._columns[0].encode(arrays[0])
+        if not self._pairs:
+            return ids
         for column, pairs, array in zip(self._columns[1:], self._pairs, arrays[1:]):
             # Two ids are packed into one int64: both are far below 2**31.
             ids = pairs.encode((ids << 32) | column.encode(array))
@@ -115,7 +117,7 @@ class _Fixed:
     """A column of numbers, bools or instants, compared by bits; floats in their canonical form."""
 
     def __init__(self, kind: DataType) -> None:
-        self._kind, self._index = kind, IntIndex()
+        self._kind, self._index, self._floats = kind, IntIndex(), kind.kind == "float64"
 
     @property
     def count(self) -> int:
@@ -135,12 +137,12 @@ class _Fixed:
     def _bits(self, array: pa.Array) -> Ints:
         """The values that the index has."""
         data = values(array)
-        return canonical_array(data).view(np.int64) if self._kind.kind == "float64" else data
+        return canonical_array(data).view(np.int64) if self._floats else data
 
     def decode(self, ids: Ints) -> pa.Array:
         data = taken(self._index.keys, ids)
         valid = None if self._index.null_id < 0 else ids != self._index.null_id
-        if self._kind.kind == "float64":
+        if self._floats:
             data = data.view(np.float64)
         elif self._kind.kind == "bool":
             data = data != 0

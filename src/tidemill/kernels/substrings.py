@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.jit.intrinsics import bytes_at, copy_bytes
+from tidemill.jit.intrinsics import address_of, bytes_at, copy_bytes
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.arrow import build, validity
-from tidemill.kernels.index import StringIndex, padded, same_bytes, word_at
+from tidemill.kernels.byte_words import padded, same_bytes, word_at
+from tidemill.kernels.index import StringIndex
 from tidemill.kernels.memory import empty
 
 Bytes = npt.NDArray[np.uint8]
@@ -33,7 +34,7 @@ def _mark(offsets: Any, data: Bytes, part: Bytes, out: Bytes) -> None:
         limit = stop
         if i + 8 <= stop:
             # Compare eight places at once: a byte of `differs` is 0 where the first and the last byte match.
-            at = data.ctypes.data + i
+            at = address_of(data) + i
             differs = (bytes_at(at) ^ firsts) | (bytes_at(at + size - 1) ^ lasts)
             if ((differs - ONES) & ~differs & (ONES << np.uint64(7))) == 0:
                 i += 8
@@ -63,16 +64,17 @@ def _compare_ends(offsets: Any, data: Bytes, part: Bytes, last: bool, out: Bytes
     """
     size = part.size - 8
     mask = ~np.uint64(0) >> np.uint64(8 * (8 - min(size, 8))) if size else np.uint64(0)
-    first = word_at(part, 0) & mask
+    text, n = address_of(data), data.size
+    first = word_at(address_of(part), part.size, 0) & mask
     rest = max(0, size - 8)
-    second = word_at(part, rest) & mask
+    second = word_at(address_of(part), part.size, rest) & mask
     for i in range(out.size):
         start = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])
         at = max(np.int64(0), end - size) if last else start
-        same = (end - start >= size) & ((word_at(data, at) & mask) == first)
+        same = (end - start >= size) & ((word_at(text, n, at) & mask) == first)
         if size > 8:
-            same &= (word_at(data, at + rest) & mask) == second
+            same &= (word_at(text, n, at + rest) & mask) == second
         if size > 16 and same:
             for j in range(8, rest):
                 same &= data[np.uint64(at + j)] == part[np.uint64(j)]
@@ -80,19 +82,20 @@ def _compare_ends(offsets: Any, data: Bytes, part: Bytes, last: bool, out: Bytes
 
 
 @kernel
-def _signature(data: Bytes, start: int, end: int) -> Any:
+def _signature(data: int, n: int, start: int, end: int) -> Any:
     """Return a number that depends on the length of a string and on its first and last eight bytes."""
     size = end - start
     mask = ~np.uint64(0) >> np.uint64(8 * (8 - min(size, 8))) if size else np.uint64(0)
-    first = word_at(data, start) & mask
-    last = word_at(data, max(start, end - 8)) & mask
+    first = word_at(data, n, start) & mask
+    last = word_at(data, n, max(start, end - 8)) & mask
     return (first ^ (last * np.uint64(0xD6E8FEB86659FD93)) ^ np.uint64(size)) * np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
 def _signatures(offsets: Any, data: Bytes, out: Any) -> None:
+    text = address_of(data)
     for i in range(out.size):
-        out[i] = _signature(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+        out[i] = _signature(text, data.size, np.int64(offsets[i]), np.int64(offsets[i + 1]))
 
 
 @kernel
@@ -100,16 +103,20 @@ def _look_up(
     offsets: Any, data: Bytes, slots: Any, which: Any, shift: int, ends: Any, values: Bytes, out: Bytes
 ) -> None:
     """Mark the strings that are among some values; `which` has the value of each signature in `slots`."""
+    text = address_of(data)
+    held = address_of(values)
     for i in range(out.size):
         start = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])
-        wanted = _signature(data, start, end)
+        wanted = _signature(text, data.size, start, end)
         slot = wanted >> np.uint64(shift)
         found = slots[slot] == wanted
         if found:
             at = np.int64(ends[which[slot]])
             size = np.int64(ends[which[slot] + 1]) - at
-            found = size == end - start and same_bytes(values, at, data, start, size)
+            found = size == end - start and same_bytes(
+                held, values.size, at, text, data.size, start, size
+            )
         out[i] = found
 
 
@@ -130,7 +137,7 @@ def _copy(offsets: Any, data: Bytes, rows: Any, places: Any, out: Bytes) -> None
     for i in range(rows.size):
         start = np.int64(places[i])
         end = np.int64(places[i + 1])
-        copy_bytes(out.ctypes.data + start, data.ctypes.data + np.int64(offsets[rows[i]]), end - start)
+        copy_bytes(address_of(out) + start, address_of(data) + np.int64(offsets[rows[i]]), end - start)
 
 
 def contains(array: pa.Array, part: str) -> pa.Array:

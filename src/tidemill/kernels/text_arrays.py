@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.jit.intrinsics import copy_bytes
+from tidemill.jit.intrinsics import address_of, copy_bytes
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.functions import text_at
 from tidemill.kernels.memory import empty
@@ -38,7 +38,7 @@ def _copy(ids: Ints, texts: Any, offsets: Any, out: Any) -> None:
     for i in range(ids.size):
         if ids[i] >= 0:
             at, size = text_at(ids[i], texts)
-            copy_bytes(out.ctypes.data + offsets[i], at, size)
+            copy_bytes(address_of(out) + offsets[i], at, size)
 
 
 def strings(ids: Ints, table: Ints) -> pa.Array:

@@ -33,6 +33,8 @@ class AttributeLimits:
         self._by_key = [KeyLimits(schema) for _ in self._attributes]
 
     def __bool__(self) -> bool:
+        if not self._attributes:  # as most often, and at every push
+            return False
         return any(below > BEGINNING for below in self._below) or any(self._by_key)
 
     def find(self, on: Any) -> Attribute:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,16 @@ class RowLoop:
         python += [row_by_row(node, self.plan.input.schema) for node in over_input]
         return not any(python)
 
+    @functools.cached_property
+    def intake(self) -> Intake[AccumulateKernel]:
+        """Gives all collectors their kernels and the columns of batches."""
+        placed = self.calendar
+        return Intake(
+            self.schema if placed is None else placed.schema, self.layout, self.kernel,
+            keys=self.plan.group_keys, predicates=self.predicates,
+            attribute=self.attribute if placed is None else placed.column, outputs=self.outputs,
+        )  # fmt: skip
+
     def kernel(
         self, columns: Columns, nodes: LoopNodes, store: str, key: str, picked: bool
     ) -> AccumulateKernel:
@@ -89,8 +99,7 @@ class RowLoop:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A batch as parameters of the accumulate kernel."""
 
     columns: Columns
@@ -121,12 +130,7 @@ class Collector:
         self._loop, self._gaps = loop, has_gaps(loop.plan)
         self._by_value, self._loop_rows = bool(loop.plan.group_keys) and not self._gaps, tuning.loop_rows
         self._sample = tuning.sample_rows
-        placed = loop.calendar
-        self.intake = Intake(
-            loop.schema if placed is None else placed.schema, loop.layout, loop.kernel,
-            keys=loop.plan.group_keys, predicates=loop.predicates,
-            attribute=loop.attribute if placed is None else placed.column, outputs=loop.outputs,
-        )  # fmt: skip
+        self.intake = loop.intake
 
     def hand_over(self, keys: KeyIndex, needed: int, make: Callable[[], PaneStore] | None) -> PaneStore:
         """Return a store with all partials so far, for lanes to absorb; `ids` is then complete.
@@ -207,7 +211,7 @@ class Collector:
 
     def _first_rows(self, store: PaneStore, rows: int) -> int:
         """Return how many of the next rows to add first: a few, where it is open how to arrange records."""
-        return self._sample if store.unsampled and rows > 2 * self._sample else rows
+        return self._sample if rows > 2 * self._sample and store.unsampled else rows
 
     def add_rows(
         self, found: Prepared, rows: int | npt.NDArray[np.uint32], store: PaneStore, keys: int, shift: int

@@ -51,8 +51,8 @@ class Emission(Protocol):
     ) -> Batches:
         """Set the watermark of an attribute of an input, for all rows or for some keys."""
 
-    def reached(self, time: int) -> Batches:
-        """Note that all rows of a call were pushed; `time` is the greatest time of all of them."""
+    def pushed(self) -> Batches:
+        """Note that all rows of a call were pushed."""
 
     def flush(self) -> Batches:
         """End all inputs."""
@@ -100,7 +100,7 @@ class Once:
     ) -> Batches:
         return self._graph.advance_on(stream, attribute, below, keys, prompt=True)
 
-    def reached(self, time: int) -> Batches:
+    def pushed(self) -> Batches:
         return ()
 
     def flush(self) -> Batches:
@@ -183,8 +183,9 @@ class Revised:
         """As `advance`. What is complete by an attribute is final: its late rows correct nothing."""
         return self._final(self._prompt.advance_on(stream, attribute, below, keys, prompt=True))
 
-    def reached(self, time: int) -> Batches:
+    def pushed(self) -> Batches:
         yield from self._renewed()
+        time = max(given.latest for given in self._inputs.values())
         if self._every is not None and time // self._every > self._reached // self._every:
             self._reached = time
             yield from self._early()

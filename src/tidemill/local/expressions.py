@@ -43,6 +43,28 @@ LEVELS = 64
 """Maximum depth of an expression compiled as one loop: Numba recurses over its blocks in Python."""
 
 
+class Places:
+    """Where some columns are in batches. Batches of one schema follow each other: it is looked up once.
+
+    >>> Places(["b"]).of(pa.record_batch({"a": [1], "b": [2]}))
+    (1,)
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._known: tuple[pa.Schema, tuple[int, ...]] = (pa.schema([]), ())
+        """One object, as several threads may use it."""
+
+    def of(self, batch: pa.RecordBatch) -> tuple[int, ...]:
+        known, places = self._known
+        if self._names and not batch.schema.equals(known):
+            places = tuple(map(batch.schema.get_field_index, self._names))
+            if -1 in places:  # also if there are two
+                raise KeyError(self._names[places.index(-1)])
+            self._known = (batch.schema, places)
+        return places
+
+
 class Expressions:
     """Several expressions over one schema, ready for a kernel.
 
@@ -61,7 +83,12 @@ class Expressions:
             fields.append((name, type_of(node, schema)))
         self.schema = Schema(tuple(fields))
         self._texts = {name for name, kind in fields if kind.kind == "string"}
-        self._layouts: dict[tuple[frozenset[str], frozenset[str]], Columns] = {}
+        self._places = Places([node.name for node in self._columns if isinstance(node, Column)])
+        self._numbers = not self._texts and self.plain is not None
+        """Whether all columns are numbers of the batch."""
+        none: frozenset[str] = frozenset()
+        self._without_nulls = Columns(self.schema, none, none)
+        self._layouts = {(none, none): self._without_nulls}
 
     @property
     def plain(self) -> tuple[str, ...] | None:
@@ -76,13 +103,21 @@ class Expressions:
         array; who calls the kernel passes the id of its first row instead. The error is to be raised only
         if the loop reads a row for which a column failed.
         """
+        found = [batch.column(at) for at in self._places.of(batch)]
+        if self._numbers and not any(array.null_count for array in found):  # a small batch is soon ready
+            return self._without_nulls, [values(array) for array in found], None
         failure: UserError | None = None
         nullable: set[str] = set()
         bad: set[str] = set()
         args: list[Any] = []
+        read = iter(found)
         for node, name in self._columns.items():
-            array, failed, reason = self._computed(node, batch)
-            failure = reason or failure
+            failed = None
+            if isinstance(node, Column):
+                array = next(read)
+            else:
+                array, failed, reason = self._computed(node, batch)
+                failure = reason or failure
             args.append(array if name in self._texts else values(array))
             valid = validity(array)
             if valid is not None:
@@ -101,8 +136,6 @@ class Expressions:
         self, node: Node, batch: pa.RecordBatch
     ) -> tuple[pa.Array, Any, UserError | None]:
         """Return a column and the rows in which it failed; the loop raises only if it reads one of them."""
-        if isinstance(node, Column):
-            return batch.column(node.name), None, None
         try:
             return _eagerly(node, batch, self._source, self._levels), None, None
         except UserError as failure:

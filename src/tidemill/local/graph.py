@@ -6,7 +6,7 @@ result, it becomes a step of its own and is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,7 +40,7 @@ from tidemill.plan.nodes import (
 from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import stage_of
 
-_Calls = dict[int, list[Callable[[], Iterator[pa.RecordBatch]]]]
+_Calls = dict[int, list[Callable[[], Iterable[pa.RecordBatch]]]]
 """Calls of operators, by the `id` of their steps."""
 
 
@@ -146,8 +146,8 @@ class Graph:
             return operator.runner
         return None
 
-    def push(self, stream: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Push a batch of a stream and return the results. Exhaust the iterator."""
+    def push(self, stream: str, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
+        """Push a batch of a stream and return the results."""
         return self._passed_on(self._from[stream], batch)
 
     def expect_late(self, late: bool) -> None:
@@ -164,11 +164,14 @@ class Graph:
         # Where rows may break promises, each promise counts: the rows after it are checked against it.
         return self._watch or any(step.operator.wants_advance for step in self.steps)
 
-    def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
-        """Set the watermark of a stream and return the results. Exhaust the iterator."""
+    def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterable[pa.RecordBatch]:
+        """Set the watermark of a stream and return the results. Read all of them."""
+        readers = self._from[stream].readers
+        if len(readers) == 1 and readers[0][0] is self._last:  # no other step has to hear of it
+            [(last, port)] = readers
+            return _timed(last, last.operator.advance(port, below, prompt=prompt))
         calls: _Calls = {
-            id(step): [partial(step.operator.advance, port, below, prompt=prompt)]
-            for step, port in self._from[stream].readers
+            id(step): [partial(step.operator.advance, port, below, prompt=prompt)] for step, port in readers
         }
         return self._advance(calls, prompt)
 
@@ -210,15 +213,18 @@ class Graph:
         }  # fmt: skip
         return self._advance(calls, prompt)
 
-    def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
+        """Push a batch of a step to those that read it, and return what comes out of the last one."""
         if step is self._last:
-            yield batch
+            return (batch,)
+        found: list[pa.RecordBatch] = []
         for reader, port in step.readers:
             start = perf_counter()
-            found = reader.operator.push(port, batch)
+            made = reader.operator.push(port, batch)
             reader.seconds += perf_counter() - start
-            for out in _timed(reader, found):
-                yield from self._passed_on(reader, out)
+            for out in made:
+                found += self._passed_on(reader, out)
+        return found
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -294,11 +300,12 @@ class Graph:
             step.operator.restore({n[len(own) :]: t for n, t in state.items() if n.startswith(own)})
 
 
-def _timed(step: Step, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the results of a step, and count the time that it takes to make them."""
-    if found == ():  # as most pushes return
-        return
-    made = iter(found)
+def _timed(step: Step, found: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Return the results of a step, and count the time that it takes to make them."""
+    return () if found == () else _counted(step, iter(found))  # most advances return nothing
+
+
+def _counted(step: Step, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     while True:
         start = perf_counter()
         out = next(made, None)

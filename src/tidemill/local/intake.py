@@ -21,7 +21,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Column, Node
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.expressions import Expressions, evaluate
+from tidemill.local.expressions import Expressions, Places, evaluate
 
 Ints = npt.NDArray[np.int64]
 Kernel = TypeVar("Kernel")
@@ -74,6 +74,9 @@ class Intake(Generic[Kernel]):
             return node.transform(lambda n: named.get(n.name, n) if isinstance(n, Column) else n)
 
         self._keys = [over_batch(Column(k)) for k in keys]
+        plain = [node.name for node in self._keys if isinstance(node, Column)]
+        self._places = Places(plain) if len(plain) == len(self._keys) else None
+        """Where the keys are, if all are columns of the batches."""
         args = [[over_batch(a) for a in part.part.args] for part in layout.parts]
         first = [*predicates, *([] if attribute is None else [attribute])]
         self.expressions = Expressions([*first, *(a for own in args for a in own)], schema)
@@ -95,6 +98,8 @@ class Intake(Generic[Kernel]):
 
     def key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """Return the key columns of a batch."""
+        if self._places is not None:
+            return [batch.column(at) for at in self._places.of(batch)]
         return [evaluate(node, batch, self._schema) for node in self._keys]
 
     def kernel(self, columns: Columns, *variant: Any) -> Kernel:

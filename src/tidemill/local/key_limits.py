@@ -46,7 +46,7 @@ class KeyLimits:
 
     def forget(self, below: int) -> None:
         """Forget limits that say no more than this one, which is for all keys."""
-        for columns, limits in list(self._limits.items()):
+        for columns, limits in list(self._limits.items()) if self._limits else ():
             if limits.highest <= below:
                 del self._limits[columns], self._keys[columns]
                 continue

@@ -314,6 +314,10 @@ class Lane:
             self.store.forget(min(b for b in bounds if b is not None))
 
     def _close(self, progress: Progress) -> Iterator[pa.RecordBatch]:
+        some = None if progress.final else self._of_closing_keys(progress)
+        if some is not None:
+            yield from self._windows(some, progress)
+            return
         grids = [slide.grid(progress) for slide in self.slides]
         known_grids = [grid for grid in grids if grid is not None]
         planes, kernel = self.store.planes(), self._results.from_planes
@@ -360,6 +364,24 @@ class Lane:
         read = [slide.reads_below(progress) for slide in self.slides]
         known = [pane for pane in read if pane is not None]
         elements = self.store.elements(max(known) if len(known) == len(read) else None)
+        yield from self._windows(elements, progress)
+        if not progress.final:
+            self._forget(elements, progress)
+
+    def _of_closing_keys(self, progress: Progress) -> Elements | None:
+        """Return the partials of the keys of which windows close, where these can be told from the others.
+
+        What their windows no longer need stays in the store. When partials have doubled, all are read (None),
+        and such ones are evicted: this costs as much as was added since the last time.
+        """
+        if self.store.spilled > self._tuning.few_unneeded + 2 * self._retained:
+            return None
+        closing = [slide.closing(progress) for slide in self.slides]
+        known = [keys for keys in closing if keys is not None]
+        return self.store.elements_of(np.logical_or.reduce(known)) if len(known) == len(closing) else None
+
+    def _windows(self, elements: Elements, progress: Progress) -> Iterator[pa.RecordBatch]:
+        """Return the windows that close, given the elements that they are over."""
         for window, slide in zip(self.plan.windows, self.slides):
             rows = self._tuning.output_rows
             for ranges in slide.ranges(elements, progress, rows):
@@ -368,8 +390,6 @@ class Lane:
                     results = self._results.columns(elements, some, self.store.texts)
                     extent = slide.bounds(elements, some)
                     yield self._batch(window.label, some.kid, some.wid, extent, results)
-        if not progress.final:
-            self._forget(elements, progress)
 
     def _forget(self, elements: Elements, progress: Progress) -> None:
         """Evict the partials that no future window needs."""

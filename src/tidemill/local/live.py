@@ -92,7 +92,7 @@ class Live:
         self._by_rows, self._correct = closes_by_rows(plan), emit is not None and emit.correct is not None
         self._idle, self._clock = policy.idle_seconds, clock
         self._last = dict.fromkeys(self._inputs, clock())
-        """When each input sent something."""
+        """When each input sent something; kept where inputs may be idle."""
         self._told = dict.fromkeys(self._inputs, BEGINNING)
         """The watermark that the graph knows of each input."""
         self.positions: dict[str, Any] = {}
@@ -118,32 +118,38 @@ class Live:
         one who goes on. With several inputs it is a dict by name.
         """
         self._require_open("push")
-        self._require_names("push", batches)
-        at = self._positions(position, batches)
-        read = {name: self._inputs[name].read(value) for name, value in batches.items()}
+        inputs = self._inputs
+        if not batches.keys() <= inputs.keys():
+            self._require_names("push", batches)
+        at = {} if position is None else self._positions(position, batches)
+        read = [(inputs[name], inputs[name].read(value)) for name, value in batches.items()]
         self._hold_back_no_more()
-        for name, given in read.items():
-            self._inputs[name].require_in_time(given)
+        for given, rows in read:
+            given.require_in_time(rows)
+        return self._done(self._push, read, at)
 
-        def work() -> Iterable[pa.RecordBatch]:
-            for name, batches in read.items():
-                given = self._inputs[name]
-                for batch in batches:
-                    for rows, late, rises in given.accepted(batch):
-                        if rises:
-                            given.follow()
-                            yield from self._advance()
-                        if rows.num_rows:
-                            yield from self._taken(name, rows, late=late)
-                self._last[name] = self._clock()
-            if self._delayed is None or self._delayed.due():
-                for name in read if self._delayed is None else self._inputs:
-                    self._inputs[name].follow()
-                yield from self._advance()
-                yield from self._emission.reached(self._latest)
+    def _push(
+        self, read: list[tuple[LiveInput, list[pa.RecordBatch]]], at: Mapping[str, Any]
+    ) -> list[pa.RecordBatch]:
+        found: list[pa.RecordBatch] = []
+        for given, batches in read:
+            for batch in batches:
+                for rows, late, rises in given.accepted(batch):
+                    if rises:
+                        given.follow()
+                        found += self._advance()
+                    if rows.num_rows:
+                        found += self._taken(given.name, rows, late=late)
+            if self._idle is not None:
+                self._last[given.name] = self._clock()
+        if self._delayed is None or self._delayed.due():
+            for given in self._inputs.values() if self._delayed is not None else (g for g, _ in read):
+                given.follow()
+            found += self._advance()
+            found += self._emission.pushed()
+        if at:
             self.positions.update(at)  # before subscribers hear of the rows: they may write a checkpoint
-
-        return self._done(work)
+        return found
 
     def punctuate(
         self, below: Any, *, input: str | None = None, key: Mapping[str, Any] | None = None, on: Any = None
@@ -247,22 +253,20 @@ class Live:
         for name, rows, late in waiting:
             yield from self._emission.push(name, rows, late=late)
 
-    def _advance(self) -> Iterable[pa.RecordBatch]:
+    def _advance(self) -> list[pa.RecordBatch]:
         self._hold_back_no_more()
-        yield from self._handed_over()
+        found = [] if self._delayed is None else list(self._handed_over())
         for name, given in self._inputs.items():
-            if given.promise > self._told[name] or self._by_rows:
-                self._told[name] = given.promise
-                yield from self._emission.advance(name, given.promise)
+            promise = given.promise
+            if promise > self._told[name] or self._by_rows:
+                self._told[name] = promise
+                found += self._emission.advance(name, promise)
+        return found
 
     def _advance_keys(self, name: str, keys: dict[str, pa.Array], below: int) -> Iterable[pa.RecordBatch]:
         yield from self._handed_over()
         self._inputs[name].raise_keys(keys, below)
         yield from self._emission.advance_keys(name, keys, below)
-
-    @property
-    def _latest(self) -> int:
-        return max(given.latest for given in self._inputs.values())
 
     def _hold_back_no_more(self) -> None:
         """Give idle inputs the watermark of the others."""
@@ -279,11 +283,11 @@ class Live:
         now = self._clock()
         return {name for name, last in self._last.items() if now - last >= self._idle}
 
-    def _done(self, work: Callable[[], Iterable[pa.RecordBatch]]) -> pa.Table:
+    def _done(self, work: Callable[..., Iterable[pa.RecordBatch]], *args: Any) -> pa.Table:
         """Do some work, and return its rows. If it fails, the state is not known, and the query ends."""
         start = time.perf_counter()
         try:
-            batches = list(work())
+            batches = list(work(*args))
             found = pa.Table.from_batches(batches, schema=self._schema) if batches else self._nothing
         except BaseException as failed:
             self._broken = f"{type(failed).__name__}: {failed}"
@@ -293,8 +297,8 @@ class Live:
                 results.end(failed)
             raise
         self._seconds += time.perf_counter() - start
-        self._rows_out += found.num_rows
         if found.num_rows:
+            self._rows_out += found.num_rows
             self._tell(found)
         return found
 

@@ -7,7 +7,7 @@ queries, `run`, threads and Spark tasks all drive graphs of operators (`graph`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -29,15 +29,15 @@ class Operator(ABC):
     ports = 1
 
     @abstractmethod
-    def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         """Take a batch of rows, and return the results that need no watermark."""
 
     @abstractmethod
-    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterable[pa.RecordBatch]:
         """Set the watermark of a port and return the results that are now complete.
 
-        `FOREVER` ends the port. Exhaust the iterator: the work happens while it is read. Without `prompt`,
-        a later call may return the results.
+        `FOREVER` ends the port. Read all results: the work happens while they are read. An operator that has
+        nothing to do returns `()`. Without `prompt`, a later call may return the results.
         """
 
     @property
@@ -50,13 +50,13 @@ class Operator(ABC):
 
     def advance_keys(
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterable[pa.RecordBatch]:
         """Set the watermark of some keys of a port and return the results that are now complete.
 
         `keys` are columns of the port by name, with a row for each key. An operator that cannot use such a
         watermark returns nothing and waits for that of the whole port.
         """
-        return iter(())
+        return ()
 
     @property
     def attribute(self) -> Attribute | None:
@@ -65,12 +65,12 @@ class Operator(ABC):
 
     def advance_on(
         self, port: int, below: int, keys: Mapping[str, pa.Array] | None = None, *, prompt: bool = False
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterable[pa.RecordBatch]:
         """Set the watermark of `attribute` in ticks, and return the results that are now complete.
 
         It holds for all rows of a port, or for some keys, which are as in `advance_keys`.
         """
-        return iter(())
+        return ()
 
     @property
     @abstractmethod

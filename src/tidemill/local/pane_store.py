@@ -148,6 +148,8 @@ class PaneStore:
         self._by_plane = reach is not None
         self._tags = np.full(1, NO_PANE, dtype=np.int64)
         """The pane of each dense plane, whose records are started for all keys; `NO_PANE` for others."""
+        self._tagged = False
+        """Whether there may be others than `NO_PANE`."""
         self._started = np.zeros(1, dtype=np.uint8)
         """Which planes were used. The memory of the others was never touched, so it takes no room."""
         self._dense, self._dense_rows, self._rows_of_pane = False, tuning.dense_rows, 0
@@ -174,7 +176,7 @@ class PaneStore:
     @property
     def spilled(self) -> int:
         """The number of spilled partials and kept rows."""
-        return self._count + (int(self._filled.sum()) if self._kept else 0)
+        return self._count + int(self._filled.sum()) if self._kept else self._count
 
     def size(self) -> tuple[int, int]:
         """Return the number of partials and kept rows, and the bytes that are in use."""
@@ -193,10 +195,12 @@ class PaneStore:
         if not self._by_plane:
             return "list" if self.gap is None else "spans"
         enough = rows >= self._dense_rows and self._rows_of_pane >= keys
-        self._dense = self._may_be_dense and enough
+        self._dense = enough and self._may_be_dense
         if not self._dense:
             self._untag()
-        return "dense" if self._dense else "planes"
+            return "planes"
+        self._tagged = True
+        return "dense"
 
     @property
     def unsampled(self) -> bool:
@@ -220,7 +224,9 @@ class PaneStore:
         column failed.
         """
         n = (rows if isinstance(rows, int) else len(rows)) - done
-        self._room(n + self._planes.size if self._dense else n)
+        more = n + self._planes.size if self._dense else n
+        if self._kept or self._count + more > len(self._spill):
+            self._room(more)
         buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
         places = self._planes if self._by_plane else self._newest
         args = [self.texts.hold(a) if isinstance(a, pa.Array) else a for a in args]
@@ -236,7 +242,8 @@ class PaneStore:
             self._step = int(last) - (int(first) if self._first > self._last else min(self._last, int(last)))
             self._reached(int(first), int(last))
             self._rows_of_pane = n // (int(last) - int(first) + 1)
-        raise_for(err, "window aggregate", failure)
+        if err:
+            raise_for(err, "window aggregate", failure)
         if self.texts.held > self._held_text and self._much_text:
             self._settle_texts()
         return int(done), int(before)
@@ -249,7 +256,9 @@ class PaneStore:
 
     def _untag(self) -> None:
         """Record that planes may have records that are not started, or of other panes."""
-        self._tags.fill(NO_PANE)
+        if self._tagged:
+            self._tags.fill(NO_PANE)
+            self._tagged = False
 
     def released(self) -> None:
         """Prepare to give partials to other stores (`absorb`); later rows start new records."""
@@ -369,9 +378,9 @@ class PaneStore:
             return
         panes = np.arange(max(self._oldest, self._last - planes + 1), self._last + 1)
         at = panes & (planes - 1)
-        for plane in at[self._started[at] == 0].tolist():
-            self._planes["pane"][plane] = NO_PANE
-            self._started[plane] = 1
+        fresh = at[self._started[at] == 0]
+        self._planes["pane"][fresh] = NO_PANE
+        self._started[fresh] = 1
 
     def add_rows(self, index: int, kid: Ints, pane: Ints, args: list[npt.NDArray[Any]]) -> None:
         """Add rows from elsewhere to a part that keeps rows."""
@@ -403,6 +412,17 @@ class PaneStore:
         for position, index in enumerate(self.parts.kept):
             self._order_rows(elements, position, index)
         return elements
+
+    def elements_of(self, keys: npt.NDArray[np.bool_]) -> Elements | None:
+        """Return the partials of the keys of a mask, as `elements` does; None if all must be sorted for it.
+
+        Nothing changes in the store.
+        """
+        if self._by_plane or self.parts.kept or self.gap is not None:
+            return None
+        spilled = self._spill[: self._count]
+        some = spilled[keys[spilled["kid"]]]
+        return Elements(self._combined(some, empty(len(some), self._dtype)))
 
     def changed(self) -> Elements:
         """Return the partials that `marks` covers, in any order; a key may have several in a pane.
@@ -462,13 +482,17 @@ class PaneStore:
 
     def _sorted(self) -> npt.NDArray[Any]:
         self._flush()
-        spill = self._spill[: self._count]
-        order = order_by(spill["kid"], spill["pane"])
         out = empty(len(self._spill), self._dtype)
+        found = self._combined(self._spill[: self._count], out)
+        self._spill, self._count = out, len(found)
+        return found
+
+    def _combined(self, records: npt.NDArray[Any], out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Sort records by key and pane into an array, combined; return the part of it that they take."""
+        order = order_by(records["kid"], records["pane"])
         kernel = combine_kernel(self.layout, self.parts.records, self.gap is not None)
-        distinct, err = kernel.run(order, len(spill), spill, out, self.texts.table, self.gap or 0)
+        distinct, err = kernel.run(order, len(records), records, out, self.texts.table, self.gap or 0)
         raise_for(err, "window aggregate")
-        self._spill, self._count = out, distinct
         return out[:distinct]
 
     def forget(self, needed: int) -> bool:

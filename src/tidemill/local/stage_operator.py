@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -20,13 +20,13 @@ class StageOperator(Operator):
         self.runner = stage_runner(stage.predicates, stage.outputs, stage.base.schema)
         self._promised = Limits()
 
-    def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         out = self.runner.run(batch)
         return (out,) if out.num_rows else ()
 
-    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> tuple[()]:
         self._promised = self._promised.raised(Limits(below))
-        return iter(())
+        return ()
 
     @property
     def wants_advance(self) -> bool:

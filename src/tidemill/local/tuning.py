@@ -24,6 +24,8 @@ class Tuning:
     """Batches with fewer rows do not start the records of all keys at once."""
     small_planes: int = 1 << 22
     """Memory that the planes of a lane may take in any case; only those of recent panes are in use."""
+    few_unneeded: int = 1 << 6
+    """So many partials of row windows may stay that no window needs any more: to find them, all are read."""
     few_strings: int = 1 << 16
     """A pool with at most this many strings is not searched for unused ones."""
     held_text: int = 1 << 26

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -20,12 +20,12 @@ class UnionOperator(Operator):
         self.ports = len(plan.inputs)
         self._marks = Watermarks(self.ports)
 
-    def push(self, port: int, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         return (batch,)
 
-    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> tuple[()]:
         self._marks.raise_to(port, below)
-        return iter(())
+        return ()
 
     @property
     def promise(self) -> Limits:

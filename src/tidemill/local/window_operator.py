@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -96,7 +96,9 @@ class WindowOperator(Operator):
         self._stage = stage = stage or stage_of(plan.input)
         specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
-        self._order = _order_of(plan)
+        self._order, self._by_number = _order_of(plan), _by_number(plan)
+        self._counts_rows = isinstance(specs[0], Rows)
+        self._over_time = plan.attribute == plan.input.time and not self._counts_rows
         self._by_time = self._order == plan.input.time
         """Whether rows are numbered in order of time, so that the watermark fixes their numbers."""
         self._waiting: list[pa.RecordBatch] = []
@@ -116,8 +118,7 @@ class WindowOperator(Operator):
             base = Schema((*base.fields, (ROW, INT64)))
         self.layout = self._full_layout(base, specs)
         self.parts = plan_states(self.layout, self.choices.sliding)
-        by_number = _by_number(plan)
-        attribute = Column(ROW) if by_number else outputs.get(plan.attribute, Column(plan.attribute))
+        attribute = Column(ROW) if self._by_number else outputs.get(plan.attribute, Column(plan.attribute))
         self._loop = RowLoop(
             plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute,
             _gap_of_spans(plan, self.parts), outputs,
@@ -397,8 +398,7 @@ class WindowOperator(Operator):
     @property
     def _watches(self) -> bool:
         """Whether rows may be late."""
-        promised = self._promised.highest > BEGINNING
-        return self.watch and promised and not _by_number(self.plan)
+        return self.watch and not self._by_number and self._promised.highest > BEGINNING
 
     def late(self) -> pa.Table:
         return self._late.table()
@@ -436,13 +436,23 @@ class WindowOperator(Operator):
 
     # -- windows out
 
-    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterable[pa.RecordBatch]:
         """Set the watermark and return the windows that close.
 
         Without `prompt`, windows may be returned later, once enough partials wait to be sorted.
         """
-        if self._promised.common == FOREVER:
-            return
+        promised = self._promised.common
+        if promised == FOREVER:
+            return ()
+        if below != FOREVER and self._order is None:
+            known = below if self._over_time else self._known_below(below)
+            if self._rests(known):
+                if known > promised:
+                    self._promised = Limits(known)
+                return ()
+        return self._advance_to(below, prompt)
+
+    def _advance_to(self, below: int, prompt: bool) -> Iterator[pa.RecordBatch]:
         final = below == FOREVER
         if self._order is not None:
             if not final and not (self._by_time and (prompt or self._many_wait)):
@@ -450,19 +460,16 @@ class WindowOperator(Operator):
                 return
             self._number_below(below)
         known = below if final else self._known_below(below)
-        rests = not final and self._order is None and self._rests(known)
         self._promised = self._promised.raised(Limits(known))
-        if not rests:
-            yield from self._advance(final, prompt)
+        yield from self._advance(final, prompt)
 
     def _rests(self, below: int) -> bool:
         """Return whether an advance to a watermark only raises it, as most of the many small ones do."""
-        alone = len(self.lanes) == len(self.collectors) == 1 and self._promised.by_key is None
-        if not alone or self._ready or below == BEGINNING:
+        if len(self.lanes) > 1 or len(self.collectors) > 1 or self._ready or below == BEGINNING:
             return False
-        if self._forgets and self.keys.count > self._forget_above:
+        if self._promised.by_key is not None or not self.lanes[0].rests(below):
             return False
-        return self.lanes[0].rests(below)
+        return not (self._forgets and self.keys.count > self._forget_above)
 
     @property
     def _many_wait(self) -> bool:
@@ -484,7 +491,7 @@ class WindowOperator(Operator):
         self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
     ) -> Iterator[pa.RecordBatch]:
         known = self._known_below(below)
-        if known == BEGINNING or self._order is not None or _by_number(self.plan):
+        if known == BEGINNING or self._order is not None or self._by_number:
             return
         yield from self._advance_keys(keys, known, prompt)
 
@@ -641,9 +648,9 @@ class WindowOperator(Operator):
         """Convert a watermark of the stream's time to one of the windowing attribute."""
         if self._order is not None and not self._by_time:
             return BEGINNING  # rows are buffered until the end, to be sorted
-        if isinstance(self.plan.windows[0].spec, Rows):
+        if self._counts_rows:
             return FOREVER - 1  # row numbers are always complete
-        return below if self.plan.attribute == self.plan.input.time else BEGINNING
+        return below if self._over_time else BEGINNING
 
     def _progress(self, final: bool) -> Progress:
         none = _NO_ROWS

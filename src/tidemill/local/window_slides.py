@@ -88,6 +88,10 @@ class Slide(ABC):
     def closes(self, progress: Progress) -> bool:
         """Return False if no window closes now, without a look at the elements."""
 
+    def closing(self, progress: Progress) -> npt.NDArray[np.bool_] | None:
+        """Return a mask of the keys of which windows close, if that is known without the elements."""
+        return None
+
     @property
     def closes_at(self) -> int | None:
         """The least watermark of all keys at which a window closes; None if it is not known."""
@@ -187,6 +191,14 @@ class GridSlide(Slide):
             return False
         keys = progress.keys
         return bool((until.full(keys) > after.full(keys)).any())
+
+    def closing(self, progress: Progress) -> npt.NDArray[np.bool_] | None:
+        if self._everyone or not self._partitioned:
+            return None
+        found: npt.NDArray[np.bool_] = (
+            self._until(progress).full(progress.keys) > self.state["after"].full(progress.keys)
+        )
+        return found
 
     @property
     def closes_at(self) -> int | None:

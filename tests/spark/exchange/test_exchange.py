@@ -98,7 +98,7 @@ def placed(request: Any, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.parametrize(
-    "how", [pytest.param(h, marks=() if h in ("inner", "anti") else pytest.mark.soak) for h in LEAVES]
+    "how", [pytest.param(h, marks=() if h == "anti" else pytest.mark.soak) for h in LEAVES]
 )
 @pytest.mark.usefixtures("generated_java")
 def test_joins(

@@ -30,7 +30,7 @@ keys = st.one_of(st.none(), st.just(7), st.integers(0, 12), st.integers(-(2**63)
 tables = st.tuples(
     st.integers(1, 5), st.lists(st.tuples(keys, st.sampled_from("ab"), st.integers(0, 4)), max_size=60)
 )
-some = examples(2, of=4, suppress_health_check=list(HealthCheck))
+some = examples(1, of=4, suppress_health_check=list(HealthCheck))
 
 
 def frame(spark: Any, table: tuple[int, list[tuple[Any, str, int]]], value: str) -> DataFrame:
