@@ -88,6 +88,39 @@ def test_what_is_late_or_has_no_time_is_counted_and_kept() -> None:
     assert sorted(live.flush().to_pydict()["k"]) == ["a", "good", "late"], "its window was not complete"
 
 
+def test_what_has_no_attribute_is_counted_and_kept(tmp_path: Path) -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64", "u": "int64"})
+    query = stream.window(tm.tumbling(10, on="u")).agg(n=tm.count())
+    live = query.live(tm.Disorder(slack=0))
+    far = 1 << 62
+    live.push(s=[{"t": 25, "u": 3}, {"t": 26, "u": None}, {"t": 27, "u": far}, {"t": 28, "u": -far}])
+    assert live.stats().inputs["s"].watermark == 28, "their time counts"
+    live.push(s=[{"t": 2, "u": None}, {"t": None, "u": None}, {"t": 29, "u": 4}])
+    kept = live.late()
+    assert kept.column("late_reason").to_pylist() == [
+        "null attribute", "far attribute", "far attribute", "null time", "late"
+    ], "a row has one reason, and that of its time comes first"  # fmt: skip
+    live.checkpoint(tmp_path / "saved")
+    live.close()
+    live = tm.restore(query, tmp_path / "saved", tm.Disorder(slack=0))
+    live.push(s={"t": 30, "u": None})
+    one = live.stats().inputs["s"]
+    assert (one.events, one.null_attribute, one.far_attribute, one.null_time, one.late) == (8, 2, 2, 1, 1)
+    assert "1 late, 1 null time, 2 null attribute, 2 far attribute" in repr(live.stats())
+    assert live.take_late().num_rows == kept.num_rows + 1 and live.stats().inputs["s"].null_attribute == 2
+    assert live.flush().to_pylist() == [{"window_start": 0, "window_end": 10, "n": 2}]
+
+
+def test_a_policy_that_refuses_late_rows_takes_those_without_an_attribute() -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64", "u": "int64"})
+    live = stream.window(tm.session(10, on="u")).agg(n=tm.count()).live(tm.Disorder(slack=0, late="raise"))
+    live.push(s=[{"t": 5, "u": None}, {"t": 6, "u": 1}])
+    with pytest.raises(tm.UserError, match="no row below the watermark, 6"):
+        live.push(s={"t": 5, "u": None})
+    assert live.stats().inputs["s"].null_attribute == 1
+    assert live.flush().num_rows == 1
+
+
 def test_an_idle_input_does_not_hold_the_others_back() -> None:
     from tidemill.local.live import Live
 
@@ -217,7 +250,7 @@ def live_inputs(events: int, late: int, watermark: int) -> dict[str, Any]:
     from tidemill.core.time import Domain
     from tidemill.local.live_stats import InputStats
 
-    return {"s": InputStats(events, late, 0, 0, 0, 0, watermark, False, Domain.LOGICAL)}
+    return {"s": InputStats(events, late, 0, 0, 0, 0, 0, 0, watermark, False, Domain.LOGICAL)}
 
 
 def test_promises_of_keys_are_restored(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, closes_by_rows, closings_of, leaves_of, sources
+from tidemill.plan.usable_rows import checks_of, usable_only
 
 Callback = Callable[[pa.Table], object]
 _WAITING, _ROWS = "waiting/", "/rows"
@@ -68,6 +69,7 @@ class Live:
         for given, kind in ((policy, Disorder), (emit, Emit), (latency, Latency)):
             if given is not None and not isinstance(given, kind):
                 raise UserError("live", expected=f"a tm.{kind.__name__}(...)", got=f"{given!r:.80}")
+        asked, plan = plan, usable_only(plan)
         leaves, self.plan = leaves_of(plan), plan
         named = {source.name: leaves[source.name] for source in sources(plan)}
         self._inputs = {}
@@ -78,7 +80,7 @@ class Live:
                 own = ordered if leaf.ordered and disorder is None else policy
                 self._inputs[name] = LiveInput(
                     leaf, own, correct=correct, by_row=latency is None, closings=closings_of(plan),
-                    attributes=attributes_of(plan, name),
+                    attributes=attributes_of(plan, name), checks=checks_of(asked, name),
                 )  # fmt: skip
         self._emission: Emission
         if emit is None:
@@ -361,7 +363,7 @@ class Live:
                 warnings.warn(f"a subscriber failed: {type(failed).__name__}: {failed}", stacklevel=4)
 
     def late(self, input: str | None = None) -> pa.Table:
-        """Return the rows of an input that were late, or had no time, with the reason in `late_reason`."""
+        """Return the rows of an input that were late or had no place, with the reason in `late_reason`."""
         return self._one("late", input).late()
 
     def take_late(self, input: str | None = None) -> pa.Table:

@@ -28,18 +28,21 @@ from tidemill.local.attribute_limits import AttributeLimits
 from tidemill.local.attributes import Attribute
 from tidemill.local.key_limits import KeyLimits
 from tidemill.local.snapshot import column
-from tidemill.plan.disorder import REASON, Disorder
+from tidemill.local.unusable_rows import UnusableRows
+from tidemill.plan.disorder import (
+    CORRECTED,
+    FAR_TIME,
+    LATE_REASONS,
+    NULL_TIME,
+    REASON,
+    REASONS,
+    WITHOUT_TIME,
+    Disorder,
+)
 from tidemill.plan.nodes import Source
+from tidemill.plan.usable_rows import Check
 
 Mask = npt.NDArray[np.bool_]
-CORRECTED = "corrected"
-"""The reason of a late row that came early enough to correct what was given (`Emit`)."""
-LEFT_OUT = ("null time", "far time")
-"""The reasons of rows that are in no window, whenever they come."""
-REASONS = ("late", "late after idle", CORRECTED, *LEFT_OUT)
-
-
-LATE = ("late", "late after idle", CORRECTED)
 
 
 class Accepted(NamedTuple):
@@ -63,7 +66,7 @@ class Counts:
     @property
     def late(self) -> int:
         """The rows below the watermark, of which some may count nevertheless."""
-        return sum(self.by_reason[reason] for reason in LATE)
+        return sum(self.by_reason[reason] for reason in LATE_REASONS)
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,13 @@ class LiveInput:
     def __init__(
         self, source: Source, policy: Disorder, *, correct: int = 0, by_row: bool = True,
         closings: tuple[tuple[int, int], ...] | None = None, attributes: Sequence[Attribute] = (),
+        checks: Sequence[Check] = (),
     ) -> None:  # fmt: skip
         """Rows that are late by at most `correct` ticks are passed on whatever the policy is.
 
         `by_row` says that the watermark rises with each row, otherwise with each call of `follow`. `closings`
         are grids, `(origin, slide)`, on which watermarks complete windows; None if they may at any time.
-        `attributes` are what windows are over, where it is not the time.
+        `attributes` are what windows are over, where it is not the time, and `checks` say which rows lack it.
         """
         self.name, self._policy, self._correct = source.name, policy, correct
         self._closings = closings
@@ -123,6 +127,7 @@ class LiveInput:
         """Watermarks of some keys."""
         self.attributes = AttributeLimits(attributes, self._source.schema)
         """Promises about other attributes than the time."""
+        self._unusable = UnusableRows(checks, self._source.schema)
 
     @property
     def accepted_schema(self) -> pa.Schema:
@@ -191,11 +196,11 @@ class LiveInput:
         found: dict[str, Mask] = {}
         usable = np.ones(len(ticks), dtype=np.bool_)
         if valid is not None:
-            found["null time"] = valid == 0
+            found[NULL_TIME] = valid == 0
             usable &= valid != 0
         if len(ticks) and (ticks.max() > FARTHEST or ticks.min() < -FARTHEST):
             far = usable & ((ticks > FARTHEST) | (ticks < -FARTHEST))
-            found["far time"] = far
+            found[FAR_TIME] = far
             usable &= ~far
         late = usable & (ticks < limit)
         if self._correct:
@@ -203,11 +208,17 @@ class LiveInput:
             found[CORRECTED] = late & (ticks >= limit)
             late &= ticks < limit
         own = ticks < own_limit
+        unusable = self._unusable.find(batch) if self._unusable else {}
         if self.attributes:
             below = usable & self.attributes.late(batch)
+            for mask in unusable.values():
+                below &= ~mask
             late, own = late | below, own | below
         if late.any():
             found["late"], found["late after idle"] = late & own, late & ~own
+        if unusable:  # such a row is late first, if it is: its time counts, and the watermark follows it
+            counted = usable & ~late & ~found.get(CORRECTED, np.False_)
+            found |= {reason: mask & counted for reason, mask in unusable.items()}
         return {reason: mask for reason, mask in found.items() if mask.any()}, limit
 
     def _risen(self, ticks: npt.NDArray[np.int64], valid: npt.NDArray[np.uint8] | None) -> Any:
@@ -254,7 +265,7 @@ class LiveInput:
             rows = batch.slice(start, end - start)
             if own:
                 rows = self._without(rows, own, limit[start:end])
-            yield Accepted(self._shown(rows), any(reason in own for reason in LATE), rises)
+            yield Accepted(self._shown(rows), any(reason in own for reason in LATE_REASONS), rises)
             if rows.num_rows:  # after that, so that the watermark can be set before these rows
                 self.latest = max(self.latest, int(values(rows.column(self._source.time)).max()))
 
@@ -295,6 +306,8 @@ class LiveInput:
         rising = self._rising
         if rising is not None and (behind > rising or first < self.latest - rising):
             return False
+        if self._unusable and self._unusable.find(batch):
+            return False
         if last > self.latest:
             self.latest = last
         return True
@@ -310,7 +323,7 @@ class LiveInput:
             self._late.append(rows.append_column(REASON, pa.repeat(pa.scalar(reason), rows.num_rows)))
             if reason.startswith("late"):
                 late |= mask
-            elif reason != CORRECTED:
+            elif reason in WITHOUT_TIME:  # windows leave out rows without their attribute themselves
                 kept &= ~mask
         if self._policy.late == "adjust" and late.any():
             at = batch.schema.get_field_index(self._source.time)

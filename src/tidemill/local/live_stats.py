@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemill.core.time import Domain, shown_instant
+from tidemill.plan.disorder import REASONS
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class InputStats:
     """Late rows that count nevertheless, because rows that were given can be corrected."""
     null_time: int
     far_time: int
+    null_attribute: int
+    """Rows without a value of the `on=` of windows; they are left out of these."""
+    far_attribute: int
     watermark: int
     """In ticks; `BEGINNING` while nothing is promised."""
     idle: bool
@@ -68,9 +72,8 @@ class LiveStats:
             lines.append(f"work: {shown}")
         for name, one in self.inputs.items():
             parts = [f"{one.events:,} events", f"watermark {one.time}"]
-            named = ("late", "late_after_idle", "corrected", "null_time", "far_time")
-            counted = [(what, getattr(one, what)) for what in named]
-            parts += [f"{n:,} {what.replace('_', ' ')}" for what, n in counted if n]
+            counted = [(reason, getattr(one, reason.replace(" ", "_"))) for reason in REASONS]
+            parts += [f"{n:,} {reason}" for reason, n in counted if n]
             lines.append(f"{name}: {', '.join(parts)}{', idle' if one.idle else ''}")
         if self.before_start:
             lines.append(f"{self.before_start:,} rows before the start of all windows")

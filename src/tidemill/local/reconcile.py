@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from tidemill.core.errors import UserError
 from tidemill.io.sources import open_source
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.live_input import LEFT_OUT
 from tidemill.local.run import run
 from tidemill.local.same_rows import as_array, same_rows
-from tidemill.plan.disorder import REASON
+from tidemill.plan.disorder import REASON, WITHOUT_TIME
 from tidemill.plan.emit import FINAL, REVISION, WITHDRAWN
 from tidemill.plan.identity import require_identity
 from tidemill.plan.nodes import Plan, Source, sources
+from tidemill.plan.usable_rows import usable_only
 
 CHANGE, GIVEN = "change", "given_"
 _STEP = "reconcile"
@@ -31,7 +31,7 @@ def reconcile(
     """Return the rows of the answer that differ from those that were given; see `tm.reconcile`."""
     identity = require_identity(_STEP, plan)
     before = _last_revisions(given, plan, identity)
-    plan = plan.transform(_unordered)
+    plan = usable_only(plan.transform(_unordered))
     names = [source.name for source in sources(plan)]
     if late is not None and not isinstance(late, Mapping):
         if len(names) > 1:
@@ -56,7 +56,7 @@ def _chained(value: Any, late: pa.Table, source: Source) -> Iterator[pa.RecordBa
     for chunk in open_source(value, source, promises=False):
         yield chunk.batch
     if REASON in late.column_names:
-        left_out = pc.is_in(late.column(REASON), pa.array(LEFT_OUT))
+        left_out = pc.is_in(late.column(REASON), pa.array(WITHOUT_TIME))
         late = late.filter(pc.invert(left_out)).drop_columns([REASON])
     yield from late.to_batches()
 

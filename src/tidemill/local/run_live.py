@@ -13,8 +13,8 @@ from tidemill.io.progress import shown
 from tidemill.io.sources import open_source
 from tidemill.io.window_source import WindowSource
 from tidemill.local.live import Live
-from tidemill.local.live_input import REASONS
 from tidemill.local.run import AS_THEY_COME
+from tidemill.plan.disorder import REASONS
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.nodes import Plan, Source, leaves_of
 

@@ -11,6 +11,16 @@ LATE = ("drop", "adjust", "raise")
 REASON = "late_reason"
 """The column that tables of late rows have besides those of the stream."""
 
+CORRECTED = "corrected"
+"""The reason of a late row that came early enough to correct what was given (`Emit`)."""
+LATE_REASONS = ("late", "late after idle", CORRECTED)
+NULL_TIME, FAR_TIME = WITHOUT_TIME = ("null time", "far time")
+"""The reasons of rows that are in no window, whenever they come."""
+NULL_ATTRIBUTE, FAR_ATTRIBUTE = WITHOUT_ATTRIBUTE = ("null attribute", "far attribute")
+"""The reasons of rows that have a time, but no place in windows over another attribute (`on=`)."""
+REASONS = (*LATE_REASONS, *WITHOUT_TIME, *WITHOUT_ATTRIBUTE)
+"""All that `late_reason` may say, and what is counted."""
+
 
 @dataclass(frozen=True)
 class Disorder:

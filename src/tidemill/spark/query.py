@@ -19,6 +19,7 @@ from tidemill.plan.disorder import Disorder
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
+from tidemill.plan.usable_rows import checks_of, usable_only
 from tidemill.spark.batch.disorder import accepted, late_rows, require_supported
 from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.progressive import progressive, require_partials
@@ -52,20 +53,22 @@ class SparkQuery:
         plan = self._with_wheels(inputs)
         if disorder is not None:
             require_supported(disorder)
+            plan = usable_only(plan)
         with ansi(self._spark):
             return frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
 
     def late(
         self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame
     ) -> DataFrame:
-        """The rows of an input that are late or have no time, with the reason in `late_reason`; see `run`."""
+        """The rows of an input that are late or have no place, and why (`late_reason`); see `run`."""
         _check(self._plan, inputs)
         names = [source.name for source in sources(self._plan)]
         if (input is None and len(names) > 1) or input not in (None, *names):
             raise UserError("late", expected=f"input= one of {names}", got=repr(input))
         leaf = next(s for s in sources(self._plan) if input in (None, s.name))
         with ansi(self._spark):
-            return late_rows(as_declared(inputs[leaf.name], leaf), leaf, disorder, arrival)
+            rows = as_declared(inputs[leaf.name], leaf)
+            return late_rows(rows, leaf, disorder, arrival, checks_of(self._plan, leaf.name))
 
     def progressive(self, reports: int = 20, **inputs: DataFrame) -> Iterator[ProgressReport]:
         """The answers over a growing part of the data, each an Arrow table, as of `query.progressive`.

@@ -7,6 +7,8 @@ which one task computes the maximum of all stretches before; inside a stretch, S
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -16,8 +18,10 @@ from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import internal
 from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.types import TIMESTAMP
-from tidemill.plan.disorder import REASON, Disorder
+from tidemill.plan.disorder import FAR_TIME, NULL_TIME, REASON, Disorder
 from tidemill.plan.nodes import Source
+from tidemill.plan.usable_rows import Check
+from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.values import integer, named, output, read
 
 _TICKS, _ARRIVED, _STRETCH, _BEFORE, _LIMIT = (
@@ -51,9 +55,16 @@ def accepted(df: DataFrame, source: Source, disorder: Disorder, arrival: str) ->
     return found.where(kept).select(*columns)
 
 
-def late_rows(df: DataFrame, source: Source, disorder: Disorder, arrival: str) -> DataFrame:
-    """Return the rows that are late or have no time, with the reason."""
+def late_rows(
+    df: DataFrame, source: Source, disorder: Disorder, arrival: str, checks: Sequence[Check] = ()
+) -> DataFrame:
+    """Return the rows that are late, or lack a time or an attribute to check, with the reason."""
     found = _with_reasons(df, source, disorder, arrival)
+    expressions = SparkExpressions(source.declared, {f.name: f.dataType for f in df.schema})
+    for check in checks:
+        for reason, condition in check.unusable:
+            lacking = F.when(expressions.column(condition), F.lit(reason))
+            found = found.withColumn(REASON, F.coalesce(named(REASON), lacking))
     return found.where(named(REASON).isNotNull()).select(*(named(n) for n in df.columns), named(REASON))
 
 
@@ -67,7 +78,7 @@ def _with_reasons(df: DataFrame, source: Source, disorder: Disorder, arrival: st
     ticks = read(named(source.time), df.schema[source.time].dataType, kind, source.time)
     far = (ticks > integer(FARTHEST)) | (ticks < integer(-FARTHEST))
     rows = df.select("*", ticks.alias(_TICKS))
-    missing = F.when(ticks.isNull(), F.lit("null time")).when(far, F.lit("far time"))
+    missing = F.when(ticks.isNull(), F.lit(NULL_TIME)).when(far, F.lit(FAR_TIME))
     slack = disorder.slack_ticks(Domain.CLOCK if kind == TIMESTAMP else Domain.LOGICAL)
     if slack is None:
         return rows.select("*", F.lit(None).cast("bigint").alias(_LIMIT), missing.alias(REASON))
