@@ -40,7 +40,7 @@ from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
 from tidemill.plan.punctuation import Punctuation
 from tidemill.query import Query, reconcile, restore
-from tidemill.stream import Stream, stream
+from tidemill.stream import Stream, stream, table
 from tidemill.windows.semantics import bounds, extent, wids, windows
 from tidemill.windows.spec import (
     Window,
@@ -95,6 +95,6 @@ __all__ = [
     "greatest", "hopping", "items", "landmark", "last", "least", "lines", "lit", "max", "max_by", "mean",
     "mean_by", "median", "min", "min_by", "open_wheel", "per_event", "product", "quantile",
     "quantile_sketch", "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines",
-    "std", "stream", "sum", "sum_by", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids",
+    "std", "stream", "sum", "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids",
     "windows", "write_stream",
 ]  # fmt: skip

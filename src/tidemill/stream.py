@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_name
+from tidemill.core.time import FOREVER
 from tidemill.plan import build
+from tidemill.plan import build_temporal as temporal
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
 from tidemill.windows.spec import Window
@@ -16,7 +19,8 @@ from tidemill.windows.spec import Window
 class Stream(Query):
     """Events in time, and everything that can be asked of them.
 
-    Streams are values: every method returns a new one.
+    Streams are values: every method returns a new one. An event holds during its lifetime: at the instant of
+    its time, or from its time until `end`. Operators that keep something see the lifetimes (docs/temporal.md).
 
     >>> clicks = stream("clicks", time="ts", schema={"ts": "timestamp", "ad": "int64"})
     >>> clicks.where(lambda e: e.ad > 3)
@@ -24,25 +28,46 @@ class Stream(Query):
       source clicks time=ts
     """
 
+    def __init__(self, plan: Plan, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(plan)
+        self._scope = scope
+        """The keys of the groups that this query runs in, inside of `apply`."""
+
+    def _like(self, plan: Plan) -> Stream:
+        return Stream(plan, self._scope)
+
+    # -- rows
+
     def where(self, predicate: Any) -> Stream:
         """Rows for which a condition is true; rows where it is false or null go."""
-        return Stream(build.where(self.plan, predicate))
+        return self._like(build.where(self.plan, predicate))
 
     def select(self, /, *columns: Any, **named: Any) -> Stream:
         """Other columns for each row: names as they are, `name=expression` for computed ones.
 
-        The time column always travels along.
+        The time column always travels along, and so does the end of lifetimes.
         """
-        return Stream(build.select(self.plan, columns, named, keep=False))
+        return self._like(build.select(self.plan, columns, named, keep=False, scope=self._scope))
 
     def with_columns(self, /, **named: Any) -> Stream:
         """The columns there are, and computed ones besides."""
-        return Stream(build.select(self.plan, (), named, keep=True))
+        return self._like(build.select(self.plan, (), named, keep=True, scope=self._scope))
+
+    def select_many(self, /, **named: Any) -> Stream:
+        """A row for each element of a list: `select_many(word=col.text.split(" "))`.
+
+        The other columns are repeated. An empty list, or null, gives no row.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "text": "string"})
+        >>> s.select_many(word=lambda e: e.text.split(" ")).select("word").run(s=[{"t": 1, "text": "a b"}]).to_pylist()
+        [{'t': 1, 'word': 'a'}, {'t': 1, 'word': 'b'}]
+        """
+        return self._like(temporal.select_many(self.plan, named))
 
     def group_by(self, /, *keys: Any, **computed: Any) -> Grouped:
         """Ask for each value of the keys apart. Null is a key like any other."""
-        plan, names = build.grouped(self.plan, keys, computed)
-        return Grouped(plan, names)
+        plan, names = build.grouped(self.plan, keys, computed, self._scope)
+        return Grouped(plan, names, self._scope)
 
     def union(self, other: Stream, /, *others: Stream) -> Stream:
         """The rows of this stream and of others, as one stream.
@@ -59,9 +84,279 @@ class Stream(Query):
         [{'t': 1, 'x': 2}, {'t': 3, 'x': 6}]
         """
         for given in (other, *others):
-            if not isinstance(given, Stream):
-                raise UserError("union", expected="a stream", got=type(given).__name__)
-        return Stream(build.union([s.plan for s in (self, other, *others)]))
+            _require_stream(given, "union")
+        return self._like(build.union([s.plan for s in (self, other, *others)]))
+
+    # -- lifetimes
+
+    def lasting(self, length: Any) -> Stream:
+        """Each row from its start, for a duration: a constant, or an expression of the row.
+
+        `tm.FOREVER` is a lifetime without an end. A null duration is one, too; with one that is not positive a
+        row holds at no instant, and is dropped.
+
+        >>> s = stream("s", time="t", schema={"t": "int64"})
+        >>> s.lasting(5).run(s=[{"t": 1}]).to_pylist()
+        [{'t': 1, 'valid_to': 6}]
+        """
+        return self._like(temporal.lasting(self.plan, length))
+
+    def until(self, end: Any) -> Stream:
+        """Each row from its start until an instant: a column or an expression of the row. Null never comes."""
+        return self._like(temporal.until(self.plan, end))
+
+    def starting(self, start: Any) -> Stream:
+        """Each row from another instant on, an expression of the row.
+
+        Where the new starts are, nobody knows before the rows come: what needs a watermark waits for the end
+        of the input. `shift` moves all rows alike, and watermarks with them.
+        """
+        return self._like(temporal.starting(self.plan, start))
+
+    def extend(self, length: Any) -> Stream:
+        """Each row for so much longer."""
+        return self._like(temporal.extend(self.plan, length))
+
+    def shift(self, length: Any) -> Stream:
+        """Each lifetime so much later; earlier, if the duration is negative.
+
+        >>> s = stream("s", time="t", schema={"t": "int64"})
+        >>> s.shift(-5).run(s=[{"t": 7}]).to_pylist()
+        [{'t': 2}]
+        """
+        return self._like(temporal.shift(self.plan, length))
+
+    def at_most(self, length: Any) -> Stream:
+        """Each lifetime cut off after a duration."""
+        return self._like(temporal.at_most(self.plan, length))
+
+    def at_start(self) -> Stream:
+        """Each row as a point at the start of its lifetime."""
+        return self._like(temporal.at_start(self.plan))
+
+    def at_end(self) -> Stream:
+        """Each row as a point at the end of its lifetime. Rows without an end are dropped."""
+        return self._like(temporal.at_end(self.plan))
+
+    def quantised(self, size: Any, *, every: Any = None, origin: Any = None) -> Stream:
+        """Hopping lifetimes: a row holds while the windows `tm.hopping(size, every)` that have it are the last.
+
+        A window that ends at `w` holds in `[w, w + every)`. So an aggregate of these lifetimes is that of the
+        windows: `s.quantised("1h", every="10m").agg(n=tm.count())`. Without `every`, they are tumbling.
+
+        >>> s = stream("s", time="t", schema={"t": "int64"})
+        >>> s.quantised(10, every=5).run(s=[{"t": 7}]).to_pylist()
+        [{'t': 10, 'valid_to': 20}]
+        """
+        return self._like(temporal.quantised(self.plan, size, size if every is None else every, origin))
+
+    def until_session_end(self, gap: Any, *keys: Any) -> Stream:
+        """Each row until no other has started for a duration, among those with the same keys.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "user": "int64"})
+        >>> rows = [{"t": 1, "user": 7}, {"t": 4, "user": 7}]
+        >>> s.until_session_end(10, "user").run(s=rows).to_pylist()
+        [{'t': 1, 'user': 7, 'valid_to': 14}, {'t': 4, 'user': 7, 'valid_to': 14}]
+        """
+        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        return self._like(temporal.until_session_end(plan, names, gap))
+
+    def until_next(self, *keys: Any) -> Stream:
+        """Each row until the next one with the same keys starts: the last known value, at each instant.
+
+        Rows that start together hold together. The last row has no end.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "sensor": "int64", "v": "float64"})
+        >>> rows = [{"t": 1, "sensor": 7, "v": 0.5}, {"t": 4, "sensor": 7, "v": 0.7}]
+        >>> s.until_next("sensor").run(s=rows).to_pylist()
+        [{'t': 1, 'sensor': 7, 'v': 0.5, 'valid_to': 4}, {'t': 4, 'sensor': 7, 'v': 0.7, 'valid_to': None}]
+        """
+        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        each = self._like(plan)
+        return each.lasting(FOREVER).clip(each, on=[n for n in names if n not in self._scope])
+
+    def chop(self, every: Any, *, origin: Any = None) -> Stream:
+        """Each lifetime in pieces, cut at the multiples of a duration.
+
+        What never ends is cut up to the last start or end of any row of the stream.
+        """
+        return self._like(temporal.chop(self.plan, every, origin))
+
+    def sample(self, every: Any, *, origin: Any = None) -> Stream:
+        """Points at the multiples of a duration: each row at those that it holds at.
+
+        After `until_next` it is the last known value at regular instants.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> rows = [{"t": 1, "v": 5}, {"t": 14, "v": 6}, {"t": 30, "v": 7}]
+        >>> s.until_next().sample(10).run(s=rows).to_pylist()
+        [{'t': 10, 'v': 5}, {'t': 20, 'v': 6}, {'t': 30, 'v': 7}]
+        """
+        return self._like(temporal.sample(self.plan, every, origin))
+
+    def stitch(self) -> Stream:
+        """The same stream in as few rows as possible: rows that differ in their lifetimes only are joined.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "v": "int64"})
+        >>> s.stitch().run(s=[{"t": 1, "u": 4, "v": 5}, {"t": 4, "u": 9, "v": 5}]).to_pylist()
+        [{'t': 1, 'u': 9, 'v': 5}]
+        """
+        return self._like(temporal.stitch(self.plan))
+
+    # -- snapshots
+
+    def agg(self, /, **aggregates: Aggregate) -> Stream:
+        """Aggregates of the rows that hold at each instant; see `Grouped.agg`."""
+        return Grouped(self.plan, self._scope, self._scope).agg(**aggregates)
+
+    def distinct(self, /, *columns: Any) -> Stream:
+        """The values of some columns, of all by default, that some row has at each instant.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "v": "int64"})
+        >>> s.distinct("v").run(s=[{"t": 1, "u": 5, "v": 7}, {"t": 3, "u": 9, "v": 7}]).to_pylist()
+        [{'v': 7, 'valid_from': 1, 'valid_to': 9}]
+        """
+        return self._like(temporal.distinct(self.plan, self._scope, columns))
+
+    def top(self, count: int, /, *, by: Any, least: bool = False) -> Stream:
+        """The rows with the greatest values of a column, of those that hold at each instant.
+
+        Equal values are decided by the other columns, from left to right; the greater value wins, and null
+        is below all others.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "v": "int64"})
+        >>> s.top(1, by="v").run(s=[{"t": 1, "u": 9, "v": 5}, {"t": 3, "u": 5, "v": 8}]).to_pylist()
+        [{'t': 1, 'u': 3, 'v': 5}, {'t': 3, 'u': 5, 'v': 8}, {'t': 5, 'u': 9, 'v': 5}]
+        """
+        return Grouped(self.plan, self._scope, self._scope).top(count, by=by, least=least)
+
+    # -- two streams
+
+    def join(
+        self, other: Stream, on: Any = None, *, where: Any = None, how: str = "inner", suffix: str = "_right"
+    ) -> Stream:
+        """Pairs of rows of both streams, while both hold.
+
+        `on` are columns with equal values, `{"left": "right"}` if their names differ; null is equal to nothing.
+        `where` is a condition on both rows: `lambda l, r: l.value > r.limit`. With `how="left"`, `"right"` or
+        `"outer"` there are also rows of one side, while nothing of the other matches. The result has the
+        columns of both, but for the lifetimes, and `valid_from` and `valid_to`. A column of the right side
+        gets a `suffix` if the left side has one of its name.
+
+        >>> a = stream("a", time="t", schema={"t": "int64", "user": "int64"})
+        >>> b = stream("b", time="t", schema={"t": "int64", "user": "int64", "item": "string"})
+        >>> a.lasting(60).join(b, on="user").run(
+        ...     a=[{"t": 10, "user": 7}], b=[{"t": 30, "user": 7, "item": "tea"}, {"t": 90, "user": 7, "item": "milk"}]
+        ... ).to_pylist()
+        [{'user': 7, 'item': 'tea', 'valid_from': 30, 'valid_to': 31}]
+        """
+        right = self._other(other, "join")
+        matching = temporal.match(self.plan, right, on, where, self._shared(other), "join")
+        return self._like(temporal.join(self.plan, right, how, matching, suffix))
+
+    def where_exists(self, other: Stream, on: Any = None, *, where: Any = None) -> Stream:
+        """Each row while some row of another stream matches it, as in `join`."""
+        return self._cut(other, "exists", on, where)
+
+    def where_not_exists(self, other: Stream, on: Any = None, *, where: Any = None) -> Stream:
+        """Each row while no row of another stream matches it, as in `join`.
+
+        >>> a = stream("a", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> b = stream("b", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> a.where_not_exists(b).run(a=[{"t": 0, "u": 9}], b=[{"t": 3, "u": 5}]).to_pylist()
+        [{'t': 0, 'u': 3}, {'t': 5, 'u': 9}]
+        """
+        return self._cut(other, "not_exists", on, where)
+
+    def clip(self, other: Stream, on: Any = None, *, where: Any = None) -> Stream:
+        """Each row until a matching row of another stream starts after it.
+
+        >>> a = stream("a", time="t", end="u", schema={"t": "int64", "u": "int64", "k": "int64"})
+        >>> stop = stream("stop", time="t", schema={"t": "int64", "k": "int64"})
+        >>> a.clip(stop, on="k").run(a=[{"t": 0, "u": 9, "k": 1}], stop=[{"t": 3, "k": 1}]).to_pylist()
+        [{'t': 0, 'u': 3, 'k': 1}]
+        """
+        return self._cut(other, "clip", on, where)
+
+    def _cut(self, other: Stream, kind: str, on: Any, where: Any) -> Stream:
+        step = kind if kind == "clip" else f"where_{kind}"
+        right = self._other(other, step)
+        matching = temporal.match(self.plan, right, on, where, self._shared(other), step)
+        return self._like(temporal.cut(self.plan, right, kind, matching))
+
+    def _other(self, other: Any, step: str) -> Plan:
+        _require_stream(other, step)
+        if other._scope and other._scope != self._scope:
+            raise UserError(
+                step, expected=f"a stream of the same groups, by {list(self._scope)}", got=f"one by {list(other._scope)}",
+                hint="start from the stream that apply(...) gives, or from one outside of it",
+            )  # fmt: skip
+        return temporal.in_domain(other.plan, self.plan.domain)
+
+    def _shared(self, other: Stream) -> tuple[str, ...]:
+        return self._scope if other._scope else ()
+
+    # -- rows before and after
+
+    def lag(self, /, *keys: Any, back: int = 1, **named: Any) -> Stream:
+        """Columns of the row before, by key: `s.lag("sensor", before=col.v)`; null where there is none.
+
+        Rows are in order of their start; the other columns decide ties, from left to right.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64"})
+        >>> rows = [{"t": 1, "k": 7, "v": 5}, {"t": 4, "k": 7, "v": 9}]
+        >>> s.lag("k", before="v").with_columns(more=lambda e: e.v - e.before).run(s=rows).to_pylist()
+        [{'t': 1, 'k': 7, 'v': 5, 'before': None, 'more': None}, {'t': 4, 'k': 7, 'v': 9, 'before': 5, 'more': 4}]
+        """
+        return self._neighbours(keys, named, back, "lag")
+
+    def lead(self, /, *keys: Any, ahead: int = 1, **named: Any) -> Stream:
+        """Columns of the row after, by key; null where there is none. A row waits for the one after it."""
+        return self._neighbours(keys, named, -ahead if isinstance(ahead, int) else ahead, "lead")
+
+    def _neighbours(self, keys: Any, named: Mapping[str, Any], back: Any, step: str) -> Stream:
+        if not named:
+            raise UserError(step, expected="name=column", got="none", hint=f"write {step}('key', before=col.v)")
+        if isinstance(back, bool) or not isinstance(back, int) or (back < 1) is (step == "lag"):
+            raise UserError(step, expected="a number of rows, 1 or more", got=repr(back))
+        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        return self._like(temporal.neighbours(plan, names, {n: (c, back) for n, c in named.items()}, step))
+
+    # -- edges
+
+    def edges(self) -> Stream:
+        """The start and the end of each lifetime as points; the column `edge` says which."""
+        return self._like(temporal.edges(self.plan, changes=False))
+
+    def changes(self) -> Stream:
+        """What changes from instant to instant, as points: `change` is 1 for a row that comes, -1 for one that goes.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "v": "int64"})
+        >>> s.changes().run(s=[{"t": 1, "u": 4, "v": 5}, {"t": 4, "u": 9, "v": 6}]).to_pylist()
+        [{'change': 1, 't': 1, 'v': 5}, {'change': 1, 't': 4, 'v': 6}, {'change': -1, 't': 4, 'v': 5}, {'change': -1, 't': 9, 'v': 6}]
+        """
+        return self._like(temporal.edges(self.plan, changes=True))
+
+    def from_edges(self, /, *keys: Any, start: Any) -> Stream:
+        """Lifetimes from rows at their start and at their end, which have the same keys.
+
+        `start` is a condition: true for a row at the start, false for one at the end. The result has the
+        columns of the row at the start. An end without a start before it is refused, and so is a second start
+        while one is open; an open one has no end.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "id": "int64", "on": "bool"})
+        >>> rows = [{"t": 1, "id": 7, "on": True}, {"t": 4, "id": 7, "on": False}]
+        >>> s.from_edges("id", start=lambda e: e.on).select("id").run(s=rows).to_pylist()
+        [{'t': 1, 'id': 7, 'valid_to': 4}]
+        """
+        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        return self._like(temporal.from_edges(plan, names, start))
+
+    # -- map and reduce
+
+    def map(self, step: Callable[[Stream], Stream], /, *keys: Any, **computed: Any) -> Grouped:
+        """A query on rows, then groups by key: `s.map(f, "user").reduce(g)` is `f(s).group_by("user").apply(g)`."""
+        return _called(step, self, "map").group_by(*keys, **computed)
 
     def left_out(self) -> Stream:
         """The rows that the windows of this query leave out, because they lie before their `start=`.
@@ -75,7 +370,7 @@ class Stream(Query):
         >>> tens.left_out().run(s=[{"t": 3}, {"t": 25}]).to_pylist()
         [{'t': 3}]
         """
-        return Stream(build.left_out(self.plan))
+        return self._like(build.left_out(self.plan))
 
     def window(self, /, *windows: Window, window_id: bool = False, **named: Window) -> Windowed:
         """Cut the stream into windows; see `tm.hopping` and its neighbours.
@@ -93,14 +388,14 @@ class Stream(Query):
         >>> s.window(tumbling(10), window_id=True).agg(n=count()).run(s=[{"t": 25}]).to_pylist()
         [{'window_start': 20, 'window_end': 30, 'window_id': 2, 'n': 1}]
         """
-        return Grouped(self.plan, ()).window(*windows, window_id=window_id, **named)
+        return Grouped(self.plan, self._scope, self._scope).window(*windows, window_id=window_id, **named)
 
 
 class Grouped:
-    """A stream seen key by key; add a window next."""
+    """A stream seen key by key; add a window next, or aggregate what holds at each instant."""
 
-    def __init__(self, plan: Plan, keys: tuple[str, ...]) -> None:
-        self._plan, self._keys = plan, keys
+    def __init__(self, plan: Plan, keys: tuple[str, ...], scope: tuple[str, ...] = ()) -> None:
+        self._plan, self._keys, self._scope = plan, keys, scope
 
     def window(self, /, *windows: Window, window_id: bool = False, **named: Window) -> Windowed:
         """Cut the stream into windows; see `Stream.window`."""
@@ -115,35 +410,78 @@ class Grouped:
         several = len(windows) + len(named) > 1
         listed = [NamedWindow(str(w) if several else None, w) for w in windows]
         listed += [NamedWindow(n, w) for n, w in named.items()]
-        return Windowed(self._plan, self._keys, tuple(listed), ids=window_id)
+        return Windowed(self._plan, self._keys, tuple(listed), self._scope, ids=window_id)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
-        """Needs a window first."""
-        return Stream(build.window_aggregate(self._plan, self._keys, (), aggregates))
+        """Aggregates of the rows that hold at each instant, by key.
+
+        The result has a row for each longest interval, `valid_from` to `valid_to`, in which the values of a key
+        stay the same. An instant at which nothing holds has no row. For windows, add `.window(...)` first.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "k": "int64"})
+        >>> from tidemill.aggregates.basic import count
+        >>> s.group_by("k").agg(n=count()).run(s=[{"t": 1, "u": 9, "k": 7}, {"t": 4, "u": 6, "k": 7}]).to_pylist()
+        [{'k': 7, 'valid_from': 1, 'valid_to': 4, 'n': 1}, {'k': 7, 'valid_from': 4, 'valid_to': 6, 'n': 2}, {'k': 7, 'valid_from': 6, 'valid_to': 9, 'n': 1}]
+        """
+        if not aggregates:
+            raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
+        for name in aggregates:
+            users_name(name, step="agg")
+        return Stream(temporal.snapshot_aggregate(self._plan, self._keys, aggregates), self._scope)
+
+    def top(self, count: int, /, *, by: Any, least: bool = False) -> Stream:
+        """The rows with the greatest values of a column, by key; see `Stream.top`."""
+        return Stream(temporal.top(self._plan, self._keys, count, by, least), self._scope)
+
+    def apply(self, query: Callable[[Stream], Stream]) -> Stream:
+        """Run a query for each value of the keys apart. It gets a stream, and the result has the keys.
+
+        What the query asks is scoped when it is made: every operator that keeps something has the keys. Groups
+        may be inside of groups.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "k": "int64", "v": "int64"})
+        >>> s.group_by("k").apply(lambda g: g.top(1, by="v"))
+        top 1 by v for each k
+          source s time=t end=u
+        """
+        made = _called(query, Stream(self._plan, self._keys), "apply")
+        if made._scope != self._keys:
+            raise UserError(
+                "apply", expected="a query on the stream that it gets", got=f"one on another stream: {made.plan}",
+                hint="use the argument: .apply(lambda group: group.agg(n=tm.count()))",
+            )  # fmt: skip
+        temporal.in_scope(made.plan, self._keys, "apply")
+        return Stream(made.plan, self._scope)
+
+    def reduce(self, query: Callable[[Stream], Stream]) -> Stream:
+        """Another name of `apply`, after `map`."""
+        return self.apply(query)
 
     def __repr__(self) -> str:
-        return f"grouped by {list(self._keys)}: add .window(...) and .agg(...)"
+        return f"grouped by {list(self._keys)}: add .agg(...), or .window(...) and .agg(...), or .apply(...)"
 
 
 class Windowed:
     """A stream cut into windows; add aggregates next."""
 
     def __init__(
-        self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...], *, ids: bool = False
-    ) -> None:
-        self._plan, self._keys, self._windows, self._ids = plan, keys, windows, ids
+        self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...],
+        scope: tuple[str, ...] = (), *, ids: bool = False,
+    ) -> None:  # fmt: skip
+        self._plan, self._keys, self._windows, self._scope, self._ids = plan, keys, windows, scope, ids
 
     def group_by(self, /, *keys: Any, **computed: Any) -> Windowed:
         """Ask for each value of the keys apart."""
-        plan, names = build.grouped(self._plan, keys, computed)
-        return Windowed(plan, (*self._keys, *names), self._windows, ids=self._ids)
+        plan, names = build.grouped(self._plan, keys, computed, self._scope)
+        added = tuple(n for n in names if n not in self._scope)
+        return Windowed(plan, (*self._keys, *added), self._windows, self._scope, ids=self._ids)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
         """One row for each window and key: the keys, `window_start`, `window_end`, the results."""
         for name in aggregates:
             users_name(name, step="agg")
         node = build.window_aggregate(self._plan, self._keys, self._windows, aggregates, self._ids)
-        return Stream(node)
+        return Stream(node, self._scope)
 
     def __repr__(self) -> str:
         return f"windows {'; '.join(map(str, self._windows))}: add .agg(...)"
@@ -154,12 +492,14 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 
 
 def stream(
-    name: str, *, time: str, schema: Any, ordered: bool = False, unit: Any = None, tz: Any = None
-) -> Stream:
+    name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
+    tz: Any = None,
+) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
     The schema is a dict, a `pyarrow.Schema` or a Spark `StructType`. A timestamp column is clock
-    time; an integer column is logical time.
+    time; an integer column is logical time. Without `end` an event is a point in time; `end` names the column
+    with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
 
     Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
     what they count; without it they are refused. It is the unit of the time column, or a dict with one
@@ -172,12 +512,44 @@ def stream(
     >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
     Schema(t: int64, x: float64)
     """
+    _require_name(name, "stream")
+    return Stream(build.source(name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz))
+
+
+def table(name: str, *, schema: Any) -> Stream:
+    """Declare a table: rows without a time, which hold for ever. A join with it looks them up.
+
+    A query on tables alone is relational: its result has no lifetimes.
+
+    >>> clicks = stream("clicks", time="t", schema={"t": "int64", "ad": "int64"})
+    >>> ads = table("ads", schema={"ad": "int64", "campaign": "string"})
+    >>> clicks.join(ads, on="ad").run(clicks=[{"t": 5, "ad": 1}], ads=[{"ad": 1, "campaign": "x"}]).to_pylist()
+    [{'ad': 1, 'campaign': 'x', 'valid_from': 5, 'valid_to': 6}]
+    """
+    _require_name(name, "table")
+    return Stream(build.table(name, schema))
+
+
+def _require_name(name: Any, step: str) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
         raise UserError(
-            "stream", expected=f"a name that can be an argument of run(), other than {RESERVED}",
+            step, expected=f"a name that can be an argument of run(), other than {RESERVED}",
             got=repr(name),
         )  # fmt: skip
-    return Stream(build.source(name, time, schema, ordered=ordered, unit=unit, tz=tz))
 
 
-__all__ = ["Grouped", "Schema", "Stream", "Windowed", "stream"]
+def _require_stream(given: Any, step: str) -> None:
+    if not isinstance(given, Stream):
+        raise UserError(step, expected="a stream", got=type(given).__name__)
+
+
+def _called(query: Any, stream: Stream, step: str) -> Stream:
+    if not callable(query):
+        raise UserError(step, expected="a function from a stream to a stream", got=f"{query!r:.80}")
+    made = query(stream)
+    if not isinstance(made, Stream):
+        raise UserError(step, expected="a function that returns a stream", got=f"{type(made).__name__}")
+    return made
+
+
+__all__ = ["Grouped", "Schema", "Stream", "Windowed", "stream", "table"]

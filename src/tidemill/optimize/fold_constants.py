@@ -11,12 +11,13 @@ from tidemill.expr.typing import type_of
 from tidemill.optimize.rule import rule
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.rewrite import map_expressions
+from tidemill.plan.temporal import Temporal
 
 _NOTHING = Schema(())
 _TRUE, _FALSE = Literal(True, BOOL), Literal(False, BOOL)
 
 
-@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows, Temporal)
 def fold_constants(plan: Plan) -> Plan:
     def fold(node: Plan) -> Plan:
         changed = map_expressions(node, folded)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tidemill.expr.nodes import Call
 from tidemill.optimize.rule import rule
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
+from tidemill.plan.temporal import Temporal
 
 
-@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows, Temporal)
 def merge_filters(plan: Plan) -> Plan:
     def merge(node: Plan) -> Plan:
         if isinstance(node, Filter) and isinstance(node.input, Filter):

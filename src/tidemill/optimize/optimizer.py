@@ -47,7 +47,7 @@ def with_wheels(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
 
 
 def _check(before: Plan, after: Plan, rule: str) -> None:
-    if after.schema != before.schema or after.time != before.time:
+    if (after.schema, after.time, after.end) != (before.schema, before.time, before.end):
         raise InternalError(
             f"rule {rule} changed the result from {before.schema} to {after.schema}",
             plan=f"{format_plan(before)}\n-- became --\n{format_plan(after)}",

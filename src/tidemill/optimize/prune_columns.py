@@ -7,26 +7,64 @@ from dataclasses import replace
 from tidemill.expr.nodes import Column, columns_of
 from tidemill.optimize.rule import rule
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
+from tidemill.plan.temporal import (
+    LEFT,
+    RIGHT,
+    Cut,
+    Edges,
+    FromEdges,
+    Join,
+    Lifetime,
+    SnapshotAggregate,
+    Temporal,
+    Unnest,
+    compares_payloads,
+    lifetime,
+)
 from tidemill.windows.spec import LastRows, PerEvent, Rows
 
 
-@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows, Temporal)
 def prune_columns(plan: Plan) -> Plan:
     needed: dict[int, frozenset[str]] = {id(plan): frozenset(plan.schema.names)}
     for node in reversed(plan.upward()):  # every user of a node comes before the node
-        names = needed[id(node)] = needed[id(node)] | {node.time}
-        for child in node.children():
-            needed[id(child)] = needed.get(id(child), frozenset()) | _asked_of_inputs(node, names)
+        names = needed[id(node)] = needed[id(node)] | lifetime(node)
+        for port, child in enumerate(node.children()):
+            needed[id(child)] = needed.get(id(child), frozenset()) | _asked_of_input(node, port, names)
     return plan.fold(lambda node, children: _narrowed(node, children, needed[id(node)]))
 
 
-def _asked_of_inputs(node: Plan, names: frozenset[str]) -> frozenset[str]:
-    """Return the columns that a node reads to compute the columns `names`."""
+def _asked_of_input(node: Plan, port: int, names: frozenset[str]) -> frozenset[str]:
+    """Return the columns of an input that a node reads to compute the columns `names`."""
     if isinstance(node, Filter):
         return names | columns_of(node.predicate)
-    if isinstance(node, Project):
+    if isinstance(node, (Project, Lifetime)):
         return frozenset().union(*(columns_of(e) for n, e in node.outputs if n in names))
-    return _read_by(node) if isinstance(node, WindowAggregate) else names
+    if isinstance(node, WindowAggregate):
+        return _read_by(node)
+    return _asked_by_temporal(node, port, names) if isinstance(node, Temporal) else names
+
+
+def _asked_by_temporal(node: Temporal, port: int, names: frozenset[str]) -> frozenset[str]:
+    source = node.children()[port]
+    if compares_payloads(node):
+        return frozenset(source.schema.names)
+    if isinstance(node, SnapshotAggregate):
+        return frozenset(node.keys) | _arguments(node)
+    if isinstance(node, (Join, Cut)):
+        keys = (node.match.left_keys, node.match.right_keys)[port]
+        side = (LEFT, RIGHT)[port]
+        read = frozenset() if node.match.where is None else columns_of(node.match.where)
+        if isinstance(node, Join):
+            read |= {of for n, of in node.columns if n in names}
+        own = frozenset(n.removeprefix(side) for n in read if n.startswith(side))
+        return own | frozenset(keys) | (names if isinstance(node, Cut) and port == 0 else frozenset())
+    if isinstance(node, Unnest):
+        return (names - {node.element}) | {node.column}
+    if isinstance(node, FromEdges):
+        names |= columns_of(node.starts)
+    keys = () if isinstance(node, (Unnest, Edges)) else getattr(node, "keys", ())
+    return (names | frozenset(keys)) & frozenset(source.schema.names)
 
 
 def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
@@ -38,16 +76,20 @@ def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
     node = node.with_children(children)
     if isinstance(node, Source):
         return replace(node, columns=tuple(n for n in node.declared.names if n in names))
-    if isinstance(node, Project):
+    if isinstance(node, Join):
+        return replace(node, columns=tuple((n, of) for n, of in node.columns if n in names))
+    if isinstance(node, (Project, Lifetime)):
         return replace(node, outputs=tuple((n, e) for n, e in node.outputs if n in names))
     return node
 
 
+def _arguments(plan: WindowAggregate | SnapshotAggregate) -> frozenset[str]:
+    parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
+    return frozenset().union(*(columns_of(a) for part in parts for a in part.args))
+
+
 def _read_by(plan: WindowAggregate) -> frozenset[str]:
-    found = {plan.attribute, plan.range_attribute, *plan.group_keys}
-    for _, aggregate in plan.aggregates:
-        for part in aggregate.parts:
-            found.update(*(columns_of(a) for a in part.args))
+    found = {plan.attribute, plan.range_attribute, *plan.group_keys, *_arguments(plan)}
     for window in plan.windows:
         ordered = isinstance(window.spec, (Rows, PerEvent)) and window.spec.order_by is not None
         if ordered or isinstance(window.spec, LastRows):

@@ -18,6 +18,7 @@ from tidemill.optimize.fold_constants import fold_constants
 from tidemill.optimize.rule import rule
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.stages import Stage, stage_of
+from tidemill.plan.temporal import Temporal
 from tidemill.plan.wheel_facts import WheelFacts
 from tidemill.windows.spec import GridWindow, Rows, Window
 
@@ -25,7 +26,7 @@ INSTEAD = "make a wheel that fits, or run the query on the rows: a wheel has non
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows)
+@rule(Source, Filter, Project, Union, WindowAggregate, WheelWindows, Temporal)
 def use_wheel(plan: Plan, wheels: Mapping[str, WheelFacts]) -> Plan:
     """Replace windows over rows by windows of wheels; `wheels` are the inputs that are wheels, by name."""
 

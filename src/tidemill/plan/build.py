@@ -11,11 +11,11 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
-from tidemill.core.schema import internal, users_name, users_part
+from tidemill.core.schema import Schema, internal, users_name, users_part
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import Domain
 from tidemill.core.time_reading import reading
-from tidemill.core.types import BOOL, DURATION, FLOAT64, NULL
+from tidemill.core.types import BOOL, DURATION, FLOAT64, NULL, TIMESTAMP
 from tidemill.expr.fluent import Expr, computed, condition, traced
 from tidemill.expr.nodes import Call, Column, Literal, Node, substitute
 from tidemill.expr.typing import resolve, type_of
@@ -34,6 +34,7 @@ from tidemill.plan.nodes import (
     sources,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
+from tidemill.plan.temporal import ALWAYS, ALWAYS_END
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
 from tidemill.windows.spec import (
     Calendar,
@@ -51,8 +52,9 @@ _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 
 
 def source(
-    name: str, time: str, declared: Any, *, ordered: bool = False, unit: Any = None, tz: Any = None
-) -> Source:
+    name: str, time: str, declared: Any, *, end: str | None = None, ordered: bool = False, unit: Any = None,
+    tz: Any = None,
+) -> Source:  # fmt: skip
     step = f"stream {name!r}"
     if not isinstance(time, str):
         raise UserError(step, expected="time= to be the name of a column", got=repr(time))
@@ -65,8 +67,24 @@ def source(
             step, expected=f"time column {time!r} of type timestamp (clock) or int64 (logical)",
             got=repr(kind),
         )  # fmt: skip
+    if end is not None:
+        if not isinstance(end, str) or end == time:
+            raise UserError(step, expected="end= to be the name of another column than time=", got=repr(end))
+        if (other := fields.type_of(end, step=f"{step} end=")) != kind:
+            raise UserError(step, expected=f"end column {end!r} of type {kind!r}, as the time is", got=repr(other))
+        if isinstance(unit, str) and other == TIMESTAMP:
+            unit = {time: unit, end: unit}
     how = reading(fields, time, unit, tz, step=step)
-    return Source(name, fields, time, ordered=ordered, reading=how)
+    return Source(name, fields, time, ordered=ordered, reading=how, end_column=end)
+
+
+def table(name: str, declared: Any) -> Source:
+    """Declare rows that hold for ever; their lifetime is in columns that users do not see."""
+    fields = read_schema(declared, step=f"table {name!r}")
+    if not fields.names:
+        raise UserError(f"table {name!r}", expected="at least one column", got="an empty schema")
+    always = ((ALWAYS, TIMESTAMP), (ALWAYS_END, TIMESTAMP))
+    return Source(name, Schema((*fields.fields, *always)), ALWAYS, end_column=ALWAYS_END)
 
 
 def where(plan: Plan, predicate: Any) -> Filter:
@@ -79,12 +97,15 @@ def where(plan: Plan, predicate: Any) -> Filter:
     return Filter(plan, node)
 
 
-def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: bool) -> Project:
-    """Compute columns. With `keep`, all existing columns stay; otherwise only the time column does."""
+def select(
+    plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: bool, scope: Sequence[str] = ()
+) -> Project:
+    """Compute columns. With `keep`, all existing columns stay; otherwise only the lifetime and `scope` do."""
     outputs: dict[str, Node] = {n: Column(n) for n in plan.schema.names} if keep else {}
+    lifetime = [plan.time, *([plan.end] if plan.end else [])]
     if not keep:
-        outputs[plan.time] = Column(plan.time)
-    for item in _flat(names):
+        outputs |= {n: Column(n) for n in (*scope, plan.time)}
+    for item in flat(names):
         node = Column(item) if isinstance(item, str) else traced(item, step="select")
         if not isinstance(node, Column):
             raise UserError(
@@ -93,13 +114,16 @@ def select(plan: Plan, names: Sequence[Any], named: Mapping[str, Any], *, keep: 
             )  # fmt: skip
         outputs[node.name] = node
     for name, value in named.items():
-        if name == plan.time:
+        if name in lifetime or name in scope:
+            what = "key" if name in scope else "time column" if name == plan.time else "end column"
             raise UserError(
-                "select", expected=f"the time column {name!r} unchanged", got=f"{name}={value!r}",
+                "select", expected=f"the {what} {name!r} unchanged", got=f"{name}={value!r}",
                 hint="give the computed column another name",
             )  # fmt: skip
         users_name(name, step="select")
         outputs[name] = Column(value) if isinstance(value, str) else computed(value, step=f"select {name}")
+    if plan.end:
+        outputs.setdefault(plan.end, Column(plan.end))
     resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
     return Project(plan, tuple(resolved.items()))
 
@@ -119,6 +143,12 @@ def union(plans: Sequence[Plan]) -> Union:
             raise UserError(
                 "union", expected=f"the time column {first.time!r} in every stream", got=repr(other.time),
                 hint="declare the streams with one name for it",
+            )  # fmt: skip
+        if other.end != first.end:
+            ends = ["points" if p.end is None else f"lifetimes that end in {p.end!r}" for p in (first, other)]
+            raise UserError(
+                "union", expected=f"{ends[0]} in every stream", got=ends[1],
+                hint="write .lasting(...) for points, or .at_start() for lifetimes",
             )  # fmt: skip
         if dict(other.schema.fields) != dict(first.schema.fields):
             raise UserError(
@@ -152,15 +182,20 @@ def left_out(plan: Plan) -> Plan:
     return rows if len(names) == len(rows.schema.names) else _ordered(rows, names)
 
 
-def _flat(names: Sequence[Any]) -> list[Any]:
+def flat(names: Sequence[Any]) -> list[Any]:
     """Flatten names of which some are given in lists."""
     return [n for item in names for n in (item if isinstance(item, (list, tuple)) else [item])]
 
 
-def grouped(plan: Plan, names: Sequence[Any], named: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
-    """Return the names of the key columns, after adding computed keys to the plan as columns."""
+def grouped(
+    plan: Plan, names: Sequence[Any], named: Mapping[str, Any], scope: Sequence[str] = ()
+) -> tuple[Plan, tuple[str, ...]]:
+    """Return the names of the key columns, after adding computed keys to the plan as columns.
+
+    The keys of `scope`, of groups that the query runs in, come first.
+    """
     keys: list[str] = []
-    for item in _flat(names):
+    for item in flat(names):
         node = Column(item) if isinstance(item, str) else traced(item, step="group_by")
         if not isinstance(node, Column):
             raise UserError(
@@ -169,7 +204,7 @@ def grouped(plan: Plan, names: Sequence[Any], named: Mapping[str, Any]) -> tuple
             )  # fmt: skip
         keys.append(node.name)
     if named:
-        plan = select(plan, (), named, keep=True)
+        plan = select(plan, (), named, keep=True, scope=scope)
         keys.extend(named)
     for key in keys:
         kind = plan.schema.type_of(key, step="group_by")
@@ -177,7 +212,7 @@ def grouped(plan: Plan, names: Sequence[Any], named: Mapping[str, Any]) -> tuple
             raise UserError("group_by", expected=f"a key {key!r} that can be compared", got=repr(kind))
     if len(set(keys)) != len(keys):
         raise UserError("group_by", expected="each key once", got=repr(keys))
-    return plan, tuple(keys)
+    return plan, (*scope, *(k for k in keys if k not in scope))
 
 
 def window_aggregate(

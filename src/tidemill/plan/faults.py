@@ -7,7 +7,9 @@ from typing import Any
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import users_part
+from tidemill.core.time import shown_instant
 from tidemill.plan.nodes import Plan, Source, WindowAggregate, sources
+from tidemill.plan.temporal import FromEdges
 
 
 def check_inputs(plan: Plan, inputs: Mapping[str, Any], *, step: str = "run") -> None:
@@ -64,3 +66,42 @@ def unordered_time(source: Source, before: int, after: int) -> UserError:
         f"run {source.name}", expected=f"rows in order of {source.time!r}, as ordered=True says",
         got=f"{after} after {before} (ticks)", hint="sort the input, or declare the stream without it",
     )  # fmt: skip
+
+
+def null_start(plan: Plan) -> UserError:
+    """Return the error for a row without a start, which holds nobody knows when."""
+    name = users_part(plan.time)
+    return UserError(
+        _kind(plan), expected=f"a time in {name!r}, where the lifetime of a row starts", got="null",
+        hint=f"filter first: .where(col.{name}.is_not_null())",
+    )  # fmt: skip
+
+
+def no_lifetime(plan: Plan, start: int, end: int) -> UserError:
+    """Return the error for a row that holds at no instant, or whose lifetime is too far from zero."""
+    if end > start:
+        return UserError(
+            _kind(plan), expected=f"lifetimes in {users_part(plan.time)!r} within 2**61 ticks of zero",
+            got="one outside",
+        )  # fmt: skip
+    first, last = (shown_instant(at, plan.domain) for at in (start, end))
+    what = f"{users_part(plan.end or '')!r} after {users_part(plan.time)!r}"
+    return UserError(
+        _kind(plan), expected=f"an end in {what}", got=f"{last}, and the start is {first}",
+        hint=f"filter first: .where((col.{plan.end} > col.{plan.time}) | col.{plan.end}.is_null())",
+    )  # fmt: skip
+
+
+def lost_edge(plan: FromEdges, at: int, *, start: bool) -> UserError:
+    """Return the error for an end without a start, or a second start while one is open."""
+    what = "a second start while one is open" if start else "an end without a start before it"
+    keys = ", ".join(map(repr, plan.keys))
+    return UserError(
+        f"from_edges {keys}", expected="starts and ends by turns, for each key",
+        got=f"{what}, at {shown_instant(at, plan.domain)}",
+        hint="name more columns that a start and its end have in common, or filter such rows first",
+    )  # fmt: skip
+
+
+def _kind(plan: Plan) -> str:
+    return f"stream {plan.name!r}" if isinstance(plan, Source) else str(plan).split(" ")[0]

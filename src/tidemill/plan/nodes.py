@@ -42,6 +42,11 @@ class Plan(Tree):
         raise NotImplementedError
 
     @property
+    def end(self) -> str | None:
+        """The column with the end of each lifetime, where null never comes; None if rows are points."""
+        return None
+
+    @property
     def domain(self) -> Domain:
         return Domain.CLOCK if self.schema[self.time] == TIMESTAMP else Domain.LOGICAL
 
@@ -63,6 +68,8 @@ class Source(Plan):
     """The step that errors in its rows name; by default `run` and the name of the stream."""
     reading: Reading = PLAIN
     """How ints and naive times are converted to the declared instants."""
+    end_column: str | None = None
+    """The end of each lifetime; without one, rows are points."""
 
     @property
     def schema(self) -> Schema:
@@ -72,10 +79,15 @@ class Source(Plan):
     def time(self) -> str:
         return self.time_column
 
+    @property
+    def end(self) -> str | None:
+        return self.end_column
+
     def __str__(self) -> str:
-        read = "" if self.columns is None else f" read={list(self.columns)}"
+        read = "" if self.columns is None else f" read={list(map(users_part, self.columns))}"
         ordered = " ordered" if self.ordered else ""
-        return f"source {self.name} time={self.time_column}{ordered}{read}"
+        end = f" end={self.end_column}" if self.end_column else ""
+        return f"source {self.name} time={users_part(self.time_column)}{end}{ordered}{read}"
 
 
 @dataclass(frozen=True)
@@ -93,13 +105,17 @@ class Filter(Plan):
     def time(self) -> str:
         return self.input.time
 
+    @property
+    def end(self) -> str | None:
+        return self.input.end
+
     def __str__(self) -> str:
         return f"where {self.predicate}"
 
 
 @dataclass(frozen=True)
 class Project(Plan):
-    """Computed columns of each row. The time column is always among them."""
+    """Computed columns of each row. The columns of the lifetime are always among them."""
 
     input: Plan
     outputs: tuple[tuple[str, Node], ...]
@@ -112,6 +128,10 @@ class Project(Plan):
     def time(self) -> str:
         return self.input.time
 
+    @property
+    def end(self) -> str | None:
+        return self.input.end
+
     def __str__(self) -> str:
         shown = [n if str(e) == f"col.{n}" else f"{users_part(n)}={e}" for n, e in self.outputs]
         return f"select {', '.join(shown)}"
@@ -119,13 +139,13 @@ class Project(Plan):
 
 @dataclass(frozen=True)
 class Union(Plan):
-    """The rows of several inputs as one stream; all have the same schema and the same time column."""
+    """The rows of several inputs as one stream; all have the same schema and the same lifetime columns."""
 
     inputs: tuple[Plan, ...]
 
     def __post_init__(self) -> None:
-        if len({(i.time, i.schema) for i in self.inputs}) != 1:
-            shown = "; ".join(f"{i.schema} time={i.time}" for i in self.inputs)
+        if len({(i.time, i.end, i.schema) for i in self.inputs}) != 1:
+            shown = "; ".join(f"{i.schema} time={i.time} end={i.end}" for i in self.inputs)
             raise InternalError(f"a union of inputs that differ: {shown}")
 
     @property
@@ -135,6 +155,10 @@ class Union(Plan):
     @property
     def time(self) -> str:
         return self.inputs[0].time
+
+    @property
+    def end(self) -> str | None:
+        return self.inputs[0].end
 
     def __str__(self) -> str:
         return f"union of {len(self.inputs)}"

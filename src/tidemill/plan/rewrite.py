@@ -16,6 +16,16 @@ from tidemill.plan.nodes import (
     WindowAggregate,
     unknown_node,
 )  # fmt: skip
+from tidemill.plan.temporal import (
+    Cut,
+    Edges,
+    FromEdges,
+    Join,
+    Lifetime,
+    Pieces,
+    SnapshotAggregate,
+    Unnest,
+)
 
 
 def map_expressions(plan: Plan, change: Callable[[Node], Node]) -> Plan:
@@ -27,6 +37,15 @@ def map_expressions(plan: Plan, change: Callable[[Node], Node]) -> Plan:
     if isinstance(plan, WindowAggregate):
         aggregates = tuple((n, a.over(change)) for n, a in plan.aggregates)
         return replace(plan, aggregates=aggregates)
-    if isinstance(plan, (Source, Union, WheelWindows)):
+    if isinstance(plan, Lifetime):
+        return replace(plan, outputs=tuple((n, change(e)) for n, e in plan.outputs))
+    if isinstance(plan, SnapshotAggregate):
+        return replace(plan, aggregates=tuple((n, a.over(change)) for n, a in plan.aggregates))
+    if isinstance(plan, (Join, Cut)):
+        where = plan.match.where
+        return plan if where is None else replace(plan, match=replace(plan.match, where=change(where)))
+    if isinstance(plan, FromEdges):
+        return replace(plan, starts=change(plan.starts))
+    if isinstance(plan, (Source, Union, WheelWindows, Pieces, Unnest, Edges)):
         return plan
     raise unknown_node(plan, "the function map_expressions", "plan/rewrite.py")

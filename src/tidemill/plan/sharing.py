@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from tidemill.plan.nodes import Plan, WindowAggregate
+from tidemill.plan.temporal import SnapshotAggregate
 
 
 def share(plan: Plan) -> Plan:
@@ -32,7 +33,9 @@ def _says(node: Plan) -> list[Any]:
     if isinstance(node, WindowAggregate):
         # Equal aggregates may have different function objects: the layout compares what they compute.
         results = [(r.name, node.layout.essence(r)) for r in node.layout.results]
-        return [node.input, node.keys, node.windows, *results]
+        return [node.input, node.keys, node.windows, node.ids, *results]
+    if isinstance(node, SnapshotAggregate):
+        return [node.input, node.keys, *((r.name, node.layout.essence(r)) for r in node.layout.results)]
     return [getattr(node, f.name) for f in dataclasses.fields(node)]  # type: ignore[arg-type]
 
 

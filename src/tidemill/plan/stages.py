@@ -16,6 +16,7 @@ from tidemill.plan.nodes import (
     WindowAggregate,
     unknown_node,
 )  # fmt: skip
+from tidemill.plan.temporal import Temporal
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,6 @@ def stage_of(plan: Plan, stop: Set[int] = frozenset()) -> Stage:
         below = stage_of(plan.input, stop)
         outputs = tuple((n, below.rewrite(e)) for n, e in plan.outputs)
         return Stage(below.base, below.predicates, outputs)
-    if not isinstance(plan, (Filter, Project, Source, Union, WheelWindows, WindowAggregate)):
+    if not isinstance(plan, (Filter, Project, Source, Union, WheelWindows, WindowAggregate, Temporal)):
         raise unknown_node(plan, "the function stage_of", "plan/stages.py")
     return Stage(plan, (), tuple((n, Column(n)) for n in plan.schema.names))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tidemill.core.time import BEGINNING
 from tidemill.expr.evaluate import evaluate
 from tidemill.plan.faults import unordered_time
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WindowAggregate, require_known
+from tidemill.plan.temporal import ALWAYS, ALWAYS_END, ALWAYS_START, Temporal
+from tidemill.reference.temporal import life, rows_of
 from tidemill.reference.windows import window_aggregate
 
 Row = dict[str, Any]
@@ -16,7 +18,7 @@ Row = dict[str, Any]
 
 def run(plan: Plan, inputs: Mapping[str, list[Row]]) -> list[Row]:
     """Compute the rows of a plan. Inputs are rows in order of arrival; instants are ticks."""
-    known = (Source, Filter, Project, Union, WindowAggregate)
+    known = (Source, Filter, Project, Union, WindowAggregate, Temporal)
     require_known(plan, known, "reference", "reference/run.py, or run it on the local engine")
     return plan.fold(lambda node, below: list(_rows(node, below, inputs)))
 
@@ -24,7 +26,13 @@ def run(plan: Plan, inputs: Mapping[str, list[Row]]) -> list[Row]:
 def _rows(plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]) -> Iterator[Row]:
     """Yield the rows of a node, given the rows of its inputs."""
     if isinstance(plan, Source):
-        yield from _in_order(plan, inputs[plan.name]) if plan.ordered else inputs[plan.name]
+        rows: Iterable[Row] = _in_order(plan, inputs[plan.name]) if plan.ordered else inputs[plan.name]
+        if plan.time == ALWAYS:
+            rows = ({**row, ALWAYS: ALWAYS_START, ALWAYS_END: None} for row in rows)
+        for row in rows:
+            if plan.end is not None and row[plan.time] is not None:
+                life(plan, row)  # which raises an error if it has none
+            yield row
     elif isinstance(plan, Filter):
         schema = plan.input.schema
         for row in below[0]:
@@ -39,9 +47,11 @@ def _rows(plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]) -
             yield from ({n: row[n] for n in plan.schema.names} for row in rows)
     elif isinstance(plan, WindowAggregate):
         yield from window_aggregate(plan, below[0])
+    elif isinstance(plan, Temporal):
+        yield from rows_of(plan, below)
 
 
-def _in_order(source: Source, rows: list[Row]) -> Iterator[Row]:
+def _in_order(source: Source, rows: Iterable[Row]) -> Iterator[Row]:
     before = BEGINNING
     for row in rows:
         time = row[source.time]

@@ -1,0 +1,511 @@
+"""Build the nodes of the temporal algebra from a user's query, as `plan.build` does for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema, users_name, users_part
+from tidemill.core.time import FOREVER, Domain, duration
+from tidemill.core.types import BOOL, DURATION, INT64, NULL, TIMESTAMP, DataType
+from tidemill.expr.fluent import Expr, condition, recording, traced
+from tidemill.expr.nodes import Call, Cast, Column, Literal, Node
+from tidemill.expr.typing import resolve, type_of
+from tidemill.plan.build import bind, flat
+from tidemill.plan.nodes import Filter, Plan, Project, Source, WheelWindows, sources
+from tidemill.plan.temporal import (
+    ALWAYS,
+    ALWAYS_END,
+    CHANGE,
+    EDGE,
+    LEFT,
+    RIGHT,
+    VALID_TO,
+    Chop,
+    Cut,
+    Edges,
+    FromEdges,
+    Join,
+    Kind,
+    Lifetime,
+    Match,
+    Move,
+    Neighbour,
+    Neighbours,
+    SnapshotAggregate,
+    Stitch,
+    TopRows,
+    Unnest,
+    UntilSessionEnd,
+    bounds_of,
+    payload,
+    sided,
+)  # fmt: skip
+from tidemill.windows.spec import GridWindow, hopping, tumbling
+
+# --- lengths and instants ---------------------------------------------------------------------------
+
+
+def _length(plan: Plan, value: Any, step: str, *, least: int | None = 1) -> int:
+    """Read a duration in the time of a plan."""
+    given = duration(value, step=step)
+    if given.domain is not plan.domain:
+        want = "text or a timedelta" if plan.domain is Domain.CLOCK else "ints"
+        raise UserError(
+            step, expected=f"a duration in {plan.domain.value} ({want})",
+            got=f"{value!r}, in {given.domain.value}", hint="logical and clock time never mix",
+        )  # fmt: skip
+    if least is not None and given.ticks < least:
+        raise UserError(step, expected="a positive duration" if least == 1 else "a duration", got=repr(value))
+    return given.ticks
+
+
+def _ticks(plan: Plan, ticks: int) -> Literal:
+    """A distance in the time of a plan, as a constant."""
+    return Literal(ticks, DURATION if plan.domain is Domain.CLOCK else INT64)
+
+
+def _later(plan: Plan, node: Node, ticks: int) -> Node:
+    return node if ticks == 0 else Call("add", (node, _ticks(plan, ticks)))
+
+
+def _bound(plan: Plan) -> DataType:
+    return plan.schema[plan.time]
+
+
+def _start(plan: Plan) -> Node:
+    return Column(plan.time)
+
+
+def _end(plan: Plan) -> Node:
+    """The end of a lifetime; a point holds for one tick."""
+    return Column(plan.end) if plan.end else _later(plan, _start(plan), 1)
+
+
+def _or_length(plan: Plan, given: Any, step: str) -> Node | int:
+    """Read a duration that is constant, or an expression of a row that gives one."""
+    if isinstance(given, Expr) or (callable(given) and not isinstance(given, type)):
+        node = resolve(traced(given, step=step), plan.schema, step=step)
+        wanted = DURATION if plan.domain is Domain.CLOCK else INT64
+        if (kind := type_of(node, plan.schema)) not in (wanted, NULL):
+            raise UserError(step, expected=f"an expression of type {wanted!r}", got=f"{kind!r} in {node}")
+        return node
+    if isinstance(given, str) and given in plan.schema:
+        raise UserError(
+            step, expected="a duration, or an expression", got=repr(given), hint=f"write col.{given}"
+        )
+    return _length(plan, given, step)
+
+
+# --- lifetimes --------------------------------------------------------------------------------------
+
+
+def _lifetime(
+    plan: Plan, says: str, *, start: Node | None = None, end: Node | None = None, move: Move | None = Move(),
+    may_be_empty: bool = False,
+) -> Plan:  # fmt: skip
+    """Return the rows with another start and end; without an `end` they become points.
+
+    Rows whose lifetime is empty hold at no instant: they are dropped.
+    """
+    outputs: dict[str, Node] = {n: Column(n) for n in plan.schema.names if n != plan.end}
+    outputs[plan.time] = start or _start(plan)
+    name = None
+    if end is not None:
+        name = end_name(plan, says)
+        outputs[name] = end
+    resolved = {n: resolve(e, plan.schema, step=says) for n, e in outputs.items()}
+    if name is not None and type_of(resolved[name], plan.schema) == NULL:
+        resolved[name] = Literal(None, _bound(plan))
+    made = Lifetime(plan, tuple(resolved.items()), plan.time, name, move, says)
+    if not may_be_empty:
+        return made
+    if name is None:
+        return Filter(made, Call("is_not_null", (Column(made.time),)))
+    some = Call("or", (Call("is_null", (Column(name),)), Call("gt", (Column(name), Column(made.time)))))
+    return Filter(made, some)
+
+
+def end_name(plan: Plan, step: str) -> str:
+    """Return the name of the end of lifetimes: the one there is, or `valid_to`."""
+    if plan.end is None and VALID_TO in plan.schema:
+        raise UserError(
+            step, expected=f"no column {VALID_TO!r}, which is the end of lifetimes", got=str(plan.schema),
+            hint="give it another name with .select(...)",
+        )  # fmt: skip
+    return plan.end or VALID_TO
+
+
+def lasting(plan: Plan, given: Any) -> Plan:
+    if isinstance(given, int) and given == FOREVER:
+        return _lifetime(plan, "lasting forever", end=Literal(None, _bound(plan)))
+    length = _or_length(plan, given, "lasting")
+    if isinstance(length, int):
+        return _lifetime(plan, f"lasting {given}", end=_later(plan, _start(plan), length))
+    return _lifetime(
+        plan, f"lasting {length}", end=Call("add", (_start(plan), length)), may_be_empty=True
+    )
+
+
+def until(plan: Plan, given: Any) -> Plan:
+    node = resolve(traced(given, step="until") if not isinstance(given, str) else Column(given),
+                   plan.schema, step="until")  # fmt: skip
+    if (kind := type_of(node, plan.schema)) not in (_bound(plan), NULL):
+        raise UserError("until", expected=f"an expression of type {_bound(plan)!r}", got=f"{kind!r} in {node}")
+    return _lifetime(plan, f"until {node}", end=node, may_be_empty=True)
+
+
+def starting(plan: Plan, given: Any) -> Plan:
+    """Set the start by an expression. Nobody knows how a watermark goes through it."""
+    node = resolve(traced(given, step="starting"), plan.schema, step="starting")
+    if (kind := type_of(node, plan.schema)) != _bound(plan):
+        raise UserError(
+            "starting", expected=f"an expression of type {_bound(plan)!r}", got=f"{kind!r} in {node}"
+        )
+    end = Column(plan.end) if plan.end else None
+    return _lifetime(plan, f"starting {node}", start=node, end=end, move=None, may_be_empty=True)
+
+
+def extend(plan: Plan, given: Any) -> Plan:
+    length = _or_length(plan, given, "extend")
+    if isinstance(length, int):
+        return _lifetime(plan, f"extend {given}", end=_later(plan, _end(plan), length))
+    return _lifetime(plan, f"extend {length}", end=Call("add", (_end(plan), length)), may_be_empty=True)
+
+
+def shift(plan: Plan, given: Any) -> Plan:
+    ticks = _length(plan, given, "shift", least=None)
+    end = _later(plan, Column(plan.end), ticks) if plan.end else None
+    return _lifetime(plan, f"shift {given}", start=_later(plan, _start(plan), ticks), end=end, move=Move(ticks))
+
+
+def at_most(plan: Plan, given: Any) -> Plan:
+    ticks = _length(plan, given, "at_most")
+    end = Call("least", (_end(plan), _later(plan, _start(plan), ticks)))
+    return _lifetime(plan, f"at_most {given}", end=end)
+
+
+def at_start(plan: Plan) -> Plan:
+    return plan if plan.end is None else _lifetime(plan, "at_start")
+
+
+def at_end(plan: Plan) -> Plan:
+    if plan.end is None:
+        return _lifetime(plan, "at_end", start=_end(plan), move=Move(1))
+    some = Filter(plan, Call("is_not_null", (Column(plan.end),)))
+    return _lifetime(some, "at_end", start=Column(plan.end))
+
+
+def quantised(plan: Plan, size: Any, every: Any, origin: Any) -> Plan:
+    step = "quantised"
+    spec = hopping(size, every, **({} if origin is None else {"origin": origin}))
+    for given in (size, every):
+        _length(plan, given, step)
+    assert isinstance(spec, GridWindow) and spec.length is not None
+    reach, slide, begin = spec.length, spec.slide, spec.origin
+
+    def bound_above(node: Node, ticks: int) -> Node:
+        """The first bound of the grid after so many ticks."""
+        whole = node if plan.domain is Domain.LOGICAL else Cast(node, INT64, True)
+        moved = Call("add", (whole, Literal(ticks - begin, INT64)))
+        count = Call("add", (Call("floordiv", (moved, Literal(slide, INT64))), Literal(1, INT64)))
+        found: Node = Call("add", (Call("mul", (count, Literal(slide, INT64))), Literal(begin, INT64)))
+        return found if plan.domain is Domain.LOGICAL else Cast(found, TIMESTAMP, True)
+
+    says = f"quantised {size} every={every}" + (f" origin={origin}" if origin is not None else "")
+    return _lifetime(
+        plan, says, start=bound_above(_start(plan), 0), end=bound_above(_start(plan), reach),
+        move=Move(grid=(begin, slide)), may_be_empty=slide > reach,
+    )  # fmt: skip
+
+
+def until_session_end(plan: Plan, keys: tuple[str, ...], gap: Any) -> Plan:
+    return UntilSessionEnd(plan, keys, _length(plan, gap, "until_session_end"), end_name(plan, "until_session_end"))
+
+
+def chop(plan: Plan, every: Any, origin: Any) -> Plan:
+    spec: Any = tumbling(every, **({} if origin is None else {"origin": origin}))
+    _length(plan, every, "chop")
+    return plan if plan.end is None else Chop(plan, spec.origin, spec.slide)
+
+
+def sample(plan: Plan, every: Any, origin: Any) -> Plan:
+    """Return points at the bounds of a grid: the pieces of lifetimes that start there."""
+    spec: Any = tumbling(every, **({} if origin is None else {"origin": origin}))
+    _length(plan, every, "sample")
+    pieces = chop(plan, every, origin)
+    whole = _start(pieces) if plan.domain is Domain.LOGICAL else Cast(_start(pieces), INT64, True)
+    place = Call("mod", (Call("sub", (whole, Literal(spec.origin, INT64))), Literal(spec.slide, INT64)))
+    return at_start(Filter(pieces, Call("eq", (place, Literal(0, INT64)))))
+
+
+def stitch(plan: Plan) -> Plan:
+    return Stitch(plan if plan.end else lasting_one_tick(plan))
+
+
+def lasting_one_tick(plan: Plan) -> Plan:
+    """Points with their ends, for operators that make intervals."""
+    return _lifetime(plan, "lasting one tick", end=_end(plan))
+
+
+# --- snapshots --------------------------------------------------------------------------------------
+
+
+def snapshot_aggregate(plan: Plan, keys: tuple[str, ...], aggregates: Mapping[str, Any]) -> Plan:
+    step = "agg"
+    bound = tuple((n, bind(plan, n, a)) for n, a in aggregates.items())
+    own = [*bounds_of(plan), *keys]
+    for name in aggregates:
+        if name in own:
+            raise UserError(step, expected=f"a name not taken by {own}", got=repr(name))
+    for name in keys:
+        if name in bounds_of(plan):
+            raise UserError(step, expected=f"no key {name!r}, which is the lifetime of results", got=repr(name))
+    node = SnapshotAggregate(plan, keys, bound)
+    node.schema  # noqa: B018  (types of all results are checked here, at plan time)
+    return node
+
+
+def distinct(plan: Plan, scope: tuple[str, ...], names: Sequence[Any]) -> Plan:
+    given = [str(n) for n in flat(names)] or list(payload(plan))
+    keys = (*scope, *(n for n in given if n not in scope))
+    for key in keys:
+        kind = plan.schema.type_of(key, step="distinct")
+        if key in (plan.time, plan.end):
+            raise UserError("distinct", expected="columns other than the lifetime", got=repr(key))
+        if kind.kind in ("list", "struct", "null"):
+            raise UserError("distinct", expected=f"a column {key!r} that can be compared", got=repr(kind))
+    return snapshot_aggregate(plan, keys, {})
+
+
+def top(plan: Plan, keys: tuple[str, ...], count: Any, by: Any, least: bool) -> Plan:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise UserError("top", expected="a positive number of rows", got=repr(count))
+    node = Column(by) if isinstance(by, str) else traced(by, step="top by=")
+    if not isinstance(node, Column):
+        raise UserError(
+            "top", expected="by= a column", got=str(node), hint="compute it first: .with_columns(rank=...)"
+        )
+    kind = plan.schema.type_of(node.name, step="top")
+    if not kind.is_ordered:
+        raise UserError("top", expected=f"a column {node.name!r} that is ordered", got=repr(kind))
+    below = plan if plan.end else lasting_one_tick(plan)
+    return TopRows(below, keys, count, node.name, least)
+
+
+# --- two streams ------------------------------------------------------------------------------------
+
+
+def match(
+    left: Plan, right: Plan, on: Any, where: Any, scope: tuple[str, ...], step: str
+) -> Match:
+    """Read which rows belong together."""
+    if left.domain is not right.domain:
+        raise UserError(
+            step, expected=f"streams in {left.domain.value}, like the left one",
+            got=f"one in {right.domain.value}", hint="logical and clock time never mix",
+        )  # fmt: skip
+    pairs = list(on.items()) if isinstance(on, Mapping) else [(n, n) for n in flat([on] if on is not None else [])]
+    keys = []
+    for one, other in pairs:
+        if not isinstance(one, str) or not isinstance(other, str):
+            raise UserError(
+                step, expected="on= names of columns, or a dict of them", got=f"{on!r:.80}",
+                hint="compute a key first with .with_columns(key=...)",
+            )  # fmt: skip
+        a, b = left.schema.type_of(one, step=f"{step} on="), right.schema.type_of(other, step=f"{step} on=")
+        if a != b:
+            raise UserError(
+                step, expected=f"keys of one type, {one!r} is {a!r}", got=f"{other!r}, which is {b!r}",
+                hint="cast one of them: .with_columns(key=col.key.cast('int64'))",
+            )  # fmt: skip
+        if a.kind in ("list", "struct", "null"):
+            raise UserError(step, expected=f"a key {one!r} that can be compared", got=repr(a))
+        if (one, other) not in keys and one not in scope:
+            keys.append((one, other))
+    found = None if where is None else _pair_condition(left, right, where, step)
+    return Match(tuple(keys), scope, found)
+
+
+class _Side:
+    """The columns of one side in a condition on pairs."""
+
+    def __init__(self, prefix: str, schema: Schema, step: str) -> None:
+        self.__dict__.update(_prefix=prefix, _schema=schema, _step=step)
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Expr:
+        self._schema.type_of(name, step=f"{self._step} where=")
+        return Expr(Column(self._prefix + name))
+
+
+def _pair_condition(left: Plan, right: Plan, where: Callable[..., Any], step: str) -> Node:
+    step_where = f"{step} where="
+    if not callable(where) or isinstance(where, Expr):
+        raise UserError(
+            step_where, expected="a function of two rows", got=f"{where!r:.80}",
+            hint="write where=lambda l, r: l.value > r.limit",
+        )  # fmt: skip
+    try:
+        with recording():
+            made = where(_Side(LEFT, left.schema, step), _Side(RIGHT, right.schema, step))
+    except (TypeError, AttributeError, LookupError, ValueError) as wrong:
+        raise UserError(
+            step_where, f"the lambda failed while it was traced: {wrong}",
+            hint="it takes two rows: lambda l, r: l.value > r.limit; wrap other Python in tm.udf",
+        ) from wrong  # fmt: skip
+    schema = Schema(sided(left, right))
+    node = resolve(condition(made, step=step_where), schema, step=step_where)
+    kind = type_of(node, schema)
+    if kind not in (BOOL, NULL):
+        raise UserError(step_where, expected="a condition (bool)", got=f"{kind!r} in {node}")
+    return Literal(None, BOOL) if kind == NULL else node
+
+
+_KINDS = ("inner", "left", "right", "outer")
+
+
+def join(left: Plan, right: Plan, how: Any, matching: Match, suffix: str) -> Plan:
+    step = "join"
+    if how not in _KINDS:
+        raise UserError(step, expected=f"how= one of {_KINDS}", got=repr(how))
+    keys = {other for _, other in matching.keys} | set(matching.scope)
+    columns = [(n, LEFT + n) for n in payload(left)]
+    taken = {n for n, _ in columns} | set(bounds_of(left, right))
+    for name in payload(right):
+        if name in keys:
+            continue
+        shown = name if name not in taken else f"{name}{suffix}"
+        if shown in taken:
+            raise UserError(
+                step, expected=f"a name for the right column {name!r} that is not taken", got=repr(shown),
+                hint="rename it first with .select(...), or give another suffix=",
+            )  # fmt: skip
+        taken.add(shown)
+        columns.append((shown, RIGHT + name))
+    for name in bounds_of(left, right):
+        if name in payload(left):
+            raise UserError(
+                step, expected=f"no column {name!r}, which is the lifetime of results", got=str(left.schema),
+                hint="give it another name with .select(...)",
+            )  # fmt: skip
+    kind: Kind = how
+    node = Join(left, right, matching, kind, tuple(columns))
+    sources(node)
+    return node
+
+
+def cut(left: Plan, right: Plan, kind: Any, matching: Match) -> Plan:
+    node = Cut(left, right, matching, kind)
+    sources(node)
+    return node
+
+
+# --- rows before and after --------------------------------------------------------------------------
+
+
+def neighbours(plan: Plan, keys: tuple[str, ...], named: Mapping[str, tuple[Any, int]], step: str) -> Plan:
+    asked = []
+    for name, (column, back) in named.items():
+        users_name(name, step=step)
+        node = Column(column) if isinstance(column, str) else traced(column, step=f"{step} {name}")
+        if not isinstance(node, Column):
+            plan = Project(plan, (
+                *((n, Column(n)) for n in plan.schema.names),
+                (hidden := f"\0{step} {node}", resolve(node, plan.schema, step=f"{step} {name}")),
+            ))  # fmt: skip
+            node = Column(hidden)
+        plan.schema.type_of(node.name, step=f"{step} {name}")
+        if name in plan.schema:
+            raise UserError(step, expected=f"a name that is not a column of {list(plan.schema.names)}", got=repr(name))
+        if isinstance(back, bool) or not isinstance(back, int) or back == 0:
+            raise UserError(step, expected="a number of rows, 1 or more", got=repr(back))
+        asked.append(Neighbour(name, node.name, back))
+    found: Plan = Neighbours(plan, keys, tuple(asked))
+    shown = tuple((n, Column(n)) for n in found.schema.names if users_part(n) == n or n in (found.time, found.end))
+    return found if len(shown) == len(found.schema.names) else Project(found, shown)
+
+
+# --- rows from lists, edges -------------------------------------------------------------------------
+
+
+def select_many(plan: Plan, named: Mapping[str, Any]) -> Plan:
+    step = "select_many"
+    if len(named) != 1:
+        raise UserError(
+            step, expected="one name=list", got=str(list(named)), hint="select_many(word=col.text.split(' '))"
+        )
+    [(name, given)] = named.items()
+    users_name(name, step=step)
+    node = Column(given) if isinstance(given, str) else resolve(traced(given, step=step), plan.schema, step=step)
+    kind = type_of(node, plan.schema, step=step)
+    if kind.kind != "list":
+        raise UserError(step, expected=f"a list in {node}", got=repr(kind))
+    if name in plan.schema and not (isinstance(node, Column) and node.name == name):
+        raise UserError(step, expected="a name that is not a column", got=repr(name))
+    if isinstance(node, Column):
+        return Unnest(plan, node.name, name)
+    hidden = f"\0{step} {node}"
+    outputs = (*((n, Column(n)) for n in plan.schema.names), (hidden, node))
+    return Unnest(Project(plan, outputs), hidden, name)
+
+
+def edges(plan: Plan, *, changes: bool) -> Plan:
+    name = CHANGE if changes else EDGE
+    if name in plan.schema:
+        raise UserError(name, expected=f"no column {name!r}", got=str(plan.schema), hint="rename it first")
+    return Edges(plan if plan.end else lasting_one_tick(plan), changes)
+
+
+def from_edges(plan: Plan, keys: tuple[str, ...], start: Any) -> Plan:
+    step = "from_edges"
+    if not keys:
+        raise UserError(
+            step, expected="the columns that a start and its end have in common", got="none",
+            hint="write .from_edges('id', start=col.kind == 'start')",
+        )  # fmt: skip
+    if plan.end is not None:
+        raise UserError(step, expected="points", got=f"lifetimes that end in {plan.end!r}")
+    node = resolve(condition(start, step=f"{step} start="), plan.schema, step=f"{step} start=")
+    if (kind := type_of(node, plan.schema)) != BOOL:
+        raise UserError(step, expected="start= a condition (bool)", got=f"{kind!r} in {node}")
+    return FromEdges(plan, keys, node, end_name(plan, step))
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+
+def in_domain(plan: Plan, domain: Domain) -> Plan:
+    """Return a query on tables alone in another kind of time: their rows hold for ever in both."""
+    kind = TIMESTAMP if domain is Domain.CLOCK else INT64
+    if plan.time != ALWAYS or plan.domain is domain:
+        return plan
+
+    def change(node: Plan) -> Plan:
+        if not isinstance(node, Source):
+            return node
+        fields = ((n, kind if n in (ALWAYS, ALWAYS_END) else t) for n, t in node.declared)
+        return replace(node, declared=Schema(tuple(fields)))
+
+    return plan.transform(change)
+
+
+def is_table(plan: Plan) -> bool:
+    """Return whether all rows of a plan hold for ever."""
+    return plan.time == ALWAYS and not isinstance(plan, WheelWindows)
+
+
+def in_scope(plan: Plan, keys: Sequence[str], step: str) -> None:
+    """Raise an error if a query that runs for each group does not have the keys any more."""
+    lost = [k for k in keys if k not in plan.schema]
+    if lost:
+        raise UserError(
+            step, expected=f"the keys {list(keys)} in the result of the sub-query", got=str(list(plan.schema.names)),
+            hint="start from the stream that apply(...) gives, and keep its keys in select(...)",
+        )  # fmt: skip
