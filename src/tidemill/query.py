@@ -12,6 +12,7 @@ from tidemill.core.schema import Schema
 from tidemill.optimize.choices import with_choices
 from tidemill.optimize.optimizer import optimize
 from tidemill.plan.format import format_plan
+from tidemill.plan.build_temporal import shown
 from tidemill.plan.nodes import Plan
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ class Query:
 
     @property
     def schema(self) -> Schema:
-        """Names and types of the result."""
-        return self.plan.schema
+        """Names and types of the result. A query on tables alone has no lifetimes."""
+        return shown(self.plan).schema
 
     @functools.cached_property
     def optimized(self) -> Plan:
         """The plan after the optimizer's rules."""
-        return optimize(self.plan)
+        return optimize(shown(self.plan))
 
     def run(
         self, *, disorder: Disorder | None = None, emit: Emit | None = None, progress: bool = False,

@@ -527,7 +527,7 @@ def table(name: str, *, schema: Any) -> Stream:
     [{'ad': 1, 'campaign': 'x', 'valid_from': 5, 'valid_to': 6}]
     """
     _require_name(name, "table")
-    return Stream(build.table(name, schema))
+    return Stream(temporal.table(name, schema))
 
 
 def _require_name(name: Any, step: str) -> None:

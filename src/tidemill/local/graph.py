@@ -20,6 +20,7 @@ from tidemill.local.last_range import LastRangeOperator, slides_over_another
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.stage_operator import StageOperator
 from tidemill.local.stage_runner import StageRunner
+from tidemill.local.temporal import temporal_operator
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
 from tidemill.local.window_operator import WindowOperator
@@ -39,6 +40,7 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import stage_of
+from tidemill.plan.temporal import Temporal
 
 _Calls = dict[int, list[Callable[[], Iterable[pa.RecordBatch]]]]
 """Calls of operators, by the `id` of their steps."""
@@ -46,7 +48,7 @@ _Calls = dict[int, list[Callable[[], Iterable[pa.RecordBatch]]]]
 
 def require_supported(plan: Plan) -> None:
     """Raise an error if the local engine has no operator for a node of the plan."""
-    known = Source, Filter, Project, Union, WindowAggregate, WheelWindows
+    known = Source, Filter, Project, Union, WindowAggregate, WheelWindows, Temporal
     require_known(plan, known, "local", "local/graph.py, or run it on the reference engine")
 
 
@@ -124,6 +126,9 @@ class Graph:
         """Return the operator of a plan and the plans that it reads."""
         if isinstance(plan, Union):
             return UnionOperator(plan), plan.inputs
+        if isinstance(plan, Temporal):
+            made = temporal_operator(plan, self._tuning, keep_late=self._keep_late)
+            return made, plan.children()
         if isinstance(plan, WindowAggregate):
             stage = stage_of(plan.input, self._shared)
             if slides_over_another(plan):

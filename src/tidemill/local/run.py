@@ -20,6 +20,7 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import broken_promise, check_inputs
 from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
+from tidemill.plan.temporal import Temporal
 
 AS_THEY_COME = replace(SIZES, small=1)
 """Chunks are not joined: someone waits for their results."""
@@ -128,7 +129,7 @@ def open_inputs(
     check_inputs(plan, inputs)
     wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
     plan = with_wheels(plan, wheels) if wheels else plan
-    stateful = any(isinstance(n, WindowAggregate) for n in plan.walk())
+    stateful = any(isinstance(n, (WindowAggregate, Temporal)) for n in plan.walk())
     chunks: dict[str, Iterable[Chunk]] = {}
     rows: dict[str, int | None] = {}
     watch = False
@@ -136,7 +137,7 @@ def open_inputs(
         if isinstance(leaf, WheelWindows):
             chunks[name] = inputs[leaf.stream].read_windows(leaf)
         else:
-            reader = open_source(inputs[name], leaf, promises=stateful, sizes=sizes)
+            reader = open_source(inputs[name], leaf, promises=stateful and not leaf.table, sizes=sizes)
             chunks[name], rows[name] = reader, reader.total_rows
             watch |= not reader.exact
     few = None not in rows.values() and sum(n for n in rows.values() if n is not None) < tuning.few_rows

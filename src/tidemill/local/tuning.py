@@ -42,6 +42,8 @@ class Tuning:
     """If each thread collects whole batches, windows of at most this many keys are closed by the caller."""
     sample_rows: int = 1 << 16
     """The first rows of an input, which show whether keys are many, and how to arrange records."""
+    few_waiting: int = 1 << 16
+    """Operators on lifetimes let fewer rows than this wait, as long as nobody waits for their results."""
     few_divided: int = 1 << 16
     """Between two reports of a progressive query, no thread gets fewer rows than this."""
     many_open: int = 1 << 14

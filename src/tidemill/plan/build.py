@@ -11,7 +11,7 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments
 from tidemill.core.errors import UserError
-from tidemill.core.schema import Schema, internal, users_name, users_part
+from tidemill.core.schema import internal, users_name, users_part
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.time import Domain
 from tidemill.core.time_reading import reading
@@ -34,7 +34,6 @@ from tidemill.plan.nodes import (
     sources,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
-from tidemill.plan.temporal import ALWAYS, ALWAYS_END
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
 from tidemill.windows.spec import (
     Calendar,
@@ -79,12 +78,12 @@ def source(
 
 
 def table(name: str, declared: Any) -> Source:
-    """Declare rows that hold for ever; their lifetime is in columns that users do not see."""
-    fields = read_schema(declared, step=f"table {name!r}")
+    """Declare rows without a time."""
+    step = f"table {name!r}"
+    fields = read_schema(declared, step=step)
     if not fields.names:
-        raise UserError(f"table {name!r}", expected="at least one column", got="an empty schema")
-    always = ((ALWAYS, TIMESTAMP), (ALWAYS_END, TIMESTAMP))
-    return Source(name, Schema((*fields.fields, *always)), ALWAYS, end_column=ALWAYS_END)
+        raise UserError(step, expected="at least one column", got="an empty schema")
+    return Source(name, fields, internal("none"), table=True)
 
 
 def where(plan: Plan, predicate: Any) -> Filter:

@@ -13,11 +13,13 @@ from tidemill.core.types import BOOL, DURATION, INT64, NULL, TIMESTAMP, DataType
 from tidemill.expr.fluent import Expr, condition, recording, traced
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node
 from tidemill.expr.typing import resolve, type_of
+from tidemill.plan import build
 from tidemill.plan.build import bind, flat
-from tidemill.plan.nodes import Filter, Plan, Project, Source, WheelWindows, sources
+from tidemill.plan.nodes import Filter, Plan, Project, Source, sources
 from tidemill.plan.temporal import (
     ALWAYS,
     ALWAYS_END,
+    ALWAYS_START,
     CHANGE,
     EDGE,
     LEFT,
@@ -481,24 +483,41 @@ def from_edges(plan: Plan, keys: tuple[str, ...], start: Any) -> Plan:
 # --- tables -----------------------------------------------------------------------------------------
 
 
+def table(name: str, declared: Any) -> Plan:
+    """Declare rows that hold for ever; their lifetime is in columns that users do not see."""
+    rows = build.table(name, declared)
+    outputs = ((n, Column(n)) for n in rows.declared.names)
+    return Lifetime(rows, (*outputs, *_always(TIMESTAMP)), ALWAYS, ALWAYS_END, None, "always")
+
+
+def _always(kind: DataType) -> tuple[tuple[str, Node], ...]:
+    return (ALWAYS, Literal(ALWAYS_START, kind)), (ALWAYS_END, Literal(None, kind))
+
+
 def in_domain(plan: Plan, domain: Domain) -> Plan:
     """Return a query on tables alone in another kind of time: their rows hold for ever in both."""
-    kind = TIMESTAMP if domain is Domain.CLOCK else INT64
-    if plan.time != ALWAYS or plan.domain is domain:
+    if not is_table(plan) or plan.domain is domain:
         return plan
+    always = _always(TIMESTAMP if domain is Domain.CLOCK else INT64)
 
     def change(node: Plan) -> Plan:
-        if not isinstance(node, Source):
-            return node
-        fields = ((n, kind if n in (ALWAYS, ALWAYS_END) else t) for n, t in node.declared)
-        return replace(node, declared=Schema(tuple(fields)))
+        if isinstance(node, Lifetime) and isinstance(node.input, Source) and node.input.table:
+            return replace(node, outputs=(*node.outputs[:-2], *always))
+        return node
 
     return plan.transform(change)
 
 
+def shown(plan: Plan) -> Plan:
+    """Return what users see of a result: that of a query on tables alone has no lifetimes."""
+    if not is_table(plan):
+        return plan
+    return Project(plan, tuple((n, Column(n)) for n in payload(plan)))
+
+
 def is_table(plan: Plan) -> bool:
     """Return whether all rows of a plan hold for ever."""
-    return plan.time == ALWAYS and not isinstance(plan, WheelWindows)
+    return plan.time == ALWAYS
 
 
 def in_scope(plan: Plan, keys: Sequence[str], step: str) -> None:

@@ -70,6 +70,12 @@ class Source(Plan):
     """How ints and naive times are converted to the declared instants."""
     end_column: str | None = None
     """The end of each lifetime; without one, rows are points."""
+    table: bool = False
+    """Whether rows have no time. The node above it says when they hold (`plan.temporal.ALWAYS`)."""
+
+    @property
+    def domain(self) -> Domain:
+        return Domain.CLOCK if self.table else super().domain
 
     @property
     def schema(self) -> Schema:
@@ -85,6 +91,8 @@ class Source(Plan):
 
     def __str__(self) -> str:
         read = "" if self.columns is None else f" read={list(map(users_part, self.columns))}"
+        if self.table:
+            return f"table {self.name}{read}"
         ordered = " ordered" if self.ordered else ""
         end = f" end={self.end_column}" if self.end_column else ""
         return f"source {self.name} time={users_part(self.time_column)}{end}{ordered}{read}"

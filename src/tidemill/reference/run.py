@@ -9,7 +9,7 @@ from tidemill.core.time import BEGINNING
 from tidemill.expr.evaluate import evaluate
 from tidemill.plan.faults import unordered_time
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WindowAggregate, require_known
-from tidemill.plan.temporal import ALWAYS, ALWAYS_END, ALWAYS_START, Temporal
+from tidemill.plan.temporal import Temporal
 from tidemill.reference.temporal import life, rows_of
 from tidemill.reference.windows import window_aggregate
 
@@ -27,8 +27,6 @@ def _rows(plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]) -
     """Yield the rows of a node, given the rows of its inputs."""
     if isinstance(plan, Source):
         rows: Iterable[Row] = _in_order(plan, inputs[plan.name]) if plan.ordered else inputs[plan.name]
-        if plan.time == ALWAYS:
-            rows = ({**row, ALWAYS: ALWAYS_START, ALWAYS_END: None} for row in rows)
         for row in rows:
             if plan.end is not None and row[plan.time] is not None:
                 life(plan, row)  # which raises an error if it has none

@@ -77,6 +77,11 @@ def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
     return tuple(canonical(row[n]) for n in names)
 
 
+def _ordered(row: Row, names: Iterable[str]) -> Any:
+    """Return a key that sorts rows by some columns, null first."""
+    return tuple((row[n] is not None, 0 if row[n] is None else order_key(row[n])) for n in names)
+
+
 def _groups(rows: list[Row], names: Iterable[str]) -> dict[Any, list[Row]]:
     names, found = tuple(names), defaultdict(list)
     for row in rows:
@@ -176,9 +181,8 @@ def _top(plan: TopRows, rows: list[Row]) -> Iterator[Row]:
     others = [n for n in payload(plan) if n != plan.by and plan.schema[n].is_ordered]
     for members in _groups(rows, plan.keys).values():
         lives = [life(plan.input, row) for row in members]
-        ranked = sorted(range(len(members)), key=lambda i: order_key(tuple(members[i][n] for n in others)),
-                        reverse=True)  # fmt: skip
-        ranked.sort(key=lambda i: order_key((members[i][plan.by],)), reverse=not plan.least)
+        ranked = sorted(range(len(members)), key=lambda i: _ordered(members[i], others), reverse=True)
+        ranked.sort(key=lambda i: _ordered(members[i], [plan.by]), reverse=not plan.least)
         ranked.sort(key=lambda i: members[i][plan.by] is None)
         held = defaultdict(list)
         for segment in _segments(lives):
@@ -282,7 +286,7 @@ def _until_session_end(plan: UntilSessionEnd, rows: list[Row]) -> Iterator[Row]:
 def _neighbours(plan: Neighbours, rows: list[Row]) -> Iterator[Row]:
     names = [n for n in payload(plan.input) if plan.schema[n].is_ordered]
     for members in _groups(rows, plan.keys).values():
-        members.sort(key=lambda row: (*life(plan.input, row), order_key(tuple(row[n] for n in names))))
+        members.sort(key=lambda row: (life(plan.input, row), _ordered(row, names)))
         for i, row in enumerate(members):
             found = dict(row)
             for asked in plan.asked:

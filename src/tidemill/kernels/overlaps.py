@@ -1,0 +1,211 @@
+"""Find which intervals of two sets overlap, by key, without looking at pairs that do not.
+
+Rows of a side are in order of their key id and of their start. Every pair of rows that overlap is found once:
+where the second one starts within the first one. So the rows that a row meets are a range of the other side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.jit.kernel import kernel
+
+Ints = npt.NDArray[np.int64]
+
+
+@kernel
+def _first_from(starts: Ints, low: int, high: int, at: int) -> int:
+    """Return the first place in `[low, high)` whose start is `at` or later."""
+    while low < high:
+        middle = (low + high) >> 1
+        if starts[middle] < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def starting_within(
+    keys: Ints, starts: Ints, ends: Ints, other_keys: Ints, other_starts: Ints, later: int, low: Ints, high: Ints
+) -> int:  # fmt: skip
+    """Write the range of the other rows that start in `[start + later, end)` of each row; return how many pairs.
+
+    >>> low, high = np.empty(1, np.int64), np.empty(1, np.int64)
+    >>> one, many = np.array([7]), np.array([7, 7, 7])
+    >>> starting_within(one, np.array([3]), np.array([9]), many, np.array([1, 3, 9]), 0, low, high)
+    1
+    >>> low, high
+    (array([1]), array([2]))
+    """
+    total = 0
+    group = 0  # the first of the other rows that have the key
+    end_of_group = 0
+    i = 0
+    m = other_keys.size
+    while i < keys.size:
+        k = keys[i]
+        while group < m and other_keys[group] < k:
+            group += 1
+        end_of_group = max(group, end_of_group)
+        while end_of_group < m and other_keys[end_of_group] == k:
+            end_of_group += 1
+        at = group
+        while i < keys.size and keys[i] == k:
+            first = starts[i] + later
+            # Starts only grow, so the next range begins no earlier; it is mostly near.
+            step = 1
+            while at + step < end_of_group and other_starts[at + step] < first:
+                at += step
+                step <<= 1
+            at = _first_from(other_starts, at, min(at + step + 1, end_of_group), first)
+            low[i] = at
+            reach = at
+            step = 1
+            while reach + step < end_of_group and other_starts[reach + step] < ends[i]:
+                reach += step
+                step <<= 1
+            high[i] = _first_from(other_starts, reach, min(reach + step + 1, end_of_group), ends[i])
+            total += high[i] - low[i]
+            i += 1
+        group = end_of_group
+    return total
+
+
+@kernel
+def spelled_out(low: Ints, high: Ints, first: int, last: int, own: Ints, other: Ints) -> None:
+    """Write the pairs of the ranges of the rows `first` to `last`."""
+    n = 0
+    for i in range(first, last):
+        for j in range(low[i], high[i]):
+            own[n] = i
+            other[n] = j
+            n += 1
+
+
+@kernel
+def joined(keys: Ints, starts: Ints, ends: Ints, out_keys: Ints, out_starts: Ints, out_ends: Ints) -> int:
+    """Write the union of intervals of each key as intervals that do not touch; return how many there are."""
+    n = 0
+    for i in range(keys.size):
+        if n and out_keys[n - 1] == keys[i] and starts[i] <= out_ends[n - 1]:
+            if ends[i] > out_ends[n - 1]:
+                out_ends[n - 1] = ends[i]
+        else:
+            out_keys[n] = keys[i]
+            out_starts[n] = starts[i]
+            out_ends[n] = ends[i]
+            n += 1
+    return n
+
+
+@kernel
+def resolve_absence(
+    row: Ints, start: Ints, end: Ints, below: int, ends: Ints, free: Ints, out_row: Ints, out_start: Ints,
+    out_end: Ints,
+) -> int:  # fmt: skip
+    """Write the parts of rows that matches leave, up to a watermark; return how many there are.
+
+    Matches are pairs, in order of their row and their start. `free` is the instant up to which a row is done:
+    what lies before was written, or is matched. A part is written when it cannot grow any more.
+    """
+    n = 0
+    p = 0
+    for i in range(ends.size):
+        at = free[i]
+        while p < row.size and row[p] == i:
+            if start[p] > at:
+                out_row[n] = i
+                out_start[n] = at
+                out_end[n] = min(start[p], ends[i])
+                n += 1
+            if end[p] > at:
+                at = end[p]
+            p += 1
+        if at < ends[i] and ends[i] <= below:
+            out_row[n] = i
+            out_start[n] = at
+            out_end[n] = ends[i]
+            n += 1
+            at = ends[i]
+        free[i] = at
+    return n
+
+
+@kernel
+def resolve_presence(
+    row: Ints, start: Ints, end: Ints, below: int, ends: Ints, since: Ints, until: Ints, none: int,
+    out_row: Ints, out_start: Ints, out_end: Ints,
+) -> int:  # fmt: skip
+    """Write the parts of rows that matches cover, up to a watermark; return how many there are.
+
+    The part that is open goes from `since` (or `none`) to `until`, as far as is known.
+    """
+    n = 0
+    p = 0
+    for i in range(ends.size):
+        a = since[i]
+        b = until[i]
+        while p < row.size and row[p] == i:
+            if a == none:
+                a = start[p]
+                b = end[p]
+            elif start[p] > b:
+                out_row[n] = i
+                out_start[n] = a
+                out_end[n] = b
+                n += 1
+                a = start[p]
+                b = end[p]
+            elif end[p] > b:
+                b = end[p]
+            p += 1
+        if a != none and (b >= ends[i] or b < below):
+            out_row[n] = i
+            out_start[n] = a
+            out_end[n] = min(b, ends[i])
+            n += 1
+            a = none
+            if b >= ends[i]:
+                b = ends[i]
+        since[i] = a
+        until[i] = b
+    return n
+
+
+@kernel
+def next_start(keys: Ints, starts: Ints, other_keys: Ints, other_starts: Ints, never: int, out: Ints) -> None:
+    """Write the first start of the other rows of the key that is after the start of each row, or `never`."""
+    at = 0
+    for i in range(keys.size):
+        while at < other_keys.size and (
+            other_keys[at] < keys[i] or (other_keys[at] == keys[i] and other_starts[at] <= starts[i])
+        ):
+            at += 1
+        found = at < other_keys.size and other_keys[at] == keys[i]
+        out[i] = other_starts[at] if found else never
+
+
+@kernel
+def alive(
+    keys: Ints, at: Ints, start_keys: Ints, starts: Ints, end_keys: Ints, ends: Ints, out: Ints
+) -> None:  # fmt: skip
+    """Write how many rows of the key hold at some instants; all are in order of key and instant."""
+    s = 0
+    e = 0
+    count = 0
+    for i in range(keys.size):
+        if i == 0 or keys[i] != keys[i - 1]:
+            count = 0
+            while s < start_keys.size and start_keys[s] < keys[i]:
+                s += 1
+            while e < end_keys.size and end_keys[e] < keys[i]:
+                e += 1
+        while s < start_keys.size and start_keys[s] == keys[i] and starts[s] <= at[i]:
+            count += 1
+            s += 1
+        while e < end_keys.size and end_keys[e] == keys[i] and ends[e] <= at[i]:
+            count -= 1
+            e += 1
+        out[i] = count

@@ -1,0 +1,244 @@
+"""The base of the operators of the temporal algebra that keep rows.
+
+Rows wait until the watermark is above their start: then all rows that start before them are there. `_work`
+gets those, with the rows that were kept, and returns results and the rows to keep. It is a function of these
+rows, so the whole state of an operator is rows.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.expr.nodes import Column
+from tidemill.local.late_rows import LateRows
+from tidemill.local.lifetimes import Ints, check_lifetimes, ends_of, starts_of
+from tidemill.local.limits import Limits
+from tidemill.local.operator import Operator, Snapshot, Watermarks
+from tidemill.local.snapshot import column, numbers, tables
+from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.plan.nodes import Plan
+from tidemill.plan.temporal import Temporal
+
+_NO_KEYS = np.empty(0, dtype=np.int64)
+_FORMAT = 1
+Self = TypeVar("Self", bound="TemporalOperator")
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of a port that an operator works on: those that it kept, and then new ones."""
+
+    plan: Plan
+    rows: pa.RecordBatch
+    """The columns of the port, and those of the state of a row."""
+    kept: int
+    """How many rows were kept."""
+    starts: Ints
+    ends: Ints
+
+    def state(self, name: str) -> Ints:
+        """Return a column of the state of rows; new rows have undefined values."""
+        return np.asarray(self.rows.column(name)).copy()
+
+    @property
+    def is_new(self) -> np.ndarray:  # type: ignore[type-arg]
+        return np.arange(self.rows.num_rows) >= self.kept
+
+    def keep(self, mask: np.ndarray, **state: Ints) -> pa.RecordBatch:  # type: ignore[type-arg]
+        """Return some rows, with other values of their state."""
+        rows = self.rows
+        for name, ticks in state.items():
+            rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(ticks))
+        return rows if mask.all() else rows.filter(pa.array(mask))
+
+
+class TemporalOperator(Operator):
+    """Works on rows in order of their start."""
+
+    state: tuple[tuple[str, ...], ...] = ((), ())
+    """The columns of ticks that are kept with the rows of each port."""
+
+    def __init__(
+        self, plan: Temporal, tuning: Tuning = DEFAULT, *, threads: int = 1, keep_late: bool = True
+    ) -> None:
+        self.plan, self._tuning, self._threads, self._keep_late = plan, tuning, threads, keep_late
+        self.inputs = plan.children()
+        self.ports = len(self.inputs)
+        self._schemas = [one.schema.to_arrow() for one in self.inputs]
+        self._marks = Watermarks(self.ports)
+        self._done = BEGINNING
+        """All rows that start before this were worked on."""
+        self._waiting: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
+        self._kept_rows = [_one_batch(self._kept_schema(port).empty_table()) for port in range(self.ports)]
+        self._next = FOREVER
+        """Before this instant nothing starts or ends."""
+        self._wake = FOREVER
+        """Results may be complete above this instant, although nothing starts or ends; `_work` sets it."""
+        self._held = FOREVER
+        """The least start of results that are not complete; `_work` sets it."""
+        self._late = [LateRows(one.schema, Column(one.time), (), keep=keep_late) for one in self.inputs]
+
+    def _kept_schema(self, port: int) -> pa.Schema:
+        """The columns of kept rows."""
+        return pa.schema([*self._schemas[port], *((name, pa.int64()) for name in self.state[port])])
+
+    # -- rows in
+
+    def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
+        check_lifetimes(self.inputs[port], batch)
+        below = self._marks.ports[port]
+        if below > BEGINNING and batch.num_rows:
+            late = self._late[port].keep(batch, _NO_KEYS, Limits(below))
+            batch = batch if late is None else batch.filter(pa.array(~late))
+        if batch.num_rows:
+            self._waiting[port].append(batch)
+            self._next = min(self._next, int(starts_of(self.inputs[port], batch).min()))
+        return ()
+
+    # -- results out
+
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
+        self._marks.raise_to(port, below)
+        return self._advance(prompt)
+
+    def _advance(self, prompt: bool) -> Iterator[pa.RecordBatch]:
+        below = self._marks.lowest
+        if below <= self._done or (below < FOREVER and not prompt and not self.wants_advance):
+            return
+        if below <= self._next and below < FOREVER:
+            self._done = below
+            return
+        sides = [self._due(port, below) for port in range(self.ports)]
+        self._wake = self._held = FOREVER
+        results, self._kept_rows = self._work(sides, self._done, below)
+        self._done = below
+        self._next = self._wake
+        for port, one in enumerate(self.inputs):
+            for batch in self._waiting[port]:
+                self._next = min(self._next, int(starts_of(one, batch).min()))
+            if self._kept_rows[port].num_rows:
+                self._next = min(self._next, self._ends(port, self._kept_rows[port]))
+        yield from (batch for batch in results if batch.num_rows)
+
+    @property
+    def wants_advance(self) -> bool:
+        waiting = sum(b.num_rows for batches in self._waiting for b in batches)
+        return waiting >= max(self._tuning.few_waiting, sum(b.num_rows for b in self._kept_rows))
+
+    def _due(self, port: int, below: int) -> Side:
+        """Take the rows that start below a watermark from those that wait."""
+        one, kept = self.inputs[port], self._kept_rows[port]
+        due: list[pa.RecordBatch] = []
+        left: list[pa.RecordBatch] = []
+        for batch in self._waiting[port]:
+            now = starts_of(one, batch) < below
+            if now.all():
+                due.append(batch)
+            elif now.any():
+                due.append(batch.filter(pa.array(now)))
+                left.append(batch.filter(pa.array(~now)))
+            else:
+                left.append(batch)
+        self._waiting[port] = left
+        if self.state[port]:
+            nothing = [pa.array(np.zeros(n, np.int64)) for n in (b.num_rows for b in due)]
+            due = [
+                pa.RecordBatch.from_arrays([*b.columns, *[none] * len(self.state[port])], schema=kept.schema)
+                for b, none in zip(due, nothing)
+            ]  # fmt: skip
+        rows = pa.concat_batches([kept, *due]) if due else kept
+        return Side(one, rows, kept.num_rows, starts_of(one, rows), ends_of(one, rows))
+
+    def _ends(self, port: int, kept: pa.RecordBatch) -> int:
+        """Return the first instant at which kept rows matter, because they end."""
+        return int(ends_of(self.inputs[port], kept).min())
+
+    @abstractmethod
+    def _work(
+        self, sides: list[Side], done: int, below: int
+    ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+        """Return the results that are complete at a watermark, and the rows of each port to keep.
+
+        New rows start in `[done, below)`.
+        """
+
+    @property
+    def promise(self) -> Limits:
+        return Limits(min(self._done, self._held))
+
+    # -- what it holds
+
+    def so_far(self, more: Sequence[tuple[int, pa.RecordBatch]] = ()) -> Iterator[pa.RecordBatch]:
+        copy = type(self)(self.plan, self._tuning, threads=self._threads)
+        copy.restore(self.snapshot())
+        for port, batch in more:
+            copy.push(port, batch)
+        for port in range(self.ports):
+            yield from copy.advance(port, FOREVER)
+
+    def size(self) -> tuple[int, int]:
+        batches = [*self._kept_rows, *(b for waiting in self._waiting for b in waiting)]
+        return sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
+
+    def late(self) -> pa.Table | None:
+        found = [late.table() for late in self._late]
+        return found[0] if len(found) == 1 else max(found, key=len)
+
+    def snapshot(self) -> Snapshot:
+        state: Snapshot = {
+            "about": pa.table({"format": [_FORMAT], "plan": [str(self.plan)]}),
+            "known": numbers(tick=[self._done, self._held, *self._marks.ports]),
+        }
+        for port, schema in enumerate(self._schemas):
+            state[f"waiting{port}"] = pa.Table.from_batches(self._waiting[port], schema=schema)
+            state[f"kept{port}"] = pa.Table.from_batches([self._kept_rows[port]])
+            state[f"late{port}"] = self._late[port].table()
+        return state | self._extra()
+
+    def _extra_schemas(self) -> dict[str, pa.Schema]:
+        """The tables of state besides rows."""
+        return {}
+
+    def _extra(self) -> Snapshot:
+        return {}
+
+    def _load_extra(self, found: Sequence[pa.Table]) -> None:
+        """Load the tables of `_extra`, in order."""
+
+    def restore(self, state: Snapshot) -> None:
+        wanted = {
+            "about": pa.schema([("format", pa.int64()), ("plan", pa.string())]),
+            "known": pa.schema([("tick", pa.int64())]),
+        }
+        for port, schema in enumerate(self._schemas):
+            wanted |= {f"waiting{port}": schema, f"kept{port}": self._kept_schema(port), f"late{port}": schema}
+        about, known, *rows = tables(state, wanted | self._extra_schemas())
+        if about.to_pylist() != [{"format": _FORMAT, "plan": str(self.plan)}]:
+            raise UserError("restore", expected=f"a snapshot of {self.plan}", got=str(about.to_pylist())[:200])
+        ticks = column(known, "tick").tolist()
+        if len(ticks) != 2 + self.ports:
+            raise UserError("restore", expected=f"{2 + self.ports} watermarks", got=str(len(ticks)))
+        self._done, self._held = ticks[:2]
+        self._next = BEGINNING
+        for port, one in enumerate(self.inputs):
+            self._marks.raise_to(port, ticks[2 + port])
+            waiting, kept, late = rows[3 * port : 3 * port + 3]
+            self._waiting[port] = [b for b in waiting.to_batches() if b.num_rows]
+            self._kept_rows[port] = _one_batch(kept)
+            for batch in (*self._waiting[port], self._kept_rows[port]):
+                check_lifetimes(one, batch)
+            self._late[port].restore(late)
+        self._load_extra(rows[3 * self.ports :])
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
