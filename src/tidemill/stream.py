@@ -222,7 +222,7 @@ class Stream(Query):
         """The rows with the greatest values of a column, of those that hold at each instant.
 
         Equal values are decided by the other columns, from left to right; the greater value wins, and null
-        is below all others.
+        is below all others. Of equal rows the one that starts first is taken.
 
         >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "v": "int64"})
         >>> s.top(1, by="v").run(s=[{"t": 1, "u": 9, "v": 5}, {"t": 3, "u": 5, "v": 8}]).to_pylist()

@@ -73,7 +73,7 @@ def test_late_events_correct_rows_for_as_long_as_they_are_kept() -> None:
 @pytest.mark.parametrize(
     ("query", "emit", "said"),
     [
-        (STREAM.where(col.x > 1), tm.Emit(early=5), "windows of which the result keeps"),
+        (STREAM.where(col.x > 1), tm.Emit(early=5), "windows or aggregates of which the result keeps"),
         (SUMS.select("x"), tm.Emit(early=5), "keeps the keys"),
         (SUMS, tm.Emit(early="5s"), "early in logical time"),
         (CLICKS.window(tm.tumbling("1m")).agg(n=tm.count()), tm.Emit(correct=5), "correct in clock time"),

@@ -140,15 +140,19 @@ def resolve_presence(
 ) -> int:  # fmt: skip
     """Write the parts of rows that matches cover, up to a watermark; return how many there are.
 
-    The part that is open goes from `since` (or `none`) to `until`, as far as is known.
+    The part that is open goes from `since` (or `none`) to `until`, as far as is known. A row is done when
+    `until` has reached its end.
     """
     n = 0
     p = 0
     for i in range(ends.size):
         a = since[i]
         b = until[i]
+        done = a == none and b >= ends[i]
         while p < row.size and row[p] == i:
-            if a == none:
+            if done:
+                pass
+            elif a == none:
                 a = start[p]
                 b = end[p]
             elif start[p] > b:

@@ -48,6 +48,7 @@ class CutOperator(TemporalOperator):
         else:
             since, until = (np.where(left.is_new, _NONE, left.state(n)) for n in (SINCE, UNTIL))
             count = resolve_presence(*met, below, left.ends, since, until, _NONE, *out)
+            holds &= until < left.ends
             state, open_ = {SINCE: since, UNTIL: until}, holds & (since != _NONE)
             pending = since[open_]
             if open_.any():

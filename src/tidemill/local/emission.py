@@ -164,7 +164,8 @@ class Revised:
 
     def advance(self, stream: str, below: int) -> Batches:
         yield from self._renewed()
-        self._told[stream] = max(self._told[stream], below)
+        if stream in self._told:  # and no table, which is complete at once
+            self._told[stream] = max(self._told[stream], below)
         yield from self._complete(self._prompt.advance(stream, below, prompt=True))
         if self._kept is not None:
             yield from self._final(self._kept.advance(stream, self._behind(below), prompt=True))

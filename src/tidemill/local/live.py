@@ -28,6 +28,7 @@ from tidemill.local.live_delay import Delayed
 from tidemill.local.live_input import LiveInput
 from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
+from tidemill.local.live_table import LiveTable
 from tidemill.local.operator import Snapshot
 from tidemill.optimize.choices import with_choices
 from tidemill.plan.disorder import Disorder
@@ -73,8 +74,9 @@ class Live:
         leaves, self.plan = leaves_of(plan), plan
         named = {source.name: leaves[source.name] for source in sources(plan)}
         self._inputs = {}
+        self._tables = {n: LiveTable(t) for n, t in named.items() if isinstance(t, Source) and t.table}
         for name, leaf in named.items():
-            if isinstance(leaf, Source):
+            if isinstance(leaf, Source) and not leaf.table:
                 correct = emit.correct_ticks(leaf.domain) if emit is not None else 0
                 ordered = Disorder(slack=0, late="raise")  # as `run` refuses rows that are out of order
                 own = ordered if leaf.ordered and disorder is None else policy
@@ -121,19 +123,28 @@ class Live:
         """
         self._require_open("push")
         inputs = self._inputs
+        tables: list[tuple[LiveTable, list[pa.RecordBatch]]] = []
         if not batches.keys() <= inputs.keys():
-            self._require_names("push", batches)
+            self._require_names("push", batches, tables=True)
+            tables = [(t, t.read(batches.pop(n))) for n, t in self._tables.items() if n in batches]
         at = {} if position is None else self._positions(position, batches)
         read = [(inputs[name], inputs[name].read(value)) for name, value in batches.items()]
         self._hold_back_no_more()
         for given, rows in read:
             given.require_in_time(rows)
-        return self._done(self._push, read, at)
+        return self._done(self._push, read, at, tables)
 
     def _push(
-        self, read: list[tuple[LiveInput, list[pa.RecordBatch]]], at: Mapping[str, Any]
-    ) -> list[pa.RecordBatch]:
+        self, read: list[tuple[LiveInput, list[pa.RecordBatch]]], at: Mapping[str, Any],
+        tables: list[tuple[LiveTable, list[pa.RecordBatch]]],
+    ) -> list[pa.RecordBatch]:  # fmt: skip
         found: list[pa.RecordBatch] = []
+        for table, batches in tables:
+            for batch in batches:
+                table.rows += batch.num_rows
+                found += self._emission.push(table.name, batch, late=False)
+        if read and self._tables:
+            found += self._completed_tables()
         for given, batches in read:
             for batch in batches:
                 for rows, late, rises in given.accepted(batch):
@@ -152,6 +163,13 @@ class Live:
         if at:
             self.positions.update(at)  # before subscribers hear of the rows: they may write a checkpoint
         return found
+
+    def _completed_tables(self) -> Iterator[pa.RecordBatch]:
+        """A table has all its rows before the first event."""
+        for table in self._tables.values():
+            if not table.complete:
+                table.complete = True
+                yield from self._emission.advance(table.name, FOREVER)
 
     def punctuate(
         self, below: Any, *, input: str | None = None, key: Mapping[str, Any] | None = None, on: Any = None
@@ -185,6 +203,8 @@ class Live:
                 )  # fmt: skip
         for name, t in ticks.items():
             self._inputs[name].raise_to(t)
+        if self._tables:
+            return self._done(lambda: [*self._completed_tables(), *self._advance()])
         return self._done(self._advance)
 
     def _punctuate_on(self, on: Any, below: Any, names: list[str], key: Mapping[str, Any] | None) -> pa.Table:
@@ -334,8 +354,13 @@ class Live:
 
     @property
     def inputs(self) -> Mapping[str, LiveInput]:
-        """The state of each input."""
+        """The state of each input that is a stream."""
         return self._inputs
+
+    @property
+    def tables(self) -> Mapping[str, LiveTable]:
+        """The state of each input that is a table."""
+        return self._tables
 
     # -- results and counts
 
@@ -385,6 +410,7 @@ class Live:
         return LiveStats(
             inputs, self._rows_out, partials, held, self._emission.before_start, self._failed_callbacks,
             self._seconds, {step.name: step.seconds for step in self._emission.steps},
+            {name: table.rows for name, table in self._tables.items()},
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -418,6 +444,7 @@ class Live:
         """Return a checkpoint of a state; of late rows, those since the last one in a directory, or all."""
         about = {
             "inputs": {name: given.saved() for name, given in self._inputs.items()},
+            "tables": {name: table.saved() for name, table in self._tables.items()},
             "positions": self.positions, "rows_out": self._rows_out,
             "reached": {} if self._delayed is None else self._delayed.reached,
         }  # fmt: skip
@@ -461,6 +488,8 @@ class Live:
             raise UserError(
                 "restore", expected=f"inputs {sorted(self._inputs)}", got=str(sorted(saved.about["inputs"]))
             )
+        for name, table in self._tables.items():
+            table.load(saved.about.get("tables", {}).get(name))
         waiting = {
             n[len(_WAITING) : -len(_ROWS)]: t for n, t in saved.state.items() if n.startswith(_WAITING)
         }
@@ -495,10 +524,12 @@ class Live:
                 hint="query.live() starts another one",
             )  # fmt: skip
 
-    def _require_names(self, step: str, names: Iterable[str]) -> None:
+    def _require_names(self, step: str, names: Iterable[str], *, tables: bool = False) -> None:
+        known = sorted([*self._inputs, *(self._tables if tables else ())])
         for name in names:
-            if name not in self._inputs:
-                raise UserError(step, expected=f"inputs {sorted(self._inputs)}", got=repr(name))
+            if name not in known:
+                hint = "a table has no time: push its rows before the first event" if name in self._tables else ""
+                raise UserError(step, expected=f"inputs {known}", got=repr(name), hint=hint)
 
     def _positions(self, position: Any, batches: Mapping[str, Any]) -> dict[str, Any]:
         if position is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemill.core.time import Domain, shown_instant
 from tidemill.plan.disorder import REASONS
@@ -23,6 +23,8 @@ class InputStats:
     null_attribute: int
     """Rows without a value of the `on=` of windows; they are left out of these."""
     far_attribute: int
+    no_lifetime: int
+    """Rows whose end is not after their start."""
     watermark: int
     """In ticks; `BEGINNING` while nothing is promised."""
     idle: bool
@@ -50,6 +52,8 @@ class LiveStats:
     """The time that the query has worked."""
     by_operator: dict[str, float]
     """The part of it that each operator took."""
+    tables: dict[str, int] = field(default_factory=dict)
+    """The rows of each table."""
 
     @property
     def events(self) -> int:
@@ -75,6 +79,7 @@ class LiveStats:
             counted = [(reason, getattr(one, reason.replace(" ", "_"))) for reason in REASONS]
             parts += [f"{n:,} {reason}" for reason, n in counted if n]
             lines.append(f"{name}: {', '.join(parts)}{', idle' if one.idle else ''}")
+        lines += [f"{name}: a table of {rows:,} rows" for name, rows in self.tables.items()]
         if self.before_start:
             lines.append(f"{self.before_start:,} rows before the start of all windows")
         if self.failed_callbacks:

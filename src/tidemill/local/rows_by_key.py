@@ -233,7 +233,7 @@ class TopOperator(TemporalOperator):
         key, at = key[new], at[new]
         until = np.append(np.where(key[1:] == key[:-1], at[1:], FOREVER), FOREVER) if len(at) else at
         rows = Keyed.of(kid, side.starts, side.ends)
-        place = self._ranked(side.rows)
+        place = self._ranked(side)
         chosen_row, chosen_at = self._chosen(rows, Keyed(at, key, at, at), place)
         # What each row was so far goes on until the first edge of its key.
         first = np.searchsorted(key, kid)
@@ -267,13 +267,13 @@ class TopOperator(TemporalOperator):
             self._held = int(held[held != BEGINNING].min())
         return [result], [side.keep(kept, **{_SINCE: still})]
 
-    def _ranked(self, rows: pa.RecordBatch) -> Ints:
-        """Return the rank of each row; the first one is the greatest."""
-        plan = self.plan
+    def _ranked(self, side: Side) -> Ints:
+        """Return the rank of each row; the first one is the greatest. Of equal rows, it is the earliest."""
+        plan, rows = self.plan, side.rows
         others = tuple(n for n in payload(plan) if n != plan.by)
         by, *_ = rank(rows, plan.schema, (plan.by,))
         null = np.asarray(rows.column(plan.by).is_null()).astype(np.int64)
-        keys = [null, by if plan.least else -by, *(-r for r in rank(rows, plan.schema, others))]
+        keys = [null, by if plan.least else -by, *(-r for r in rank(rows, plan.schema, others)), side.starts, side.ends]
         order = order_by(*keys)
         found = np.empty(len(order), dtype=np.int64)
         found[order] = np.arange(len(order))

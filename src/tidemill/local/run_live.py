@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.forks import in_one_process
+from tidemill.core.time import BEGINNING
 from tidemill.io.progress import shown
 from tidemill.io.sources import open_source
 from tidemill.io.window_source import WindowSource
@@ -40,11 +41,12 @@ def _run(
         given = inputs[name]
         if isinstance(given, WindowSource) or not isinstance(leaf, Source):
             raise UserError(f"run {name}", expected="rows, for a policy about their order", got="a wheel")
-        reader = open_source(given, live.inputs[name].source, promises=False, sizes=AS_THEY_COME)
+        source = live.tables[name].source if leaf.table else live.inputs[name].source
+        reader = open_source(given, source, promises=False, sizes=AS_THEY_COME)
         chunks[name] = iter(reader if not progress else shown(reader, name, reader.total_rows))
     with live:
         while chunks:
-            name = min(chunks, key=lambda name: live.inputs[name].latest)
+            name = min(chunks, key=lambda n: BEGINNING if n in live.tables else live.inputs[n].latest)
             chunk = next(chunks[name], None)
             if chunk is None:
                 del chunks[name]

@@ -43,7 +43,7 @@ class UnusableRows:
     @staticmethod
     def _surely_usable(check: Check, batch: pa.RecordBatch) -> bool:
         """Return whether a look at the column is enough, as it is most often."""
-        if not isinstance(check.attribute, Column):
+        if check.always or not isinstance(check.attribute, Column):
             return False
         given = batch.column(check.attribute.name)
         if given.null_count or not len(given):

@@ -18,7 +18,9 @@ NULL_TIME, FAR_TIME = WITHOUT_TIME = ("null time", "far time")
 """The reasons of rows that are in no window, whenever they come."""
 NULL_ATTRIBUTE, FAR_ATTRIBUTE = WITHOUT_ATTRIBUTE = ("null attribute", "far attribute")
 """The reasons of rows that have a time, but no place in windows over another attribute (`on=`)."""
-REASONS = (*LATE_REASONS, *WITHOUT_TIME, *WITHOUT_ATTRIBUTE)
+NO_LIFETIME = "no lifetime"
+"""The reason of rows whose end is not after their start, or is too far from zero."""
+REASONS = (*LATE_REASONS, *WITHOUT_TIME, *WITHOUT_ATTRIBUTE, NO_LIFETIME)
 """All that `late_reason` may say, and what is counted."""
 
 

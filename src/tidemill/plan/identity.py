@@ -16,6 +16,7 @@ from tidemill.plan.nodes import (
     WheelWindows,
     WindowAggregate,
 )
+from tidemill.plan.temporal import LEFT, RIGHT, Chop, Cut, Join, SnapshotAggregate, Temporal
 from tidemill.windows.real_grid import value_of
 from tidemill.windows.spec import GridWindow, LastRange, LastRows, Session
 
@@ -41,6 +42,9 @@ def identity(plan: Plan) -> tuple[str, ...] | None:
     if isinstance(plan, WheelWindows):
         several = (WINDOW,) if len(plan.windows) > 1 else ()
         return (*(name for name, _ in plan.keys), *several, WINDOW_START, WINDOW_END)
+    if isinstance(plan, Temporal):
+        held = held_once(plan)
+        return None if held is None else (*held, plan.time)
     if isinstance(plan, Filter):
         return identity(plan.input)
     if isinstance(plan, Project):
@@ -49,6 +53,32 @@ def identity(plan: Plan) -> tuple[str, ...] | None:
         names |= {node: name for name, node in _float_bounds(plan)}
         if inner is not None and all(name in names for name in inner):
             return tuple(names[name] for name in inner)
+    return None
+
+
+def held_once(plan: Plan) -> tuple[str, ...] | None:
+    """Return columns of which no two rows that hold at one instant have the same values; None if there are none."""
+    if isinstance(plan, SnapshotAggregate):
+        return plan.keys
+    if isinstance(plan, Filter):
+        return held_once(plan.input)
+    if isinstance(plan, Cut):
+        return held_once(plan.left)
+    if isinstance(plan, Chop):
+        return held_once(plan.input)
+    if isinstance(plan, Project):
+        inner = held_once(plan.input)
+        names = {node.name: name for name, node in plan.outputs if isinstance(node, Column)}
+        return None if inner is None or not set(inner) <= set(names) else tuple(names[n] for n in inner)
+    if isinstance(plan, Join):
+        sides = held_once(plan.left), held_once(plan.right)
+        if sides[0] is None or sides[1] is None:
+            return None
+        names = {of: name for name, of in plan.columns}
+        equal = dict(zip(plan.match.right_keys, plan.match.left_keys))
+        asked = [LEFT + n for n in sides[0]]
+        asked += [LEFT + equal[n] if n in equal else RIGHT + n for n in sides[1]]
+        return tuple(dict.fromkeys(names[of] for of in asked)) if set(asked) <= set(names) else None
     return None
 
 
@@ -69,8 +99,8 @@ def require_identity(step: str, plan: Plan) -> tuple[str, ...]:
     found = identity(plan)
     if found is None:
         raise UserError(
-            step, expected="windows of which the result keeps the keys and the bounds",
-            got=f"a result with the columns {list(plan.schema.names)}",
-            hint="keep keys, window_start and window_end in the last select(...)",
+            step, expected="windows or aggregates of which the result keeps the keys and the bounds",
+            got=f"a result with the columns {list(plan.schema.names)}, in which rows may be the same",
+            hint="keep keys, window_start and window_end in the last select(...), or ask for .distinct(...)",
         )  # fmt: skip
     return found

@@ -47,6 +47,11 @@ class Plan(Tree):
         return None
 
     @property
+    def sees_lifetimes(self) -> bool:
+        """Whether it is an operator on lifetimes (`plan.temporal`)."""
+        return False
+
+    @property
     def domain(self) -> Domain:
         return Domain.CLOCK if self.schema[self.time] == TIMESTAMP else Domain.LOGICAL
 
@@ -339,9 +344,14 @@ def leaves_of(plan: Plan) -> dict[str, Source | WheelWindows]:
 
 
 def closings_of(plan: Plan) -> tuple[tuple[int, int], ...] | None:
-    """Return the grids, `(origin, slide)`, on which the windows of a plan end; None if they end anywhere."""
+    """Return the grids, `(origin, slide)`, on which the windows of a plan end; None if they end anywhere.
+
+    With operators on lifetimes, results may be complete at any time.
+    """
     found = []
     for node in plan.walk():
+        if node.sees_lifetimes:
+            return None
         for window in node.windows if isinstance(node, WindowAggregate) else ():
             if not isinstance(window.spec, GridWindow) or isinstance(window.spec, Rows):
                 return None

@@ -34,6 +34,10 @@ class Temporal(Plan):
 
     __slots__ = ()
 
+    @property
+    def sees_lifetimes(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class Move:

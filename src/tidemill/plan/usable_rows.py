@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemill.core.time import FARTHEST
+from tidemill.core.types import BOOL
 from tidemill.expr.nodes import Call, Column, Literal, Node
-from tidemill.plan.disorder import FAR_ATTRIBUTE, NULL_ATTRIBUTE
+from tidemill.plan.disorder import FAR_ATTRIBUTE, NO_LIFETIME, NULL_ATTRIBUTE
 from tidemill.plan.nodes import Filter, Plan, Source, WindowAggregate
 from tidemill.plan.stages import stage_of
 from tidemill.windows.spec import GridWindow, Rows
@@ -25,6 +26,8 @@ class Check:
     attribute: Node
     unusable: tuple[tuple[str, Node], ...]
     """The condition of each reason. Rows that a filter drops before the windows are not meant."""
+    always: bool = False
+    """Whether a look at the attribute alone does not tell."""
 
 
 def usable_only(plan: Plan) -> Plan:
@@ -37,13 +40,16 @@ def usable_only(plan: Plan) -> Plan:
     >>> print(usable_only(s.window(tm.tumbling(10, on="u")).agg(n=tm.count()).plan).input.predicate)
     ((col.u >= -2305843009213693952) & (col.u <= 2305843009213693952))
     """
-    return plan.fold(lambda node, children: _usable(node.with_children(children)))
+    return plan.fold(lambda node, children: _usable(_with_lifetimes(node.with_children(children))))
 
 
 def checks_of(plan: Plan, stream: str) -> tuple[Check, ...]:
     """Return the attributes to check in rows of a stream, of a plan before `usable_only`."""
     found = []
     for node in plan.walk():
+        if isinstance(node, Source) and node.name == stream and node.end is not None:
+            none = Call("not", (Call("coalesce", (_has_lifetime(node), Literal(True, BOOL))),))
+            found.append(Check(Column(node.end), ((NO_LIFETIME, none),), always=True))
         for name in _attributes(node):
             stage = stage_of(node.children()[0])
             if not isinstance(stage.base, Source) or stage.base.name != stream:
@@ -54,6 +60,21 @@ def checks_of(plan: Plan, stream: str) -> tuple[Check, ...]:
             conditions = ((NULL_ATTRIBUTE, Call("is_null", (value,))), (FAR_ATTRIBUTE, far))
             found.append(Check(value, tuple((r, _all(*stage.predicates, c)) for r, c in conditions)))
     return tuple(dict.fromkeys(found))
+
+
+def _has_lifetime(source: Source) -> Node:
+    """The condition that a row ends after its start; null where it never ends."""
+    assert source.end is not None
+    end, bound = Column(source.end), source.schema[source.end]
+    after = Call("gt", (end, Column(source.time)))
+    return Call("and", (after, Call("le", (end, Literal(FARTHEST, bound)))))
+
+
+def _with_lifetimes(node: Plan) -> Plan:
+    """Leave rows out that hold at no instant, right where they come in."""
+    if not isinstance(node, Source) or node.end is None:
+        return node
+    return Filter(node, Call("coalesce", (_has_lifetime(node), Literal(True, BOOL))))
 
 
 def _usable(node: Plan) -> Plan:

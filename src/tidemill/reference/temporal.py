@@ -181,7 +181,8 @@ def _top(plan: TopRows, rows: list[Row]) -> Iterator[Row]:
     others = [n for n in payload(plan) if n != plan.by and plan.schema[n].is_ordered]
     for members in _groups(rows, plan.keys).values():
         lives = [life(plan.input, row) for row in members]
-        ranked = sorted(range(len(members)), key=lambda i: _ordered(members[i], others), reverse=True)
+        ranked = sorted(range(len(members)), key=lives.__getitem__)
+        ranked.sort(key=lambda i: _ordered(members[i], others), reverse=True)
         ranked.sort(key=lambda i: _ordered(members[i], [plan.by]), reverse=not plan.least)
         ranked.sort(key=lambda i: members[i][plan.by] is None)
         held = defaultdict(list)
