@@ -32,7 +32,7 @@ class CutOperator(TemporalOperator):
         self, sides: list[Side], done: int, below: int
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         left, right = sides
-        matching = Matching.of(self.plan.match, left, right)
+        matching = Matching.of(self.plan.match, left, right, self._refusing(left))
         if self.plan.kind == "clip":
             return self._clipped(matching, below)
         row, start, end = self._met(matching)

@@ -65,6 +65,9 @@ class Emission(Protocol):
     def before_start(self) -> int:
         """The number of rows before the start of all windows."""
 
+    def refused(self) -> dict[str, pa.Table]:
+        """Return the rows that operators could not use, by the name of the step."""
+
     def snapshot(self) -> Snapshot: ...
     def track(self) -> None:
         """Record from now on what changes."""
@@ -81,8 +84,9 @@ class Once:
 
     def __init__(self, plan: Plan, threads: int, pool: Executor | None) -> None:
         self.schema = plan.schema.to_arrow()
-        self._graph = Graph(plan, threads, LIVE, keep_late=False, pool=pool)
+        self._graph = Graph(plan, threads, LIVE, keep_late=False, pool=pool, lenient=True)
         self.close, self.snapshot = self._graph.close, self._graph.snapshot
+        self.refused = self._graph.refused
         self.track, self.changes = self._graph.track, self._graph.changes
 
     def push(self, stream: str, batch: pa.RecordBatch, *, late: bool) -> Batches:
@@ -133,7 +137,7 @@ class Revised:
         self, plan: Plan, emit: Emit, threads: int, pool: Executor | None, inputs: Mapping[str, LiveInput]
     ) -> None:
         self._plan, self._emit, self._inputs = plan, emit, inputs
-        self._graph = partial(Graph, plan, threads, LIVE, keep_late=False, pool=pool)
+        self._graph = partial(Graph, plan, threads, LIVE, keep_late=False, pool=pool, lenient=True)
         identity = require_identity("Emit", plan)
         if taken := [name for name in (REVISION, FINAL, WITHDRAWN) if name in plan.schema]:
             raise UserError("Emit", expected="a result without a column of that name", got=f"{taken[0]!r}")
@@ -278,6 +282,9 @@ class Revised:
     @property
     def before_start(self) -> int:
         return (self._kept or self._prompt).before_start
+
+    def refused(self) -> dict[str, pa.Table]:
+        return self._prompt.refused()
 
     def snapshot(self) -> Snapshot:
         return self._with({name: graph.snapshot() for name, graph in self._graphs().items()})

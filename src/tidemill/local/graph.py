@@ -84,13 +84,14 @@ class Graph:
 
     def __init__(
         self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
-        keep_late: bool = True, pool: Executor | None = None,
+        keep_late: bool = True, pool: Executor | None = None, lenient: bool = False,
     ) -> None:  # fmt: skip
         """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
 
         Pass `keep_late=False` where late rows are kept before they come here, and a `pool` whose threads work
-        in place of the package's own.
+        in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart.
         """
+        self._lenient = lenient
         require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
@@ -127,7 +128,7 @@ class Graph:
         if isinstance(plan, Union):
             return UnionOperator(plan), plan.inputs
         if isinstance(plan, Temporal):
-            made = temporal_operator(plan, self._tuning, keep_late=self._keep_late)
+            made = temporal_operator(plan, self._tuning, keep_late=self._keep_late, lenient=self._lenient)
             return made, plan.children()
         if isinstance(plan, WindowAggregate):
             stage = stage_of(plan.input, self._shared)
@@ -268,6 +269,11 @@ class Graph:
     def late(self) -> dict[str, pa.Table]:
         """Return the late rows so far, by the name of the step for which they were late."""
         found = {step.name: step.operator.late() for step in self.steps}
+        return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
+
+    def refused(self) -> dict[str, pa.Table]:
+        """Return the rows so far that operators could not use, by the name of the step."""
+        found = {step.name: step.operator.refused() for step in self.steps}
         return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
 
     @property

@@ -32,7 +32,7 @@ class JoinOperator(TemporalOperator):
         self, sides: list[Side], done: int, below: int
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         left, right = sides
-        matching = Matching.of(self.plan.match, left, right)
+        matching = Matching.of(self.plan.match, left, right, self._refusing(left))
         results: list[pa.RecordBatch] = []
         met: list[tuple[Ints, Ints, Ints, Ints]] = []
         for pairs in matching.overlapping():

@@ -395,6 +395,13 @@ class Live:
         """As `late`, and forget the rows. They stay counted."""
         return self._one("take_late", input).take_late()
 
+    def refused(self) -> dict[str, pa.Table]:
+        """Return the rows that an operator could not use, with the reason, by the name of the operator.
+
+        Such are ends without a start, second starts, and rows for which a condition on pairs failed.
+        """
+        return self._emission.refused()
+
     def stats(self) -> LiveStats:
         """Return counts, watermarks and the size of the state."""
         idle = self._idle_inputs()
@@ -411,6 +418,7 @@ class Live:
             inputs, self._rows_out, partials, held, self._emission.before_start, self._failed_callbacks,
             self._seconds, {step.name: step.seconds for step in self._emission.steps},
             {name: table.rows for name, table in self._tables.items()},
+            {name: len(rows) for name, rows in self._emission.refused().items()},
         )  # fmt: skip
 
     def __repr__(self) -> str:

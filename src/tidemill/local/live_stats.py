@@ -54,6 +54,8 @@ class LiveStats:
     """The part of it that each operator took."""
     tables: dict[str, int] = field(default_factory=dict)
     """The rows of each table."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """The rows that operators could not use (`live.refused()`)."""
 
     @property
     def events(self) -> int:
@@ -80,6 +82,7 @@ class LiveStats:
             parts += [f"{n:,} {reason}" for reason, n in counted if n]
             lines.append(f"{name}: {', '.join(parts)}{', idle' if one.idle else ''}")
         lines += [f"{name}: a table of {rows:,} rows" for name, rows in self.tables.items()]
+        lines += [f"{rows:,} rows that {name} could not use" for name, rows in self.refused.items()]
         if self.before_start:
             lines.append(f"{self.before_start:,} rows before the start of all windows")
         if self.failed_callbacks:

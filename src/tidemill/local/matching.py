@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from tidemill.core.batch import to_rows
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
+from tidemill.expr.evaluate import evaluate as define
 from tidemill.expr.nodes import Node, columns_of
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
@@ -40,9 +43,13 @@ class Matching:
     where: Node | None
     schema: Schema
     """The columns of pairs, as the condition names them."""
+    refuse: Callable[[Ints, str], None] | None = None
+    """What takes rows of the left side for which the condition fails; None if that is an error."""
 
     @staticmethod
-    def of(match: Match, left: Side, right: Side) -> Matching:
+    def of(
+        match: Match, left: Side, right: Side, refuse: Callable[[Ints, str], None] | None = None
+    ) -> Matching:
         """Look up the keys of all rows. A row with a null among its keys matches nothing."""
         schema = Schema(sided(left.plan, right.plan))
         sides = ((left, match.left_keys), (right, match.right_keys))
@@ -56,7 +63,7 @@ class Matching:
                 without_nulls(of, side.rows, names, -1 - at)
                 for at, (of, (side, _), names) in enumerate(zip(ids, sides, equal))
             ]
-        return Matching(left, right, (ids[0], ids[1]), match.where, schema)
+        return Matching(left, right, (ids[0], ids[1]), match.where, schema, refuse)
 
     def overlapping(self) -> Iterator[Pairs]:
         """Yield the pairs that match, of which at least one row is new."""
@@ -88,8 +95,26 @@ class Matching:
         schema = self.schema.select(tuple(names))
         if not names:  # a batch without columns has no length
             rows = pa.RecordBatch.from_arrays([pa.array(left)], names=["\0row"])
-        found = evaluate(self.where, rows, schema)
+        try:
+            found = evaluate(self.where, rows, schema)
+        except UserError as failed:
+            if self.refuse is None:
+                raise
+            return self._one_by_one(rows, schema, left, failed)
         return np.asarray(found.fill_null(False)).astype(np.bool_)
+
+    def _one_by_one(self, rows: pa.RecordBatch, schema: Schema, left: Ints, failed: UserError) -> Mask:
+        """Return for which pairs the condition is true; those for which it fails are refused, and do not match."""
+        assert self.where is not None and self.refuse is not None
+        found = np.zeros(rows.num_rows, dtype=np.bool_)
+        wrong = []
+        for at, row in enumerate(to_rows([rows], schema)):
+            try:
+                found[at] = define(self.where, row, schema) is True
+            except UserError:
+                wrong.append(at)
+        self.refuse(np.unique(left[wrong]), f"where= failed: {failed}")
+        return found
 
     def pair_columns(self, names: list[str], left: pa.Array, right: pa.Array) -> pa.RecordBatch:
         """Return columns of pairs, with the names that a condition gives them. A null place is a null."""

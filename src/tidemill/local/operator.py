@@ -99,6 +99,13 @@ class Operator(ABC):
         """Return the late rows so far, unchanged; None if no row can be late for this operator."""
         return None
 
+    def refused(self) -> pa.Table | None:
+        """Return the rows so far that could not be used, with the reason; None if there can be none.
+
+        Only operators of live queries keep such rows: elsewhere they are an error.
+        """
+        return None
+
     @abstractmethod
     def snapshot(self) -> Snapshot:
         """Return the whole state as Arrow tables. The operator can continue afterwards."""

@@ -337,14 +337,20 @@ class FromEdgesOperator(TemporalOperator):
         _, kid = key_ids(source.schema, self.plan.keys, side.rows)
         is_start = np.asarray(evaluate(self.plan.starts, side.rows, source.schema).fill_null(False)).astype(np.int64)
         order = order_by(kid, side.starts, is_start)
+        # Of several edges of one kind in a row, the first one counts; an end counts after a start.
+        wrong = _repeated(kid[order], is_start[order])
+        if wrong.any():
+            at = order[np.flatnonzero(wrong)[0]]
+            if not self._lenient:
+                raise lost_edge(self.plan, int(side.starts[at]), start=bool(is_start[at]))
+            for kind, reason in ((0, "an end without a start"), (1, "a second start")):
+                lost = np.sort(order[wrong & (is_start[order] == kind)])
+                if len(lost):
+                    self._refuse(side.rows.take(pa.array(lost)), reason)
+            order = order[~wrong]
         keys, starts, kinds = kid[order], side.starts[order], is_start[order]
         first = np.ones(len(keys), dtype=np.bool_)
         first[1:] = keys[1:] != keys[:-1]
-        before = np.append(0, kinds[:-1])
-        before[first] = 0
-        wrong = np.flatnonzero(kinds == before)
-        if len(wrong):
-            raise lost_edge(self.plan, int(starts[wrong[0]]), start=bool(kinds[wrong[0]]))
         opens = np.flatnonzero(kinds == 1)
         follows = opens + 1
         closed = (follows < len(keys)) & (~np.append(first, True)[np.minimum(follows, len(keys))])
@@ -353,7 +359,7 @@ class FromEdgesOperator(TemporalOperator):
         kind = to_arrow(source.schema[source.time])
         taken = side.rows.take(pa.array(order[opens[given]]))
         result = taken.append_column(pa.field(self.plan.end_column, kind), instants(end[given], kind))
-        kept = np.zeros(len(keys), dtype=np.bool_)
+        kept = np.zeros(side.rows.num_rows, dtype=np.bool_)
         kept[order[opens[~given]]] = True
         if kept.any():
             self._held = int(side.starts[kept].min())
@@ -361,6 +367,14 @@ class FromEdgesOperator(TemporalOperator):
 
     def _ends(self, port: int, kept: pa.RecordBatch) -> int:
         return FOREVER
+
+
+def _repeated(keys: Ints, kinds: Ints) -> Mask:
+    """Return which edges, in order, follow one of their own kind; at first there is an end."""
+    before = np.append(0, kinds[:-1])
+    before[np.append(True, keys[1:] != keys[:-1])[: len(keys)]] = 0
+    found: Mask = kinds == before[: len(kinds)]
+    return found
 
 
 __all__ = [

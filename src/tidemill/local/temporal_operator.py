@@ -8,7 +8,7 @@ rows, so the whole state of an operator is rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot, Watermarks
 from tidemill.local.snapshot import column, numbers, tables
 from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.plan.disorder import REASON
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import Temporal
 
@@ -67,9 +68,12 @@ class TemporalOperator(Operator):
     """The columns of ticks that are kept with the rows of each port."""
 
     def __init__(
-        self, plan: Temporal, tuning: Tuning = DEFAULT, *, threads: int = 1, keep_late: bool = True
-    ) -> None:
+        self, plan: Temporal, tuning: Tuning = DEFAULT, *, threads: int = 1, keep_late: bool = True,
+        lenient: bool = False,
+    ) -> None:  # fmt: skip
+        """With `lenient`, rows that cannot be used are kept apart (`refused`), and are no error."""
         self.plan, self._tuning, self._threads, self._keep_late = plan, tuning, threads, keep_late
+        self._lenient = lenient
         self.inputs = plan.children()
         self.ports = len(self.inputs)
         self._schemas = [one.schema.to_arrow() for one in self.inputs]
@@ -84,6 +88,7 @@ class TemporalOperator(Operator):
         """Results may be complete above this instant, although nothing starts or ends; `_work` sets it."""
         self._held = FOREVER
         """The least start of results that are not complete; `_work` sets it."""
+        self._refused: list[pa.RecordBatch] = []
         self._late = [LateRows(one.schema, Column(one.time), (), keep=keep_late) for one in self.inputs]
 
     def _kept_schema(self, port: int) -> pa.Schema:
@@ -174,10 +179,28 @@ class TemporalOperator(Operator):
     def promise(self) -> Limits:
         return Limits(min(self._done, self._held))
 
+    def _refuse(self, rows: pa.RecordBatch, reason: str) -> None:
+        """Keep rows of the first port apart, which cannot be used."""
+        rows = rows.select(self._schemas[0].names)
+        self._refused.append(rows.append_column(REASON, pa.repeat(pa.scalar(reason), rows.num_rows)))
+
+    def _refusing(self, side: Side) -> Callable[[Ints, str], None] | None:
+        """Return what keeps rows of a side apart, by their places; None if they are an error."""
+        if not self._lenient:
+            return None
+        return lambda rows, reason: self._refuse(side.rows.take(pa.array(rows)), reason)
+
+    def refused(self) -> pa.Table | None:
+        return pa.Table.from_batches(self._refused, schema=self._refused_schema)
+
+    @property
+    def _refused_schema(self) -> pa.Schema:
+        return self._schemas[0].append(pa.field(REASON, pa.string()))
+
     # -- what it holds
 
     def so_far(self, more: Sequence[tuple[int, pa.RecordBatch]] = ()) -> Iterator[pa.RecordBatch]:
-        copy = type(self)(self.plan, self._tuning, threads=self._threads)
+        copy = type(self)(self.plan, self._tuning, threads=self._threads, lenient=self._lenient)
         copy.restore(self.snapshot())
         for port, batch in more:
             copy.push(port, batch)
@@ -195,6 +218,7 @@ class TemporalOperator(Operator):
     def snapshot(self) -> Snapshot:
         state: Snapshot = {
             "about": pa.table({"format": [_FORMAT], "plan": [str(self.plan)]}),
+            "refused": pa.Table.from_batches(self._refused, schema=self._refused_schema),
             "known": numbers(tick=[self._done, self._held, *self._marks.ports]),
         }
         for port, schema in enumerate(self._schemas):
@@ -216,17 +240,18 @@ class TemporalOperator(Operator):
     def restore(self, state: Snapshot) -> None:
         wanted = {
             "about": pa.schema([("format", pa.int64()), ("plan", pa.string())]),
-            "known": pa.schema([("tick", pa.int64())]),
-        }
+            "refused": self._refused_schema, "known": pa.schema([("tick", pa.int64())]),
+        }  # fmt: skip
         for port, schema in enumerate(self._schemas):
             wanted |= {f"waiting{port}": schema, f"kept{port}": self._kept_schema(port), f"late{port}": schema}
-        about, known, *rows = tables(state, wanted | self._extra_schemas())
+        about, refused, known, *rows = tables(state, wanted | self._extra_schemas())
         if about.to_pylist() != [{"format": _FORMAT, "plan": str(self.plan)}]:
             raise UserError("restore", expected=f"a snapshot of {self.plan}", got=str(about.to_pylist())[:200])
         ticks = column(known, "tick").tolist()
         if len(ticks) != 2 + self.ports:
             raise UserError("restore", expected=f"{2 + self.ports} watermarks", got=str(len(ticks)))
         self._done, self._held = ticks[:2]
+        self._refused = refused.to_batches()
         self._next = BEGINNING
         for port, one in enumerate(self.inputs):
             self._marks.raise_to(port, ticks[2 + port])
