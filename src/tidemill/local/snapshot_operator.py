@@ -23,7 +23,7 @@ from tidemill.local.snapshot_values import Moments, SnapshotValues
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.temporal import SnapshotAggregate
 
-_SINCE = "\0since"
+_SINCE = "\0state since"
 _OPEN = FOREVER
 
 
