@@ -23,6 +23,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FARTHEST, DurationLike
 from tidemill.io.feeds import Arrival, Feed, OpenFeed, seconds
 from tidemill.io.items import OpenAsyncItems, as_feed
+from tidemill.io.other_columns import PartlyRead
 from tidemill.local.late_sink import LateSink, LateTo
 from tidemill.local.live_input import LiveInput
 from tidemill.plan.punctuation import Punctuation
@@ -180,7 +181,8 @@ class FeedReader:
 
     def _take(self, name: str, opened: OpenFeed, arrival: Arrival) -> list[pa.Table]:
         at = {name: arrival.position}
-        found = [] if arrival.rows is None else [self._live.push(position=at, **{name: arrival.rows})]
+        rows = arrival.rows if arrival.others is None else PartlyRead(arrival.rows, arrival.others)
+        found = [] if rows is None else [self._live.push(position=at, **{name: rows})]
         opened.accept()
         self._live.positions[name] = opened.position
         try:

@@ -29,6 +29,7 @@ from tidemill.local.live_input import LiveInput
 from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.operator import Snapshot
+from tidemill.local.unread_columns import Pushed
 from tidemill.optimize.choices import with_choices
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
@@ -131,12 +132,12 @@ class Live:
         return self._done(self._push, read, at)
 
     def _push(
-        self, read: list[tuple[LiveInput, list[pa.RecordBatch]]], at: Mapping[str, Any]
+        self, read: list[tuple[LiveInput, list[Pushed]]], at: Mapping[str, Any]
     ) -> list[pa.RecordBatch]:
         found: list[pa.RecordBatch] = []
         for given, batches in read:
-            for batch in batches:
-                for rows, late, rises in given.accepted(batch):
+            for pushed in batches:
+                for rows, late, rises in given.accepted(pushed):
                     if rises:
                         given.follow()
                         found += self._advance()
@@ -433,7 +434,8 @@ class Live:
         """Record what changes from now on, for the next checkpoint in a directory."""
         self._emission.track()
         for given in self._inputs.values():
-            given.saved_late = len(given.late())
+            given.saved_late = 0 if given.late_changed else len(given.late())
+            given.late_changed = False
 
     def _writer_at(self, path: Path) -> Writer:
         if self._writer is None or self._writer.path != path:
