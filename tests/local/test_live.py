@@ -163,6 +163,33 @@ def test_subscribers_get_what_push_returns_and_may_fail() -> None:
     assert live.stats().failed_callbacks == 2 and "2 calls of subscribers failed" in repr(live)
 
 
+def test_a_promise_about_a_key_that_goes_back_is_refused() -> None:
+    live = SUMS.live()
+    live.push(s=[row(1, "a"), row(2, "b")])
+    live.punctuate(10, key={"k": ["a", "b"]})
+    live.punctuate(20, key={"k": "a"})
+    live.punctuate(20, key={"k": "a"})  # the same again is no news, and no error
+    for key in ("a", ["c", "a"]):
+        with pytest.raises(tm.UserError, match=r"of s by k of at least 20, got 15.*cannot be taken"):
+            live.punctuate(15, key={"k": key})
+    live.punctuate(15, key={"k": ["b", "c"]})
+    live.punctuate(30)
+    with pytest.raises(tm.UserError, match="watermark of s by k of at least 30, got 25"):
+        live.punctuate(25, key={"k": "d"})  # a promise about all keys is one about each
+    assert live.stats().inputs["s"].watermark == 30
+    live.push(s=row(31, "a"))
+    assert live.flush().num_rows == 1, "it goes on"
+
+
+def test_a_promise_about_two_columns_says_no_less_than_one_about_one_of_them() -> None:
+    live = SUMS.live()
+    live.punctuate(20, key={"k": "a"})
+    with pytest.raises(tm.UserError, match="watermark of s by k, x of at least 20"):
+        live.punctuate(10, key={"k": "a", "x": 1})
+    live.punctuate(10, key={"k": "b", "x": 1})
+    live.punctuate(5, key={"k": "b"})
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -199,9 +199,14 @@ class FeedReader:
         """Pass a promise on. One that says less than is known already, by the slack, is no news."""
         given = self._live.inputs[name]
         ticks = given.instant(promise.below, f"read {name}")
-        if promise.key is None and ticks < given.watermark:
+        if promise.key is None:
+            return [] if ticks < given.watermark else [self._live.punctuate(ticks, input=name)]
+        keys = given.keyed(promise.key)
+        news = ticks >= given.watermarks_of(keys)
+        if not news.any():
             return []
-        return [self._live.punctuate(ticks, input=name, key=promise.key)]
+        some = {column: values.filter(pa.array(news)) for column, values in keys.items()}
+        return [self._live.punctuate(ticks, input=name, key=some)]
 
     def _raise_held(self) -> None:
         """Raise what went wrong in a turn after its rows were pushed, now that the caller has its table."""

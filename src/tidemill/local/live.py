@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemill.core.clock import Clock
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.files import resolved
-from tidemill.core.time import BEGINNING, FOREVER, DurationLike, shown_instant
+from tidemill.core.time import BEGINNING, FOREVER, DurationLike
 from tidemill.local import checkpoint as files
 from tidemill.local.attributes import attributes_of
 from tidemill.local.checkpoint_directory import KEEP, Found, Writer, is_directory, read_newest
@@ -162,6 +162,9 @@ class Live:
         The promise is about all inputs, or one of them. With `key`, it is about some values of key columns
         only: `key={"sensor": 7}`, or a list of values. With `on`, it is about the attribute that windows have
         as `on=`, in place of the time: no row to come has a value below this one.
+
+        A promise that says less than an earlier one is an error, also that of a key: it may say less neither
+        than those before about the key nor than those about all keys.
         """
         self._require_open("punctuate")
         names = [input] if input is not None else list(self._inputs)
@@ -175,15 +178,10 @@ class Live:
                 raise UserError("punctuate", expected=f"input= one of {names}, with key=", got="none")
             [name] = names
             keys = self._inputs[name].keyed(key)
+            self._inputs[name].require_more(ticks[name], keys)
             return self._done(lambda: self._advance_keys(name, keys, ticks[name]))
         for name, t in ticks.items():
-            given = self._inputs[name]
-            if t < given.watermark:
-                least, got = (shown_instant(ticks, given.domain) for ticks in (given.watermark, t))
-                raise UserError(
-                    "punctuate", expected=f"a watermark of {name} of at least {least}", got=got,
-                    hint="a promise cannot be taken back; later ones are greater",
-                )  # fmt: skip
+            self._inputs[name].require_more(t)
         for name, t in ticks.items():
             self._inputs[name].raise_to(t)
         return self._done(self._advance)

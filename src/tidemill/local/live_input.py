@@ -413,6 +413,24 @@ class LiveInput:
             raise UserError("punctuate", expected="key columns of one length", got=str(keys)[:80])
         return arrays
 
+    def watermarks_of(self, keys: Mapping[str, pa.Array]) -> npt.NDArray[np.int64]:
+        """Return the watermark of each of some keys."""
+        rows = len(next(iter(keys.values())))
+        return np.broadcast_to(np.maximum(self.watermark, self._by_key.of_keys(keys)), rows)
+
+    def require_more(self, below: int, keys: Mapping[str, pa.Array] | None = None) -> None:
+        """Raise an error if a promise says less than an earlier one, of one of the keys if there are any."""
+        known = self.watermark
+        if keys is not None:
+            known = max(known, self._by_key.highest_of(keys))
+        if below < known:
+            of = self.name if keys is None else f"{self.name} by {', '.join(keys)}"
+            raise UserError(
+                "punctuate", expected=f"a watermark of {of} of at least {shown_instant(known, self.domain)}",
+                got=shown_instant(below, self.domain),
+                hint="a promise cannot be taken back; later ones are greater",
+            )  # fmt: skip
+
     def raise_keys(self, keys: Mapping[str, pa.Array], below: int) -> None:
         """Raise the watermark of some keys."""
         self._by_key.raise_to(keys, below)
