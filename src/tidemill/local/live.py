@@ -120,13 +120,14 @@ class Live:
         read, none is taken. `position` says up to where the input was read: a checkpoint keeps it, for the
         one who goes on. With several inputs it is a dict by name.
         """
-        self._require_open("push")
+        if self._ended or self._broken:
+            self._require_open("push")
         inputs = self._inputs
-        if not batches.keys() <= inputs.keys():
-            self._require_names("push", batches)
+        self._require_names("push", batches)
         at = {} if position is None else self._positions(position, batches)
         read = [(inputs[name], inputs[name].read(value)) for name, value in batches.items()]
-        self._hold_back_no_more()
+        if self._idle is not None:
+            self._hold_back_no_more()
         for given, rows in read:
             given.require_in_time(rows)
         return self._done(self._push, read, at)
@@ -146,7 +147,7 @@ class Live:
             if self._idle is not None:
                 self._last[given.name] = self._clock()
         if self._delayed is None or self._delayed.due():
-            for given in self._inputs.values() if self._delayed is not None else (g for g, _ in read):
+            for given in [given for given, _ in read] if self._delayed is None else self._inputs.values():
                 given.follow()
             found += self._advance()
             found += self._emission.pushed()
@@ -255,7 +256,8 @@ class Live:
             yield from self._emission.push(name, rows, late=late)
 
     def _advance(self) -> list[pa.RecordBatch]:
-        self._hold_back_no_more()
+        if self._idle is not None:
+            self._hold_back_no_more()
         found = [] if self._delayed is None else list(self._handed_over())
         for name, given in self._inputs.items():
             promise = given.promise

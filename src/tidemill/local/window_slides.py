@@ -176,6 +176,9 @@ class GridSlide(Slide):
         # A start within a pane is the start of all windows: rows before it were dropped earlier.
         self._since = -NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
+        self._ticks = spec.slide
+        self._first_end = None if self._everyone or isinstance(spec, Rows) else spec.origin + 2 * spec.slide
+        """Where window 1 ends: watermarks close windows there, and each so many ticks."""
         # after: the last window that was given. Where windows go on until the end, also
         # first: the first window of each key, and last: the last one of the stream so far.
         self.state = {"after": Limits(-NEVER), "first": Limits(NEVER), "last": Limits(-NEVER)}
@@ -203,9 +206,9 @@ class GridSlide(Slide):
     @property
     def closes_at(self) -> int | None:
         after = self.state["after"]
-        if self._everyone or isinstance(self.spec, Rows) or after.by_key is not None:
+        if self._first_end is None or after.by_key is not None:
             return None
-        return self.spec.origin + (after.common + 2) * self.spec.slide
+        return self._first_end + after.common * self._ticks
 
     def reads_below(self, progress: Progress) -> int | None:
         if self._everyone:
