@@ -193,6 +193,24 @@ def test_what_cannot_be_is_refused_and_the_query_goes_on(call: Any, said: str) -
     assert live.flush().num_rows == 1
 
 
+def test_a_promise_about_keys_that_the_query_does_not_read_says_nothing() -> None:
+    """As in a stream that others wrote: one query groups by the key, another one has no use for it."""
+    live = STREAM.window(tm.tumbling(10)).agg(n=tm.count()).live()
+    live.push(s=[row(3), row(4, "b")])
+    for key in ({"k": "a"}, {"k": ["a", "b"], "x": [1, 1]}, {"k": "a", "t": 5}):
+        assert live.punctuate(30, key=key).num_rows == 0
+    live.push(s=row(5))
+    assert live.stats().late == 0
+    assert live.punctuate(10).to_pydict()["n"] == [3]
+    with pytest.raises(tm.UserError, match="punctuate: expected keys 'k' of string"):
+        live.punctuate(40, key={"k": 1})
+    on = STREAM.window(tm.tumbling(10, on="x")).agg(n=tm.count()).live()
+    on.push(s=row(3, x=4))
+    assert on.punctuate(30, on="x", key={"k": "a"}).num_rows == 0
+    on.push(s=row(3, x=5))
+    assert on.stats().late == 0 and on.punctuate(10, on="x").to_pydict()["n"] == [2]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -200,8 +200,9 @@ class Live:
 
         def work() -> Iterable[pa.RecordBatch]:
             yield from self._handed_over()
-            given.attributes.raise_to(attribute, ticks, keys)
-            yield from self._emission.advance_on(name, attribute, ticks, keys)
+            if keys is None or keys:
+                given.attributes.raise_to(attribute, ticks, keys)
+                yield from self._emission.advance_on(name, attribute, ticks, keys)
 
         return self._done(work)
 
@@ -267,8 +268,9 @@ class Live:
 
     def _advance_keys(self, name: str, keys: dict[str, pa.Array], below: int) -> Iterable[pa.RecordBatch]:
         yield from self._handed_over()
-        self._inputs[name].raise_keys(keys, below)
-        yield from self._emission.advance_keys(name, keys, below)
+        if keys:
+            self._inputs[name].raise_keys(keys, below)
+            yield from self._emission.advance_keys(name, keys, below)
 
     def _hold_back_no_more(self) -> None:
         """Give idle inputs the watermark of the others."""
