@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -161,6 +163,46 @@ def test_subscribers_get_what_push_returns_and_may_fail() -> None:
         last = live.flush()
     assert got == [first, last]
     assert live.stats().failed_callbacks == 2 and "2 calls of subscribers failed" in repr(live)
+
+
+def test_a_warning_about_a_subscriber_names_the_line_that_pushed() -> None:
+    live = SUMS.live(tm.Disorder(slack=0))
+    live.subscribe(lambda table: 1 // 0)
+    with pytest.warns(UserWarning, match="a subscriber failed") as warned:
+        live.push(s=[row(3), row(12)])
+    assert warned[0].filename == __file__
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    """Feeds with a thread each push to one query, and another thread watches it."""
+    live, given, failed = SUMS.live(tm.Disorder(slack=10)), [], []
+    live.subscribe(given.append)
+
+    def feed(number: int) -> None:
+        try:
+            for t in range(0, 120, 2):
+                given_now = live.push(s=[row(5, f"{number} {t}", number), row(t // 12, str(t % 7), 1)])
+                assert given_now.num_rows == 0 and live.stats().events > 0
+                if t % 40 == 0:
+                    live.checkpoint(tmp_path / "saved", keep=2)
+        except BaseException as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=feed, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed
+    live.flush()
+    assert live.stats().events == 480
+    found = pa.concat_tables(given).to_pydict()
+    assert sum(found["x"]) == 60 * (0 + 1 + 2 + 3) + 240 and len(found["k"]) == 4 * 60 + 7
 
 
 @pytest.mark.parametrize(

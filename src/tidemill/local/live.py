@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 import warnings
 import weakref
@@ -10,7 +12,7 @@ from concurrent.futures import Executor
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -38,10 +40,25 @@ from tidemill.plan.usable_rows import checks_of, usable_only
 
 Callback = Callable[[pa.Table], object]
 _WAITING, _ROWS = "waiting/", "/rows"
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _in_turn(call: Callable[Concatenate[Live, _P], _R]) -> Callable[Concatenate[Live, _P], _R]:
+    """Let calls of several threads take turns; a subscriber, which is called meanwhile, may call as well."""
+
+    @functools.wraps(call)
+    def waits(self: Live, /, *args: _P.args, **named: _P.kwargs) -> _R:
+        with self._turn:
+            return call(self, *args, **named)
+
+    return waits
 
 
 class Live:
     """A running query. Make one with `query.live(...)`; it has no threads of its own.
+
+    Several threads may use it: their calls take turns.
 
     >>> import tidemill as tm
     >>> clicks = tm.stream("clicks", time="t", schema={"t": "int64", "ad": "int64"})
@@ -105,6 +122,7 @@ class Live:
         self._failed_callbacks = self._rows_out = 0
         self._seconds = 0.0
         self._ended = False
+        self._turn = threading.RLock()
         self._broken = ""
         self._writer: Writer | None = None
         self._restored: Found | None = None
@@ -112,7 +130,8 @@ class Live:
 
     # -- rows and time
 
-    def push(self, *, position: Any = None, **batches: Any) -> pa.Table:
+    @_in_turn
+    def push(self, /, *, position: Any = None, **batches: Any) -> pa.Table:
         """Take rows of some inputs, by name, and return the rows of the result that are now complete.
 
         A batch is Arrow data, a pandas or Polars frame, a list of dicts, or one dict. If one batch cannot be
@@ -153,6 +172,7 @@ class Live:
             self.positions.update(at)  # before subscribers hear of the rows: they may write a checkpoint
         return found
 
+    @_in_turn
     def punctuate(
         self, below: Any, *, input: str | None = None, key: Mapping[str, Any] | None = None, on: Any = None
     ) -> pa.Table:
@@ -206,11 +226,13 @@ class Live:
 
         return self._done(work)
 
+    @_in_turn
     def advance(self) -> pa.Table:
         """Look which inputs are idle, and return what is now complete. Call it from time to time."""
         self._require_open("advance")
         return self._done(self._advance)
 
+    @_in_turn
     def flush(self) -> pa.Table:
         """End all inputs, and return the rest of the result. No more rows can be pushed."""
         self._require_open("flush")
@@ -226,6 +248,7 @@ class Live:
         self.close()
         return found
 
+    @_in_turn
     def close(self) -> None:
         """Stop. What is open is given up; `flush` returns it, and `checkpoint` saves it."""
         self._ended = True
@@ -347,6 +370,7 @@ class Live:
             raise UserError("subscribe", expected="a function of a table", got=f"{callback!r:.80}")
         self._callbacks.append(callback)
 
+    @_in_turn
     def __aiter__(self) -> LiveResults:
         """Return the tables of new rows, from now on, for `async for`; they end when the query does."""
         self._require_open("async for")
@@ -362,16 +386,19 @@ class Live:
                 callback(found)
             except Exception as failed:  # whatever a user's function raises: the query goes on
                 self._failed_callbacks += 1
-                warnings.warn(f"a subscriber failed: {type(failed).__name__}: {failed}", stacklevel=4)
+                warnings.warn(f"a subscriber failed: {type(failed).__name__}: {failed}", stacklevel=5)
 
+    @_in_turn
     def late(self, input: str | None = None) -> pa.Table:
         """Return the rows of an input that were late or had no place, with the reason in `late_reason`."""
         return self._one("late", input).late()
 
+    @_in_turn
     def take_late(self, input: str | None = None) -> pa.Table:
         """As `late`, and forget the rows. They stay counted."""
         return self._one("take_late", input).take_late()
 
+    @_in_turn
     def stats(self) -> LiveStats:
         """Return counts, watermarks and the size of the state."""
         idle = self._idle_inputs()
@@ -395,6 +422,7 @@ class Live:
 
     # -- state
 
+    @_in_turn
     def checkpoint(self, path: str | PathLike[str], *, keep: int | None = None) -> int:
         """Save the state, for `tm.restore`, and return how many bytes were written.
 
