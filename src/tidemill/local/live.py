@@ -19,6 +19,7 @@ import pyarrow as pa
 from tidemill.core.clock import Clock
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.files import resolved
+from tidemill.core.forks import renew_locks
 from tidemill.core.time import BEGINNING, FOREVER, DurationLike, shown_instant
 from tidemill.local import checkpoint as files
 from tidemill.local.attributes import attributes_of
@@ -123,10 +124,17 @@ class Live:
         self._seconds = 0.0
         self._ended = False
         self._turn = threading.RLock()
+        renew_locks(self)
         self._broken = ""
         self._writer: Writer | None = None
         self._restored: Found | None = None
         """The checkpoint of a directory from which the query goes on."""
+
+    def new_locks(self) -> None:
+        """In a forked child: what another thread was doing at that moment is not finished here."""
+        if not self._turn.acquire(blocking=False):
+            self._ended, self._broken = True, "a fork of the process while another thread called it"
+        self._turn = threading.RLock()
 
     # -- rows and time
 
