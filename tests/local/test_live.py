@@ -220,6 +220,10 @@ def test_threads_take_turns(tmp_path: Path) -> None:
         (lambda live: live.punctuate(1 << 62), "punctuate: expected a time within"),
         (lambda live: live.push(s=row(20), position=object()), "push: expected a position of numbers, text"),
         (lambda live: live.subscribe(3), "subscribe: expected a function"),
+        (lambda live: live.checkpoint(None), "checkpoint: expected a path of a file or directory"),
+        (lambda live: live.checkpoint(""), "checkpoint: expected a path of a file or directory"),
+        (lambda live: live.checkpoint(b"saved"), "checkpoint: expected a path of a file or directory"),
+        (lambda live: tm.restore(SUMS, 5), "restore: expected a path of a file or directory"),
         (lambda live: live.late("other"), "late: expected inputs"),
     ],
 )

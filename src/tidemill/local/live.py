@@ -439,8 +439,9 @@ class Live:
         Any other path is a file with the whole state, which appears, or is replaced, when it is complete.
         """
         self._require_open("checkpoint")
+        in_directory = is_directory(path, keep, step="checkpoint")
         again = self._writer is not None and self._writer.path == resolved(path, step="checkpoint")
-        if not again and not is_directory(path, keep):
+        if not again and not in_directory:
             return files.write(Path(path), self._saved(self._emission.snapshot()))
         writer = self._writer_at(resolved(path, step="checkpoint"))
         whole = writer.writes_whole
@@ -487,7 +488,7 @@ class Live:
 
     def load(self, path: str | PathLike[str]) -> None:
         """Continue from a checkpoint, before anything was pushed."""
-        if is_directory(path, None):
+        if is_directory(path, None, step="restore"):
             self._restored, saved = read_newest(resolved(path, step="restore"))
             self._load(saved)
             self._track()
