@@ -28,9 +28,10 @@ def _first_from(starts: Ints, low: int, high: int, at: int) -> int:
 
 @kernel
 def starting_within(
-    keys: Ints, starts: Ints, ends: Ints, other_keys: Ints, other_starts: Ints, later: int, low: Ints, high: Ints
+    keys: Ints, starts: Ints, ends: Ints, other_keys: Ints, other_starts: Ints, later: int, low: Ints,
+    high: Ints,
 ) -> int:  # fmt: skip
-    """Write the range of the other rows that start in `[start + later, end)` of each row; return how many pairs.
+    """Write the range of the other rows that start in `[start + later, end)` of each row; count the pairs.
 
     >>> low, high = np.empty(1, np.int64), np.empty(1, np.int64)
     >>> one, many = np.array([7]), np.array([7, 7, 7])

@@ -102,7 +102,7 @@ def _union(side: Keyed) -> Keyed:
 
 
 def _first_matches(matching: Matching) -> Ints:
-    """Return the first start of a matching row that is after that of each row of the left side, or `FOREVER`."""
+    """Return the first start of a matching row that is after that of each left row, or `FOREVER`."""
     left, right = matching.left, matching.right
     # A row that starts at once is no match; one at the end of a lifetime changes nothing.
     one = Keyed.of(matching.keys[0], left.starts, left.ends)

@@ -63,7 +63,8 @@ class JoinOperator(TemporalOperator):
         arrays = list(matching.pair_columns(names, left, right).columns) if names else []
         schema = self.plan.schema.to_arrow()
         kind = to_arrow(self.plan.schema[self.plan.time])
-        return pa.RecordBatch.from_arrays([*arrays, instants(start, kind), instants(end, kind)], schema=schema)
+        bounds = [instants(start, kind), instants(end, kind)]
+        return pa.RecordBatch.from_arrays([*arrays, *bounds], schema=schema)
 
     def _unmatched(self, matching: Matching, port: int, rows: Ints, start: Ints, end: Ints) -> pa.RecordBatch:
         """Return rows of one side where nothing matches them; a key of the right side is that of the row."""

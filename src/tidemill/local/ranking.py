@@ -17,7 +17,7 @@ from tidemill.local.lifetimes import Ints
 
 
 def rank(rows: pa.RecordBatch, schema: Schema, names: Sequence[str]) -> list[Ints]:
-    """Return a column of integers for each column that has an order; they sort as the values do, null first."""
+    """Return integers for each column that has an order; they sort as the values do, null first."""
     return [_ranks(rows.column(n), schema[n]) for n in names if schema[n].is_ordered]
 
 
@@ -28,7 +28,8 @@ def _ranks(column: pa.Array, kind: DataType) -> Ints:
         place = np.empty(len(codes.dictionary) + 1, dtype=np.int64)
         place[np.asarray(order)] = np.arange(len(order))
         place[-1] = -1
-        return place[np.asarray(codes.indices.fill_null(-1))]
+        ranks: Ints = place[np.asarray(codes.indices.fill_null(-1))]
+        return ranks
     data = values(column)
     valid = validity(column)
     if kind.kind == "float64":

@@ -11,8 +11,8 @@ import pyarrow as pa
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.kernels.order import order_by
-from tidemill.local.lifetimes import Ints, Keyed, Mask, instants, key_ids, with_lifetimes
 from tidemill.local.expressions import evaluate
+from tidemill.local.lifetimes import Ints, Keyed, Mask, instants, key_ids, with_lifetimes
 from tidemill.local.matching import ranges
 from tidemill.local.operator import Snapshot
 from tidemill.local.ranking import equal_rows, rank
@@ -202,7 +202,8 @@ def _layers(rows: Keyed) -> tuple[Ints, Ints, Ints]:
     opens, closes = np.repeat(np.arange(len(net)), up), np.repeat(np.arange(len(net)), down)
     layer_open = before[opens] + 1 + _nth(up)
     layer_close = before[closes] - _nth(down)
-    by_open, by_close = order_by(key[opens], layer_open, at[opens]), order_by(key[closes], layer_close, at[closes])
+    by_open = order_by(key[opens], layer_open, at[opens])
+    by_close = order_by(key[closes], layer_close, at[closes])
     return source[opens][by_open], at[opens][by_open], at[closes][by_close]
 
 
@@ -237,8 +238,9 @@ class TopOperator(TemporalOperator):
         chosen_row, chosen_at = self._chosen(rows, Keyed(at, key, at, at), place)
         # What each row was so far goes on until the first edge of its key.
         first = np.searchsorted(key, kid)
-        has_edge = (first < len(key)) & (key[np.minimum(first, max(len(key) - 1, 0))] == kid) if len(key) else (
-            np.zeros(n, dtype=np.bool_))  # fmt: skip
+        has_edge = np.zeros(n, dtype=np.bool_)
+        if len(key):
+            has_edge = (first < len(key)) & (key[np.minimum(first, len(key) - 1)] == kid)
         open_rows = np.flatnonzero((since != BEGINNING) & has_edge)
         row = np.concatenate([open_rows, chosen_row])
         start = np.concatenate([since[open_rows], at[chosen_at]])
@@ -335,7 +337,8 @@ class FromEdgesOperator(TemporalOperator):
         [side] = sides
         source = self.plan.input
         _, kid = key_ids(source.schema, self.plan.keys, side.rows)
-        is_start = np.asarray(evaluate(self.plan.starts, side.rows, source.schema).fill_null(False)).astype(np.int64)
+        found = evaluate(self.plan.starts, side.rows, source.schema)
+        is_start = np.asarray(found.fill_null(False)).astype(np.int64)
         order = order_by(kid, side.starts, is_start)
         keys, starts, kinds = kid[order], side.starts[order], is_start[order]
         first = np.ones(len(keys), dtype=np.bool_)

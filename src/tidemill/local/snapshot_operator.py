@@ -63,7 +63,8 @@ class SnapshotOperator(TemporalOperator):
         kid = self._ids(index, side.rows)
         closing = np.flatnonzero(side.ends < below)
         new = np.flatnonzero(side.is_new)
-        at_key, at = _distinct(np.append(kid[new], kid[closing]), np.append(side.starts[new], side.ends[closing]))
+        edges = np.append(side.starts[new], side.ends[closing])
+        at_key, at = _distinct(np.append(kid[new], kid[closing]), edges)
         until = np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
         # The rows of keys without an edge change nothing.
         touched = np.isin(kid, at_key) if n else np.zeros(0, dtype=np.bool_)
@@ -73,8 +74,9 @@ class SnapshotOperator(TemporalOperator):
         # The values so far go on until the first edge of their key.
         open_key = self._ids(index, self._open)
         first = np.searchsorted(at_key, open_key)
-        ends_now = (first < len(at_key)) & (at_key[np.minimum(first, max(0, len(at_key) - 1))] == open_key) if len(
-            at_key) else np.zeros(len(open_key), dtype=np.bool_)  # fmt: skip
+        ends_now = np.zeros(len(open_key), dtype=np.bool_)
+        if len(at_key):
+            ends_now = (first < len(at_key)) & (at_key[np.minimum(first, len(at_key) - 1)] == open_key)
         ended = self._open.filter(pa.array(ends_now))
         pieces = np.flatnonzero(there)
         key = np.concatenate([open_key[ends_now], at_key[pieces]])
@@ -95,14 +97,16 @@ class SnapshotOperator(TemporalOperator):
         result = self._rows(index, key[runs], start[runs], end[last], value.take(pa.array(runs)))
         complete = (end[last] != _OPEN) | (below == FOREVER)
         still = pa.concat_tables([
-            self._open.filter(pa.array(~ends_now)), self._as_open(result, start[runs]).filter(pa.array(~complete)),
+            self._open.filter(pa.array(~ends_now)),
+            self._as_open(result, start[runs]).filter(pa.array(~complete)),
         ])  # fmt: skip
         if below == FOREVER and len(still):
             since = values(_column(still, _SINCE))
             rest = still.select(list(self._values.names))
             ids = self._ids(index, still)
             result = pa.concat_tables([
-                result.filter(pa.array(complete)), self._rows(index, ids, since, np.full(len(ids), _OPEN), rest),
+                result.filter(pa.array(complete)),
+                self._rows(index, ids, since, np.full(len(ids), _OPEN), rest),
             ])  # fmt: skip
             complete, still = np.ones(len(result), dtype=np.bool_), self._open_schema.empty_table()
         self._open = still.combine_chunks()
@@ -178,7 +182,8 @@ class _Copies:
         for own, others in ranges(rows, snapshots, 0):
             place = (self._used + others) * _PLACES + rank[own]
             taken = side.rows.select(self._names).take(pa.array(rows.order[own]))
-            self._operator.push(0, pa.RecordBatch.from_arrays([*taken.columns, pa.array(place)], schema=self._schema))
+            copies = [*taken.columns, pa.array(place)]
+            self._operator.push(0, pa.RecordBatch.from_arrays(copies, schema=self._schema))
             self._operator.settle()
         found = list(self._operator.advance(0, (self._used + n) * _PLACES, prompt=True))
         there = np.zeros(n, dtype=np.bool_)

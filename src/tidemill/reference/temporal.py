@@ -46,8 +46,10 @@ def rows_of(plan: Temporal, below: list[list[Row]]) -> Iterator[Row]:
     if isinstance(plan, Lifetime):
         for row in below[0]:
             yield {n: evaluate(e, row, plan.input.schema) for n, e in plan.outputs}
-    elif isinstance(plan, (Join, Cut)):
-        yield from (_join if isinstance(plan, Join) else _cut)(plan, *below)  # type: ignore[operator]
+    elif isinstance(plan, Join):
+        yield from _join(plan, *below)
+    elif isinstance(plan, Cut):
+        yield from _cut(plan, *below)
     else:
         yield from _ONE_INPUT[type(plan)](plan, below[0])
 
@@ -67,7 +69,7 @@ def life(plan: Plan, row: Row) -> Life:
 
 def _lifetime(plan: Plan, found: Life) -> Row:
     """Return a lifetime as columns."""
-    row = {plan.time: found[0]}
+    row: Row = {plan.time: found[0]}
     if plan.end is not None:
         row[plan.end] = None if found[1] == FOREVER else found[1]
     return row
@@ -234,7 +236,7 @@ def _join(plan: Join, left: list[Row], right: list[Row]) -> Iterator[Row]:
 
 def _paired(plan: Join, left: Row | None, right: Row | None) -> Row:
     """Return the columns of a pair, or of one side alone. The key of a row of the right side is its own."""
-    both = {LEFT + n: None for n in plan.left.schema.names} | {RIGHT + n: None for n in plan.right.schema.names}
+    both: Row = dict.fromkeys(n for n, _ in sided(plan.left, plan.right))
     if left is not None:
         both |= {LEFT + n: v for n, v in left.items()}
     if right is not None:
@@ -301,7 +303,8 @@ def _neighbours(plan: Neighbours, rows: list[Row]) -> Iterator[Row]:
 def _unnest(plan: Unnest, rows: list[Row]) -> Iterator[Row]:
     for row in rows:
         for element in row[plan.column] or ():
-            yield {plan.element if n == plan.column else n: element if n == plan.column else row[n] for n in row}
+            more = {plan.column: element}
+            yield {plan.element if n == plan.column else n: more.get(n, v) for n, v in row.items()}
 
 
 def _edges(plan: Edges, rows: list[Row]) -> Iterator[Row]:
