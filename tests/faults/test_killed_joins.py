@@ -1,4 +1,4 @@
-"""Live joins and snapshots are killed at any moment, and go on from their last checkpoint: each row comes once."""
+"""Live joins and snapshots are killed at any moment, and go on from a checkpoint: each row comes once."""
 
 from __future__ import annotations
 
