@@ -110,6 +110,7 @@ class Stream(Query):
     def starting(self, start: Any) -> Stream:
         """Each row from another instant on, an expression of the row.
 
+        With null, or with an instant at or after its end, a row holds at no instant, and is dropped.
         Where the new starts are, nobody knows before the rows come: what needs a watermark waits for the end
         of the input. `shift` moves all rows alike, and watermarks with them.
         """

@@ -128,7 +128,9 @@ def _lifetime(
         return made
     if name is None:
         return Filter(made, Call("is_not_null", (Column(made.time),)))
-    some = Call("or", (Call("is_null", (Column(name),)), Call("gt", (Column(name), Column(made.time)))))
+    some: Node = Call("or", (Call("is_null", (Column(name),)), Call("gt", (Column(name), Column(made.time)))))
+    if start is not None:
+        some = Call("and", (Call("is_not_null", (Column(made.time),)), some))
     return Filter(made, some)
 
 
