@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ from tests.conformance.temporal import (
     P,
     S,
     assert_rows,
+    assert_snapshots,
     by_reference,
     in_process,
     inputs_of,
@@ -198,6 +200,9 @@ CHAINS: dict[str, Callable[[], Stream]] = {
     "session of sessions": lambda: P.until_session_end(2, "k").distinct("k").at_start().until_session_end(9),
 }  # fmt: skip
 
+BY_SNAPSHOTS = ("agg that looks at order", "agg, recorded", "agg, compiled")
+"""Their values may differ in their last bits, and so may where one row ends and the next starts."""
+
 QUERIES = {**LIFETIMES, **SNAPSHOTS, **TWO, **NEIGHBOURS, **CHAINS}
 
 
@@ -207,11 +212,12 @@ QUERIES = {**LIFETIMES, **SNAPSHOTS, **TWO, **NEIGHBOURS, **CHAINS}
 def test_as_defined(name: str, data: Inputs, seed: int) -> None:
     query, pick = QUERIES[name](), random.Random(seed)
     inputs = inputs_of(query, data)
+    same = functools.partial(assert_snapshots, query.plan) if name in BY_SNAPSHOTS else assert_rows
     expected = by_reference(query, inputs)
-    assert_rows(in_process(query, inputs), expected, f"{name}, run")
+    same(in_process(query, inputs), expected, f"{name}, run")
     driven = Driven(query, inputs, pick)
-    assert_rows(driven.run(), expected, f"{name}, driven")
+    same(driven.run(), expected, f"{name}, driven")
     driven = Driven(query, inputs, pick)
     while pick.random() < 0.8 and len(driven.ended) < len(inputs):
         driven.step()
-    assert_rows(driven.so_far(), by_reference(query, driven.pushed), f"{name}, so far")
+    same(driven.so_far(), by_reference(query, driven.pushed), f"{name}, so far")

@@ -150,7 +150,8 @@ def _snapshot(plan: SnapshotAggregate, rows: list[Row]) -> Iterator[Row]:
 
 
 def _same(a: Row, b: Row) -> bool:
-    return all(canonical_value(a[n]) == canonical_value(b[n]) for n in a)
+    one, other = ([canonical_value(row[n]) for n in a] for row in (a, b))
+    return one == other  # a list compares NaN by identity, and there is one
 
 
 def canonical_value(value: Any) -> Any:
