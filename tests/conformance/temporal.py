@@ -1,4 +1,4 @@
-"""Rows with lifetimes for tests, a graph driven by hand, and streams compared by what holds at each instant."""
+"""Rows with lifetimes for tests, a graph driven by hand, and streams compared by what holds when."""
 
 from __future__ import annotations
 

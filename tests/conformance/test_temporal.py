@@ -1,4 +1,4 @@
-"""Each operator of the temporal algebra on random rows: what `run` and a driven graph give, by its definition."""
+"""Each operator of the temporal algebra on random rows: `run` and a driven graph, by its definition."""
 
 from __future__ import annotations
 
