@@ -29,7 +29,7 @@ PLACE = internal("place")
 """The column of copies of rows that says their snapshot, and their order in it."""
 _PLACES = 1 << 31
 _MOST_SNAPSHOTS = 1 << 28
-_SINCE = "\0since"
+_SINCE = "\0state since"
 _OPEN = FOREVER
 
 
