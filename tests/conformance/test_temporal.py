@@ -146,6 +146,11 @@ TWO: dict[str, Callable[[], Stream]] = {
     "table, left": lambda: S.join(D, on="k", how="left"),
     "table, not exists": lambda: S.where_not_exists(D, on="k"),
     "table, exists": lambda: P.where_exists(D, on="k"),
+    "tables, exists": lambda: D.where_exists(D.where(col.label == "x"), on="k"),
+    "tables, not exists": lambda: D.where_not_exists(D.where(col.label == "x"), on="k"),
+    "tables, outer": lambda: D.join(D.where(col.label == "x"), on="k", how="outer"),
+    "tables, top": lambda: D.group_by("label").top(1, by="k"),
+    "tables, distinct": lambda: D.distinct("label").join(D.agg(n=tm.count())),
     "table alone": lambda: D.group_by("label").agg(n=tm.count(), ks=tm.collect(col.k)),
     "table, right": lambda: S.join(D, on="k", how="right"),
 }  # fmt: skip
