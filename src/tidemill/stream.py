@@ -323,7 +323,8 @@ class Stream(Query):
             hint = f"write {step}('key', before=col.v)"
             raise UserError(step, expected="name=column", got="none", hint=hint)
         if isinstance(back, bool) or not isinstance(back, int) or (back < 1) is (step == "lag"):
-            raise UserError(step, expected="a number of rows, 1 or more", got=repr(back))
+            given = -back if step == "lead" and isinstance(back, int) else back
+            raise UserError(step, expected="a number of rows, 1 or more", got=repr(given))
         plan, names = build.grouped(self.plan, keys, {}, self._scope)
         return self._like(temporal.neighbours(plan, names, {n: (c, back) for n, c in named.items()}, step))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Node, columns_of
 from tidemill.kernels.keys import KeyIndex
@@ -88,7 +89,13 @@ class Matching:
         schema = self.schema.select(tuple(names))
         if not names:  # a batch without columns has no length
             rows = pa.RecordBatch.from_arrays([pa.array(left)], names=["\0row"])
-        found = evaluate(self.where, rows, schema)
+        try:
+            found = evaluate(self.where, rows, schema)
+        except UserError as wrong:
+            raise UserError(
+                "where=", f"{self.where} failed on a pair of rows: {wrong}",
+                hint="leave such rows out first, with .where(...), or cast to float64",
+            ) from wrong  # fmt: skip
         return np.asarray(found.fill_null(False)).astype(np.bool_)
 
     def pair_columns(self, names: list[str], left: pa.Array, right: pa.Array) -> pa.RecordBatch:

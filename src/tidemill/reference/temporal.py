@@ -44,7 +44,10 @@ Life = tuple[int, int]
 def rows_of(plan: Temporal, below: list[list[Row]]) -> Iterator[Row]:
     """Yield the rows of an operator, given the rows of its inputs."""
     if isinstance(plan, Lifetime):
+        has_times = plan.input.time in plan.input.schema  # a table has none
         for row in below[0]:
+            if has_times and (plan.input.end is not None or row[plan.input.time] is None):
+                life(plan.input, row)  # which raises an error if it has none
             yield {n: evaluate(e, row, plan.input.schema) for n, e in plan.outputs}
     elif isinstance(plan, Join):
         yield from _join(plan, *below)
@@ -251,12 +254,13 @@ def _cut(plan: Cut, left: list[Row], right: list[Row]) -> Iterator[Row]:
     matches = _matches(plan)
     for row in left:
         own = life(plan.left, row)
-        others = [life(plan.right, other) for other in right if matches(row, other)]
+        others = [(life(plan.right, other), other) for other in right]
         if plan.kind == "clip":
-            end = min((start for start, _ in others if start > own[0]), default=FOREVER)
-            yield {**row, **_lifetime(plan, (own[0], min(end, own[1])))}
+            starts = [start for (start, _), other in others if own[0] < start < own[1] and matches(row, other)]
+            yield {**row, **_lifetime(plan, (own[0], min([*starts, own[1]])))}
             continue
-        held = [shared for other in others if (shared := _both(own, other))[0] < shared[1]]
+        met = [(_both(own, one), other) for one, other in others]
+        held = [shared for shared, other in met if shared[0] < shared[1] and matches(row, other)]
         for piece in _joined(held) if plan.kind == "exists" else _without(own, held):
             yield {**row, **_lifetime(plan, piece)}
 
