@@ -256,8 +256,8 @@ def _cut(plan: Cut, left: list[Row], right: list[Row]) -> Iterator[Row]:
         own = life(plan.left, row)
         others = [(life(plan.right, other), other) for other in right]
         if plan.kind == "clip":
-            starts = [start for (start, _), other in others if own[0] < start < own[1] and matches(row, other)]
-            yield {**row, **_lifetime(plan, (own[0], min([*starts, own[1]])))}
+            stops = [s for (s, _), other in others if own[0] < s < own[1] and matches(row, other)]
+            yield {**row, **_lifetime(plan, (own[0], min([*stops, own[1]])))}
             continue
         met = [(_both(own, one), other) for one, other in others]
         held = [shared for shared, other in met if shared[0] < shared[1] and matches(row, other)]
