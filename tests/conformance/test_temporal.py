@@ -91,6 +91,8 @@ SNAPSHOTS: dict[str, Callable[[], Stream]] = {
         first=tm.first(col.v), last=tm.last(col.v), of=tm.arg_max(col.v, col.x)
     ),
     "agg that looks at order": lambda: Q.agg(e=tm.ewma(col.x, half_life=4), d=tm.drawdown(col.v)),
+    "agg to lists of floats": lambda: S.group_by("k").agg(c=tm.collect(col.x)),
+    "changes of lists": lambda: S.group_by("k").agg(c=tm.collect(col.x)).select("c").changes(),
     "agg of nulls": lambda: S.where(col.v.is_null()).group_by("k").agg(sm=tm.sum(col.v), n=tm.count(col.v)),
     "agg, holistic": lambda: S.agg(q=tm.median(col.v), d=tm.distinct_count(col.s), t=tm.top_k(col.v, 2)),
     "agg, histograms": lambda: S.agg(c=tm.count_by(col.s), m=tm.max_by(col.v, col.s)),
