@@ -9,7 +9,9 @@ from tidemill.expr.nodes import Node, Udf
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
 from tidemill.plan.steps import describe as describe_plan
+from tidemill.plan.temporal import Temporal
 from tidemill.spark.batch.blocks import Blocks
+from tidemill.spark.batch.temporal import way_of
 from tidemill.spark.batch.windows import strategy
 from tidemill.spark.expr.functions import outside_java
 
@@ -26,10 +28,16 @@ _WORK = {
     "colocated": ["run the local engine on the rows of each partition"],
 }
 
+_RUNS = {
+    "columns": "compute columns in the JVM",
+    "join": "join in the JVM",
+    "together": "run the local engine on the rows of each partition",
+}
+
 
 def describe(plan: Plan) -> str:
     """The steps of a plan on Spark, with every shuffle."""
-    return describe_plan(plan, _windows, _stage)
+    return describe_plan(plan, _windows, _stage, _temporal)
 
 
 def _stage(stage: Stage) -> list[str]:
@@ -64,3 +72,9 @@ def _windows(plan: WindowAggregate) -> list[str]:
     ]
     windows = "; ".join(map(str, plan.windows))
     return [f"windows {windows}: {chosen.name}, because {chosen.why}", *steps, *opaque]
+
+
+def _temporal(plan: Temporal) -> list[str]:
+    way = way_of(plan)
+    steps = [*way.first, *(f"shuffle {s}" for s in way.shuffles), _RUNS[way.name], *way.last]
+    return [f"{plan}: {way.name}, because {way.why}", *(f"  {step}" for step in steps)]
