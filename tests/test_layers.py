@@ -53,7 +53,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("late_sink",),
         ("checkpoint_directory", "emission", "live_delay"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
-        ("attribute_limits", "same_rows", "unusable_rows"),
+        ("attribute_limits", "same_rows", "unread_columns", "unusable_rows"),
         ("explain", "partial_batches", "progressive"),
         ("run",),
         ("graph",),

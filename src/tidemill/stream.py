@@ -250,9 +250,9 @@ class Stream(Query):
         ... ).to_pylist()
         [{'user': 7, 'item': 'tea', 'valid_from': 30, 'valid_to': 31}]
         """
-        right = self._other(other, "join")
-        matching = temporal.match(self.plan, right, on, where, self._shared(other), "join")
-        return self._like(temporal.join(self.plan, right, how, matching, suffix))
+        left, right = self._sides(other, "join")
+        matching = temporal.match(left, right, on, where, self._shared(other), "join")
+        return self._like(temporal.join(left, right, how, matching, suffix))
 
     def where_exists(self, other: Stream, on: Any = None, *, where: Any = None) -> Stream:
         """Each row while some row of another stream matches it, as in `join`."""
@@ -280,18 +280,20 @@ class Stream(Query):
 
     def _cut(self, other: Stream, kind: str, on: Any, where: Any) -> Stream:
         step = kind if kind == "clip" else f"where_{kind}"
-        right = self._other(other, step)
-        matching = temporal.match(self.plan, right, on, where, self._shared(other), step)
-        return self._like(temporal.cut(self.plan, right, kind, matching))
+        left, right = self._sides(other, step)
+        matching = temporal.match(left, right, on, where, self._shared(other), step)
+        return self._like(temporal.cut(left, right, kind, matching))
 
-    def _other(self, other: Any, step: str) -> Plan:
+    def _sides(self, other: Any, step: str) -> tuple[Plan, Plan]:
+        """Return the plans of both streams; a table is in the time of the other one."""
         _require_stream(other, step)
         if other._scope and other._scope != self._scope:
             raise UserError(
                 step, expected=f"a stream of the same groups, by {list(self._scope)}", got=f"one by {list(other._scope)}",
                 hint="start from the stream that apply(...) gives, or from one outside of it",
             )  # fmt: skip
-        return temporal.in_domain(other.plan, self.plan.domain)
+        left = temporal.in_domain(self.plan, other.plan.domain)
+        return left, temporal.in_domain(other.plan, left.domain)
 
     def _shared(self, other: Stream) -> tuple[str, ...]:
         return self._scope if other._scope else ()

@@ -68,7 +68,8 @@ def fold_kernel(
     return FoldKernel(load(source, **functions).run, bool(by["stacks"]), source)
 
 
-def _read(e: Emitter, part: PartCode, at: str, array: str = "elements") -> list[str]:
+def read(e: Emitter, part: PartCode, at: str, array: str = "elements") -> list[str]:
+    """Emit code that reads the partial of an element."""
     return [e.assign(f"{array}[{at}].{n}", kind).code for n, kind in part.part.columns]
 
 
@@ -113,10 +114,10 @@ def _subtract(
         e.line("sb = lo")
         reset(e, parts, "s")
     with e.block("while sa < lo:"):
-        step(e, parts, "s", lambda p, state: p.inverse(e, state, _read(e, p, "sa")))
+        step(e, parts, "s", lambda p, state: p.inverse(e, state, read(e, p, "sa")))
         e.line("sa += 1")
     with e.block("while sb < hi:"):
-        step(e, parts, "s", lambda p, state: p.combine(e, state, _read(e, p, "sb")))
+        step(e, parts, "s", lambda p, state: p.combine(e, state, read(e, p, "sb")))
         e.line("sb += 1")
 
 
@@ -135,14 +136,14 @@ def _stacks(
         reset(e, parts, "b")
     e.line("ta = lo")
     with e.block("while tb < hi:"):
-        step(e, parts, "b", lambda p, state: p.combine(e, state, _read(e, p, "tb")))
+        step(e, parts, "b", lambda p, state: p.combine(e, state, read(e, p, "tb")))
         e.line("tb += 1")
     with e.block("if lo >= mid and lo < hi:"):
         reset(e, parts, "u")
         e.line("mid = hi")
         e.line("q = hi - 1")
         with e.block("while q >= lo:"):
-            step(e, parts, "u", lambda p, state: p.combine(e, _read(e, p, "q"), state))
+            step(e, parts, "u", lambda p, state: p.combine(e, read(e, p, "q"), state))
             for part in parts:
                 for name, variable in zip(part.names, variables(part, "u")):
                     e.line(f"suffixes[q].{name} = {variable}")
@@ -164,7 +165,7 @@ def _merge(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> N
         return
     reset(e, parts, "m")
     with e.block("for q in range(lo, hi):"):
-        step(e, parts, "m", lambda p, state: p.combine(e, state, _read(e, p, "q")))
+        step(e, parts, "m", lambda p, state: p.combine(e, state, read(e, p, "q")))
     for part in parts:
         states[part.index] = variables(part, "m")
 

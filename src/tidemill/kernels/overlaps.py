@@ -192,24 +192,50 @@ def next_start(keys: Ints, starts: Ints, other_keys: Ints, other_starts: Ints, n
 
 
 @kernel
-def alive(
-    keys: Ints, at: Ints, start_keys: Ints, starts: Ints, end_keys: Ints, ends: Ints, out: Ints
+def entered_and_left(
+    keys: Ints, at: Ints, start_keys: Ints, starts: Ints, end_keys: Ints, ends: Ints, enter: Ints, leave: Ints
 ) -> None:  # fmt: skip
-    """Write how many rows of the key hold at some instants; all are in order of key and instant."""
+    """Write how many rows have started and have ended by some instants, of this key and those before it.
+
+    All are in order of key and instant. The rows of the key that hold are those that have started and not
+    ended: `enter - leave` of them.
+    """
     s = 0
     e = 0
-    count = 0
     for i in range(keys.size):
-        if i == 0 or keys[i] != keys[i - 1]:
-            count = 0
-            while s < start_keys.size and start_keys[s] < keys[i]:
-                s += 1
-            while e < end_keys.size and end_keys[e] < keys[i]:
-                e += 1
-        while s < start_keys.size and start_keys[s] == keys[i] and starts[s] <= at[i]:
-            count += 1
+        while s < starts.size and (start_keys[s] < keys[i] or (start_keys[s] == keys[i] and starts[s] <= at[i])):
             s += 1
-        while e < end_keys.size and end_keys[e] == keys[i] and ends[e] <= at[i]:
-            count -= 1
+        while e < ends.size and (end_keys[e] < keys[i] or (end_keys[e] == keys[i] and ends[e] <= at[i])):
             e += 1
-        out[i] = count
+        enter[i] = s
+        leave[i] = e
+
+
+@kernel
+def merged_edges(
+    start_keys: Ints, starts: Ints, end_keys: Ints, ends: Ints, out_keys: Ints, out_at: Ints
+) -> int:
+    """Merge starts and ends, both in order of key and instant; write each pair once and return how many."""
+    n = 0
+    s = 0
+    e = 0
+    while s < starts.size or e < ends.size:
+        take_start = e >= ends.size
+        if s < starts.size and e < ends.size:
+            if start_keys[s] != end_keys[e]:
+                take_start = start_keys[s] < end_keys[e]
+            else:
+                take_start = starts[s] <= ends[e]
+        if take_start:
+            k = start_keys[s]
+            t = starts[s]
+            s += 1
+        else:
+            k = end_keys[e]
+            t = ends[e]
+            e += 1
+        if n == 0 or out_keys[n - 1] != k or out_at[n - 1] != t:
+            out_keys[n] = k
+            out_at[n] = t
+            n += 1
+    return n

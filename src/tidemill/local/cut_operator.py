@@ -13,7 +13,7 @@ from tidemill.local.matching import Matching, ranges
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.temporal import Cut
 
-FREE, SINCE, UNTIL = "\0free", "\0since", "\0until"
+FREE, SINCE, UNTIL = "\0state free", "\0state since", "\0state until"
 _STATE = {"exists": (SINCE, UNTIL), "not_exists": (FREE,), "clip": ()}
 _NONE = BEGINNING
 """In place of an instant: no part is open."""

@@ -15,7 +15,7 @@ from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.temporal import LEFT, RIGHT, Join
 
-FREE = "\0free"
+FREE = "\0state free"
 """The instant up to which it is known where nothing matches a row."""
 
 

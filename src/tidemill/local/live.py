@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemill.core.clock import Clock
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.files import resolved
-from tidemill.core.time import BEGINNING, FOREVER, DurationLike, shown_instant
+from tidemill.core.time import BEGINNING, FOREVER, DurationLike
 from tidemill.local import checkpoint as files
 from tidemill.local.attributes import attributes_of
 from tidemill.local.checkpoint_directory import KEEP, Found, Writer, is_directory, read_newest
@@ -30,6 +30,7 @@ from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.live_table import LiveTable
 from tidemill.local.operator import Snapshot
+from tidemill.local.unread_columns import Pushed
 from tidemill.optimize.choices import with_choices
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
@@ -121,7 +122,8 @@ class Live:
         read, none is taken. `position` says up to where the input was read: a checkpoint keeps it, for the
         one who goes on. With several inputs it is a dict by name.
         """
-        self._require_open("push")
+        if self._ended or self._broken:
+            self._require_open("push")
         inputs = self._inputs
         tables: list[tuple[LiveTable, list[pa.RecordBatch]]] = []
         if not batches.keys() <= inputs.keys():
@@ -129,13 +131,14 @@ class Live:
             tables = [(t, t.read(batches.pop(n))) for n, t in self._tables.items() if n in batches]
         at = {} if position is None else self._positions(position, batches)
         read = [(inputs[name], inputs[name].read(value)) for name, value in batches.items()]
-        self._hold_back_no_more()
+        if self._idle is not None:
+            self._hold_back_no_more()
         for given, rows in read:
             given.require_in_time(rows)
         return self._done(self._push, read, at, tables)
 
     def _push(
-        self, read: list[tuple[LiveInput, list[pa.RecordBatch]]], at: Mapping[str, Any],
+        self, read: list[tuple[LiveInput, list[Pushed]]], at: Mapping[str, Any],
         tables: list[tuple[LiveTable, list[pa.RecordBatch]]],
     ) -> list[pa.RecordBatch]:  # fmt: skip
         found: list[pa.RecordBatch] = []
@@ -146,8 +149,8 @@ class Live:
         if read and self._tables:
             found += self._completed_tables()
         for given, batches in read:
-            for batch in batches:
-                for rows, late, rises in given.accepted(batch):
+            for pushed in batches:
+                for rows, late, rises in given.accepted(pushed):
                     if rises:
                         given.follow()
                         found += self._advance()
@@ -156,7 +159,7 @@ class Live:
             if self._idle is not None:
                 self._last[given.name] = self._clock()
         if self._delayed is None or self._delayed.due():
-            for given in self._inputs.values() if self._delayed is not None else (g for g, _ in read):
+            for given in [given for given, _ in read] if self._delayed is None else self._inputs.values():
                 given.follow()
             found += self._advance()
             found += self._emission.pushed()
@@ -179,6 +182,9 @@ class Live:
         The promise is about all inputs, or one of them. With `key`, it is about some values of key columns
         only: `key={"sensor": 7}`, or a list of values. With `on`, it is about the attribute that windows have
         as `on=`, in place of the time: no row to come has a value below this one.
+
+        A promise that says less than an earlier one is an error, also that of a key: it may say less neither
+        than those before about the key nor than those about all keys.
         """
         self._require_open("punctuate")
         names = [input] if input is not None else list(self._inputs)
@@ -192,15 +198,10 @@ class Live:
                 raise UserError("punctuate", expected=f"input= one of {names}, with key=", got="none")
             [name] = names
             keys = self._inputs[name].keyed(key)
+            self._inputs[name].require_more(ticks[name], keys)
             return self._done(lambda: self._advance_keys(name, keys, ticks[name]))
         for name, t in ticks.items():
-            given = self._inputs[name]
-            if t < given.watermark:
-                least, got = (shown_instant(ticks, given.domain) for ticks in (given.watermark, t))
-                raise UserError(
-                    "punctuate", expected=f"a watermark of {name} of at least {least}", got=got,
-                    hint="a promise cannot be taken back; later ones are greater",
-                )  # fmt: skip
+            self._inputs[name].require_more(t)
         for name, t in ticks.items():
             self._inputs[name].raise_to(t)
         if self._tables:
@@ -276,7 +277,8 @@ class Live:
             yield from self._emission.push(name, rows, late=late)
 
     def _advance(self) -> list[pa.RecordBatch]:
-        self._hold_back_no_more()
+        if self._idle is not None:
+            self._hold_back_no_more()
         found = [] if self._delayed is None else list(self._handed_over())
         for name, given in self._inputs.items():
             promise = given.promise
@@ -468,7 +470,8 @@ class Live:
         """Record what changes from now on, for the next checkpoint in a directory."""
         self._emission.track()
         for given in self._inputs.values():
-            given.saved_late = len(given.late())
+            given.saved_late = 0 if given.late_changed else len(given.late())
+            given.late_changed = False
 
     def _writer_at(self, path: Path) -> Writer:
         if self._writer is None or self._writer.path != path:

@@ -65,6 +65,15 @@ class Matching:
             ]
         return Matching(left, right, (ids[0], ids[1]), match.where, schema, refuse)
 
+    @staticmethod
+    def of_places(
+        match: Match, left: Side, right: Side, refuse: Callable[[Ints, str], None] | None
+    ) -> Matching:
+        """Return a matching for pairs whose keys are known to be equal."""
+        nothing = np.empty(0, dtype=np.int64)
+        schema = Schema(sided(left.plan, right.plan))
+        return Matching(left, right, (nothing, nothing), match.where, schema, refuse)
+
     def overlapping(self) -> Iterator[Pairs]:
         """Yield the pairs that match, of which at least one row is new."""
         left = Keyed.of(self.keys[0], self.left.starts, self.left.ends)

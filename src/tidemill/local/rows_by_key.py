@@ -32,7 +32,7 @@ from tidemill.plan.temporal import (
 )
 
 Worked = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
-_GIVEN, _SINCE = "\0given", "\0since"
+_GIVEN, _SINCE = "\0state given", "\0state since"
 
 
 class SessionEndOperator(TemporalOperator):

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tidemill.core.schema import Schema, internal
 from tidemill.core.time import FOREVER
-from tidemill.core.types import INT64, to_arrow
+from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
-from tidemill.kernels.overlaps import alive
+from tidemill.kernels.overlaps import entered_and_left, merged_edges
 from tidemill.local.lifetimes import Ints, Keyed, Mask, instants
-from tidemill.local.matching import ranges
 from tidemill.local.operator import Snapshot
 from tidemill.local.same_rows import same_rows
+from tidemill.local.snapshot_values import Moments, SnapshotValues
 from tidemill.local.temporal_operator import Side, TemporalOperator
-from tidemill.local.window_operator import WindowOperator
-from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
 from tidemill.plan.temporal import SnapshotAggregate
-from tidemill.windows.spec import tumbling
 
-PLACE = internal("place")
-"""The column of copies of rows that says their snapshot, and their order in it."""
-_PLACES = 1 << 31
-_MOST_SNAPSHOTS = 1 << 28
-_SINCE = "\0since"
+_SINCE = "\0state since"
 _OPEN = FOREVER
 
 
 class SnapshotOperator(TemporalOperator):
     """Keeps the rows that hold at the watermark, and the value of each key since it is what it is.
 
-    Between two edges of a key, where one of its rows starts or ends, nothing changes. Each row is copied to
-    the stretches between edges that it spans, and the copies are aggregated.
+    Between two edges of a key, where one of its rows starts or ends, nothing changes. So there is a value for
+    each stretch between two edges (`snapshot_values`), and stretches with one value are one row of the result.
     """
 
     plan: SnapshotAggregate
@@ -52,36 +46,30 @@ class SnapshotOperator(TemporalOperator):
         ])  # fmt: skip
         self._open = self._open_schema.empty_table()
         """The value that each key has at the watermark, and since when."""
-        self._copies = _Copies(plan) if names else None
+        self._values_of = SnapshotValues(plan) if names else None
 
     def _work(
         self, sides: list[Side], done: int, below: int
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         [side] = sides
-        n, kept = side.rows.num_rows, side.ends >= below
+        kept = side.ends >= below
         index = KeyIndex(self._key_schema) if self.plan.keys else None
         kid = self._ids(index, side.rows)
-        closing = np.flatnonzero(side.ends < below)
-        new = np.flatnonzero(side.is_new)
-        at_key, at = _distinct(np.append(kid[new], kid[closing]), np.append(side.starts[new], side.ends[closing]))
-        until = np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
-        # The rows of keys without an edge change nothing.
-        touched = np.isin(kid, at_key) if n else np.zeros(0, dtype=np.bool_)
-        rows = Keyed.of(kid[touched], side.starts[touched], side.ends[touched])
-        rows = Keyed(np.flatnonzero(touched)[rows.order], rows.keys, rows.starts, rows.ends)
-        found, there = self._snapshots(side, rows, at_key, at)
-        # The values so far go on until the first edge of their key.
         open_key = self._ids(index, self._open)
-        first = np.searchsorted(at_key, open_key)
-        ends_now = (first < len(at_key)) & (at_key[np.minimum(first, max(0, len(at_key) - 1))] == open_key) if len(
-            at_key) else np.zeros(len(open_key), dtype=np.bool_)  # fmt: skip
+        edges = Edges.of(side, kid, index.count if index is not None else 1, below)
+        at_key, at = edges.keys, edges.at
+        until = np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
+        found, there = self._snapshots(side, edges)
+        # The values so far go on until the first edge of their key.
+        first = edges.first_of(open_key)
+        ends_now = first < edges.end_of(open_key)
         ended = self._open.filter(pa.array(ends_now))
         pieces = np.flatnonzero(there)
         key = np.concatenate([open_key[ends_now], at_key[pieces]])
         start = np.concatenate([values(_column(ended, _SINCE)), at[pieces]])
         end = np.concatenate([at[first[ends_now]], until[pieces]])
         value = pa.concat_tables([ended.select(list(self._values.names)), found.take(pa.array(pieces))])
-        order = order_by(key, start)
+        order = order_by(key)  # what was open is the first of its key
         key, start, end = key[order], start[order], end[order]
         value = value.take(pa.array(order)).combine_chunks()
         begins = np.ones(len(key), dtype=np.bool_)
@@ -116,14 +104,17 @@ class SnapshotOperator(TemporalOperator):
             return np.zeros(rows.num_rows, dtype=np.int64)
         return index.encode([_column(rows, n) for n in self.plan.keys])
 
-    def _snapshots(self, side: Side, rows: Keyed, at_key: Ints, at: Ints) -> tuple[pa.Table, Mask]:
-        """Return the values at some instants, and at which of them some row holds."""
-        if self._copies is None:
-            count = np.zeros(len(at), dtype=np.int64)
-            by_end = order_by(rows.keys, rows.ends)
-            alive(at_key, at, rows.keys, rows.starts, rows.keys[by_end], rows.ends[by_end], count)
-            return pa.table({"": pa.nulls(len(at))}).select([]), count > 0
-        return self._copies.aggregated(side, rows, Keyed(at, at_key, at, at))
+    def _snapshots(self, side: Side, edges: Edges) -> tuple[pa.Table, Mask]:
+        """Return the values at the edges, and at which of them some row holds."""
+        rows, by_end = edges.rows, edges.by_end
+        enter, leave = empty(len(edges.at)), empty(len(edges.at))
+        ended = rows.keys[by_end], rows.ends[by_end]
+        entered_and_left(edges.keys, edges.at, rows.keys, rows.starts, *ended, enter, leave)
+        there = enter > leave
+        if self._values_of is None:
+            return pa.table({"": pa.nulls(len(there))}).select([]), there
+        moments = Moments(edges.keys, edges.at, enter, leave, by_end, edges.first_row)
+        return self._values_of.at(side.rows, rows, moments), there
 
     def _rows(self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: pa.Table) -> pa.Table:
         kind = to_arrow(self.plan.schema[self.plan.time])
@@ -151,57 +142,47 @@ class SnapshotOperator(TemporalOperator):
         [self._open] = found
 
 
-class _Copies:
-    """Aggregates the rows of snapshots: each row is copied to each of its snapshots."""
+@dataclass(frozen=True)
+class Edges:
+    """The instants at which rows start or end, by key, in order; and the rows of their keys."""
 
-    def __init__(self, plan: SnapshotAggregate) -> None:
-        source = plan.input.schema
-        parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
-        from tidemill.expr.nodes import columns_of
+    keys: Ints
+    at: Ints
+    rows: Keyed
+    by_end: Ints
+    """The rows in order of their key and end."""
+    first_row: Ints
+    """The first row of each key."""
+    _begin: Ints
+    """The first edge of each key, and behind the last one the number of edges."""
 
-        needed = frozenset({plan.input.time}).union(*(columns_of(a) for part in parts for a in part.args))
-        self._names = [n for n in source.names if n in needed]
-        schema = Schema((*((n, source[n]) for n in self._names), (PLACE, INT64)))
-        windows = (NamedWindow(None, tumbling(_PLACES, on=PLACE)),)
-        copies = Source("copies", schema, PLACE)
-        self._plan = WindowAggregate(copies, (), windows, plan.aggregates)
-        self._schema = schema.to_arrow()
-        self._values = plan.schema.select(tuple(r.name for r in plan.layout.results)).to_arrow()
-        self._operator: WindowOperator | None = None
-        self._used = 0
+    @staticmethod
+    def of(side: Side, kid: Ints, keys: int, below: int) -> Edges:
+        """Find the edges below a watermark that are new: starts of new rows, and ends."""
+        by_start, by_end = order_by(kid, side.starts), order_by(kid, side.ends)
+        new, closing = side.is_new[by_start], side.ends[by_end] < below
+        starts, ends = by_start[new], by_end[closing]
+        out = empty(len(starts) + len(ends)), empty(len(starts) + len(ends))
+        n = merged_edges(kid[starts], side.starts[starts], kid[ends], side.ends[ends], *out)
+        at_key, at = (a[:n] for a in out)
+        begin = np.append(0, np.cumsum(np.bincount(at_key, minlength=keys)))
+        touched = begin[1:] > begin[:-1]
+        if not touched.all():  # the rows of keys without an edge change nothing
+            some = touched[kid]
+            by_start, by_end = by_start[some[by_start]], by_end[some[by_end]]
+        place = empty(len(kid))
+        place[by_start] = np.arange(len(by_start))
+        rows = Keyed(by_start, kid[by_start], side.starts[by_start], side.ends[by_start])
+        first_row = np.cumsum(np.bincount(rows.keys, minlength=keys))
+        return Edges(at_key, at, rows, place[by_end], np.append(0, first_row), begin)
 
-    def aggregated(self, side: Side, rows: Keyed, snapshots: Keyed) -> tuple[pa.Table, Mask]:
-        n = len(snapshots.keys)
-        if self._operator is None or self._used + n >= _MOST_SNAPSHOTS:
-            self._operator, self._used = WindowOperator(self._plan, watch=False), 0
-        _, rank = np.unique(rows.starts, return_inverse=True)
-        for own, others in ranges(rows, snapshots, 0):
-            place = (self._used + others) * _PLACES + rank[own]
-            taken = side.rows.select(self._names).take(pa.array(rows.order[own]))
-            self._operator.push(0, pa.RecordBatch.from_arrays([*taken.columns, pa.array(place)], schema=self._schema))
-            self._operator.settle()
-        found = list(self._operator.advance(0, (self._used + n) * _PLACES, prompt=True))
-        there = np.zeros(n, dtype=np.bool_)
-        table = pa.Table.from_batches(found, schema=self._plan.schema.to_arrow()).combine_chunks()
-        at = values(_column(table, "window_start")) // _PLACES - self._used
-        self._used += n
-        there[at] = True
-        place = np.zeros(n, dtype=np.int64)
-        place[at] = np.arange(len(at))
-        value = table.select(self._values.names)
-        if len(value) == 0:
-            value = pa.Table.from_arrays([pa.nulls(n, f.type) for f in self._values], schema=self._values)
-            return value, there
-        return value.take(pa.array(place)), there
+    def first_of(self, keys: Ints) -> Ints:
+        """Return the place of the first edge of each key; that of another one if it has none."""
+        return self._begin[keys]
 
-
-def _distinct(keys: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """Return pairs in order, each once."""
-    order = order_by(keys, at)
-    keys, at = keys[order], at[order]
-    new = np.ones(len(keys), dtype=np.bool_)
-    new[1:] = (keys[1:] != keys[:-1]) | (at[1:] != at[:-1])
-    return keys[new], at[new]
+    def end_of(self, keys: Ints) -> Ints:
+        """Return the place after the last edge of each key."""
+        return self._begin[keys + 1]
 
 
 def _column(rows: Any, name: str) -> pa.Array:

@@ -7,6 +7,7 @@ from typing import Any
 from tidemill.local.cut_operator import CutOperator
 from tidemill.local.join_operator import JoinOperator
 from tidemill.local.lifetime_operator import EdgesOperator, LifetimeOperator, UnnestOperator
+from tidemill.local.lookup_operator import LookupOperator, looks_up
 from tidemill.local.operator import Operator
 from tidemill.local.rows_by_key import (
     ChangesOperator,
@@ -52,6 +53,8 @@ def temporal_operator(plan: Temporal, tuning: Tuning = DEFAULT, **options: Any) 
         return UnnestOperator(plan)
     if isinstance(plan, Edges):
         return ChangesOperator(plan, tuning, **options) if plan.changes else EdgesOperator(plan)
+    if isinstance(plan, (Join, Cut)) and looks_up(plan):
+        return LookupOperator(plan, tuning, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
     return _KEEPING[type(plan)](plan, tuning, **options)

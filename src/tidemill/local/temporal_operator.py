@@ -99,14 +99,19 @@ class TemporalOperator(Operator):
 
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         check_lifetimes(self.inputs[port], batch)
-        below = self._marks.ports[port]
-        if below > BEGINNING and batch.num_rows:
-            late = self._late[port].keep(batch, _NO_KEYS, Limits(below))
-            batch = batch if late is None else batch.filter(pa.array(~late))
+        batch = self._in_time(port, batch)
         if batch.num_rows:
             self._waiting[port].append(batch)
             self._next = min(self._next, int(starts_of(self.inputs[port], batch).min()))
         return ()
+
+    def _in_time(self, port: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch that are not late; the others are kept apart."""
+        below = self._marks.ports[port]
+        if below == BEGINNING or not batch.num_rows:
+            return batch
+        late = self._late[port].keep(batch, _NO_KEYS, Limits(below))
+        return batch if late is None else batch.filter(pa.array(~late))
 
     # -- results out
 

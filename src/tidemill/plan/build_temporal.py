@@ -29,6 +29,7 @@ from tidemill.plan.temporal import (
     Cut,
     Edges,
     FromEdges,
+    Hops,
     Join,
     Kind,
     Lifetime,
@@ -106,7 +107,7 @@ def _or_length(plan: Plan, given: Any, step: str) -> Node | int:
 
 def _lifetime(
     plan: Plan, says: str, *, start: Node | None = None, end: Node | None = None, move: Move | None = Move(),
-    may_be_empty: bool = False,
+    may_be_empty: bool = False, hops: Hops | None = None,
 ) -> Plan:  # fmt: skip
     """Return the rows with another start and end; without an `end` they become points.
 
@@ -121,7 +122,7 @@ def _lifetime(
     resolved = {n: resolve(e, plan.schema, step=says) for n, e in outputs.items()}
     if name is not None and type_of(resolved[name], plan.schema) == NULL:
         resolved[name] = Literal(None, _bound(plan))
-    made = Lifetime(plan, tuple(resolved.items()), plan.time, name, move, says)
+    made = Lifetime(plan, tuple(resolved.items()), plan.time, name, move, says, hops)
     if not may_be_empty:
         return made
     if name is None:
@@ -219,7 +220,7 @@ def quantised(plan: Plan, size: Any, every: Any, origin: Any) -> Plan:
     says = f"quantised {size} every={every}" + (f" origin={origin}" if origin is not None else "")
     return _lifetime(
         plan, says, start=bound_above(_start(plan), 0), end=bound_above(_start(plan), reach),
-        move=Move(grid=(begin, slide)), may_be_empty=slide > reach,
+        move=Move(grid=(begin, slide)), may_be_empty=slide > reach, hops=Hops(reach, slide, begin),
     )  # fmt: skip
 
 

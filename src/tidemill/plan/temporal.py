@@ -64,6 +64,15 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Hops:
+    """Hopping windows: a row holds from the end of the first one that has it, as long as the last one holds."""
+
+    size: int
+    every: int
+    origin: int
+
+
+@dataclass(frozen=True)
 class Lifetime(Temporal):
     """Each row with another lifetime. Rows whose lifetime is empty are dropped by a filter above it."""
 
@@ -75,6 +84,8 @@ class Lifetime(Temporal):
     """How a watermark goes through. With `Move()`, no start is below what it was; None if nobody knows."""
     says: str
     """The step as the user wrote it."""
+    hops: Hops | None = None
+    """The windows that lifetimes are those of."""
 
     @functools.cached_property
     def schema(self) -> Schema:

@@ -1,0 +1,132 @@
+"""The values of aggregates over the rows that hold at some instants, in one of three ways.
+
+- `edges`: rows are added where they start and taken out where they end, for parts with an exact inverse;
+- `moving`: if rows end in the order in which they start, as with a constant duration, those that hold are a
+  moving range of them;
+- `copies`: otherwise each row is copied to the instants that it holds at. That costs as much as there are
+  pairs of a row and an instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.aggregates.algebra import Algebra
+from tidemill.aggregates.layout import StatePart
+from tidemill.core.schema import Schema, internal
+from tidemill.core.types import INT64
+from tidemill.expr.nodes import columns_of
+from tidemill.kernels.arrow import values
+from tidemill.kernels.window_ranges import Ranges
+from tidemill.local.lifetimes import Ints, Keyed
+from tidemill.local.matching import ranges
+from tidemill.local.results import Results
+from tidemill.local.state_plan import plan_states
+from tidemill.local.window_operator import WindowOperator
+from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
+from tidemill.plan.temporal import SnapshotAggregate
+from tidemill.windows.spec import Window, tumbling
+
+PLACE = internal("place")
+"""The column with the places of rows, or of copies of rows."""
+_PLACES = 1 << 31
+"""Places of the copies at one instant."""
+WAYS = ("edges", "moving", "copies")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Instants of keys, in order, and the rows that have started and ended by then."""
+
+    keys: Ints
+    at: Ints
+    enter: Ints
+    leave: Ints
+    by_end: Ints
+    """The rows in order of their key and end."""
+    first_row: Ints
+    """The first row of each key."""
+
+
+class SnapshotValues:
+    """Computes the aggregates of a plan. `way` prescribes how, for tests."""
+
+    def __init__(self, plan: SnapshotAggregate, way: str | None = None) -> None:
+        self._plan, self._way = plan, way
+        source = plan.input.schema
+        parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
+        needed = frozenset({plan.input.time}).union(*(columns_of(a) for part in parts for a in part.args))
+        self._names = [n for n in source.names if n in needed]
+        schema = Schema((*((n, source[n]) for n in self._names), (PLACE, INT64)))
+        self._source, self._schema = Source("rows", schema, PLACE), schema.to_arrow()
+        self._values = plan.schema.select(tuple(r.name for r in plan.layout.results)).to_arrow()
+        self._by_row = self._windows(tumbling(1, on=PLACE))
+        layout = self._by_row.layout
+        sliding = tuple(map(_sliding, layout.parts))
+        self._results = Results(layout, plan_states(layout, sliding), sliding)
+
+    def _windows(self, spec: Window) -> WindowAggregate:
+        return WindowAggregate(self._source, (), (NamedWindow(None, spec),), self._plan.aggregates)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every part can be taken out of a partial again, exactly."""
+        return self._results.by_edges is not None
+
+    def at(self, batch: pa.RecordBatch, rows: Keyed, moments: Moments) -> pa.Table:
+        """Return the values at some instants; where nothing holds, any values."""
+        if not len(moments.at):
+            return self._values.empty_table()
+        way = self._way or self._chosen(rows)
+        if way == "copies":
+            return self._of_copies(batch, rows, moments)
+        operator = WindowOperator(self._by_row, watch=False)
+        operator.push(0, self._placed(batch, rows.order, np.arange(len(rows.order))))
+        elements, texts = operator.store.elements(), operator.store.texts
+        if way == "edges":
+            begin = moments.first_row[moments.keys]
+            begin[1:][moments.keys[1:] == moments.keys[:-1]] = -1
+            columns = self._results.at_edges(
+                elements, begin, moments.enter, moments.leave, moments.by_end, texts
+            )
+        else:
+            none = np.zeros(len(moments.at), dtype=np.int64)
+            columns = self._results.columns(elements, Ranges(none, none, moments.leave, moments.enter), texts)
+        return pa.Table.from_arrays(columns, schema=self._values)
+
+    def _chosen(self, rows: Keyed) -> str:
+        if self.exact:
+            return "edges"
+        in_order = (rows.keys[1:] != rows.keys[:-1]) | (rows.ends[1:] >= rows.ends[:-1])
+        return "moving" if in_order.all() else "copies"
+
+    def _placed(self, batch: pa.RecordBatch, order: Ints, place: Ints) -> pa.RecordBatch:
+        taken = batch.select(self._names).take(pa.array(order))
+        return pa.RecordBatch.from_arrays([*taken.columns, pa.array(place)], schema=self._schema)
+
+    def _of_copies(self, batch: pa.RecordBatch, rows: Keyed, moments: Moments) -> pa.Table:
+        operator = WindowOperator(self._windows(tumbling(_PLACES, on=PLACE)), watch=False)
+        _, rank = np.unique(rows.starts, return_inverse=True)
+        at = Keyed(moments.at, moments.keys, moments.at, moments.at)
+        for own, others in ranges(rows, at, 0):
+            operator.push(0, self._placed(batch, rows.order[own], others * _PLACES + rank[own]))
+            operator.settle()
+        n = len(moments.at)
+        found = list(operator.advance(0, n * _PLACES, prompt=True))
+        if not found:
+            return pa.Table.from_arrays([pa.nulls(n, f.type) for f in self._values], schema=self._values)
+        batches = pa.concat_batches(found)
+        place = np.zeros(n, dtype=np.int64)
+        place[values(batches.column("window_start")) // _PLACES] = np.arange(batches.num_rows)
+        return pa.Table.from_batches([batches]).select(self._values.names).take(pa.array(place))
+
+
+def _sliding(part: StatePart) -> str:
+    """Return how a part moves on to the next instant, in a moving range of rows."""
+    if not isinstance(part.part.algebra, Algebra):
+        return "recompute"
+    assert part.form is not None
+    return "subtract" if part.form.subtracts else "two_stacks"
