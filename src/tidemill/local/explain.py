@@ -9,11 +9,12 @@ from tidemill.aggregates.algebra import Algebra, OpaqueForm
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_part
 from tidemill.core.time import Domain, to_datetime
-from tidemill.expr.nodes import Node, Udf
+from tidemill.expr.nodes import Column, Node, Udf
 from tidemill.io.window_source import WindowSource
 from tidemill.jit.function_content import uncached
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.last_range import aggregate_of_copies, slides_over_another
+from tidemill.local.lookup_operator import looks_up
 from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
@@ -37,6 +38,7 @@ from tidemill.plan.temporal import (
     TopRows,
     Unnest,
     UntilSessionEnd,
+    everlasting,
     sided,
 )
 from tidemill.plan.wheel_facts import WheelFacts
@@ -91,7 +93,7 @@ def from_wheel(node: WheelWindows, facts: WheelFacts) -> str:
 
 
 def _stage(stage: Stage) -> list[str]:
-    changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    changed = [(n, e) for n, e in stage.outputs if e != Column(n)]
     if not stage.predicates and not changed:
         return []
     lines = ["one generated loop:"]
@@ -163,12 +165,16 @@ _KEEPS: dict[type[Temporal], str] = {
 def _temporal(plan: Temporal) -> list[str]:
     """Describe how an operator on lifetimes runs, and what it keeps."""
     if isinstance(plan, Lifetime):
-        changed = [(n, e) for n, e in plan.outputs if str(e) != f"col.{n}"]
+        if everlasting(plan):
+            return ["its rows hold for ever"]
+        changed = [(n, e) for n, e in plan.outputs if e != Column(n)]
         loop = [f"  {users_part(n)} = {e}{_how(e, plan.input.schema)}" for n, e in changed]
         return [f"{plan}, one generated loop:", *loop]
     if isinstance(plan, Unnest) or (isinstance(plan, Edges) and not plan.changes):
         return [f"{plan}:", "  by Arrow's functions; keeps nothing"]
-    if isinstance(plan, Cut):
+    if isinstance(plan, (Join, Cut)) and looks_up(plan):
+        lines = [f"{plan}:", "  rows are looked up in the table, which is read first; keeps the table"]
+    elif isinstance(plan, Cut):
         kept = "keeps the rows that nothing has ended" if plan.kind == "clip" else _HOLDING
         lines = [f"{plan}:", f"  {_SORTED}; {kept}"]
     else:

@@ -22,13 +22,13 @@ from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, ends_of, insta
 from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.nodes import Plan
-from tidemill.plan.temporal import ALWAYS, LEFT, Cut, Join
+from tidemill.plan.temporal import ALWAYS, LEFT, Cut, Join, everlasting
 
 
 def looks_up(plan: Join | Cut) -> bool:
     """Return whether the right side is a table, and rows of the left side have at most its columns added."""
     kinds = ("inner", "left", "exists", "not_exists")
-    return plan.right.time == ALWAYS and plan.left.time != ALWAYS and plan.kind in kinds
+    return everlasting(plan.right) and plan.left.time != ALWAYS and plan.kind in kinds
 
 
 class LookupOperator(TemporalOperator):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemill.aggregates.algebra import Algebra
 from tidemill.core.errors import UserError
 from tidemill.core.schema import users_part
-from tidemill.expr.nodes import Node, Udf
+from tidemill.expr.nodes import Column, Node, Udf
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
 from tidemill.plan.steps import describe as describe_plan
@@ -42,7 +42,7 @@ def describe(plan: Plan) -> str:
 
 def _stage(stage: Stage) -> list[str]:
     lines = [f"filter {_where(p)}: {p}" for p in stage.predicates]
-    changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    changed = [(n, e) for n, e in stage.outputs if e != Column(n)]
     return lines + [f"compute {_where(e)}: {users_part(n)} = {e}" for n, e in changed]
 
 

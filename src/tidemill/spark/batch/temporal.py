@@ -66,7 +66,7 @@ class Way:
 def way_of(plan: Temporal) -> Way:
     """Choose the way of an operator from the plan alone."""
     if isinstance(plan, (Lifetime, Unnest)):
-        return Way("columns", "each row by itself")
+        return Way("columns", "its rows hold for ever" if everlasting(plan) else "each row by itself")
     if isinstance(plan, Edges):
         if plan.changes:
             why = "edges of equal rows at one instant are added up"
@@ -75,8 +75,7 @@ def way_of(plan: Temporal) -> Way:
     if isinstance(plan, Chop):
         return Way("columns", "each row by itself", (), (_LATEST,))
     if isinstance(plan, (Join, Cut)):
-        why = why_spark(plan)
-        if why is not None:
+        if (why := why_spark(plan)) is not None:
             if plan.kind == "clip":
                 return Way("columns", why)
             keys = _shown_keys(plan, by_time=why.startswith("points"))
@@ -85,8 +84,8 @@ def way_of(plan: Temporal) -> Way:
             return Way("join", why, shuffles)
         keys = _shown_keys(plan)
         return Way("together", "rows meet while they hold", (_to_tasks(keys, "rows of both sides"),))
-    keys = ", ".join(_partition(plan))
-    return Way("together", _WHY[type(plan)], (_to_tasks(keys, "rows"),))
+    by = ", ".join(_partition(plan))
+    return Way("together", _WHY[type(plan)], (_to_tasks(by, "rows"),))
 
 
 _LATEST = "look for the last instant of the stream, in one more pass over it"
