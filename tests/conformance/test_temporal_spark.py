@@ -48,6 +48,8 @@ SNAPSHOTS = {
 JOINS = {
     "join": S.join(P, on="k"),
     "without keys": S.join(LONG, where=BELOW),
+    "right without keys": S.join(LONG, how="right", where=BELOW),
+    "outer without keys": S.join(LONG, how="outer", where=BELOW),
     "left": S.join(LONG, on="k", how="left", where=BELOW),
     "outer": S.join(LONG, on="k", how="outer"),
     "keys of other names": S.join(P.select("w", j=col.k), on={"k": "j"}, how="right"),
@@ -84,6 +86,7 @@ CUTS = {
     "not exists where": S.where_not_exists(LONG, on="k", where=BELOW),
     "not exists without keys": S.where_not_exists(P.lasting(2)),
     "clip": S.clip(P, on="k"),
+    "clip without keys": S.clip(P, where=BELOW),
     "clip where": S.clip(P, on="k", where=BELOW),
 }
 BY_KEY = {
@@ -102,8 +105,10 @@ BY_KEY = {
 }
 ALL = {**LIFETIMES, **SNAPSHOTS, **JOINS, **POINTS, **TABLES, **CUTS, **BY_KEY}
 ALIKE = (
-    "quantised with gaps", "shift", "at_end", "quantised", "share", "exists where", "not exists", "sample", "top",
-    "stitch nothing", "points that exist", "table, left", "table, right", "outer", "lag, lead",
+    "quantised with gaps", "shift", "at_end", "quantised", "share", "exists where", "not exists", "sample",
+    "stitch nothing", "points that exist", "table, left", "table, right", "outer", "lag, lead", "top",
+    "right without keys", "outer without keys", "clip without keys", "lasting an expression",
+    "two keys from one column", "table, inner, in Python", "not in a table", "points in groups",
 )  # fmt: skip
 """Queries whose neighbours take the same path."""
 
@@ -117,7 +122,9 @@ def rows(seed: int, size: int = 24) -> dict[str, list[Row]]:
         t = pick.randint(0, 40)
         u = pick.choice([None, t + pick.randint(1, 12), t + pick.randint(1, 12)])
         lives.append({"t": t, "u": u, "k": pick.choice(keys), "v": pick.randint(0, 9)})
-    points = [{"t": pick.randint(0, 40), "k": pick.choice(keys), "w": pick.randint(0, 9)} for _ in range(size)]
+    points = [
+        {"t": pick.randint(0, 40), "k": pick.choice(keys), "w": pick.randint(0, 9)} for _ in range(size)
+    ]
     names = [{"k": pick.choice(keys), "name": pick.choice(["a", "b", None])} for _ in range(5)]
     others = [{"k": pick.choice(keys), "name": pick.choice(["c", "d"])} for _ in range(3)]
     return {"s": lives, "p": points, "d": names, "e": others}
@@ -227,9 +234,10 @@ def clock_rows(seed: int, size: int = 20) -> dict[str, list[Row]]:
     for _ in range(size):
         t = pick.randint(0, 20) * SECOND
         lives.append({
-            "t": t, "u": pick.choice([None, t + pick.randint(1, 9) * SECOND]), "k": pick.choice(["a", "b", None]),
-            "x": pick.choice(floats), "words": pick.choice([None, [], ["p"], ["p", None, "q"]]),
-            "place": pick.choice([None, {"a": 1, "b": None}, {"a": None, "b": "x"}]), "long": pick.choice([None, 5]),
+            "t": t, "u": pick.choice([None, t + pick.randint(1, 9) * SECOND]), "x": pick.choice(floats),
+            "k": pick.choice(["a", "b", None]), "words": pick.choice([None, [], ["p"], ["p", None, "q"]]),
+            "place": pick.choice([None, {"a": 1, "b": None}, {"a": None, "b": "x"}]),
+            "long": pick.choice([None, 5]),
         })  # fmt: skip
     edges: list[Row] = []
     is_open: set[Any] = set()
@@ -251,16 +259,17 @@ CLOCK_DATA = clock_rows(1)
 # --- errors -----------------------------------------------------------------------------------------
 
 ENDS = {"t": "timestamp", "u": "timestamp"}
+NO_START: Row = {"t": None, "k": 1, "w": 1}
 WRONG: dict[str, tuple[Stream, Row, str]] = {
     "no lifetime": (
         tm.stream("w", time="t", end="u", schema=ENDS), {"t": 5 * SECOND, "u": 3 * SECOND},
         "an end in 'u' after 't', got 1970-01-01T00:00:03+00:00, and the start is 1970-01-01T00:00:05",
     ),
-    "no start": (P.lasting(3), {"t": None, "k": 1, "w": 1}, "stream 'p': expected a time in 't'"),
-    "no start in a task": (P.until_session_end(5), {"t": None, "k": 1, "w": 1}, "stream 'p': expected a time in 't'"),
-    "no start in a join": (P.join(D, on="k"), {"t": None, "k": 1, "w": 1}, "stream 'p': expected a time in 't'"),
+    "no start": (P.lasting(3), NO_START, "stream 'p': expected a time in 't'"),
+    "no start in a task": (P.until_session_end(5), NO_START, "stream 'p': expected a time in 't'"),
+    "no start in a join": (P.join(D, on="k"), NO_START, "stream 'p': expected a time in 't'"),
     "an end without a start": (
-        P.from_edges("k", start=col.w > 5), {"t": 3, "k": 1, "w": 1}, "an end without a start before it, at 3",
+        P.from_edges("k", start=col.w > 5), NO_START | {"t": 3}, "an end without a start before it, at 3",
     ),
 }  # fmt: skip
 
@@ -278,6 +287,8 @@ def test_wrong_rows(engine: Engine, name: str) -> None:
 
 # --- what runs where --------------------------------------------------------------------------------
 
+MEET = "together, because rows meet while they hold"
+
 
 @pytest.mark.parametrize(
     ("name", "words"),
@@ -286,9 +297,11 @@ def test_wrong_rows(engine: Engine, name: str) -> None:
         ("table", "join, because the right side holds for ever\n  shuffle both sides by k, or the smaller"),
         ("points", "join, because points hold together at equal times"),
         ("clipped points", "columns, because nothing ends a point sooner"),
-        ("table, left, in Python", "together, because rows meet while they hold\n  shuffle rows of both sides by k"),
-        ("exists", "together, because rows meet while they hold\n  shuffle rows of both sides by k"),
-        ("aggregates by key", "together, because rows of a key that hold together are aggregated\n  shuffle rows by k"),
+        ("table, left, in Python", f"{MEET}\n  shuffle rows of both sides by k"),
+        ("exists", f"{MEET}\n  shuffle rows of both sides by k"),
+        ("right without keys", f"{MEET}\n  divide time, in two more passes over the right side"),
+        ("outer without keys", f"{MEET}\n  shuffle all rows of both sides to one task"),
+        ("aggregates by key", "rows of a key that hold together are aggregated\n  shuffle rows by k"),
         ("changes", "shuffle net edges by all columns"),
         ("chop", "look for the last instant"),
     ],

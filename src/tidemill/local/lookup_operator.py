@@ -18,7 +18,15 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import spelled_out
-from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, ends_of, instants, starts_of, without_nulls
+from tidemill.local.lifetimes import (
+    Ints,
+    Mask,
+    check_lifetimes,
+    ends_of,
+    instants,
+    starts_of,
+    without_nulls,
+)
 from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.nodes import Plan

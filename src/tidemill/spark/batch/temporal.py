@@ -43,6 +43,7 @@ from tidemill.spark.batch.lifetimes import (
 )
 from tidemill.spark.batch.matching import spark_join, why_spark
 from tidemill.spark.batch.rows_together import Places, operate
+from tidemill.spark.batch.slices import SLICE, divided_side, sliced, slices
 from tidemill.spark.exchange.group import colocated
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.functions import floor_div
@@ -75,15 +76,19 @@ def way_of(plan: Temporal) -> Way:
     if isinstance(plan, Chop):
         return Way("columns", "each row by itself", (), (_LATEST,))
     if isinstance(plan, (Join, Cut)):
-        if (why := why_spark(plan)) is not None:
+        if (reason := why_spark(plan)) is not None:
             if plan.kind == "clip":
-                return Way("columns", why)
-            keys = _shown_keys(plan, by_time=why.startswith("points"))
+                return Way("columns", reason)
+            keys = _shown_keys(plan, by_time=reason.startswith("points"))
             shuffles = (f"both sides by {keys}, or the smaller one to all tasks",) if keys else (
                 "the smaller side to all tasks",)  # fmt: skip
-            return Way("join", why, shuffles)
-        keys = _shown_keys(plan)
-        return Way("together", "rows meet while they hold", (_to_tasks(keys, "rows of both sides"),))
+            return Way("join", reason, shuffles)
+        keys, met = _shown_keys(plan), "rows meet while they hold"
+        if keys or divided_side(plan) is None:
+            return Way("together", met, (_to_tasks(keys, "rows of both sides"),))
+        side = ("left", "right")[divided_side(plan) or 0]
+        shuffle = f"rows of the {side} side by slices of time, with the rows that hold there meanwhile"
+        return Way("together", met, (shuffle,), (f"divide time, in two more passes over the {side} side",))
     by = ", ".join(_partition(plan))
     return Way("together", _WHY[type(plan)], (_to_tasks(by, "rows"),))
 
@@ -144,10 +149,16 @@ def _together(
     """Run the local operator on the rows of a key; keys are pairs of columns of the inputs."""
     inputs = plan.children()
     where = Places.of(inputs, keys)
-    rows = where.together(frames)
     own = [[where.key(port, n) for n in names] for port, names in enumerate(keys)]
     shared = dict.fromkeys(f"c{at[0]}" for at in zip(*own) if len(set(at)) == 1)
-    rows = colocated("temporal", rows, list(shared), detect) if shared else rows.repartition(1)
+    if shared:
+        rows = colocated("temporal", where.together(frames), list(shared), detect)
+    elif isinstance(plan, (Join, Cut)) and divided_side(plan) is not None:
+        count = slices(frames[0].sparkSession)
+        rows = where.together(sliced(plan, frames, count), [SLICE])
+        rows = rows.repartitionById(count, F.col(SLICE)).drop(SLICE)
+    else:
+        rows = where.together(frames).repartition(1)
     return map_batches(rows, operate(plan, where), user_schema(plan.schema))
 
 
@@ -161,7 +172,7 @@ def _matched(plan: Join | Cut, left: DataFrame, right: DataFrame, detect: str) -
     alone = _ALONE.get(plan.kind, ())
     frames = []
     for port, (side, frame) in enumerate(zip(sides, (left, right))):
-        rows = internal_rows(side, frame, checked=False)
+        rows = internal_rows(side, frame, checked=not match.left_keys)  # tasks see all rows with keys
         if port not in alone:  # null is equal to nothing
             own = places(side, "c")
             for pair in match.keys:
