@@ -395,8 +395,12 @@ class LiveInput:
         return self.watermark if self.watermark > self.held else self.held
 
     def keyed(self, keys: Mapping[str, Any]) -> dict[str, pa.Array]:
-        """Return columns of keys as arrays, for a punctuation of some keys."""
-        schema, arrays = self._source.schema, {}
+        """Return columns of keys as arrays, for a punctuation of some keys.
+
+        There are none if the query does not read one of the columns: the promise then says nothing about the
+        rows that it sees.
+        """
+        schema, arrays = self._source.declared, {}
         for name, given in keys.items():
             if name not in schema:
                 raise UserError(
@@ -411,7 +415,7 @@ class LiveInput:
                 ) from unfit
         if len({len(a) for a in arrays.values()}) != 1:
             raise UserError("punctuate", expected="key columns of one length", got=str(keys)[:80])
-        return arrays
+        return arrays if all(name in self._source.schema for name in arrays) else {}
 
     def watermarks_of(self, keys: Mapping[str, pa.Array]) -> npt.NDArray[np.int64]:
         """Return the watermark of each of some keys."""
