@@ -52,14 +52,18 @@ def end_of(plan: Plan, prefix: str = "c") -> SparkColumn:
 
 def checked_start(plan: Plan, start: SparkColumn, end: SparkColumn | None = None) -> SparkColumn:
     """Return the start of rows; one without a lifetime fails the query."""
-    none = F.raise_error(F.lit(str(null_start(plan)))).cast("bigint")
     far = (start < integer(-FARTHEST)) | (start >= integer(FARTHEST))
-    found = F.when(start.isNull(), none)
+    found = F.when(start.isNull(), no_start(plan))
     if end is not None:
         found = found.when(end <= start, _fails(plan, start, end))
         far = far | (end > integer(FARTHEST))
     outside = F.raise_error(F.lit(str(no_lifetime(plan, FARTHEST, FARTHEST + 1)))).cast("bigint")
     return found.when(far, outside).otherwise(start)
+
+
+def no_start(plan: Plan) -> SparkColumn:
+    """Raise the error for a row without a start."""
+    return F.raise_error(F.lit(str(null_start(plan)))).cast("bigint")
 
 
 def checked_source(df: DataFrame, source: Source) -> DataFrame:

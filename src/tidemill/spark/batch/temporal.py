@@ -34,9 +34,9 @@ from tidemill.plan.temporal import (
     payload,
 )
 from tidemill.spark.batch.lifetimes import (
-    checked_start,
     end_of,
     internal_rows,
+    no_start,
     places,
     shown,
     start_of,
@@ -191,9 +191,8 @@ def _lifetime(plan: Lifetime, frame: DataFrame) -> DataFrame:
     expressions = SparkExpressions(below.schema, raw, names)
     columns = {name: expressions.column(node) for name, node in plan.outputs}
     if below.time in below.schema and not everlasting(below):  # a table has no times
-        start = columns[plan.time]
-        given = expressions.leaf(below.time)
-        columns[plan.time] = F.when(given.isNull(), checked_start(below, given)).otherwise(start)
+        none = expressions.leaf(below.time).isNull()
+        columns[plan.time] = F.when(none, no_start(below)).otherwise(columns[plan.time])
     return df.select(*shown(plan, columns))
 
 
