@@ -105,7 +105,8 @@ BY_KEY = {
 }
 ALL = {**LIFETIMES, **SNAPSHOTS, **JOINS, **POINTS, **TABLES, **CUTS, **BY_KEY}
 ALIKE = (
-    "not exists without keys", "quantised with gaps", "shift", "at_end", "quantised", "share", "exists where", "not exists", "sample",
+    "not exists without keys",
+    "quantised with gaps", "shift", "at_end", "quantised", "share", "exists where", "not exists", "sample",
     "stitch nothing", "points that exist", "table, left", "table, right", "outer", "lag, lead", "top",
     "right without keys", "outer without keys", "clip without keys", "lasting an expression",
     "two keys from one column", "table, inner, in Python", "not in a table", "points in groups",
