@@ -65,6 +65,7 @@ POINTS = {
     "points that exist": P.where_exists(S.at_start(), on="k", where=lambda left, right: left.w < right.v),
     "points in groups": S.at_start().group_by("k").apply(
         lambda g: g.select("v").join(g.select(w=col.v * 2), how="left", where=lambda a, b: a.v < b.w)),
+    "joined points": P.join(S.at_start().select("k", x=col.v), on="k").join(P.select("k", y=col.w), on="k"),
     "clipped points": P.clip(P, on="k"),
 }  # fmt: skip
 TABLES = {
@@ -108,7 +109,7 @@ ALIKE = (
     "not exists without keys",
     "quantised with gaps", "shift", "at_end", "quantised", "share", "exists where", "not exists", "sample",
     "stitch nothing", "points that exist", "table, left", "table, right", "outer", "lag, lead", "top",
-    "right without keys", "outer without keys", "clip without keys", "lasting an expression",
+    "right without keys", "outer without keys", "clip without keys", "lasting an expression", "points",
     "two keys from one column", "table, inner, in Python", "not in a table", "points in groups",
 )  # fmt: skip
 """Queries whose neighbours take the same path."""
@@ -297,6 +298,7 @@ MEET = "together, because rows meet while they hold"
         ("shift", "columns, because each row by itself"),
         ("table", "join, because the right side holds for ever\n  shuffle both sides by k, or the smaller"),
         ("points", "join, because points hold together at equal times"),
+        ("joined points", "join, because points hold together at equal times\n  shuffle both sides by k"),
         ("clipped points", "columns, because nothing ends a point sooner"),
         ("table, left, in Python", f"{MEET}\n  shuffle rows of both sides by k"),
         ("exists", f"{MEET}\n  shuffle rows of both sides by k"),

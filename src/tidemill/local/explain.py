@@ -22,6 +22,7 @@ from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
+from tidemill.plan.properties import properties
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.steps import describe as describe_plan
 from tidemill.plan.temporal import (
@@ -38,7 +39,6 @@ from tidemill.plan.temporal import (
     TopRows,
     Unnest,
     UntilSessionEnd,
-    everlasting,
     sided,
 )
 from tidemill.plan.wheel_facts import WheelFacts
@@ -165,7 +165,7 @@ _KEEPS: dict[type[Temporal], str] = {
 def _temporal(plan: Temporal) -> list[str]:
     """Describe how an operator on lifetimes runs, and what it keeps."""
     if isinstance(plan, Lifetime):
-        if everlasting(plan):
+        if properties(plan).everlasting:
             return ["its rows hold for ever"]
         changed = [(n, e) for n, e in plan.outputs if e != Column(n)]
         loop = [f"  {users_part(n)} = {e}{_how(e, plan.input.schema)}" for n, e in changed]

@@ -15,10 +15,9 @@ from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.schema import Schema, internal, users_part
 from tidemill.core.time import FARTHEST, FOREVER, Domain, format_duration
 from tidemill.core.types import INT64, STRING, DataType
-from tidemill.expr.nodes import Literal as Constant
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.plan.nodes import Filter, Plan, Project, Source, Union
+from tidemill.plan.nodes import Plan
 
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
 ALWAYS, ALWAYS_END = internal("since"), internal("until")
@@ -453,21 +452,3 @@ def bounds_of(*inputs: Plan) -> tuple[str, str]:
     if all(i.time == ALWAYS for i in inputs):
         return ALWAYS, ALWAYS_END
     return VALID_FROM, VALID_TO
-
-
-def everlasting(plan: Plan) -> bool:
-    """Return whether all rows of a plan surely hold for ever, as those of a table do."""
-    if isinstance(plan, Lifetime):
-        outputs = dict(plan.outputs)
-        return (
-            plan.time == ALWAYS
-            and isinstance(plan.input, Source) and plan.input.table
-            and plan.end is not None and isinstance(outputs[plan.end], Constant)
-        )
-    if plan.time != ALWAYS or not isinstance(plan, (Filter, Project, Union, *_KEEP_ALWAYS)):
-        return False
-    return all(map(everlasting, plan.children()))
-
-
-_KEEP_ALWAYS = (SnapshotAggregate, Join, Cut, Stitch, TopRows, Neighbours, Unnest)
-"""Operators whose results hold for ever if all their inputs do."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tidemill.core.time import FARTHEST, Domain, shown_instant
 from tidemill.plan.faults import no_lifetime, null_start
 from tidemill.plan.nodes import Plan, Source
-from tidemill.plan.temporal import everlasting
+from tidemill.plan.properties import properties
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.values import integer, named, output, read
 from tidemill.spark.names import apart
@@ -35,7 +35,7 @@ def internal_rows(plan: Plan, frame: DataFrame, prefix: str = "c", *, checked: b
     expressions = SparkExpressions(plan.schema, raw, names)
     own = places(plan, prefix)
     columns = {name: expressions.leaf(name) for name in own}
-    if checked and not everlasting(plan):
+    if checked and not properties(plan).everlasting:
         end = columns[plan.end] if plan.end else None
         columns[plan.time] = checked_start(plan, columns[plan.time], end)
     return df.select(*(columns[name].alias(place) for name, place in own.items()))

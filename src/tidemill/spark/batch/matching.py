@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from tidemill.core.schema import Schema
 from tidemill.core.types import BOOL
 from tidemill.expr.nodes import Node, Udf
-from tidemill.plan.temporal import LEFT, RIGHT, Cut, Join, everlasting, sided
+from tidemill.plan.properties import properties
+from tidemill.plan.temporal import LEFT, RIGHT, Cut, Join, sided
 from tidemill.spark.batch.lifetimes import end_of, internal_rows, places, shown, start_of
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.functions import outside_java
@@ -29,12 +30,12 @@ def why_spark(plan: Join | Cut) -> str | None:
     """Return why a join is one of Spark's; None if it is not."""
     kind = plan.kind
     if kind == "clip":
-        if plan.left.end is None:
+        if properties(plan.left).duration == 1:
             return "nothing ends a point sooner"
-        return "a table does not start" if everlasting(plan.right) else None
+        return "a table does not start" if properties(plan.right).everlasting else None
     if _in_python(plan.match.where) and kind != "inner":
         return None
-    sides = everlasting(plan.left), everlasting(plan.right)
+    sides = properties(plan.left).everlasting, properties(plan.right).everlasting
     if all(sides):
         return "both sides hold for ever"
     if sides[1] and kind in ("inner", "left", "exists", "not_exists"):
@@ -45,7 +46,7 @@ def why_spark(plan: Join | Cut) -> str | None:
 
 
 def _points(plan: Join | Cut) -> bool:
-    return plan.left.end is None and plan.right.end is None
+    return properties(plan.left).duration == properties(plan.right).duration == 1
 
 
 def _in_python(where: Node | None) -> bool:
@@ -100,7 +101,7 @@ def _columns(plan: Join) -> dict[str, SparkColumn]:
         column = F.col(own[key])
         # A row of the right side alone has its own keys.
         found[name] = F.coalesce(column, F.col(other[of_right[key]])) if key in of_right else column
-    lives = [(start_of(p, prefix), end_of(p, prefix), everlasting(p)) for p, prefix in (
+    lives = [(start_of(p, prefix), end_of(p, prefix), properties(p).everlasting) for p, prefix in (
         (plan.left, "l"), (plan.right, "r"))]  # fmt: skip
     lasting = [life for life in lives if not life[2]] or lives
     found[plan.time] = F.coalesce(*(start for start, _, _ in lasting))

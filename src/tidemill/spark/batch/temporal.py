@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.plan.nodes import unknown_node
+from tidemill.plan.properties import properties
 from tidemill.plan.temporal import (
     CHANGE,
     EDGE,
@@ -30,7 +31,6 @@ from tidemill.plan.temporal import (
     TopRows,
     Unnest,
     UntilSessionEnd,
-    everlasting,
     payload,
 )
 from tidemill.spark.batch.lifetimes import (
@@ -67,7 +67,8 @@ class Way:
 def way_of(plan: Temporal) -> Way:
     """Choose the way of an operator from the plan alone."""
     if isinstance(plan, (Lifetime, Unnest)):
-        return Way("columns", "its rows hold for ever" if everlasting(plan) else "each row by itself")
+        always = properties(plan).everlasting
+        return Way("columns", "its rows hold for ever" if always else "each row by itself")
     if isinstance(plan, Edges):
         if plan.changes:
             why = "edges of equal rows at one instant are added up"
@@ -190,7 +191,7 @@ def _lifetime(plan: Lifetime, frame: DataFrame) -> DataFrame:
     df, names = apart(frame)
     expressions = SparkExpressions(below.schema, raw, names)
     columns = {name: expressions.column(node) for name, node in plan.outputs}
-    if below.time in below.schema and not everlasting(below):  # a table has no times
+    if below.time in below.schema and not properties(below).everlasting:  # a table has no times
         none = expressions.leaf(below.time).isNull()
         columns[plan.time] = F.when(none, no_start(below)).otherwise(columns[plan.time])
     return df.select(*shown(plan, columns))
