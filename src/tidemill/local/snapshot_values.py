@@ -3,7 +3,7 @@
 - `edges`: rows are added where they start and taken out where they end, for parts with an exact inverse;
 - `moving`: if rows end in the order in which they start, as with a constant duration, those that hold are a
   moving range of them;
-- `copies`: otherwise each row is copied to the instants that it holds at. That costs as much as there are
+- `copies`: otherwise, and where aggregates depend on the order of rows, each row is copied to the instants that it holds at. That costs as much as there are
   pairs of a row and an instant.
 """
 
@@ -104,6 +104,8 @@ class SnapshotValues:
         return pa.Table.from_arrays(columns, schema=self._values)
 
     def _chosen(self, rows: Keyed) -> str:
+        if not self._plan.layout.commutative:
+            return "copies"  # rows that start together are taken in order of value
         if self.exact:
             return "edges"
         if self._in_turn:

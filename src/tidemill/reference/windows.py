@@ -20,7 +20,7 @@ from tidemill.plan.nodes import (
     WindowAggregate,
 )  # fmt: skip
 from tidemill.reference.aggregates import Row, aggregate
-from tidemill.windows.semantics import attribute, bounds, extent, session_runs, windows
+from tidemill.windows.semantics import bounds, extent, session_runs, taken_in_order, windows
 from tidemill.windows.spec import (
     Calendar,
     GridWindow,
@@ -49,7 +49,7 @@ def _one_window(plan: WindowAggregate, window: NamedWindow, rows: list[Row]) -> 
             raise null_time(plan, name)
         if any(abs(t) > FARTHEST for t in T[name]):
             raise far_time(plan, name)
-    order = attribute(T, spec).tolist()
+    order = taken_in_order(T, spec).tolist()
     seen: dict[Any, set[Any]] = {}
     for w in windows(T, spec):
         groups: dict[Any, list[tuple[int, Row]]] = {}

@@ -121,6 +121,15 @@ def attribute(T: Any, S: Window) -> Ints:
     return _stream(T, S).attribute
 
 
+def taken_in_order(T: Any, S: Window) -> Ints:
+    """What the rows of a window are ordered by, where an aggregate depends on it: the windowing attribute.
+
+    Windows of the last rows take them in the order in which they count them: the other columns break ties.
+    """
+    stream = _stream(T, S)
+    return stream.arrival if isinstance(S, LastRows) else stream.attribute
+
+
 def wid_range(x: npt.ArrayLike, S: GridWindow | Calendar) -> tuple[Ints, Ints]:
     """First and last window id of rows with attribute `x`, vectorised; none when last < first.
 
