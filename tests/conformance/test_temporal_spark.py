@@ -224,7 +224,6 @@ CLOCK = {
     "from edges": Q.from_edges("k", "x", start=col.on),
     "lasting": Q.lasting("2s"),
     "table": Q.join(D, on={"k": "name"}),
-    "table for a while": Q.join(D.lasting("1s"), on={"k": "name"}, how="left"),
 }
 MANY = ("edges", "chop", "top", "lag", "lasting")
 
