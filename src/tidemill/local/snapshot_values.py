@@ -3,8 +3,8 @@
 - `edges`: rows are added where they start and taken out where they end, for parts with an exact inverse;
 - `moving`: if rows end in the order in which they start, as with a constant duration, those that hold are a
   moving range of them;
-- `copies`: otherwise, and where aggregates depend on the order of rows, each row is copied to the instants that it holds at. That costs as much as there are
-  pairs of a row and an instant.
+- `copies`: otherwise, and where aggregates depend on the order of rows, each row is copied to the instants
+  that it holds at. That costs as much as there are pairs of a row and an instant.
 """
 
 from __future__ import annotations
