@@ -176,9 +176,9 @@ class Graph:
         if len(readers) == 1 and readers[0][0] is self._last:  # no other step has to hear of it
             [(last, port)] = readers
             return _timed(last, last.operator.advance(port, below, prompt=prompt))
-        calls: _Calls = {
-            id(step): [partial(step.operator.advance, port, below, prompt=prompt)] for step, port in readers
-        }
+        calls: _Calls = {}
+        for step, port in readers:  # an operator may read the stream at both of its ports
+            calls.setdefault(id(step), []).append(partial(step.operator.advance, port, below, prompt=prompt))
         return self._advance(calls, prompt)
 
     def _advance(self, calls: _Calls, prompt: bool) -> Iterator[pa.RecordBatch]:

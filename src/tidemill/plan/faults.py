@@ -86,10 +86,12 @@ def no_lifetime(plan: Plan, start: int, end: int) -> UserError:
         )  # fmt: skip
     first, last = (shown_instant(at, plan.domain) for at in (start, end))
     what = f"{users_part(plan.end or '')!r} after {users_part(plan.time)!r}"
+    hint = f"filter first: .where((col.{plan.end} > col.{plan.time}) | col.{plan.end}.is_null())"
+    if isinstance(plan, Source):  # rows are checked before any filter
+        hint = f"to drop such rows, declare the stream without end= and write .until({plan.end!r})"
     return UserError(
-        _kind(plan), expected=f"an end in {what}", got=f"{last}, and the start is {first}",
-        hint=f"filter first: .where((col.{plan.end} > col.{plan.time}) | col.{plan.end}.is_null())",
-    )  # fmt: skip
+        _kind(plan), expected=f"an end in {what}", got=f"{last}, and the start is {first}", hint=hint
+    )
 
 
 def lost_edge(plan: FromEdges, at: int, *, start: bool) -> UserError:
