@@ -7,22 +7,40 @@ from typing import Any
 
 from tidemill.aggregates.algebra import Algebra, OpaqueForm
 from tidemill.core.errors import UserError
-from tidemill.core.schema import users_part
+from tidemill.core.schema import Schema, users_part
 from tidemill.core.time import Domain, to_datetime
-from tidemill.expr.nodes import Node, Udf
+from tidemill.expr.nodes import Column, Node, Udf
 from tidemill.io.window_source import WindowSource
 from tidemill.jit.function_content import uncached
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.last_range import aggregate_of_copies, slides_over_another
+from tidemill.local.lookup_operator import looks_up
+from tidemill.local.snapshot_values import SnapshotValues
 from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import check_inputs
-from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate
+from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.steps import describe as describe_plan
+from tidemill.plan.temporal import (
+    Chop,
+    Cut,
+    Edges,
+    FromEdges,
+    Join,
+    Lifetime,
+    Neighbours,
+    SnapshotAggregate,
+    Stitch,
+    Temporal,
+    TopRows,
+    Unnest,
+    UntilSessionEnd,
+    sided,
+)
 from tidemill.plan.wheel_facts import WheelFacts
 
 _SLIDING = {
@@ -37,7 +55,7 @@ _SLIDING = {
 
 def describe(plan: Plan) -> str:
     """Describe how the local engine runs a plan, step by step."""
-    return describe_plan(plan, _windows, _stage)
+    return describe_plan(plan, _windows, _stage, _temporal)
 
 
 def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None]:
@@ -75,17 +93,21 @@ def from_wheel(node: WheelWindows, facts: WheelFacts) -> str:
 
 
 def _stage(stage: Stage) -> list[str]:
-    changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    changed = _changed(stage.outputs)
     if not stage.predicates and not changed:
         return []
     lines = ["one generated loop:"]
-    lines += [f"  keep rows where {p}{_how(p, stage)}" for p in stage.predicates]
-    return lines + [f"  {users_part(n)} = {e}{_how(e, stage)}" for n, e in changed]
+    lines += [f"  keep rows where {p}{_how(p, stage.base.schema)}" for p in stage.predicates]
+    return lines + [f"  {users_part(n)} = {e}{_how(e, stage.base.schema)}" for n, e in changed]
 
 
-def _how(node: Node, stage: Stage) -> str:
+def _changed(outputs: tuple[tuple[str, Node], ...]) -> list[tuple[str, Node]]:
+    """Return the columns that are computed."""
+    return [(n, e) for n, e in outputs if e != Column(n)]
+
+
+def _how(node: Node, schema: Schema) -> str:
     """Return a note on how an expression runs: compiled, in Arrow, or row by row in Python."""
-    schema = stage.base.schema
     slow = row_by_row(node, schema)
     if slow:
         return f"   [row by row: {'; '.join(slow)}]"
@@ -125,8 +147,66 @@ def _windows(plan: WindowAggregate) -> list[str]:
             form = "compiled by Numba as it is"
         if index in parts.fixed and (why := _again(plan, index)):
             form += f", again in each process: {why}"
-        args = [h for a in part.part.args if "row" in (h := _how(a, stage_of(plan.input)))]
+        args = [h for a in part.part.args if "row" in (h := _how(a, stage_of(plan.input).base.schema))]
         lines.append(f"  {part.part}   [{form}; {_SLIDING[sliding]}]{''.join(args)}")
+    return lines
+
+
+_SORTED = "the rows that meet are ranges of rows in order of key and start"
+_HOLDING = "keeps the rows that hold at the watermark"
+_LOOKED_UP = "rows of the left side are looked up in a hash table as they come; keeps the table"
+_KEEPS: dict[type[Temporal], str] = {
+    Chop: "cut in arrays; keeps rows that never end",
+    Edges: "edges of equal rows at one instant are added up; keeps rows until they end",
+    FromEdges: "rows of a key in order of time; keeps the starts that are open",
+    Join: f"{_SORTED}; {_HOLDING}",
+    Neighbours: "rows of a key in order of time; keeps the last ones, and those that wait for others",
+    Stitch: "starts and ends of equal rows in order; keeps the ones that may go on",
+    TopRows: f"rows of a key that hold together are ranked; {_HOLDING}",
+    UntilSessionEnd: "rows of a key in order of time; keeps the sessions that may go on",
+}
+
+
+def _snapshot(plan: SnapshotAggregate) -> list[str]:
+    """Describe how the values of a snapshot aggregate are computed."""
+    keeps = f"  {_HOLDING}, and since when each key has its value"
+    if not plan.aggregates:
+        return [f"{plan}:", "  starts and ends of a key in order", keeps]
+    values = SnapshotValues(plan)
+    if values.exact:
+        return [f"{plan}:", "  edges: rows are added where they start and taken out where they end", keeps]
+    held = ", ".join(values.not_exact) or "what a function in Python returns"
+    return [
+        f"{plan}:", f"  not exact when rows are taken out: {held}",
+        "  moving: if rows of a key end in the order in which they start, those that hold are a moving range",
+        "  copies: otherwise each row is copied to the instants of change at which it holds", keeps,
+    ]  # fmt: skip
+
+
+def _temporal(plan: Temporal) -> list[str]:
+    """Describe how an operator on lifetimes runs, and what it keeps."""
+    if isinstance(plan, SnapshotAggregate):
+        return _snapshot(plan)
+    if isinstance(plan, Lifetime) and isinstance(plan.input, Source) and plan.input.table:
+        return ["  its rows hold for ever"]
+    if isinstance(plan, Lifetime):
+        changed = _changed(plan.outputs)
+        if not changed:
+            return [f"{plan}: the columns as they are, without the end"]
+        loop = [f"  {users_part(n)} = {e}{_how(e, plan.input.schema)}" for n, e in changed]
+        return [f"{plan}, one generated loop:", *loop]
+    if isinstance(plan, Unnest) or (isinstance(plan, Edges) and not plan.changes):
+        return [f"{plan}:", "  by Arrow's functions; keeps nothing"]
+    if isinstance(plan, (Join, Cut)) and looks_up(plan):
+        lines = [f"{plan}:", f"  {_LOOKED_UP}"]
+    elif isinstance(plan, Cut):
+        kept = "keeps the rows that nothing has ended" if plan.kind == "clip" else _HOLDING
+        lines = [f"{plan}:", f"  {_SORTED}; {kept}"]
+    else:
+        lines = [f"{plan}:", f"  {_KEEPS[type(plan)]}"]
+    if isinstance(plan, (Join, Cut)) and plan.match.where is not None:
+        how = _how(plan.match.where, Schema(sided(plan.left, plan.right)))
+        lines.append(f"  keep pairs where {plan.match.condition}{how}")
     return lines
 
 

@@ -177,8 +177,9 @@ class Graph:
             [(last, port)] = readers
             return _timed(last, last.operator.advance(port, below, prompt=prompt))
         calls: _Calls = {}
-        for step, port in readers:  # an operator may read the stream at both of its ports
-            calls.setdefault(id(step), []).append(partial(step.operator.advance, port, below, prompt=prompt))
+        for step, port in readers:  # one step may read it at several ports
+            call = partial(step.operator.advance, port, below, prompt=prompt)
+            calls.setdefault(id(step), []).append(call)
         return self._advance(calls, prompt)
 
     def _advance(self, calls: _Calls, prompt: bool) -> Iterator[pa.RecordBatch]:
@@ -213,10 +214,11 @@ class Graph:
 
         The watermark is in ticks of the attribute. Only operators that read the stream directly use it.
         """
-        calls: _Calls = {
-            id(step): [partial(step.operator.advance_on, port, below, keys, prompt=prompt)]
-            for step, port in self._from[stream].readers if step.operator.attribute == attribute
-        }  # fmt: skip
+        calls: _Calls = {}
+        for step, port in self._from[stream].readers:
+            if step.operator.attribute == attribute:
+                call = partial(step.operator.advance_on, port, below, keys, prompt=prompt)
+                calls.setdefault(id(step), []).append(call)
         return self._advance(calls, prompt)
 
     def _passed_on(self, step: Step, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:

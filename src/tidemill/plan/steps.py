@@ -7,13 +7,15 @@ from collections.abc import Callable
 from tidemill.plan.nodes import Filter, Plan, Project, Union, WindowAggregate
 from tidemill.plan.sharing import share, used_often
 from tidemill.plan.stages import Stage, stage_of
+from tidemill.plan.temporal import Temporal
 
 Lines = list[str]
 
 
 def describe(
-    plan: Plan, windows: Callable[[WindowAggregate], Lines], stage: Callable[[Stage], Lines]
-) -> str:
+    plan: Plan, windows: Callable[[WindowAggregate], Lines], stage: Callable[[Stage], Lines],
+    temporal: Callable[[Temporal], Lines] = lambda node: [str(node)],
+) -> str:  # fmt: skip
     """Describe the steps in the order in which they run; an engine passes functions for its nodes.
 
     A sub-plan that is used several times is described once.
@@ -29,11 +31,19 @@ def describe(
         if isinstance(node, WindowAggregate):
             return [*steps(node.input), *windows(node)]
         if isinstance(node, Union):
-            below = []
-            for at, one in enumerate(node.inputs, 1):
-                below += [f"input {at} of {len(node.inputs)}:", *(f"  {line}" for line in steps(one))]
-            return [*below, "union: the rows of all inputs"]
+            return [*inputs(node), "union: the rows of all inputs"]
+        if isinstance(node, Temporal):
+            return [*inputs(node), *temporal(node)]
         return steps(node) if isinstance(node, (Filter, Project)) else [str(node)]
+
+    def inputs(node: Plan) -> Lines:
+        children = node.children()
+        if len(children) == 1:
+            return steps(children[0])
+        below = []
+        for at, one in enumerate(children, 1):
+            below += [f"input {at} of {len(children)}:", *(f"  {line}" for line in steps(one))]
+        return below
 
     def steps(node: Plan) -> Lines:
         top = stage_of(node, shared - {id(node)})
