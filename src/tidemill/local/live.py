@@ -579,7 +579,8 @@ class Live:
         known = sorted([*self._inputs, *(self._tables if tables else ())])
         for name in names:
             if name not in known:
-                hint = "a table has no time: push its rows before the first event" if name in self._tables else ""
+                timeless = name in self._tables
+                hint = "a table has no time: push its rows before the first event" if timeless else ""
                 raise UserError(step, expected=f"inputs {known}", got=repr(name), hint=hint)
 
     def _positions(self, position: Any, batches: Mapping[str, Any]) -> dict[str, Any]:

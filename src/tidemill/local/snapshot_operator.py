@@ -31,7 +31,7 @@ class SnapshotOperator(TemporalOperator):
     """Keeps the rows that hold at the watermark, and the value of each key since it is what it is.
 
     Between two edges of a key, where one of its rows starts or ends, nothing changes. So there is a value for
-    each stretch between two edges (`snapshot_values`), and stretches with one value are one row of the result.
+    each stretch between two edges (`snapshot_values`). Stretches with one value are one row of the result.
     """
 
     plan: SnapshotAggregate
@@ -58,7 +58,9 @@ class SnapshotOperator(TemporalOperator):
         open_key = self._ids(index, self._open)
         edges = Edges.of(side, kid, index.count if index is not None else 1, below)
         at_key, at = edges.keys, edges.at
-        until = np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
+        until = (
+            np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
+        )
         found, there = self._snapshots(side, edges)
         # The values so far go on until the first edge of their key.
         first = edges.first_of(open_key)
@@ -68,7 +70,9 @@ class SnapshotOperator(TemporalOperator):
         key = np.concatenate([open_key[ends_now], at_key[pieces]])
         start = np.concatenate([values(_column(ended, _SINCE)), at[pieces]])
         end = np.concatenate([at[first[ends_now]], until[pieces]])
-        value = pa.concat_tables([ended.select(list(self._values.names)), found.take(pa.array(pieces))])
+        value = pa.concat_tables(
+            [ended.select(list(self._values.names)), found.take(pa.array(pieces))]
+        )
         order = order_by(key)  # what was open is the first of its key
         key, start, end = key[order], start[order], end[order]
         value = value.take(pa.array(order)).combine_chunks()
@@ -83,14 +87,16 @@ class SnapshotOperator(TemporalOperator):
         result = self._rows(index, key[runs], start[runs], end[last], value.take(pa.array(runs)))
         complete = (end[last] != _OPEN) | (below == FOREVER)
         still = pa.concat_tables([
-            self._open.filter(pa.array(~ends_now)), self._as_open(result, start[runs]).filter(pa.array(~complete)),
+            self._open.filter(pa.array(~ends_now)),
+            self._as_open(result, start[runs]).filter(pa.array(~complete)),
         ])  # fmt: skip
         if below == FOREVER and len(still):
             since = values(_column(still, _SINCE))
             rest = still.select(list(self._values.names))
             ids = self._ids(index, still)
             result = pa.concat_tables([
-                result.filter(pa.array(complete)), self._rows(index, ids, since, np.full(len(ids), _OPEN), rest),
+                result.filter(pa.array(complete)),
+                self._rows(index, ids, since, np.full(len(ids), _OPEN), rest),
             ])  # fmt: skip
             complete, still = np.ones(len(result), dtype=np.bool_), self._open_schema.empty_table()
         self._open = still.combine_chunks()
@@ -116,14 +122,18 @@ class SnapshotOperator(TemporalOperator):
         moments = Moments(edges.keys, edges.at, enter, leave, by_end, edges.first_row)
         return self._values_of.at(side.rows, rows, moments), there
 
-    def _rows(self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: pa.Table) -> pa.Table:
+    def _rows(
+        self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: pa.Table
+    ) -> pa.Table:
         kind = to_arrow(self.plan.schema[self.plan.time])
         keys = [] if index is None else _decoded(index, key)
         arrays = [*keys, instants(start, kind), instants(end, kind), *value.columns]
         return pa.Table.from_arrays(arrays, schema=self.plan.schema.to_arrow())
 
     def _as_open(self, result: pa.Table, start: Ints) -> pa.Table:
-        keys, found = ([result.column(n) for n in names] for names in (self.plan.keys, self._values.names))
+        keys, found = (
+            [result.column(n) for n in names] for names in (self.plan.keys, self._values.names)
+        )
         return pa.Table.from_arrays([*keys, pa.array(start), *found], schema=self._open_schema)
 
     # -- state

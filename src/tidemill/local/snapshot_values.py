@@ -58,7 +58,9 @@ class SnapshotValues:
         self._plan, self._way = plan, way
         source = plan.input.schema
         parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
-        needed = frozenset({plan.input.time}).union(*(columns_of(a) for part in parts for a in part.args))
+        needed = frozenset({plan.input.time}).union(
+            *(columns_of(a) for part in parts for a in part.args)
+        )
         self._names = [n for n in source.names if n in needed]
         schema = Schema((*((n, source[n]) for n in self._names), (PLACE, INT64)))
         self._source, self._schema = Source("rows", schema, PLACE), schema.to_arrow()
@@ -100,7 +102,9 @@ class SnapshotValues:
             )
         else:
             none = np.zeros(len(moments.at), dtype=np.int64)
-            columns = self._results.columns(elements, Ranges(none, none, moments.leave, moments.enter), texts)
+            columns = self._results.columns(
+                elements, Ranges(none, none, moments.leave, moments.enter), texts
+            )
         return pa.Table.from_arrays(columns, schema=self._values)
 
     def _chosen(self, rows: Keyed) -> str:
@@ -123,7 +127,9 @@ class SnapshotValues:
         n = len(moments.at)
         found = list(operator.advance(0, n * _PLACES, prompt=True))
         if not found:
-            return pa.Table.from_arrays([pa.nulls(n, f.type) for f in self._values], schema=self._values)
+            return pa.Table.from_arrays(
+                [pa.nulls(n, f.type) for f in self._values], schema=self._values
+            )
         batches = pa.concat_batches(found)
         place = np.zeros(n, dtype=np.int64)
         place[values(batches.column("window_start")) // _PLACES] = np.arange(batches.num_rows)

@@ -25,7 +25,15 @@ from tidemill.plan.nodes import (
 )
 from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.plan.temporal import Hops, Lifetime, Move, SnapshotAggregate, Stitch, Temporal, lifetime
+from tidemill.plan.temporal import (
+    Hops,
+    Lifetime,
+    Move,
+    SnapshotAggregate,
+    Stitch,
+    Temporal,
+    lifetime,
+)
 from tidemill.windows.spec import Sliding
 
 
@@ -34,7 +42,11 @@ def hops_as_windows(plan: Plan) -> Plan:
     often = used_often(plan)  # a shared stream is computed once, and stays what it is
 
     def change(node: Plan) -> Plan:
-        if not isinstance(node, SnapshotAggregate) or not node.aggregates or not node.layout.commutative:
+        if (
+            not isinstance(node, SnapshotAggregate)
+            or not node.aggregates
+            or not node.layout.commutative
+        ):
             return node
         stage = stage_of(node.input, often)
         below = stage.base
@@ -51,7 +63,9 @@ def _sees_lifetimes(node: SnapshotAggregate, stage: Stage, below: Lifetime) -> b
     """Return whether anything but the lifetimes themselves depends on them."""
     own = lifetime(below)
     computed = [e for n, e in stage.outputs if n not in own]
-    arguments = [a for _, aggregate in node.aggregates for part in aggregate.parts for a in part.args]
+    arguments = [
+        a for _, aggregate in node.aggregates for part in aggregate.parts for a in part.args
+    ]
     if any(columns_of(e) & own for e in (*stage.predicates, *computed, *arguments)):
         return True
     taken = {*node.keys, *(name for name, _ in node.aggregates)}
@@ -74,6 +88,12 @@ def _windows(node: SnapshotAggregate, stage: Stage, below: Lifetime, hops: Hops)
     outputs = [(n, bounds.get(n, Column(n))) for n in node.schema.names]
     # A window starts `size` before its end.
     held = Lifetime(
-        windows, tuple(outputs), node.time, node.end, Move(hops.size), f"each window holds for {every}", hops
+        windows,
+        tuple(outputs),
+        node.time,
+        node.end,
+        Move(hops.size),
+        f"each window holds for {every}",
+        hops,
     )
     return Stitch(held)

@@ -16,7 +16,17 @@ from tidemill.plan.nodes import (
     WheelWindows,
     WindowAggregate,
 )
-from tidemill.plan.temporal import LEFT, RIGHT, Chop, Cut, Join, Lifetime, SnapshotAggregate, Stitch, Temporal
+from tidemill.plan.temporal import (
+    LEFT,
+    RIGHT,
+    Chop,
+    Cut,
+    Join,
+    Lifetime,
+    SnapshotAggregate,
+    Stitch,
+    Temporal,
+)
 from tidemill.windows.real_grid import value_of
 from tidemill.windows.spec import GridWindow, LastRange, LastRows, Session
 
@@ -57,7 +67,7 @@ def identity(plan: Plan) -> tuple[str, ...] | None:
 
 
 def held_once(plan: Plan) -> tuple[str, ...] | None:
-    """Return columns of which no two rows that hold at one instant have the same values; None if there are none."""
+    """Return columns of which no two rows that hold at one instant have the same values, or None."""
     if isinstance(plan, SnapshotAggregate):
         return plan.keys
     if isinstance(plan, Filter):

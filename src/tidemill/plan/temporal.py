@@ -66,7 +66,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Hops:
-    """Hopping windows: a row holds from the end of the first one that has it, as long as the last one holds."""
+    """Hopping windows: a row holds while one of those that have it is the last one that has ended."""
 
     size: int
     every: int
@@ -322,7 +322,7 @@ class UntilSessionEnd(Pieces):
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A column of the row so many places before this one, of the same key; after it, if the number is negative."""
+    """A column of the row so many places before this one, of the same key; after it, if negative."""
 
     name: str
     column: str
@@ -370,7 +370,8 @@ class Unnest(Temporal):
     def schema(self) -> Schema:
         kind = self.input.schema[self.column]
         inner = kind.of[0]
-        return Schema(tuple((self.element, inner) if n == self.column else (n, t) for n, t in self.input.schema))
+        fields = self.input.schema
+        return Schema(tuple((self.element, inner) if n == self.column else (n, t) for n, t in fields))
 
     @property
     def time(self) -> str:
@@ -386,7 +387,7 @@ class Unnest(Temporal):
 
 @dataclass(frozen=True)
 class Edges(Temporal):
-    """Where lifetimes start and end, as points. With `changes`, rows that end as an equal one starts are none.
+    """Where lifetimes start and end, as points. With `changes`, an end where an equal row starts is none.
 
     The first column says which: "start" or "end", or 1 and -1 in a list of changes.
     """
