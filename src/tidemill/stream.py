@@ -8,7 +8,6 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_name
-from tidemill.core.time import FOREVER
 from tidemill.plan import build
 from tidemill.plan import build_temporal as temporal
 from tidemill.plan.nodes import NamedWindow, Plan
@@ -174,8 +173,7 @@ class Stream(Query):
         [{'t': 1, 'sensor': 7, 'v': 0.5, 'valid_to': 4}, {'t': 4, 'sensor': 7, 'v': 0.7, 'valid_to': None}]
         """
         plan, names = build.grouped(self.plan, keys, {}, self._scope)
-        each = self._like(plan)
-        return each.lasting(FOREVER).clip(each, on=[n for n in names if n not in self._scope])
+        return self._like(temporal.until_next(plan, names))
 
     def chop(self, every: Any, *, origin: Any = None) -> Stream:
         """Each lifetime in pieces, cut at the multiples of a duration.
@@ -354,7 +352,7 @@ class Stream(Query):
         >>> s = stream("s", time="t", schema={"t": "int64", "id": "int64", "on": "bool"})
         >>> rows = [{"t": 1, "id": 7, "on": True}, {"t": 4, "id": 7, "on": False}]
         >>> s.from_edges("id", start=lambda e: e.on).select("id").run(s=rows).to_pylist()
-        [{'t': 1, 'id': 7, 'valid_to': 4}]
+        [{'t': 1, 'valid_to': 4, 'id': 7}]
         """
         plan, names = build.grouped(self.plan, keys, {}, self._scope)
         return self._like(temporal.from_edges(plan, names, start))
