@@ -34,3 +34,22 @@ def test_a_row_that_ends_too_soon_is_an_error_whose_hint_helps() -> None:
         SESSIONS.where(col.user == 2).run(sessions=wrong)
     points = tm.stream("sessions", time="t", schema=SESSIONS.schema.to_arrow())
     assert points.until("u").run(sessions=wrong).num_rows == 3
+
+
+def test_a_filter_after_chop_does_not_change_where_rows_without_an_end_are_cut() -> None:
+    pieces = SESSIONS.chop(10).where(col.user == 2)
+    rows = [*ROWS, {"t": 50, "u": 55, "user": 1}]
+    starts = [row["t"] for row in pieces.run(sessions=rows).to_pylist()]
+    assert starts == [30, 40, 50]
+
+
+def test_null_is_a_key_like_any_other_in_until_next() -> None:
+    rows = [{"t": 1, "user": None}, {"t": 4, "user": 7}, {"t": 9, "user": None}]
+    points = tm.stream("points", time="t", schema={"t": "int64", "user": "int64"})
+    found = points.until_next("user").run(points=rows).to_pylist()
+    assert sorted((row["t"], row["valid_to"]) for row in found) == [(1, 9), (4, None), (9, None)]
+
+
+def test_select_keeps_the_columns_of_a_lifetime_together() -> None:
+    assert SESSIONS.select("user").schema.names == ("t", "u", "user")
+    assert SESSIONS.select("user", "u").schema.names == ("t", "u", "user")
