@@ -58,6 +58,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("run",),
         ("graph",),
         ("temporal",),
+        ("keyed_lanes",),
         (
             "cut_operator", "join_operator", "lifetime_operator", "lookup_operator", "rows_by_key",
             "snapshot_operator",

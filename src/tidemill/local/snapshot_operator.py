@@ -21,6 +21,7 @@ from tidemill.local.operator import Snapshot
 from tidemill.local.same_rows import same_rows
 from tidemill.local.snapshot_values import Moments, SnapshotValues
 from tidemill.local.temporal_operator import Side, TemporalOperator
+from tidemill.plan.properties import properties
 from tidemill.plan.temporal import SnapshotAggregate
 
 _SINCE = "\0state since"
@@ -46,6 +47,8 @@ class SnapshotOperator(TemporalOperator):
         ])  # fmt: skip
         self._open = self._open_schema.empty_table()
         """The value that each key has at the watermark, and since when."""
+        self._in_turn = properties(plan.input).in_turn
+        """Whether ends need no order of their own."""
         self._values_of = SnapshotValues(plan) if names else None
 
     def _work(
@@ -56,7 +59,8 @@ class SnapshotOperator(TemporalOperator):
         index = KeyIndex(self._key_schema) if self.plan.keys else None
         kid = self._ids(index, side.rows)
         open_key = self._ids(index, self._open)
-        edges = Edges.of(side, kid, index.count if index is not None else 1, below)
+        keys = index.count if index is not None else 1
+        edges = Edges.of(side, kid, keys, below, in_turn=self._in_turn)
         at_key, at = edges.keys, edges.at
         until = (
             np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
@@ -167,9 +171,13 @@ class Edges:
     """The first edge of each key, and behind the last one the number of edges."""
 
     @staticmethod
-    def of(side: Side, kid: Ints, keys: int, below: int) -> Edges:
-        """Find the edges below a watermark that are new: starts of new rows, and ends."""
-        by_start, by_end = order_by(kid, side.starts), order_by(kid, side.ends)
+    def of(side: Side, kid: Ints, keys: int, below: int, *, in_turn: bool = False) -> Edges:
+        """Find the edges below a watermark that are new: starts of new rows, and ends.
+
+        `in_turn` says that rows end in the order in which they start.
+        """
+        by_start = order_by(kid, side.starts)
+        by_end = by_start if in_turn else order_by(kid, side.ends)
         new, closing = side.is_new[by_start], side.ends[by_end] < below
         starts, ends = by_start[new], by_end[closing]
         out = empty(len(starts) + len(ends)), empty(len(starts) + len(ends))

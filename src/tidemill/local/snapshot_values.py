@@ -27,6 +27,7 @@ from tidemill.local.results import Results
 from tidemill.local.state_plan import plan_states
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
+from tidemill.plan.properties import properties
 from tidemill.plan.temporal import SnapshotAggregate
 from tidemill.windows.spec import Window, tumbling
 
@@ -56,6 +57,7 @@ class SnapshotValues:
 
     def __init__(self, plan: SnapshotAggregate, way: str | None = None) -> None:
         self._plan, self._way = plan, way
+        self._in_turn = properties(plan.input).in_turn
         source = plan.input.schema
         parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
         needed = frozenset({plan.input.time}).union(
@@ -110,6 +112,8 @@ class SnapshotValues:
     def _chosen(self, rows: Keyed) -> str:
         if self.exact:
             return "edges"
+        if self._in_turn:
+            return "moving"
         in_order = (rows.keys[1:] != rows.keys[:-1]) | (rows.ends[1:] >= rows.ends[:-1])
         return "moving" if in_order.all() else "copies"
 

@@ -140,10 +140,21 @@ class TemporalOperator(Operator):
         yield from (batch for batch in results if batch.num_rows)
 
     @property
+    def waiting(self) -> int:
+        """The number of rows that were not worked on yet."""
+        return sum(b.num_rows for batches in self._waiting for b in batches)
+
+    def key_of_table(self, name: str, keys: Sequence[str]) -> str | None:
+        """Return the column of a table of a snapshot that has the key, given the keys of the ports."""
+        for port, key in enumerate(keys):
+            if name in (f"waiting{port}", f"kept{port}"):
+                return key
+        return keys[0] if name in self._extra_schemas() else None
+
+    @property
     def wants_advance(self) -> bool:
-        waiting = sum(b.num_rows for batches in self._waiting for b in batches)
         kept = sum(b.num_rows for b in self._kept_rows)
-        return bool(waiting >= max(self._tuning.few_waiting, kept))
+        return bool(self.waiting >= max(self._tuning.few_waiting, kept))
 
     def _due(self, port: int, below: int) -> Side:
         """Take the rows that start below a watermark from those that wait."""
