@@ -64,7 +64,10 @@ NAMES = tm.table("names", schema={"k": "string", "name": "string"})
         (EVENTS.lasting(9).agg(n=tm.count()),
          ["  valid_to = (col.t + 9)   [compiled]", "  edges: rows are added where they start"]),
         (EVENTS.lasting(col.v).group_by("k").agg(m=tm.max("v")),
-         ["snapshot m=max(col.v) by k:", "  not exact when rows are taken out: max(col.v)", "  copies: "]),
+         ["snapshot m=max(col.v) by k, of lifetimes of any length:",
+          "  not exact when rows are taken out: max(col.v)", "  copies: "]),
+        (EVENTS.lasting(9).group_by("k").agg(m=tm.max("v")),
+         ["snapshot m=max(col.v) by k, of lifetimes of 9 each:", "  moving: rows end in the order"]),
         (EVENTS.join(NAMES, on="k"),
          ["input 2 of 2:", "    its rows hold for ever", "  rows of the left side are looked up"]),
         (EVENTS.lasting(9).join(EVENTS, on="k", where=lambda a, b: a.v < b.v, how="left"),
@@ -73,7 +76,7 @@ NAMES = tm.table("names", schema={"k": "string", "name": "string"})
          ["clip on k:", "chop every=5:", "at_start: the columns as they are, without the end"]),
         (EVENTS.select_many(word=col.text.split(" ")), ["select_many word=split(col.text, ' '):"]),
     ],
-    ids=["edges", "copies", "table", "pairs", "sample", "lists"],
+    ids=["edges", "copies", "moving", "table", "pairs", "sample", "lists"],
 )  # fmt: skip
 def test_operators_on_lifetimes_say_what_they_do_and_what_they_keep(query: Any, expected: list[str]) -> None:
     lines = query.explain().sections["local"].splitlines()

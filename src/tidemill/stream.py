@@ -412,6 +412,7 @@ class Grouped:
                     "window", expected="a window such as tm.hopping('1h', every='1m')",
                     got=f"{spec!r} ({type(spec).__name__})",
                 )  # fmt: skip
+        temporal.require_times(self._plan, "window")
         several = len(windows) + len(named) > 1
         listed = [NamedWindow(str(w) if several else None, w) for w in windows]
         listed += [NamedWindow(n, w) for n, w in named.items()]

@@ -53,3 +53,8 @@ def test_null_is_a_key_like_any_other_in_until_next() -> None:
 def test_select_keeps_the_columns_of_a_lifetime_together() -> None:
     assert SESSIONS.select("user").schema.names == ("t", "u", "user")
     assert SESSIONS.select("user", "u").schema.names == ("t", "u", "user")
+
+
+def test_a_table_has_no_windows() -> None:
+    with pytest.raises(tm.UserError, match="window: expected a stream, whose rows have a time, got a table"):
+        USERS.window(tm.tumbling(10))

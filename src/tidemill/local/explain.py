@@ -23,6 +23,7 @@ from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
+from tidemill.plan.properties import properties
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.steps import describe as describe_plan
 from tidemill.plan.temporal import (
@@ -169,15 +170,21 @@ _KEEPS: dict[type[Temporal], str] = {
 
 def _snapshot(plan: SnapshotAggregate) -> list[str]:
     """Describe how the values of a snapshot aggregate are computed."""
+    lifetimes = properties(plan.input)
+    first = f"{plan}, of {lifetimes.shown(plan.input.domain)}:"
     keeps = f"  {_HOLDING}, and since when each key has its value"
     if not plan.aggregates:
-        return [f"{plan}:", "  starts and ends of a key in order", keeps]
+        return [first, "  starts and ends of a key in order", keeps]
     values = SnapshotValues(plan)
     if values.exact:
-        return [f"{plan}:", "  edges: rows are added where they start and taken out where they end", keeps]
+        return [first, "  edges: rows are added where they start and taken out where they end", keeps]
     held = ", ".join(values.not_exact) or "what a function in Python returns"
+    lines = [first, f"  not exact when rows are taken out: {held}"]
+    if lifetimes.in_turn:
+        moving = "  moving: rows end in the order in which they start, so those that hold are a moving range"
+        return [*lines, moving, keeps]
     return [
-        f"{plan}:", f"  not exact when rows are taken out: {held}",
+        *lines,
         "  moving: if rows of a key end in the order in which they start, those that hold are a moving range",
         "  copies: otherwise each row is copied to the instants of change at which it holds", keeps,
     ]  # fmt: skip

@@ -541,6 +541,15 @@ def is_table(plan: Plan) -> bool:
     return plan.time == ALWAYS
 
 
+def require_times(plan: Plan, step: str) -> None:
+    """Raise an error if the rows of a plan have no times, because all of them hold for ever."""
+    if is_table(plan):
+        raise UserError(
+            step, expected="a stream, whose rows have a time", got="a table, whose rows hold for ever",
+            hint="declare it with tm.stream(..., time=...), or leave out the window",
+        )  # fmt: skip
+
+
 def in_scope(plan: Plan, keys: Sequence[str], step: str) -> None:
     """Raise an error if a query that runs for each group does not have the keys any more."""
     lost = [k for k in keys if k not in plan.schema]
