@@ -69,7 +69,7 @@ NAMES = tm.table("names", schema={"k": "string", "name": "string"})
         (EVENTS.lasting(9).group_by("k").agg(m=tm.max("v")),
          ["snapshot m=max(col.v) by k, of lifetimes of 9 each:", "  moving: rows end in the order"]),
         (EVENTS.join(NAMES, on="k"),
-         ["input 2 of 2:", "    its rows hold for ever", "  rows of the left side are looked up"]),
+         ["input 2 of 2:", "  its rows hold for ever", "  rows are looked up in the table"]),
         (EVENTS.lasting(9).join(EVENTS, on="k", where=lambda a, b: a.v < b.v, how="left"),
          ["left join on k where (left.v < right.v):", "  keep pairs where (left.v < right.v)   [compiled]"]),
         (EVENTS.until_next("k").sample(5),

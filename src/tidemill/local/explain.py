@@ -21,7 +21,7 @@ from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import check_inputs
-from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
+from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
 from tidemill.plan.properties import properties
 from tidemill.plan.stages import Stage, stage_of
@@ -94,17 +94,12 @@ def from_wheel(node: WheelWindows, facts: WheelFacts) -> str:
 
 
 def _stage(stage: Stage) -> list[str]:
-    changed = _changed(stage.outputs)
+    changed = [(n, e) for n, e in stage.outputs if e != Column(n)]
     if not stage.predicates and not changed:
         return []
     lines = ["one generated loop:"]
     lines += [f"  keep rows where {p}{_how(p, stage.base.schema)}" for p in stage.predicates]
     return lines + [f"  {users_part(n)} = {e}{_how(e, stage.base.schema)}" for n, e in changed]
-
-
-def _changed(outputs: tuple[tuple[str, Node], ...]) -> list[tuple[str, Node]]:
-    """Return the columns that are computed."""
-    return [(n, e) for n, e in outputs if e != Column(n)]
 
 
 def _how(node: Node, schema: Schema) -> str:
@@ -155,7 +150,6 @@ def _windows(plan: WindowAggregate) -> list[str]:
 
 _SORTED = "the rows that meet are ranges of rows in order of key and start"
 _HOLDING = "keeps the rows that hold at the watermark"
-_LOOKED_UP = "rows of the left side are looked up in a hash table as they come; keeps the table"
 _KEEPS: dict[type[Temporal], str] = {
     Chop: "cut in arrays; keeps rows that never end",
     Edges: "edges of equal rows at one instant are added up; keeps rows until they end",
@@ -194,10 +188,10 @@ def _temporal(plan: Temporal) -> list[str]:
     """Describe how an operator on lifetimes runs, and what it keeps."""
     if isinstance(plan, SnapshotAggregate):
         return _snapshot(plan)
-    if isinstance(plan, Lifetime) and isinstance(plan.input, Source) and plan.input.table:
-        return ["  its rows hold for ever"]
     if isinstance(plan, Lifetime):
-        changed = _changed(plan.outputs)
+        if properties(plan).everlasting:
+            return ["its rows hold for ever"]
+        changed = [(n, e) for n, e in plan.outputs if e != Column(n)]
         if not changed:
             return [f"{plan}: the columns as they are, without the end"]
         loop = [f"  {users_part(n)} = {e}{_how(e, plan.input.schema)}" for n, e in changed]
@@ -205,7 +199,7 @@ def _temporal(plan: Temporal) -> list[str]:
     if isinstance(plan, Unnest) or (isinstance(plan, Edges) and not plan.changes):
         return [f"{plan}:", "  by Arrow's functions; keeps nothing"]
     if isinstance(plan, (Join, Cut)) and looks_up(plan):
-        lines = [f"{plan}:", f"  {_LOOKED_UP}"]
+        lines = [f"{plan}:", "  rows are looked up in the table, which is read first; keeps the table"]
     elif isinstance(plan, Cut):
         kept = "keeps the rows that nothing has ended" if plan.kind == "clip" else _HOLDING
         lines = [f"{plan}:", f"  {_SORTED}; {kept}"]
