@@ -58,3 +58,11 @@ def test_select_keeps_the_columns_of_a_lifetime_together() -> None:
 def test_a_table_has_no_windows() -> None:
     with pytest.raises(tm.UserError, match="window: expected a stream, whose rows have a time, got a table"):
         USERS.window(tm.tumbling(10))
+
+
+def test_a_table_is_pushed_before_sources_are_read() -> None:
+    live = SESSIONS.join(USERS, on="user").live(tm.Disorder(slack=0))
+    with pytest.raises(tm.UserError, match=r"push the rows of a table first: live.push\(users="):
+        live.read(sessions=ROWS, users=NAMES)
+    live.push(users=NAMES)
+    assert sum(table.num_rows for table in live.read(sessions=iter(ROWS))) == 3
