@@ -138,6 +138,7 @@ class Stream(Query):
     def starting(self, start: Any) -> Stream:
         """Each row from another instant on, an expression of the row.
 
+        With null, or with an instant at or after its end, a row holds at no instant, and is dropped.
         Where the new starts are, nobody knows before the rows come: what needs a watermark waits for the end
         of the input. `shift` moves all rows alike, and watermarks with them.
 
@@ -396,7 +397,8 @@ class Stream(Query):
             hint = f"write {step}('key', before=col.v)"
             raise UserError(step, expected="name=column", got="none", hint=hint)
         if isinstance(back, bool) or not isinstance(back, int) or (back < 1) is (step == "lag"):
-            raise UserError(step, expected="a number of rows, 1 or more", got=repr(back))
+            given = -back if step == "lead" and isinstance(back, int) else back
+            raise UserError(step, expected="a number of rows, 1 or more", got=repr(given))
         plan, names = build.grouped(self.plan, keys, {}, self._scope)
         return self._like(temporal.neighbours(plan, names, {n: (c, back) for n, c in named.items()}, step))
 
@@ -498,7 +500,6 @@ class Grouped:
                     "window", expected="a window such as tm.hopping('1h', every='1m')",
                     got=f"{spec!r} ({type(spec).__name__})",
                 )  # fmt: skip
-        temporal.require_times(self._plan, "window")
         several = len(windows) + len(named) > 1
         listed = [NamedWindow(str(w) if several else None, w) for w in windows]
         listed += [NamedWindow(n, w) for n, w in named.items()]

@@ -20,8 +20,9 @@ from tidemill.optimize.push_filters import push_filters
 from tidemill.optimize.share_panes import share_panes
 from tidemill.optimize.share_subplans import share_subplans
 from tidemill.plan.format import format_plan
-from tidemill.plan.nodes import Filter, Plan, Project, Union, WindowAggregate
+from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WindowAggregate
 from tidemill.plan.physical import Panes
+from tidemill.plan.temporal import Join
 from tidemill.plan.wheel_facts import HeldRing, WheelFacts
 from tidemill.reference.run import run
 
@@ -309,3 +310,117 @@ def test_a_rule_that_changes_the_result_is_caught() -> None:
 
     with pytest.raises(InternalError, match="rule drops_a_column changed the result"):
         optimize(S.select("x", "y").plan, (drops_a_column,))
+
+
+# --- the temporal algebra ---------------------------------------------------------------------------
+
+J = S.select("k", "x").lasting(9).join(S.select("k", "y"), on="k")
+"""Rows of one stream with rows of itself: `x` is of the left side, `y` of the right one."""
+
+
+def test_push_filters_into_a_side_of_a_join() -> None:
+    after = check(
+        J.where(col.x > 0).where(col.y > 3),
+        push_filters,
+        """
+join on k
+  lasting 9
+    select t, k, x
+      where (col.x > 0)
+        source s time=t
+  select t, k, y
+    where (col.y > 3)
+      source s time=t
+""",
+    )
+    assert isinstance(after, Join)
+
+
+def test_push_a_filter_on_a_key_into_the_left_side_of_a_join() -> None:
+    assert "where (col.k == 1)" in format_plan(push_filters(J.where(col.k == 1).plan))
+    check_same(J.where(col.k == 1), push_filters)
+
+
+def test_push_filters_below_lifetimes_and_cuts() -> None:
+    stopped = S.lasting(9).clip(S.where(col.x < 0), on="k")
+    check(
+        stopped.where(col.y > 3),
+        push_filters,
+        """
+clip on k
+  lasting 9
+    where (col.y > 3)
+      source s time=t
+  where (col.x < 0)
+    source s time=t
+""",
+    )
+
+
+def test_push_filters_below_a_snapshot_aggregate_of_their_keys() -> None:
+    counts = S.lasting(5).group_by("k").agg(n=tm.count())
+    check(
+        counts.where(col.k == 1),
+        push_filters,
+        """
+snapshot n=count() by k
+  lasting 5
+    where (col.k == 1)
+      source s time=t
+""",
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        S.lasting(5).group_by("k").agg(n=tm.count()).where(col.n > 1),
+        S.lasting(5).where_exists(S.where(col.x > 3), on="k").where(col.valid_to - col.t == 1),
+        S.lasting(9).chop(4).where(col.t % 4 == 0),
+        S.select("k", "x").lasting(9).join(S.select("k", "y"), on="k", how="left").where(col.y > 3),
+        S.select("k", "x").lasting(9).join(S.select("k", "y"), on="k", how="outer").where(col.x > 0),
+        J.where(col.x > col.y),
+        J.where(col.valid_to > 20),
+        S.lasting(5).top(1, by="x").where(col.k == 1),
+        S.lag("k", before="x").where(col.x > 0),
+    ],
+    ids=str,
+)
+def test_filters_stay_above_what_other_rows_decide(query: tm.Query) -> None:
+    after = check_same(query, push_filters)
+    assert isinstance(after, Filter)
+
+
+def check_same(query: tm.Query, rule: Callable[[Plan], Plan]) -> Plan:
+    """The rule keeps the answer, which has rows."""
+    after = rule(query.plan)
+    assert answer(after) == answer(query.plan) != []
+    return after
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [
+        (S.lasting(5).group_by("k").agg(n=tm.count()), "tk"),
+        (S.lasting(5).agg(n=tm.max(col.x)), "tx"),
+        (J.select("y"), "tky"),
+        (S.lasting(5).where_exists(S.where(col.x > 3), on="k").select("y"), "tkxy"),
+        (S.lasting(3).distinct("k").lead("k", following="valid_from"), "tk"),
+        (S.until_session_end(2, "k").select("x"), "tkx"),
+        (S.lasting(4).select("x").stitch(), "tx"),
+        (S.lasting(4).top(1, by="x").select("x"), "tkxy"),
+        (S.lasting(4).lag("k", before="x").select("before"), "tkxy"),
+        (S.lasting(4).chop(3).select("x"), "tx"),
+        (S.lasting(4).edges().select("k"), "tk"),
+        (S.lasting(4).changes().select("k"), "tkxy"),
+        (S.from_edges("x", start=col.y > 0).select("k"), "tkxy"),
+    ],
+    ids=str,
+)
+def test_prune_columns_below_temporal_operators(query: tm.Query, read: str) -> None:
+    # Operators that compare whole rows, and order rows by all columns, read all of them.
+    after = prune_columns(query.plan)
+    found = {n for node in after.walk() if isinstance(node, Source) for n in node.schema.names}
+    assert found == set(read)
+    if "from_edges" not in str(query):
+        assert answer(after) == answer(query.plan) != []

@@ -90,6 +90,22 @@ class Cases:
         assert f": {way}, because" in str(text), text
         assert_alike(query.on_spark(self.spark).run(rows=self.df).toArrow(), query.run(rows=self.table))
 
+    def temporal(self) -> None:
+        """Operators on lifetimes as columns, as joins of Spark, and where rows meet, by key and by time."""
+        names = pa.table({"k": ["k1", "k2", None], "name": ["a", "b", "c"]})
+        named = STREAM.join(tm.table("names", schema={"k": "string", "name": "string"}), on="k")
+        other = STREAM.select("k", w=col.v).lasting(9)
+        query = named.lasting(5).join(other, on="k", how="left").group_by("k").agg(n=tm.count())
+        twos = STREAM.where(col.v == 2).lasting(7).select(y=col.x)
+        query = query.join(twos, where=lambda a, b: b.y > a.n - 4)
+        query = query.select("k", start=col.valid_from, end=col.valid_to, y=col.y)
+        frames = {"rows": self.df, "names": self.spark.createDataFrame(names)}
+        found = query.on_spark(self.spark).run(**frames).toArrow()
+        order = [(n, "ascending") for n in ("k", "start", "end", "y")]
+        expected = query.run(rows=self.table, names=names)
+        found, expected = (t.select(expected.column_names).sort_by(order) for t in (found, expected))
+        assert found.to_pylist() == expected.to_pylist() and len(found) > 5
+
     def calendar(self) -> None:
         days = CLOCK.group_by("k").window(tm.calendar("day", tz="America/St_Johns"), window_id=True)
         query = days.agg(n=tm.count(), s=tm.sum(col.v))

@@ -14,6 +14,7 @@ from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.temporal import Cut
 
 FREE, SINCE, UNTIL = "\0state free", "\0state since", "\0state until"
+"""Columns of state. The rows of a table have columns "since" and "until" that are their lifetime."""
 _STATE = {"exists": (SINCE, UNTIL), "not_exists": (FREE,), "clip": ()}
 _NONE = BEGINNING
 """In place of an instant: no part is open."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -30,9 +32,12 @@ class JoinOperator(TemporalOperator):
 
     def _work(
         self, sides: list[Side], done: int, below: int
-    ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+    ) -> tuple[Iterable[pa.RecordBatch], list[pa.RecordBatch]]:
         left, right = sides
         matching = Matching.of(self.plan.match, left, right, self._refusing(left))
+        if not self._outer:  # pairs may be many more than rows, and nothing else depends on them
+            kept = [side.keep(side.ends > below) for side in sides]
+            return self._pairs(matching), kept
         results: list[pa.RecordBatch] = []
         met: list[tuple[Ints, Ints, Ints, Ints]] = []
         for pairs in matching.overlapping():
@@ -41,8 +46,7 @@ class JoinOperator(TemporalOperator):
             results.append(
                 self._rows(matching, pa.array(pairs.left), pa.array(pairs.right), start, end)
             )
-            if self._outer:
-                met.append((pairs.left, pairs.right, start, end))
+            met.append((pairs.left, pairs.right, start, end))
         kept = []
         for port, side in enumerate(sides):
             holds = side.ends > below
@@ -57,6 +61,13 @@ class JoinOperator(TemporalOperator):
                 self._held = min(self._held, int(open_.min()))
             kept.append(side.keep(holds, **{FREE: free}))
         return results, kept
+
+    def _pairs(self, matching: Matching) -> Iterator[pa.RecordBatch]:
+        left, right = matching.left, matching.right
+        for pairs in matching.overlapping():
+            start = np.maximum(left.starts[pairs.left], right.starts[pairs.right])
+            end = np.minimum(left.ends[pairs.left], right.ends[pairs.right])
+            yield self._rows(matching, pa.array(pairs.left), pa.array(pairs.right), start, end)
 
     def _rows(
         self, matching: Matching, left: pa.Array, right: pa.Array, start: Ints, end: Ints

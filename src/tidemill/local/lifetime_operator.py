@@ -62,8 +62,9 @@ class LifetimeOperator(RowOperator):
         self._has_times = plan.input.time in plan.input.schema  # a table has none
 
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
-        if self._has_times and batch.num_rows and batch.column(self.plan.input.time).null_count:
-            check_lifetimes(self.plan.input, batch)
+        source = self.plan.input
+        if self._has_times and (source.end is not None or batch.column(source.time).null_count):
+            check_lifetimes(source, batch)
         out = self._runner.run(batch)
         return (out,) if out.num_rows else ()
 

@@ -30,13 +30,14 @@ from tidemill.local.lifetimes import (
 from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.nodes import Plan
+from tidemill.plan.properties import properties
 from tidemill.plan.temporal import ALWAYS, LEFT, Cut, Join
 
 
 def looks_up(plan: Join | Cut) -> bool:
     """Return whether the right side is a table, and rows of the left side have at most its columns added."""
     kinds = ("inner", "left", "exists", "not_exists")
-    return plan.right.time == ALWAYS and plan.left.time != ALWAYS and plan.kind in kinds
+    return properties(plan.right).everlasting and plan.left.time != ALWAYS and plan.kind in kinds
 
 
 class LookupOperator(TemporalOperator):

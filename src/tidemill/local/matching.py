@@ -106,10 +106,13 @@ class Matching:
             rows = pa.RecordBatch.from_arrays([pa.array(left)], names=["\0row"])
         try:
             found = evaluate(self.where, rows, schema)
-        except UserError as failed:
-            if self.refuse is None:
-                raise
-            return self._one_by_one(rows, schema, left, failed)
+        except UserError as wrong:
+            if self.refuse is not None:
+                return self._one_by_one(rows, schema, left, wrong)
+            raise UserError(
+                "where=", f"{self.where} failed on a pair of rows: {wrong}",
+                hint="leave such rows out first, with .where(...), or cast to float64",
+            ) from wrong  # fmt: skip
         return np.asarray(found.fill_null(False)).astype(np.bool_)
 
     def _one_by_one(

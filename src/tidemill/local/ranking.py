@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemill.core.floats import canonical
 from tidemill.core.schema import Schema
 from tidemill.core.types import DataType
 from tidemill.kernels.arrow import validity, values
@@ -41,6 +43,13 @@ def _ranks(column: pa.Array, kind: DataType) -> Ints:
     return found if valid is None else np.where(valid != 0, found, -1)
 
 
+def _canonical(value: Any) -> Any:
+    """Return a value of which the text is that of an equal value."""
+    if isinstance(value, dict):
+        return {name: _canonical(v) for name, v in value.items()}
+    return [_canonical(v) for v in value] if isinstance(value, list) else canonical(value)
+
+
 def equal_rows(rows: pa.RecordBatch, schema: Schema, names: Sequence[str]) -> Ints:
     """Return ids that are equal for rows with equal columns; nulls are equal to nulls, and NaN to NaN.
 
@@ -56,11 +65,9 @@ def equal_rows(rows: pa.RecordBatch, schema: Schema, names: Sequence[str]) -> In
     columns = {n: rows.column(n) for n in plain}
     kinds = [(n, schema[n]) for n in plain]
     for name in (n for n in names if n not in plain):
-        texts = {
-            text: at
-            for at, text in enumerate(dict.fromkeys(map(repr, rows.column(name).to_pylist())))
-        }
-        codes = [texts[repr(v)] for v in rows.column(name).to_pylist()]
+        texts = [repr(_canonical(v)) for v in rows.column(name).to_pylist()]
+        places = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+        codes = [places[text] for text in texts]
         columns[name] = pa.array(codes, pa.int64())
         kinds.append((name, DataType("int64")))
     index = KeyIndex(Schema(tuple(kinds)))

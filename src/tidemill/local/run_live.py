@@ -46,7 +46,8 @@ def _run(
         chunks[name] = iter(reader if not progress else shown(reader, name, reader.total_rows))
     with live:
         while chunks:
-            name = min(chunks, key=lambda n: BEGINNING if n in live.tables else live.inputs[n].latest)
+            # Tables first: they are complete with the first event.
+            name = min(chunks, key=lambda n: BEGINNING - 1 if n in live.tables else live.inputs[n].latest)
             chunk = next(chunks[name], None)
             if chunk is None:
                 del chunks[name]

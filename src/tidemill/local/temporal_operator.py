@@ -8,7 +8,7 @@ rows, so the whole state of an operator is rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -187,10 +187,10 @@ class TemporalOperator(Operator):
     @abstractmethod
     def _work(
         self, sides: list[Side], done: int, below: int
-    ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+    ) -> tuple[Iterable[pa.RecordBatch], list[pa.RecordBatch]]:
         """Return the results that are complete at a watermark, and the rows of each port to keep.
 
-        New rows start in `[done, below)`.
+        New rows start in `[done, below)`. Results may be made while they are read.
         """
 
     @property

@@ -34,6 +34,7 @@ from tidemill.plan.nodes import (
     sources,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
+from tidemill.plan.temporal import ALWAYS
 from tidemill.windows.real_grid import on_ticks, tick_of, value_of
 from tidemill.windows.spec import (
     Calendar,
@@ -220,6 +221,11 @@ def window_aggregate(
     aggregates: Mapping[str, Any],
     ids: bool = False,
 ) -> Plan:
+    if plan.time == ALWAYS:
+        raise UserError(
+            "window", expected="a stream, whose rows have a time", got="a table, whose rows hold for ever",
+            hint="join a stream with the table first; .agg(...) without a window takes all of its rows",
+        )  # fmt: skip
     if not windows:
         raise UserError(
             "agg", expected=".window(...) before .agg(...)", got="no window",

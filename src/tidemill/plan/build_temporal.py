@@ -53,6 +53,7 @@ from tidemill.windows.spec import GridWindow, hopping, tumbling
 
 def _length(plan: Plan, value: Any, step: str, *, least: int | None = 1) -> int:
     """Read a duration in the time of a plan."""
+    _require_times(plan, step)
     given = duration(value, step=step)
     if given.domain is not plan.domain:
         want = "text or a timedelta" if plan.domain is Domain.CLOCK else "ints"
@@ -63,6 +64,14 @@ def _length(plan: Plan, value: Any, step: str, *, least: int | None = 1) -> int:
     if least is not None and given.ticks < least:
         raise UserError(step, expected="a positive duration" if least == 1 else "a duration", got=repr(value))
     return given.ticks
+
+
+def _require_times(plan: Plan, step: str) -> None:
+    if is_table(plan):
+        raise UserError(
+            step, expected="a stream, whose rows have a time", got="a table, whose rows hold for ever",
+            hint="join a stream with the table first",
+        )  # fmt: skip
 
 
 def _ticks(plan: Plan, ticks: int) -> Literal:
@@ -129,7 +138,9 @@ def _lifetime(
         return made
     if name is None:
         return Filter(made, Call("is_not_null", (Column(made.time),)))
-    some = Call("or", (Call("is_null", (Column(name),)), Call("gt", (Column(name), Column(made.time)))))
+    some: Node = Call("or", (Call("is_null", (Column(name),)), Call("gt", (Column(name), Column(made.time)))))
+    if start is not None:
+        some = Call("and", (Call("is_not_null", (Column(made.time),)), some))
     return Filter(made, some)
 
 
@@ -155,6 +166,7 @@ def lasting(plan: Plan, given: Any) -> Plan:
 
 
 def until(plan: Plan, given: Any) -> Plan:
+    _require_times(plan, "until")
     node = resolve(traced(given, step="until") if not isinstance(given, str) else Column(given),
                    plan.schema, step="until")  # fmt: skip
     if (kind := type_of(node, plan.schema)) not in (_bound(plan), NULL):
@@ -166,6 +178,7 @@ def until(plan: Plan, given: Any) -> Plan:
 
 def starting(plan: Plan, given: Any) -> Plan:
     """Set the start by an expression. Nobody knows how a watermark goes through it."""
+    _require_times(plan, "starting")
     node = resolve(traced(given, step="starting"), plan.schema, step="starting")
     if (kind := type_of(node, plan.schema)) != _bound(plan):
         raise UserError(
@@ -208,9 +221,9 @@ def at_end(plan: Plan) -> Plan:
 
 def quantised(plan: Plan, size: Any, every: Any, origin: Any) -> Plan:
     step = "quantised"
-    spec = hopping(size, every, **({} if origin is None else {"origin": origin}))
     for given in (size, every):
         _length(plan, given, step)
+    spec = hopping(size, every, **({} if origin is None else {"origin": origin}))
     assert isinstance(spec, GridWindow) and spec.length is not None
     reach, slide, begin = spec.length, spec.slide, spec.origin
 
@@ -235,15 +248,15 @@ def until_session_end(plan: Plan, keys: tuple[str, ...], gap: Any) -> Plan:
 
 
 def chop(plan: Plan, every: Any, origin: Any) -> Plan:
-    spec: Any = tumbling(every, **({} if origin is None else {"origin": origin}))
     _length(plan, every, "chop")
+    spec: Any = tumbling(every, **({} if origin is None else {"origin": origin}))
     return plan if plan.end is None else Chop(plan, spec.origin, spec.slide)
 
 
 def sample(plan: Plan, every: Any, origin: Any) -> Plan:
     """Return points at the bounds of a grid: the pieces of lifetimes that start there."""
-    spec: Any = tumbling(every, **({} if origin is None else {"origin": origin}))
     _length(plan, every, "sample")
+    spec: Any = tumbling(every, **({} if origin is None else {"origin": origin}))
     pieces = chop(plan, every, origin)
     whole = _start(pieces) if plan.domain is Domain.LOGICAL else Cast(_start(pieces), INT64, True)
     place = Call("mod", (Call("sub", (whole, Literal(spec.origin, INT64))), Literal(spec.slide, INT64)))
@@ -283,7 +296,7 @@ def distinct(plan: Plan, scope: tuple[str, ...], names: Sequence[Any]) -> Plan:
     keys = (*scope, *(n for n in given if n not in scope))
     for key in keys:
         kind = plan.schema.type_of(key, step="distinct")
-        if key in (plan.time, plan.end):
+        if key in (plan.time, plan.end, *bounds_of(plan)):
             raise UserError("distinct", expected="columns other than the lifetime", got=repr(key))
         if kind.kind in ("list", "struct", "null"):
             raise UserError("distinct", expected=f"a column {key!r} that can be compared", got=repr(kind))
@@ -480,9 +493,13 @@ def select_many(plan: Plan, named: Mapping[str, Any]) -> Plan:
 
 
 def edges(plan: Plan, *, changes: bool) -> Plan:
-    name = CHANGE if changes else EDGE
+    name, step = (CHANGE, "changes") if changes else (EDGE, "edges")
+    _require_times(plan, step)
     if name in plan.schema:
-        raise UserError(name, expected=f"no column {name!r}", got=str(plan.schema), hint="rename it first")
+        raise UserError(
+            step, expected=f"no column {name!r}", got=str(plan.schema),
+            hint="give it another name with .select(...)",
+        )  # fmt: skip
     return Edges(plan if plan.end else lasting_one_tick(plan), changes)
 
 
@@ -539,15 +556,6 @@ def shown(plan: Plan) -> Plan:
 def is_table(plan: Plan) -> bool:
     """Return whether all rows of a plan hold for ever."""
     return plan.time == ALWAYS
-
-
-def require_times(plan: Plan, step: str) -> None:
-    """Raise an error if the rows of a plan have no times, because all of them hold for ever."""
-    if is_table(plan):
-        raise UserError(
-            step, expected="a stream, whose rows have a time", got="a table, whose rows hold for ever",
-            hint="declare it with tm.stream(..., time=...), or leave out the window",
-        )  # fmt: skip
 
 
 def in_scope(plan: Plan, keys: Sequence[str], step: str) -> None:

@@ -72,7 +72,7 @@ def null_start(plan: Plan) -> UserError:
     """Return the error for a row without a start, which holds nobody knows when."""
     name = users_part(plan.time)
     return UserError(
-        _kind(plan), expected=f"a time in {name!r}, where the lifetime of a row starts", got="null",
+        kind_of(plan), expected=f"a time in {name!r}, where the lifetime of a row starts", got="null",
         hint=f"filter first: .where(col.{name}.is_not_null())",
     )  # fmt: skip
 
@@ -81,17 +81,15 @@ def no_lifetime(plan: Plan, start: int, end: int) -> UserError:
     """Return the error for a row that holds at no instant, or whose lifetime is too far from zero."""
     if end > start:
         return UserError(
-            _kind(plan), expected=f"lifetimes in {users_part(plan.time)!r} within 2**61 ticks of zero",
+            kind_of(plan), expected=f"lifetimes in {users_part(plan.time)!r} within 2**61 ticks of zero",
             got="one outside",
         )  # fmt: skip
     first, last = (shown_instant(at, plan.domain) for at in (start, end))
     what = f"{users_part(plan.end or '')!r} after {users_part(plan.time)!r}"
-    hint = f"filter first: .where((col.{plan.end} > col.{plan.time}) | col.{plan.end}.is_null())"
-    if isinstance(plan, Source):  # rows are checked before any filter
-        hint = f"to drop such rows, declare the stream without end= and write .until({plan.end!r})"
     return UserError(
-        _kind(plan), expected=f"an end in {what}", got=f"{last}, and the start is {first}", hint=hint
-    )
+        kind_of(plan), expected=f"an end in {what}", got=f"{last}, and the start is {first}",
+        hint=f"filter first: .where((col.{plan.end} > col.{plan.time}) | col.{plan.end}.is_null())",
+    )  # fmt: skip
 
 
 def lost_edge(plan: FromEdges, at: int, *, start: bool) -> UserError:
@@ -105,5 +103,8 @@ def lost_edge(plan: FromEdges, at: int, *, start: bool) -> UserError:
     )  # fmt: skip
 
 
-def _kind(plan: Plan) -> str:
-    return f"stream {plan.name!r}" if isinstance(plan, Source) else str(plan).split(" ")[0]
+def kind_of(plan: Plan) -> str:
+    """Return what errors in the rows of a plan name."""
+    if isinstance(plan, Source):
+        return plan.step or f"stream {plan.name!r}"
+    return str(plan).split(" ")[0]

@@ -91,14 +91,12 @@ def _derived(plan: Plan, below: list[Properties]) -> Properties:
 
 
 def _of_lifetimes(plan: Lifetime, before: Properties) -> Properties:
-    if plan.time == ALWAYS:
-        return Properties(FOREVER, everlasting=True)
     if plan.end is None:
         return POINTS
     outputs = dict(plan.outputs)
     start, end = outputs[plan.time], outputs[plan.end]
     if isinstance(end, Literal) and end.value is None:
-        return Properties(FOREVER)
+        return Properties(FOREVER, everlasting=plan.time == ALWAYS and isinstance(start, Literal))
     ticks = _distance(start, end)
     if ticks is None and plan.input.end is not None and before.duration is not None:
         moved = [_distance(Column(n), e) for n, e in ((plan.input.time, start), (plan.input.end, end))]

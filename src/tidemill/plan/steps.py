@@ -14,7 +14,7 @@ Lines = list[str]
 
 def describe(
     plan: Plan, windows: Callable[[WindowAggregate], Lines], stage: Callable[[Stage], Lines],
-    temporal: Callable[[Temporal], Lines] = lambda node: [str(node)],
+    temporal: Callable[[Temporal], Lines],
 ) -> str:  # fmt: skip
     """Describe the steps in the order in which they run; an engine passes functions for its nodes.
 

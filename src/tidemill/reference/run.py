@@ -10,7 +10,7 @@ from tidemill.expr.evaluate import evaluate
 from tidemill.plan.faults import unordered_time
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WindowAggregate, require_known
 from tidemill.plan.temporal import Temporal
-from tidemill.reference.temporal import life, rows_of
+from tidemill.reference.temporal import rows_of
 from tidemill.reference.windows import window_aggregate
 
 Row = dict[str, Any]
@@ -27,10 +27,7 @@ def _rows(plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]) -
     """Yield the rows of a node, given the rows of its inputs."""
     if isinstance(plan, Source):
         rows: Iterable[Row] = _in_order(plan, inputs[plan.name]) if plan.ordered else inputs[plan.name]
-        for row in rows:
-            if plan.end is not None and row[plan.time] is not None:
-                life(plan, row)  # which raises an error if it has none
-            yield row
+        yield from rows
     elif isinstance(plan, Filter):
         schema = plan.input.schema
         for row in below[0]:

@@ -44,7 +44,10 @@ Life = tuple[int, int]
 def rows_of(plan: Temporal, below: list[list[Row]]) -> Iterator[Row]:
     """Yield the rows of an operator, given the rows of its inputs."""
     if isinstance(plan, Lifetime):
+        has_times = plan.input.time in plan.input.schema  # a table has none
         for row in below[0]:
+            if has_times and (plan.input.end is not None or row[plan.input.time] is None):
+                life(plan.input, row)  # which raises an error if it has none
             yield {n: evaluate(e, row, plan.input.schema) for n, e in plan.outputs}
     elif isinstance(plan, Join):
         yield from _join(plan, *below)
@@ -150,7 +153,8 @@ def _snapshot(plan: SnapshotAggregate, rows: list[Row]) -> Iterator[Row]:
 
 
 def _same(a: Row, b: Row) -> bool:
-    return all(canonical_value(a[n]) == canonical_value(b[n]) for n in a)
+    one, other = ([canonical_value(row[n]) for n in a] for row in (a, b))
+    return one == other  # a list compares NaN by identity, and there is one
 
 
 def canonical_value(value: Any) -> Any:
@@ -257,12 +261,13 @@ def _cut(plan: Cut, left: list[Row], right: list[Row]) -> Iterator[Row]:
     matches = _matches(plan)
     for row in left:
         own = life(plan.left, row)
-        others = [life(plan.right, other) for other in right if matches(row, other)]
+        others = [(life(plan.right, other), other) for other in right]
         if plan.kind == "clip":
-            end = min((start for start, _ in others if start > own[0]), default=FOREVER)
-            yield {**row, **_lifetime(plan, (own[0], min(end, own[1])))}
+            stops = [s for (s, _), other in others if own[0] < s < own[1] and matches(row, other)]
+            yield {**row, **_lifetime(plan, (own[0], min([*stops, own[1]])))}
             continue
-        held = [shared for other in others if (shared := _both(own, other))[0] < shared[1]]
+        met = [(_both(own, one), other) for one, other in others]
+        held = [shared for shared, other in met if shared[0] < shared[1] and matches(row, other)]
         for piece in _joined(held) if plan.kind == "exists" else _without(own, held):
             yield {**row, **_lifetime(plan, piece)}
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from tidemill.aggregates.algebra import Algebra
 from tidemill.core.errors import UserError
 from tidemill.core.schema import users_part
-from tidemill.expr.nodes import Node, Udf
+from tidemill.expr.nodes import Column, Node, Udf
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
 from tidemill.plan.steps import describe as describe_plan
+from tidemill.plan.temporal import Temporal
 from tidemill.spark.batch.blocks import Blocks
+from tidemill.spark.batch.temporal import way_of
 from tidemill.spark.batch.windows import strategy
 from tidemill.spark.expr.functions import outside_java
 
@@ -26,15 +28,21 @@ _WORK = {
     "colocated": ["run the local engine on the rows of each partition"],
 }
 
+_RUNS = {
+    "columns": "compute columns in the JVM",
+    "join": "join in the JVM",
+    "together": "run the local engine on the rows of each partition",
+}
+
 
 def describe(plan: Plan) -> str:
     """The steps of a plan on Spark, with every shuffle."""
-    return describe_plan(plan, _windows, _stage)
+    return describe_plan(plan, _windows, _stage, _temporal)
 
 
 def _stage(stage: Stage) -> list[str]:
     lines = [f"filter {_where(p)}: {p}" for p in stage.predicates]
-    changed = [(n, e) for n, e in stage.outputs if str(e) != f"col.{n}"]
+    changed = [(n, e) for n, e in stage.outputs if e != Column(n)]
     return lines + [f"compute {_where(e)}: {users_part(n)} = {e}" for n, e in changed]
 
 
@@ -64,3 +72,9 @@ def _windows(plan: WindowAggregate) -> list[str]:
     ]
     windows = "; ".join(map(str, plan.windows))
     return [f"windows {windows}: {chosen.name}, because {chosen.why}", *steps, *opaque]
+
+
+def _temporal(plan: Temporal) -> list[str]:
+    way = way_of(plan)
+    steps = [*way.first, *(f"shuffle {s}" for s in way.shuffles), _RUNS[way.name], *way.last]
+    return [f"{plan}: {way.name}, because {way.why}", *(f"  {step}" for step in steps)]

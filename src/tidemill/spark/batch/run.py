@@ -20,6 +20,8 @@ from tidemill.plan.nodes import (
     require_known,
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
+from tidemill.plan.temporal import Temporal
+from tidemill.spark.batch.temporal import temporal
 from tidemill.spark.batch.windows import window_aggregate
 from tidemill.spark.caching import holding
 from tidemill.spark.expr.compile import SparkExpressions
@@ -27,7 +29,7 @@ from tidemill.spark.expr.schemas import user_type
 from tidemill.spark.expr.values import output
 from tidemill.spark.names import apart
 
-NODES = (Source, Filter, Project, Union, WindowAggregate, WheelWindows)
+NODES = (Source, Filter, Project, Union, WindowAggregate, WheelWindows, Temporal)
 Leaf = Callable[[Source | WheelWindows], DataFrame]
 
 
@@ -81,5 +83,8 @@ class _Frames:
         if isinstance(plan, WindowAggregate):
             below = self._base(stage_of(plan.input).base)
             return window_aggregate(plan, below, self.detect)
+        if isinstance(plan, Temporal):
+            frames = [self.of(one) for one in plan.children()]
+            return holding(temporal(plan, frames, self.detect), frames)
         assert isinstance(plan, (Source, WheelWindows))
         return self.leaf(plan)

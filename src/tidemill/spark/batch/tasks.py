@@ -33,7 +33,7 @@ def whole_windows(plan: WindowAggregate, schema: Schema) -> Task:
 
         operator = operator_of(plan)
         for batch in batches:
-            operator.push(0, _typed(batch, schema))
+            operator.push(0, typed(batch, schema))
             operator.settle()
         yield from operator.advance(0, FOREVER)
 
@@ -49,7 +49,7 @@ def partials(plan: WindowAggregate, schema: Schema) -> Task:
 
         operator = WindowOperator(plan)
         for batch in batches:
-            operator.push(0, _typed(batch, schema))
+            operator.push(0, typed(batch, schema))
             operator.settle()
         yield from partial_batches(operator)
 
@@ -81,7 +81,7 @@ def finish(plan: WindowAggregate, blocks: Blocks | None = None) -> Task:
     return task
 
 
-def _typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+def typed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     """Rename columns by position, and cast bigints to instants, without a copy."""
     arrays = [batch.column(i).cast(to_arrow(t)) for i, (_, t) in enumerate(schema)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())

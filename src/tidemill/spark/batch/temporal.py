@@ -1,0 +1,252 @@
+"""Compile the operators of the temporal algebra to DataFrames, each in one of three ways.
+
+- `columns`: expressions and lists of columns, in the JVM;
+- `join`: one of Spark's joins, where lifetimes do not decide which rows meet (`batch.matching`);
+- `together`: the rows of a key are shuffled to one task, which runs the local operator on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemill.plan.nodes import unknown_node
+from tidemill.plan.properties import properties
+from tidemill.plan.temporal import (
+    CHANGE,
+    EDGE,
+    Chop,
+    Cut,
+    Edges,
+    FromEdges,
+    Join,
+    Lifetime,
+    Neighbours,
+    SnapshotAggregate,
+    Stitch,
+    Temporal,
+    TopRows,
+    Unnest,
+    UntilSessionEnd,
+    payload,
+)
+from tidemill.spark.batch.lifetimes import (
+    end_of,
+    internal_rows,
+    no_start,
+    places,
+    shown,
+    start_of,
+)
+from tidemill.spark.batch.matching import spark_join, why_spark
+from tidemill.spark.batch.rows_together import Places, operate
+from tidemill.spark.batch.slices import SLICE, divided_side, sliced, slices
+from tidemill.spark.exchange.group import colocated
+from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.functions import floor_div
+from tidemill.spark.expr.schemas import user_schema
+from tidemill.spark.expr.values import integer
+from tidemill.spark.names import apart
+from tidemill.spark.workers import map_batches
+
+
+@dataclass(frozen=True)
+class Way:
+    """How an operator runs, the reason, its shuffles, and the steps before and after it."""
+
+    name: str
+    why: str
+    shuffles: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+
+
+def way_of(plan: Temporal) -> Way:
+    """Choose the way of an operator from the plan alone."""
+    if isinstance(plan, (Lifetime, Unnest)):
+        always = properties(plan).everlasting
+        return Way("columns", "its rows hold for ever" if always else "each row by itself")
+    if isinstance(plan, Edges):
+        if plan.changes:
+            why = "edges of equal rows at one instant are added up"
+            return Way("columns", why, ("net edges by all columns",))
+        return Way("columns", "each row by itself")
+    if isinstance(plan, Chop):
+        return Way("columns", "each row by itself", (), (_LATEST,))
+    if isinstance(plan, (Join, Cut)):
+        if (reason := why_spark(plan)) is not None:
+            if plan.kind == "clip":
+                return Way("columns", reason)
+            keys = _shown_keys(plan, by_time=reason.startswith("points"))
+            shuffles = (f"both sides by {keys}, or the smaller one to all tasks",) if keys else (
+                "the smaller side to all tasks",)  # fmt: skip
+            return Way("join", reason, shuffles)
+        keys, met = _shown_keys(plan), "rows meet while they hold"
+        if keys or divided_side(plan) is None:
+            return Way("together", met, (_to_tasks(keys, "rows of both sides"),))
+        side = ("left", "right")[divided_side(plan) or 0]
+        shuffle = f"rows of the {side} side by slices of time, with the rows that hold there meanwhile"
+        return Way("together", met, (shuffle,), (f"divide time, in two more passes over the {side} side",))
+    by = ", ".join(_partition(plan))
+    return Way("together", _WHY[type(plan)], (_to_tasks(by, "rows"),))
+
+
+_LATEST = "look for the last instant of the stream, in one more pass over it"
+_WHY: dict[type[Temporal], str] = {
+    SnapshotAggregate: "rows of a key that hold together are aggregated",
+    Stitch: "equal rows are put together",
+    TopRows: "rows of a key that hold together are ranked",
+    Neighbours: "rows of a key are looked at in order",
+    UntilSessionEnd: "rows of a key are looked at in order",
+    FromEdges: "rows of a key are looked at in order",
+}
+
+
+def _to_tasks(keys: str, what: str) -> str:
+    return f"{what} by {keys}" if keys else f"all {what} to one task"
+
+
+def _shown_keys(plan: Join | Cut, *, by_time: bool = False) -> str:
+    names = [*plan.match.scope, *(a if a == b else f"{a}={b}" for a, b in plan.match.keys)]
+    return ", ".join([*names, *(["their time"] if by_time else [])])
+
+
+def _partition(plan: Temporal) -> tuple[str, ...]:
+    """Return the columns by which the rows of an operator on one input meet."""
+    if isinstance(plan, Stitch):
+        schema, names = plan.schema, payload(plan)
+        plain = tuple(n for n in names if schema[n].kind not in ("list", "struct", "null"))
+        return plain or tuple(n for n in names if schema[n].kind != "null")
+    keys: tuple[str, ...] = getattr(plan, "keys", ())
+    return keys
+
+
+def temporal(plan: Temporal, inputs: Sequence[DataFrame], detect: str = "off") -> DataFrame:
+    """Compile an operator over the frames of its inputs, which have columns of user types."""
+    if isinstance(plan, (Join, Cut)):
+        left, right = inputs
+        if why_spark(plan) is not None:
+            return spark_join(plan, left, right)
+        return _matched(plan, left, right, detect)
+    [frame] = inputs
+    for kind, compiled in _COLUMNS.items():
+        if isinstance(plan, kind):
+            return compiled(plan, frame)
+    if type(plan) not in _WHY:
+        raise unknown_node(plan, "spark", "spark/batch/temporal.py")
+    rows = internal_rows(plan.children()[0], frame, checked=False)
+    return _together(plan, [rows], [_partition(plan)], detect)
+
+
+# --- rows that meet by key --------------------------------------------------------------------------
+
+
+def _together(
+    plan: Temporal, frames: Sequence[DataFrame], keys: Sequence[Sequence[str]], detect: str
+) -> DataFrame:
+    """Run the local operator on the rows of a key; keys are pairs of columns of the inputs."""
+    inputs = plan.children()
+    where = Places.of(inputs, keys)
+    own = [[where.key(port, n) for n in names] for port, names in enumerate(keys)]
+    shared = dict.fromkeys(f"c{at[0]}" for at in zip(*own) if len(set(at)) == 1)
+    if shared:
+        rows = colocated("temporal", where.together(frames), list(shared), detect)
+    elif isinstance(plan, (Join, Cut)) and divided_side(plan) is not None:
+        count = slices(frames[0].sparkSession)
+        rows = where.together(sliced(plan, frames, count), [SLICE])
+        rows = rows.repartitionById(count, F.col(SLICE)).drop(SLICE)
+    else:
+        rows = where.together(frames).repartition(1)
+    return map_batches(rows, operate(plan, where), user_schema(plan.schema))
+
+
+_ALONE = {"left": (0,), "right": (1,), "outer": (0, 1), "not_exists": (0,), "clip": (0,)}
+"""The sides of which rows that nothing matches are in the result."""
+
+
+def _matched(plan: Join | Cut, left: DataFrame, right: DataFrame, detect: str) -> DataFrame:
+    match = plan.match
+    sides = (plan.left, plan.right)
+    alone = _ALONE.get(plan.kind, ())
+    frames = []
+    for port, (side, frame) in enumerate(zip(sides, (left, right))):
+        rows = internal_rows(side, frame, checked=not match.left_keys)  # tasks see all rows with keys
+        if port not in alone:  # null is equal to nothing
+            own = places(side, "c")
+            for pair in match.keys:
+                rows = rows.filter(F.col(own[pair[port]]).isNotNull())
+        frames.append(rows)
+    return _together(plan, frames, (match.left_keys, match.right_keys), detect)
+
+
+# --- columns ----------------------------------------------------------------------------------------
+
+
+def _lifetime(plan: Lifetime, frame: DataFrame) -> DataFrame:
+    below = plan.input
+    raw = {f.name: f.dataType for f in frame.schema}
+    df, names = apart(frame)
+    expressions = SparkExpressions(below.schema, raw, names)
+    columns = {name: expressions.column(node) for name, node in plan.outputs}
+    if below.time in below.schema and not properties(below).everlasting:  # a table has no times
+        none = expressions.leaf(below.time).isNull()
+        columns[plan.time] = F.when(none, no_start(below)).otherwise(columns[plan.time])
+    return df.select(*shown(plan, columns))
+
+
+def _unnested(plan: Unnest, frame: DataFrame) -> DataFrame:
+    rows, own = internal_rows(plan.input, frame, checked=False), places(plan.input, "c")
+    columns = [
+        F.explode(own[n]).alias(p) if n == plan.column else F.col(p) for n, p in own.items()
+    ]
+    rows = rows.select(*columns)
+    return rows.select(*shown(plan, dict(zip(plan.schema.names, map(F.col, rows.columns)))))
+
+
+def _chopped(plan: Chop, frame: DataFrame) -> DataFrame:
+    below = plan.input
+    rows, own = internal_rows(below, frame), places(below, "c")
+    start, end = start_of(below), end_of(below)
+    origin, every = integer(plan.origin), integer(plan.every)
+    latest = rows.agg(F.max(F.greatest(start, end)).alias("latest"))  # null is not the greatest
+    last = F.least(end - integer(1), F.col("latest"))
+    first = floor_div(start - origin, plan.every)
+    cuts = F.greatest(floor_div(last - origin, plan.every) - first, integer(0))
+    rows = rows.crossJoin(F.broadcast(latest)).select(*own.values(), first.alias("first"), cuts.alias("cuts"))
+    nth = F.explode(F.sequence(integer(0), F.col("cuts"))).alias("nth")
+    rows = rows.select(*own.values(), "first", "cuts", nth)
+    cut = origin + (F.col("first") + F.col("nth")) * every
+    begins = F.when(F.col("nth") == 0, start).otherwise(cut)
+    ends = F.when(F.col("nth") == F.col("cuts"), end).otherwise(cut + every)
+    columns = {n: F.col(p) for n, p in own.items()}
+    assert below.end is not None
+    return rows.select(*shown(plan, columns | {below.time: begins, below.end: ends}))
+
+
+def _edges(plan: Edges, frame: DataFrame) -> DataFrame:
+    below = plan.input
+    rows, own = internal_rows(below, frame), places(below, "c")
+    kept = [p for n, p in own.items() if n not in (below.time, below.end)]
+    starts = F.struct(F.lit(1).alias("sign"), start_of(below).alias("at"))
+    ends = F.struct(F.lit(-1).alias("sign"), end_of(below).alias("at"))
+    both = F.when(end_of(below).isNull(), F.array(starts)).otherwise(F.array(starts, ends))
+    rows = rows.select(*kept, F.inline(both))
+    sign = F.col("sign")
+    if plan.changes:
+        rows = rows.groupBy(*kept, "at").agg(F.sum("sign").alias("net")).filter(F.col("net") != 0)
+        change = F.signum(F.col("net")).cast("bigint")
+        copies = F.array_repeat(change, F.abs(F.col("net")).cast("int"))
+        rows = rows.select(*kept, "at", F.explode(copies).alias("sign"))
+    columns = {n: F.col(p) for n, p in own.items()} | {below.time: F.col("at")}
+    columns[CHANGE if plan.changes else EDGE] = (
+        sign if plan.changes else F.when(sign > 0, F.lit("start")).otherwise(F.lit("end"))
+    )
+    return rows.select(*shown(plan, columns))
+
+
+_COLUMNS: dict[type[Temporal], Callable[..., DataFrame]] = {
+    Lifetime: _lifetime, Unnest: _unnested, Chop: _chopped, Edges: _edges,
+}  # fmt: skip
