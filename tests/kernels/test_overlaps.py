@@ -10,8 +10,9 @@ import numpy as np
 
 from tests.examples import TIMES
 from tidemill.kernels.overlaps import (
-    alive,
+    entered_and_left,
     joined,
+    merged_edges,
     next_start,
     resolve_absence,
     resolve_presence,
@@ -107,8 +108,14 @@ def test_the_next_start() -> None:
     assert out.tolist() == [4, 6, NEVER, 5]
 
 
-def test_how_many_hold() -> None:
-    out = ints(0, 0, 0, 0)
+def test_how_many_have_started_and_ended() -> None:
+    enter, leave = ints(0, 0, 0, 0), ints(0, 0, 0, 0)
     keys, at = ints(1, 1, 1, 2), ints(0, 3, 5, 3)
-    alive(keys, at, ints(1, 1, 2), ints(0, 3, 1), ints(1, 1, 2), ints(3, 5, 3), out)
-    assert out.tolist() == [1, 1, 0, 0]
+    entered_and_left(keys, at, ints(1, 1, 2), ints(0, 3, 1), ints(1, 1, 2), ints(3, 5, 3), enter, leave)
+    assert enter.tolist() == [1, 2, 2, 3] and leave.tolist() == [0, 1, 2, 3]
+
+
+def test_edges_are_merged_and_each_comes_once() -> None:
+    out = ints(0, 0, 0, 0, 0, 0), ints(0, 0, 0, 0, 0, 0)
+    n = merged_edges(ints(1, 1, 2), ints(0, 3, 1), ints(1, 1, 2), ints(3, 5, 3), *out)
+    assert list(zip(*(a[:n].tolist() for a in out))) == [(1, 0), (1, 3), (1, 5), (2, 1), (2, 3)]

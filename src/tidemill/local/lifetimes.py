@@ -42,15 +42,8 @@ def check_lifetimes(plan: Plan, batch: pa.RecordBatch) -> None:
         return
     if batch.column(plan.time).null_count:
         raise null_start(plan)
-    require_ends(plan, batch)
-
-
-def require_ends(plan: Plan, batch: pa.RecordBatch) -> None:
-    """Raise an error if a row that has a start holds at no instant, or is too far from zero."""
     start, end = starts_of(plan, batch), ends_of(plan, batch)
     bad = (end <= start) | (start < -FARTHEST) | ((end > FARTHEST) & (end != FOREVER))
-    if (valid := validity(batch.column(plan.time))) is not None:
-        bad &= valid != 0
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         raise no_lifetime(plan, int(start[at]), int(end[at]))

@@ -16,11 +16,10 @@ from tidemill.io.progress import shown
 from tidemill.io.sources import open_source
 from tidemill.io.window_source import WindowSource
 from tidemill.local.graph import Graph
-from tidemill.local.lifetimes import require_ends
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import broken_promise, check_inputs
-from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate, leaves_of
+from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate, leaves_of
 from tidemill.plan.temporal import Temporal
 
 AS_THEY_COME = replace(SIZES, small=1)
@@ -139,19 +138,11 @@ def open_inputs(
             chunks[name] = inputs[leaf.stream].read_windows(leaf)
         else:
             reader = open_source(inputs[name], leaf, promises=stateful and not leaf.table, sizes=sizes)
-            chunks[name] = reader if leaf.end is None else _with_lifetimes(reader, leaf)
-            rows[name] = reader.total_rows
+            chunks[name], rows[name] = reader, reader.total_rows
             watch |= not reader.exact
     few = None not in rows.values() and sum(n for n in rows.values() if n is not None) < tuning.few_rows
     workers = 1 if few else threads()
     return Opened(Graph(plan, workers, tuning, watch=watch), chunks, rows, workers)
-
-
-def _with_lifetimes(chunks: Iterable[Chunk], source: Source) -> Iterable[Chunk]:
-    """Check that rows end after they start."""
-    for chunk in chunks:
-        require_ends(source, chunk.batch)
-        yield chunk
 
 
 def table_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema, counts: Mapping[str, int]) -> pa.Table:
