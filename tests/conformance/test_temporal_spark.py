@@ -224,7 +224,6 @@ CLOCK = {
     "from edges": Q.from_edges("k", "x", start=col.on),
     "lasting": Q.lasting("2s"),
     "table": Q.join(D, on={"k": "name"}),
-    "table for a while": Q.join(D.lasting("1s"), on={"k": "name"}, how="left"),
 }
 MANY = ("edges", "chop", "top", "lag", "lasting")
 
@@ -315,3 +314,31 @@ def test_explain(name: str, words: str) -> None:
     assert words in text.split("== spark ==")[1], text
     local = text.split("== local ==")[1].split("== spark ==")[0]
     assert "None" not in local and len(local.splitlines()) > 3, local
+
+
+# --- late rows --------------------------------------------------------------------------------------
+
+
+def test_late_rows_and_rows_without_a_lifetime(engine: Engine) -> None:
+    arriving = {"t": "int64", "u": "int64", "k": "int64", "seq": "int64"}
+    query = tm.stream("r", time="t", end="u", schema=arriving).join(D, on="k").group_by("k").agg(n=tm.count())
+    pick, given = random.Random(3), []
+    for seq in range(40):
+        t = seq // 2 + pick.randint(-6, 6)
+        given.append({"t": t, "u": t + pick.randint(-1, 8), "k": pick.choice([1, 2, None]), "seq": seq})
+    data = {"r": given, "d": DATA["d"]}
+    disorder = tm.Disorder(slack=3, consistent=True)
+    expected = query.run(
+        disorder=disorder, **{s.name: from_rows(data[s.name], s.declared) for s in sources(query.plan)}
+    )
+    frames = {s.name: engine.frame(s, data[s.name]) for s in sources(query.plan)}
+    on_spark = query.on_spark(engine.spark)
+    found = on_spark.run(disorder=disorder, arrival="seq", **frames).toArrow()
+    assert_same(
+        to_rows(found.cast(query.schema.to_arrow()).to_batches(), query.schema),
+        to_rows(expected.to_batches(), query.schema), query.schema,
+    )  # fmt: skip
+    late = on_spark.late(disorder, arrival="seq", **frames).toPandas()
+    counted = late.groupby("late_reason").size().to_dict()
+    metadata = {n: int(expected.schema.metadata[f"tidemill.{n.replace(' ', '_')}".encode()]) for n in counted}
+    assert counted == metadata and len(counted) == 2

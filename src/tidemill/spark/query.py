@@ -63,10 +63,11 @@ class SparkQuery:
     ) -> DataFrame:
         """The rows of an input that are late or have no place, and why (`late_reason`); see `run`."""
         _check(self._plan, inputs)
-        names = [source.name for source in sources(self._plan)]
+        streams = [source for source in sources(self._plan) if not source.table]
+        names = [source.name for source in streams]
         if (input is None and len(names) > 1) or input not in (None, *names):
             raise UserError("late", expected=f"input= one of {names}", got=repr(input))
-        leaf = next(s for s in sources(self._plan) if input in (None, s.name))
+        leaf = next(s for s in streams if input in (None, s.name))
         with ansi(self._spark):
             rows = as_declared(inputs[leaf.name], leaf)
             return late_rows(rows, leaf, disorder, arrival, checks_of(self._plan, leaf.name))
@@ -97,7 +98,7 @@ class SparkQuery:
         if isinstance(leaf, WheelWindows):
             return wheel_frame(self._spark, leaf, inputs[leaf.stream])
         rows = as_declared(inputs[leaf.name], leaf)
-        if disorder is None:
+        if disorder is None or leaf.table:  # a table is there before all rows
             return checked_source(rows, leaf)
         if arrival is None:
             raise UserError(
