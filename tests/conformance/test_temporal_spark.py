@@ -263,7 +263,7 @@ ENDS = {"t": "timestamp", "u": "timestamp"}
 NO_START: Row = {"t": None, "k": 1, "w": 1}
 WRONG: dict[str, tuple[Stream, Row, str]] = {
     "no lifetime": (
-        tm.stream("w", time="t", end="u", schema=ENDS), {"t": 5 * SECOND, "u": 3 * SECOND},
+        tm.stream("w", time="t", end="u", schema=ENDS).extend("1s"), {"t": 5 * SECOND, "u": 3 * SECOND},
         "an end in 'u' after 't', got 1970-01-01T00:00:03+00:00, and the start is 1970-01-01T00:00:05",
     ),
     "no start": (P.lasting(3), NO_START, "stream 'p': expected a time in 't'"),

@@ -22,7 +22,6 @@ from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
 from tidemill.plan.usable_rows import checks_of, usable_only
 from tidemill.spark.batch.disorder import accepted, late_rows, require_supported
 from tidemill.spark.batch.explain import describe
-from tidemill.spark.batch.lifetimes import checked_source
 from tidemill.spark.batch.progressive import progressive, require_partials
 from tidemill.spark.batch.run import frame_of
 from tidemill.spark.exchange.decision import Decision, outlook, watched
@@ -99,7 +98,7 @@ class SparkQuery:
             return wheel_frame(self._spark, leaf, inputs[leaf.stream])
         rows = as_declared(inputs[leaf.name], leaf)
         if disorder is None or leaf.table:  # a table is there before all rows
-            return checked_source(rows, leaf)
+            return rows
         if arrival is None:
             raise UserError(
                 f"run {leaf.name}", expected="arrival=, the column by which rows arrived", got="none",

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 
 from tidemill.core.time import FARTHEST, Domain, shown_instant
 from tidemill.plan.faults import no_lifetime, null_start
-from tidemill.plan.nodes import Plan, Source
+from tidemill.plan.nodes import Plan
 from tidemill.plan.properties import properties
 from tidemill.spark.expr.compile import SparkExpressions
-from tidemill.spark.expr.values import integer, named, output, read
+from tidemill.spark.expr.values import integer, output
 from tidemill.spark.names import apart
 
 _SAMPLE = (-(1 << 40), -(1 << 41))
@@ -50,35 +50,22 @@ def end_of(plan: Plan, prefix: str = "c") -> SparkColumn:
     return F.col(places(plan, prefix)[plan.end]) if plan.end else start_of(plan, prefix) + integer(1)
 
 
-def checked_start(plan: Plan, start: SparkColumn, end: SparkColumn | None = None) -> SparkColumn:
-    """Return the start of rows; one without a lifetime fails the query."""
+def checked_start(
+    plan: Plan, start: SparkColumn, end: SparkColumn | None = None, value: SparkColumn | None = None
+) -> SparkColumn:
+    """Return the start of rows, or another value of them; a row without a lifetime fails the query."""
     far = (start < integer(-FARTHEST)) | (start >= integer(FARTHEST))
     found = F.when(start.isNull(), no_start(plan))
     if end is not None:
         found = found.when(end <= start, _fails(plan, start, end))
         far = far | (end > integer(FARTHEST))
     outside = F.raise_error(F.lit(str(no_lifetime(plan, FARTHEST, FARTHEST + 1)))).cast("bigint")
-    return found.when(far, outside).otherwise(start)
+    return found.when(far, outside).otherwise(start if value is None else value)
 
 
 def no_start(plan: Plan) -> SparkColumn:
     """Raise the error for a row without a start."""
     return F.raise_error(F.lit(str(null_start(plan)))).cast("bigint")
-
-
-def checked_source(df: DataFrame, source: Source) -> DataFrame:
-    """Return the rows of a stream. One that has a start, and no end after it, fails the query."""
-    if source.end is None:
-        return df
-    raw = {f.name: f.dataType for f in df.schema}
-    start, end = (
-        read(named(n), raw[n], source.schema[n], n) for n in (source.time, source.end)
-    )
-    kind = source.schema[source.end]
-    far = (start < integer(-FARTHEST)) | (end > integer(FARTHEST))
-    outside = F.raise_error(F.lit(str(no_lifetime(source, FARTHEST, FARTHEST + 1)))).cast("bigint")
-    sure = F.when(end <= start, _fails(source, start, end)).when(far, outside).otherwise(end)
-    return df.select(*(output(sure, kind).alias(n) if n == source.end else named(n) for n in df.columns))
 
 
 def _fails(plan: Plan, start: SparkColumn, end: SparkColumn) -> SparkColumn:

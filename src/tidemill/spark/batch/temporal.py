@@ -34,6 +34,7 @@ from tidemill.plan.temporal import (
     payload,
 )
 from tidemill.spark.batch.lifetimes import (
+    checked_start,
     end_of,
     internal_rows,
     no_start,
@@ -192,8 +193,11 @@ def _lifetime(plan: Lifetime, frame: DataFrame) -> DataFrame:
     expressions = SparkExpressions(below.schema, raw, names)
     columns = {name: expressions.column(node) for name, node in plan.outputs}
     if below.time in below.schema and not properties(below).everlasting:  # a table has no times
-        none = expressions.leaf(below.time).isNull()
-        columns[plan.time] = F.when(none, no_start(below)).otherwise(columns[plan.time])
+        start, value = expressions.leaf(below.time), columns[plan.time]
+        if below.end is None:
+            columns[plan.time] = F.when(start.isNull(), no_start(below)).otherwise(value)
+        else:
+            columns[plan.time] = checked_start(below, start, expressions.leaf(below.end), value)
     return df.select(*shown(plan, columns))
 
 
