@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
 import pytest
 
+import tidemill as tm
 from tests.test_layers import API, LAYERS, PACKAGE
 
 ROOT = PACKAGE.parent.parent
@@ -78,3 +80,23 @@ def test_the_blocks_about_live_queries_run_as_they_stand() -> None:
     for block in blocks:
         exec(compile(block, "docs/live.md", "exec"), names)
     assert len(blocks) >= 7 and names["live"].positions == {"clicks": 2}  # type: ignore[attr-defined]
+
+
+def test_the_examples_about_lifetimes_run_and_name_every_operator() -> None:
+    page = ROOT / "docs" / "temporal.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert failed == 0 and tried > 90
+    named = set(re.findall(r"\.(\w+)\(", page.read_text()))
+    operators = [n for n, v in vars(tm.Stream).items() if not n.startswith("_") and callable(v)]
+    assert {*operators, "apply", "reduce"} - {"left_out"} <= named
+
+
+def test_the_examples_of_queries_on_lifetimes_run(capsys: pytest.CaptureFixture[str]) -> None:
+    from examples import temporal_orders, temporal_searches
+
+    temporal_searches.main()
+    said = capsys.readouterr().out
+    assert "39 rows live, 39 from history, the same" in said and "at most 19 sessions" in said
+    temporal_orders.main()
+    said = capsys.readouterr().out
+    assert "203 rows" in said and "live, 194 rows of shares came with the orders, and 9 at the end" in said

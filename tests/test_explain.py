@@ -54,6 +54,37 @@ def test_a_union_is_explained_by_input_and_what_is_shared_once() -> None:
     assert found.sections["optimised"].count("aggregate") == 1
 
 
+EVENTS = tm.stream("events", time="t", schema={"t": "int64", "k": "string", "v": "int64", "text": "string"})
+NAMES = tm.table("names", schema={"k": "string", "name": "string"})
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (EVENTS.lasting(9).agg(n=tm.count()),
+         ["  valid_to = (col.t + 9)   [compiled]", "  edges: rows are added where they start"]),
+        (EVENTS.lasting(col.v).group_by("k").agg(m=tm.max("v")),
+         ["snapshot m=max(col.v) by k, of lifetimes of any length:",
+          "  not exact when rows are taken out: max(col.v)", "  copies: "]),
+        (EVENTS.lasting(9).group_by("k").agg(m=tm.max("v")),
+         ["snapshot m=max(col.v) by k, of lifetimes of 9 each:", "  moving: rows end in the order"]),
+        (EVENTS.join(NAMES, on="k"),
+         ["input 2 of 2:", "  its rows hold for ever", "  rows are looked up in the table"]),
+        (EVENTS.lasting(9).join(EVENTS, on="k", where=lambda a, b: a.v < b.v, how="left"),
+         ["left join on k where (left.v < right.v):", "  keep pairs where (left.v < right.v)   [compiled]"]),
+        (EVENTS.until_next("k").sample(5),
+         ["clip on k:", "chop every=5:", "at_start: the columns as they are, without the end"]),
+        (EVENTS.select_many(word=col.text.split(" ")), ["select_many word=split(col.text, ' '):"]),
+    ],
+    ids=["edges", "copies", "moving", "table", "pairs", "sample", "lists"],
+)  # fmt: skip
+def test_operators_on_lifetimes_say_what_they_do_and_what_they_keep(query: Any, expected: list[str]) -> None:
+    lines = query.explain().sections["local"].splitlines()
+    for part in expected:
+        assert any(line.startswith(part) for line in lines), part
+    assert not any("\x00" in line or "\\x00" in line for line in lines)
+
+
 def test_how_each_part_slides_is_said() -> None:
     text = str(QUERY.explain())
     lines = {line.split("[")[0].strip(): line for line in text.splitlines() if "[compiled" in line}

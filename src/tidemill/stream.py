@@ -8,7 +8,6 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_name
-from tidemill.core.time import FOREVER
 from tidemill.plan import build
 from tidemill.plan import build_temporal as temporal
 from tidemill.plan.nodes import NamedWindow, Plan
@@ -40,18 +39,33 @@ class Stream(Query):
     # -- rows
 
     def where(self, predicate: Any) -> Stream:
-        """Rows for which a condition is true; rows where it is false or null go."""
+        """Rows for which a condition is true; rows where it is false or null go.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> rows = [{"t": 1, "v": 5}, {"t": 2, "v": 6}, {"t": 3, "v": None}]
+        >>> s.where(lambda e: e.v > 5).run(s=rows).to_pylist()
+        [{'t': 2, 'v': 6}]
+        """
         return self._like(build.where(self.plan, predicate))
 
     def select(self, /, *columns: Any, **named: Any) -> Stream:
         """Other columns for each row: names as they are, `name=expression` for computed ones.
 
-        The time column always travels along, and so does the end of lifetimes.
+        The time column always travels along, and so does the end of lifetimes. They come first.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> s.select(double=lambda e: 2 * e.v).run(s=[{"t": 1, "v": 5}]).to_pylist()
+        [{'t': 1, 'double': 10}]
         """
         return self._like(build.select(self.plan, columns, named, keep=False, scope=self._scope))
 
     def with_columns(self, /, **named: Any) -> Stream:
-        """The columns there are, and computed ones besides."""
+        """The columns there are, and computed ones besides.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> s.with_columns(double=lambda e: 2 * e.v).run(s=[{"t": 1, "v": 5}]).to_pylist()
+        [{'t': 1, 'v': 5, 'double': 10}]
+        """
         return self._like(build.select(self.plan, (), named, keep=True, scope=self._scope))
 
     def select_many(self, /, **named: Any) -> Stream:
@@ -67,7 +81,13 @@ class Stream(Query):
         return self._like(temporal.select_many(self.plan, named))
 
     def group_by(self, /, *keys: Any, **computed: Any) -> Grouped:
-        """Ask for each value of the keys apart. Null is a key like any other."""
+        """Ask for each value of the keys apart. Null is a key like any other.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> from tidemill.aggregates.basic import count
+        >>> s.group_by("v").agg(n=count()).run(s=[{"t": 1, "v": None}, {"t": 1, "v": None}]).to_pylist()
+        [{'v': None, 'valid_from': 1, 'valid_to': 2, 'n': 2}]
+        """
         plan, names = build.grouped(self.plan, keys, computed, self._scope)
         return Grouped(plan, names, self._scope)
 
@@ -104,7 +124,15 @@ class Stream(Query):
         return self._like(temporal.lasting(self.plan, length))
 
     def until(self, end: Any) -> Stream:
-        """Each row until an instant, a column or an expression of the row. Null never comes."""
+        """Each row until an instant, a column or an expression of the row. Null never comes.
+
+        Rows for which the instant is not after their start hold at none, and are dropped.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> rows = [{"t": 1, "v": 5}, {"t": 2, "v": None}, {"t": 3, "v": 0}]
+        >>> s.until(lambda e: e.t + e.v).run(s=rows).to_pylist()
+        [{'t': 1, 'v': 5, 'valid_to': 6}, {'t': 2, 'v': None, 'valid_to': None}]
+        """
         return self._like(temporal.until(self.plan, end))
 
     def starting(self, start: Any) -> Stream:
@@ -113,11 +141,20 @@ class Stream(Query):
         With null, or with an instant at or after its end, a row holds at no instant, and is dropped.
         Where the new starts are, nobody knows before the rows come: what needs a watermark waits for the end
         of the input. `shift` moves all rows alike, and watermarks with them.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> s.starting(lambda e: e.u - 2).run(s=[{"t": 1, "u": 9}]).to_pylist()
+        [{'t': 7, 'u': 9}]
         """
         return self._like(temporal.starting(self.plan, start))
 
     def extend(self, length: Any) -> Stream:
-        """Each row for so much longer."""
+        """Each row for so much longer.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> s.extend(5).run(s=[{"t": 1, "u": 4}]).to_pylist()
+        [{'t': 1, 'u': 9}]
+        """
         return self._like(temporal.extend(self.plan, length))
 
     def shift(self, length: Any) -> Stream:
@@ -130,15 +167,30 @@ class Stream(Query):
         return self._like(temporal.shift(self.plan, length))
 
     def at_most(self, length: Any) -> Stream:
-        """Each lifetime cut off after a duration."""
+        """Each lifetime cut off after a duration.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> s.at_most(5).run(s=[{"t": 1, "u": 4}, {"t": 1, "u": None}]).to_pylist()
+        [{'t': 1, 'u': 4}, {'t': 1, 'u': 6}]
+        """
         return self._like(temporal.at_most(self.plan, length))
 
     def at_start(self) -> Stream:
-        """Each row as a point at the start of its lifetime."""
+        """Each row as a point at the start of its lifetime.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> s.at_start().run(s=[{"t": 1, "u": 4}]).to_pylist()
+        [{'t': 1}]
+        """
         return self._like(temporal.at_start(self.plan))
 
     def at_end(self) -> Stream:
-        """Each row as a point at the end of its lifetime. Rows without an end are dropped."""
+        """Each row as a point at the end of its lifetime. Rows without an end are dropped.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> s.at_end().run(s=[{"t": 1, "u": 4}, {"t": 1, "u": None}]).to_pylist()
+        [{'t': 4}]
+        """
         return self._like(temporal.at_end(self.plan))
 
     def quantised(self, size: Any, *, every: Any = None, origin: Any = None) -> Stream:
@@ -175,13 +227,16 @@ class Stream(Query):
         [{'t': 1, 'sensor': 7, 'v': 0.5, 'valid_to': 4}, {'t': 4, 'sensor': 7, 'v': 0.7, 'valid_to': None}]
         """
         plan, names = build.grouped(self.plan, keys, {}, self._scope)
-        each = self._like(plan)
-        return each.lasting(FOREVER).clip(each, on=[n for n in names if n not in self._scope])
+        return self._like(temporal.until_next(plan, names))
 
     def chop(self, every: Any, *, origin: Any = None) -> Stream:
         """Each lifetime in pieces, cut at the multiples of a duration.
 
         What never ends is cut up to the last start or end of any row of the stream.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> s.chop(10).run(s=[{"t": 4, "u": 24}]).to_pylist()
+        [{'t': 4, 'u': 10}, {'t': 10, 'u': 20}, {'t': 20, 'u': 24}]
         """
         return self._like(temporal.chop(self.plan, every, origin))
 
@@ -209,7 +264,13 @@ class Stream(Query):
     # -- snapshots
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
-        """Aggregates of the rows that hold at each instant; see `Grouped.agg`."""
+        """Aggregates of the rows that hold at each instant; see `Grouped.agg`.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> from tidemill.aggregates.basic import count
+        >>> s.agg(n=count()).run(s=[{"t": 1, "u": 4}, {"t": 3, "u": 4}]).to_pylist()
+        [{'valid_from': 1, 'valid_to': 3, 'n': 1}, {'valid_from': 3, 'valid_to': 4, 'n': 2}]
+        """
         return Grouped(self.plan, self._scope, self._scope).agg(**aggregates)
 
     def distinct(self, /, *columns: Any) -> Stream:
@@ -258,7 +319,13 @@ class Stream(Query):
         return self._like(temporal.join(left, right, how, matching, suffix))
 
     def where_exists(self, other: Stream, on: Any = None, *, where: Any = None) -> Stream:
-        """Each row while some row of another stream matches it, as in `join`."""
+        """Each row while some row of another stream matches it, as in `join`.
+
+        >>> a = stream("a", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> b = stream("b", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> a.where_exists(b).run(a=[{"t": 0, "u": 9}], b=[{"t": 3, "u": 5}, {"t": 4, "u": 6}]).to_pylist()
+        [{'t': 3, 'u': 6}]
+        """
         return self._cut(other, "exists", on, where)
 
     def where_not_exists(self, other: Stream, on: Any = None, *, where: Any = None) -> Stream:
@@ -317,7 +384,12 @@ class Stream(Query):
         return self._neighbours(keys, named, back, "lag")
 
     def lead(self, /, *keys: Any, ahead: int = 1, **named: Any) -> Stream:
-        """Columns of the row after, by key; null where there is none. A row waits for the one after it."""
+        """Columns of the row after, by key; null where there is none. A row waits for the one after it.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> s.lead(after="v").run(s=[{"t": 1, "v": 5}, {"t": 4, "v": 9}]).to_pylist()
+        [{'t': 1, 'v': 5, 'after': 9}, {'t': 4, 'v': 9, 'after': None}]
+        """
         return self._neighbours(keys, named, -ahead if isinstance(ahead, int) else ahead, "lead")
 
     def _neighbours(self, keys: Any, named: Mapping[str, Any], back: Any, step: str) -> Stream:
@@ -333,7 +405,12 @@ class Stream(Query):
     # -- edges
 
     def edges(self) -> Stream:
-        """The start and the end of each lifetime as points; the column `edge` says which."""
+        """The start and the end of each lifetime as points; the column `edge` says which.
+
+        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
+        >>> s.edges().run(s=[{"t": 1, "u": 4}]).to_pylist()
+        [{'edge': 'start', 't': 1}, {'edge': 'end', 't': 4}]
+        """
         return self._like(temporal.edges(self.plan, changes=False))
 
     def changes(self) -> Stream:
@@ -356,7 +433,7 @@ class Stream(Query):
         >>> s = stream("s", time="t", schema={"t": "int64", "id": "int64", "on": "bool"})
         >>> rows = [{"t": 1, "id": 7, "on": True}, {"t": 4, "id": 7, "on": False}]
         >>> s.from_edges("id", start=lambda e: e.on).select("id").run(s=rows).to_pylist()
-        [{'t': 1, 'id': 7, 'valid_to': 4}]
+        [{'t': 1, 'valid_to': 4, 'id': 7}]
         """
         plan, names = build.grouped(self.plan, keys, {}, self._scope)
         return self._like(temporal.from_edges(plan, names, start))
@@ -364,7 +441,14 @@ class Stream(Query):
     # -- map and reduce
 
     def map(self, step: Callable[[Stream], Stream], /, *keys: Any, **computed: Any) -> Grouped:
-        """A query on rows, then groups: `s.map(f, "user").reduce(g)` is `f(s).group_by("user").apply(g)`."""
+        """A query on rows, then groups: `s.map(f, "user").reduce(g)` is `f(s).group_by("user").apply(g)`.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> s.map(lambda rows: rows.where(lambda e: e.v > 5), "v").reduce(lambda group: group.lasting(10))
+        lasting 10
+          where (col.v > 5)
+            source s time=t
+        """
         return _called(step, self, "map").group_by(*keys, **computed)
 
     def left_out(self) -> Stream:
@@ -441,7 +525,13 @@ class Grouped:
         return Stream(temporal.snapshot_aggregate(self._plan, self._keys, aggregates), self._scope)
 
     def top(self, count: int, /, *, by: Any, least: bool = False) -> Stream:
-        """The rows with the greatest values of a column, by key; see `Stream.top`."""
+        """The rows with the greatest values of a column, by key; see `Stream.top`.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64"})
+        >>> rows = [{"t": 1, "k": 7, "v": 5}, {"t": 1, "k": 7, "v": 6}]
+        >>> s.group_by("k").top(1, by="v").select("k", "v").run(s=rows).to_pylist()
+        [{'t': 1, 'valid_to': 2, 'k': 7, 'v': 6}]
+        """
         return Stream(temporal.top(self._plan, self._keys, count, by, least), self._scope)
 
     def apply(self, query: Callable[[Stream], Stream]) -> Stream:
@@ -490,7 +580,14 @@ class Windowed:
         return Windowed(plan, (*self._keys, *added), self._windows, self._scope, ids=self._ids)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
-        """One row for each window and key: the keys, `window_start`, `window_end`, the results."""
+        """One row for each window and key: the keys, `window_start`, `window_end`, the results.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> from tidemill.aggregates.basic import count
+        >>> from tidemill.windows.spec import tumbling
+        >>> s.window(tumbling(10)).agg(n=count()).run(s=[{"t": 12, "v": 5}]).to_pylist()
+        [{'window_start': 10, 'window_end': 20, 'n': 1}]
+        """
         for name in aggregates:
             users_name(name, step="agg")
         node = build.window_aggregate(self._plan, self._keys, self._windows, aggregates, self._ids)

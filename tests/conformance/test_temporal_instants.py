@@ -155,7 +155,7 @@ AT_OTHER_TIMES: dict[str, tuple[Stream, Callable[[Row, list[Row], list[Row], int
     "until_next": (
         A.until_next("k"),
         lambda r, a, b, i: r["t"] <= i and not any(
-            o["k"] == r["k"] and o["k"] is not None and r["t"] < o["t"] <= i for o in a),
+            o["k"] == r["k"] and r["t"] < o["t"] <= i for o in a),
     ),
     "until_session_end": (
         A.until_session_end(3, "k"),

@@ -216,4 +216,4 @@ def test_points_may_be_chopped() -> None:
 
 def test_a_sub_query_keeps_its_keys() -> None:
     query = S.group_by("k").apply(lambda g: g.select("v"))
-    assert query.schema.names == ("k", "t", "v", "u")
+    assert query.schema.names == ("k", "t", "u", "v")

@@ -15,6 +15,7 @@ from tidemill.jit.function_content import uncached
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.last_range import aggregate_of_copies, slides_over_another
 from tidemill.local.lookup_operator import looks_up
+from tidemill.local.snapshot_values import SnapshotValues
 from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
@@ -155,19 +156,44 @@ _KEEPS: dict[type[Temporal], str] = {
     FromEdges: "rows of a key in order of time; keeps the starts that are open",
     Join: f"{_SORTED}; {_HOLDING}",
     Neighbours: "rows of a key in order of time; keeps the last ones, and those that wait for others",
-    SnapshotAggregate: f"each stretch between edges is aggregated; {_HOLDING}, and the value of each key",
     Stitch: "starts and ends of equal rows in order; keeps the ones that may go on",
     TopRows: f"rows of a key that hold together are ranked; {_HOLDING}",
     UntilSessionEnd: "rows of a key in order of time; keeps the sessions that may go on",
 }
 
 
+def _snapshot(plan: SnapshotAggregate) -> list[str]:
+    """Describe how the values of a snapshot aggregate are computed."""
+    lifetimes = properties(plan.input)
+    first = f"{plan}, of {lifetimes.shown(plan.input.domain)}:"
+    keeps = f"  {_HOLDING}, and since when each key has its value"
+    if not plan.aggregates:
+        return [first, "  starts and ends of a key in order", keeps]
+    values = SnapshotValues(plan)
+    if values.exact:
+        return [first, "  edges: rows are added where they start and taken out where they end", keeps]
+    held = ", ".join(values.not_exact) or "what a function in Python returns"
+    lines = [first, f"  not exact when rows are taken out: {held}"]
+    if lifetimes.in_turn:
+        moving = "  moving: rows end in the order in which they start, so those that hold are a moving range"
+        return [*lines, moving, keeps]
+    return [
+        *lines,
+        "  moving: if rows of a key end in the order in which they start, those that hold are a moving range",
+        "  copies: otherwise each row is copied to the instants of change at which it holds", keeps,
+    ]  # fmt: skip
+
+
 def _temporal(plan: Temporal) -> list[str]:
     """Describe how an operator on lifetimes runs, and what it keeps."""
+    if isinstance(plan, SnapshotAggregate):
+        return _snapshot(plan)
     if isinstance(plan, Lifetime):
         if properties(plan).everlasting:
             return ["its rows hold for ever"]
         changed = [(n, e) for n, e in plan.outputs if e != Column(n)]
+        if not changed:
+            return [f"{plan}: the columns as they are, without the end"]
         loop = [f"  {users_part(n)} = {e}{_how(e, plan.input.schema)}" for n, e in changed]
         return [f"{plan}, one generated loop:", *loop]
     if isinstance(plan, Unnest) or (isinstance(plan, Edges) and not plan.changes):
@@ -180,8 +206,8 @@ def _temporal(plan: Temporal) -> list[str]:
     else:
         lines = [f"{plan}:", f"  {_KEEPS[type(plan)]}"]
     if isinstance(plan, (Join, Cut)) and plan.match.where is not None:
-        where = plan.match.where
-        lines.append(f"  keep pairs where {where}{_how(where, Schema(sided(plan.left, plan.right)))}")
+        how = _how(plan.match.where, Schema(sided(plan.left, plan.right)))
+        lines.append(f"  keep pairs where {plan.match.condition}{how}")
     return lines
 
 

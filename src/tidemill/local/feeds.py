@@ -40,6 +40,9 @@ class LiveQuery(Protocol):
     @property
     def inputs(self) -> Mapping[str, LiveInput]: ...
 
+    @property
+    def tables(self) -> Mapping[str, object]: ...
+
     def push(self, *, position: Any = None, **batches: Any) -> pa.Table: ...
 
     def punctuate(self, below: int, *, input: str, key: Mapping[str, Any] | None = None) -> pa.Table: ...
@@ -77,7 +80,8 @@ class FeedReader:
             raise UserError("read", expected="a source for an input, by name", got="none")
         for name in sources:
             if name not in live.inputs:
-                raise UserError("read", expected=f"inputs {sorted(live.inputs)}", got=repr(name))
+                hint = f"push the rows of a table first: live.push({name}=...)" if name in live.tables else ""
+                raise UserError("read", expected=f"inputs {sorted(live.inputs)}", got=repr(name), hint=hint)
         self._live, self._path = live, options.checkpoint
         self._feeds = {name: as_feed(name, value) for name, value in sources.items()}
         self._every = seconds(options.every, "read every=")

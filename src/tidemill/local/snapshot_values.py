@@ -80,6 +80,12 @@ class SnapshotValues:
         """Whether every part can be taken out of a partial again, exactly."""
         return self._results.by_edges is not None
 
+    @property
+    def not_exact(self) -> tuple[str, ...]:
+        """The parts that cannot be taken out of a partial again, exactly."""
+        parts = self._by_row.layout.parts
+        return tuple(str(p.part) for p in parts if _sliding(p) != "subtract")
+
     def at(self, batch: pa.RecordBatch, rows: Keyed, moments: Moments) -> pa.Table:
         """Return the values at some instants; where nothing holds, any values."""
         if not len(moments.at):

@@ -12,7 +12,6 @@ from tidemill.plan.sharing import used_often
 from tidemill.plan.temporal import (
     LEFT,
     RIGHT,
-    Chop,
     Cut,
     Join,
     Lifetime,
@@ -54,8 +53,6 @@ def _pushed(node: Filter, often: Set[int]) -> Plan:
         return replace(below, input=_pushed(Filter(below.input, predicate), often))
     if isinstance(below, Cut) and not asked & lifetime(below):
         return replace(below, left=_pushed(Filter(below.left, predicate), often))
-    if isinstance(below, Chop) and not asked & lifetime(below):
-        return replace(below, input=_pushed(Filter(below.input, predicate), often))
     if isinstance(below, Join) and below.kind in ("inner", "left"):
         return _into_side(node, below, often)
     if isinstance(below, Union):

@@ -105,7 +105,7 @@ def select(
     outputs: dict[str, Node] = {n: Column(n) for n in plan.schema.names} if keep else {}
     lifetime = [plan.time, *([plan.end] if plan.end else [])]
     if not keep:
-        outputs |= {n: Column(n) for n in (*scope, plan.time)}
+        outputs |= {n: Column(n) for n in (*scope, *lifetime)}
     for item in flat(names):
         node = Column(item) if isinstance(item, str) else traced(item, step="select")
         if not isinstance(node, Column):
@@ -123,8 +123,6 @@ def select(
             )  # fmt: skip
         users_name(name, step="select")
         outputs[name] = Column(value) if isinstance(value, str) else computed(value, step=f"select {name}")
-    if plan.end:
-        outputs.setdefault(plan.end, Column(plan.end))
     resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
     return Project(plan, tuple(resolved.items()))
 

@@ -435,6 +435,11 @@ def cut(left: Plan, right: Plan, kind: Any, matching: Match) -> Plan:
     return node
 
 
+def until_next(plan: Plan, keys: tuple[str, ...]) -> Plan:
+    """End each row at the next start of its key. Null is a key like any other."""
+    return cut(lasting(plan, FOREVER), plan, "clip", Match(scope=keys))
+
+
 # --- rows before and after --------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ column, where null is an end that never comes; a plan without an end column has 
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ ALWAYS_START = -FARTHEST
 LEFT, RIGHT = "left.", "right."
 """What the columns of both sides begin with in a condition on pairs."""
 EDGE, CHANGE = "edge", "change"
+_SIDED = re.compile(r"col\['((?:left|right)\.\w+)'\]")
 
 
 class Temporal(Plan):
@@ -165,8 +167,13 @@ class Match:
     def __str__(self) -> str:
         names = [*self.scope, *(a if a == b else f"{a}={b}" for a, b in self.keys)]
         parts = [f"on {', '.join(names)}"] if names else []
-        parts += [f"where {self.where}"] if self.where is not None else []
+        parts += [f"where {self.condition}"] if self.where is not None else []
         return " ".join(parts)
+
+    @property
+    def condition(self) -> str:
+        """The condition as text, with `left.v` and `right.v` for the columns of both sides."""
+        return _SIDED.sub(r"\1", str(self.where))
 
 
 @dataclass(frozen=True)
@@ -375,7 +382,7 @@ class Unnest(Temporal):
         return self.input.end
 
     def __str__(self) -> str:
-        return f"select_many {self.element}={self.column}"
+        return f"select_many {self.element}={users_part(self.column).removeprefix('select_many ')}"
 
 
 @dataclass(frozen=True)
