@@ -9,7 +9,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import Domain, Duration
 from tidemill.expr.typing import type_of
 
-_NO_NUMBER = {"string", "binary", "bool", "list", "struct"}
+_NO_NUMBER = {"string", "binary", "bool", "decimal", "list", "struct"}
 
 
 def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: str) -> None:

@@ -181,7 +181,7 @@ def _sure(node: Node, never_null: Collection[str]) -> bool:
 def _state(index: int, part: Part, schema: Schema) -> StatePart:
     types = tuple(type_of(a, schema) for a in part.args)
     for kind, arg in zip(types, part.args):
-        if kind.kind in ("list", "struct", "binary", "null"):
+        if kind.kind in ("list", "struct", "binary", "decimal", "null"):
             raise UserError(
                 str(part), expected="an argument that is a number, bool, string or timestamp",
                 got=f"{kind!r} in {arg}",

@@ -52,7 +52,8 @@ def _as(array: pa.Array, kind: DataType, reading: Reading, step: str, name: str)
         return array
     have = from_arrow(array.type, step=step, column=name)
     ints = have == INT64 and kind == TIMESTAMP
-    if have not in (kind, NULL) and not (have == INT64 and kind == FLOAT64) and not ints:
+    wider = (have == INT64 and kind == FLOAT64) or have.kind == kind.kind == "decimal"
+    if have not in (kind, NULL) and not wider and not ints:
         raise UserError(
             step, expected=f"column {name!r} of type {kind!r}", got=str(array.type),
             hint="fix the schema of the stream, or cast the column",

@@ -7,6 +7,7 @@ timestamp of any unit is read in microseconds, UTC (finer digits are floored).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -32,6 +33,8 @@ class DataType:
         if self.kind == "struct":
             inside = ", ".join(f"{n}: {t!r}" for n, t in zip(self.names, self.of))
             return f"struct<{inside}>"
+        if self.kind == "decimal":
+            return f"decimal({', '.join(self.names)})"
         return self.kind
 
     @property
@@ -42,6 +45,11 @@ class DataType:
     def is_ordered(self) -> bool:
         """Whether values can be compared with `<`."""
         return self.kind in ("bool", "int64", "float64", "string", "timestamp", "duration")
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether values can be keys. Lists, structs and decimals only pass through a query."""
+        return self.kind not in ("list", "struct", "decimal", "null")
 
     @property
     def is_ticks(self) -> bool:
@@ -77,6 +85,11 @@ def struct_of(fields: dict[str, DataType]) -> DataType:
     return DataType("struct", tuple(fields.values()), tuple(fields))
 
 
+def decimal_of(precision: int, scale: int) -> DataType:
+    """The type of decimals with so many digits, of which some are behind the point."""
+    return DataType("decimal", names=(str(precision), str(scale)))
+
+
 _NAMES = {
     "bool": BOOL, "boolean": BOOL,
     "int8": INT64, "int16": INT64, "int32": INT64, "int64": INT64, "int": INT64, "integer": INT64,
@@ -88,6 +101,7 @@ _NAMES = {
     "timestamp": TIMESTAMP, "datetime": TIMESTAMP, "timestamp_ntz": TIMESTAMP, "date": TIMESTAMP,
     "duration": DURATION, "timedelta": DURATION,
 }  # fmt: skip
+_DECIMAL = re.compile(r"decimal\((\d+)(?:, *(\d+))?\)")
 _PYTHON = {bool: BOOL, int: INT64, float: FLOAT64, str: STRING, bytes: BINARY}
 
 
@@ -107,6 +121,8 @@ def parse_type(value: object, *, step: str = "schema", column: str = "") -> Data
         name = value.strip().lower()
         if name in _NAMES:
             return _NAMES[name]
+        if digits := _DECIMAL.fullmatch(name):
+            return decimal_of(int(digits[1]), int(digits[2] or 0))
         if name.startswith("list<") and name.endswith(">"):
             return list_of(parse_type(name[5:-1], step=step, column=column))
     where = f"column {column!r}: " if column else ""
@@ -138,6 +154,8 @@ def from_arrow(kind: pa.DataType, *, step: str = "schema", column: str = "") -> 
         return DURATION
     if t.is_null(kind):
         return NULL
+    if t.is_decimal(kind):
+        return decimal_of(kind.precision, kind.scale)
     if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
         return list_of(from_arrow(kind.value_type, step=step, column=column))
     if t.is_struct(kind):
@@ -146,7 +164,7 @@ def from_arrow(kind: pa.DataType, *, step: str = "schema", column: str = "") -> 
     raise UserError(
         step,
         expected=f"column {column!r}: a type Tidemill reads (numbers, bool, string, binary, "
-        "timestamp, date, duration, lists and structs of these)",
+        "decimal, timestamp, date, duration, lists and structs of these)",
         got=str(kind),
         hint="cast or drop the column before it reaches the stream",
     )
@@ -169,4 +187,7 @@ def to_arrow(kind: DataType) -> pa.DataType:
         return pa.list_(to_arrow(kind.of[0]))
     if kind.kind == "struct":
         return pa.struct([pa.field(n, to_arrow(t)) for n, t in zip(kind.names, kind.of)])
+    if kind.kind == "decimal":
+        precision, scale = map(int, kind.names)
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     return _ARROW[kind.kind]

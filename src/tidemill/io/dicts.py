@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,8 @@ def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
             return pa.array(values, to_arrow(kind))
         except pa.ArrowNotImplementedError:  # NumPy's finer units, which `conform` floors
             return _conformed(values, name, kind)
+    if kind.kind == "decimal" and all(issubclass(f, (Decimal, int, type(None))) for f in found):
+        return pa.array(values, to_arrow(kind))
     if kind.kind == "list":
         return _lists(values, name, kind, reading)
     if kind.kind == "struct":

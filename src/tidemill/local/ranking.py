@@ -61,7 +61,7 @@ def equal_rows(rows: pa.RecordBatch, schema: Schema, names: Sequence[str]) -> In
     """
     if not names:
         return np.zeros(rows.num_rows, dtype=np.int64)
-    plain = [n for n in names if schema[n].kind not in ("list", "struct", "null")]
+    plain = [n for n in names if schema[n].is_comparable]
     columns = {n: rows.column(n) for n in plain}
     kinds = [(n, schema[n]) for n in plain]
     for name in (n for n in names if n not in plain):

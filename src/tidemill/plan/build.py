@@ -207,7 +207,7 @@ def grouped(
         keys.extend(named)
     for key in keys:
         kind = plan.schema.type_of(key, step="group_by")
-        if kind.kind in ("list", "struct", "null"):
+        if not kind.is_comparable:
             raise UserError("group_by", expected=f"a key {key!r} that can be compared", got=repr(kind))
     if len(set(keys)) != len(keys):
         raise UserError("group_by", expected="each key once", got=repr(keys))

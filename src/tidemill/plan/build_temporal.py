@@ -298,7 +298,7 @@ def distinct(plan: Plan, scope: tuple[str, ...], names: Sequence[Any]) -> Plan:
         kind = plan.schema.type_of(key, step="distinct")
         if key in (plan.time, plan.end, *bounds_of(plan)):
             raise UserError("distinct", expected="columns other than the lifetime", got=repr(key))
-        if kind.kind in ("list", "struct", "null"):
+        if not kind.is_comparable:
             raise UserError("distinct", expected=f"a column {key!r} that can be compared", got=repr(kind))
     return snapshot_aggregate(plan, keys, {})
 
@@ -345,7 +345,7 @@ def match(
                 step, expected=f"keys of one type, {one!r} is {a!r}", got=f"{other!r}, which is {b!r}",
                 hint="cast one of them: .with_columns(key=col.key.cast('int64'))",
             )  # fmt: skip
-        if a.kind in ("list", "struct", "null"):
+        if not a.is_comparable:
             raise UserError(step, expected=f"a key {one!r} that can be compared", got=repr(a))
         if (one, other) not in keys and one not in scope:
             keys.append((one, other))

@@ -167,7 +167,8 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
             ints = (have.kind, kind.kind) == ("int64", "timestamp")
             if ints and source.reading.unit(name):
                 continue
-            if have != kind and (have.kind, kind.kind) != ("int64", "float64"):
+            wider = (have.kind, kind.kind) in (("int64", "float64"), ("decimal", "decimal"))
+            if have != kind and not wider:
                 unit = "declare the stream with unit='s' (or 'ms', 'us', 'ns'), or the column as int64"
                 raise UserError(
                     step, expected=f"column {name!r} of type {kind!r}",

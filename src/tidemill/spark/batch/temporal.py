@@ -119,7 +119,7 @@ def _partition(plan: Temporal) -> tuple[str, ...]:
     """Return the columns by which the rows of an operator on one input meet."""
     if isinstance(plan, Stitch):
         schema, names = plan.schema, payload(plan)
-        plain = tuple(n for n in names if schema[n].kind not in ("list", "struct", "null"))
+        plain = tuple(n for n in names if schema[n].is_comparable)
         return plain or tuple(n for n in names if schema[n].kind != "null")
     keys: tuple[str, ...] = getattr(plan, "keys", ())
     return keys

@@ -16,7 +16,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemill.core.errors import UserError
+from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.time import to_datetime
 from tidemill.core.types import (
     FLOAT64,
@@ -49,6 +49,11 @@ def spark_type(kind: DataType, leaves: Mapping[str, T.DataType] | None = None) -
     if kind.kind == "struct":
         fields = zip(kind.names, kind.of)
         return T.StructType([T.StructField(n, spark_type(t, leaves)) for n, t in fields])
+    if kind.kind == "decimal":
+        precision, scale = map(int, kind.names)
+        if precision > 38:
+            raise UnsupportedError("spark", f"decimals of {precision} digits", instead="cast them to float64")
+        return T.DecimalType(precision, scale)
     return (leaves or _SPARK_TYPES)[kind.kind]
 
 
@@ -69,6 +74,8 @@ def read(column: SparkColumn, raw: T.DataType, kind: DataType, name: str) -> Spa
         return column.cast("bigint")
     if kind == FLOAT64 and isinstance(raw, (*_INTEGERS, T.FloatType)):
         return column.cast("double")
+    if kind.kind == "decimal" and isinstance(raw, T.DecimalType):
+        return column.cast(spark_type(kind))  # in ANSI mode, an error where it does not fit
     if kind == STRING and isinstance(raw, T.StringType):
         return F.collate(column, "UTF8_BINARY")
     if kind == TIMESTAMP and isinstance(raw, T.TimestampType):
