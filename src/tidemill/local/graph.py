@@ -202,12 +202,20 @@ class Graph:
     ) -> Iterator[pa.RecordBatch]:
         """Set the watermark of some keys of a stream and return the results. Exhaust the iterator.
 
-        `keys` are columns of the stream, with a row for each key. Only operators that read the stream
-        directly use this watermark; other operators wait for the watermark of the whole stream.
+        `keys` are columns of the stream, with a row for each key. Only the first operators that keep rows use
+        this watermark; those behind them wait for the watermark of the whole stream.
         """
-        for step, port in self._from[stream].readers:
+        yield from self._advance_keys(self._from[stream], keys, below, prompt)
+
+    def _advance_keys(
+        self, read: Step, keys: Mapping[str, pa.Array], below: int, prompt: bool
+    ) -> Iterator[pa.RecordBatch]:
+        for step, port in read.readers:
             for out in _timed(step, step.operator.advance_keys(port, keys, below, prompt=prompt)):
                 yield from self._passed_on(step, out)
+            passed = step.operator.keys_passed_on(port, keys, below)
+            if passed is not None:
+                yield from self._advance_keys(step, *passed, prompt)
 
     def advance_on(
         self, stream: str, attribute: Attribute, below: int, keys: Mapping[str, pa.Array] | None = None,

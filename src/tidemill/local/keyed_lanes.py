@@ -6,7 +6,7 @@ snapshot is that of one operator with the rows of all lanes, so it does not depe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 
 import numpy as np
@@ -57,6 +57,12 @@ class KeyedLanes(Operator):
         found = [_results(self._lanes[0], port, below, prompt), *(call.result() for call in calls)]
         for results in found:
             yield from results
+
+    def advance_keys(
+        self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        for lane in self._lanes:  # each looks for its own keys among them
+            yield from lane.advance_keys(port, keys, below, prompt=prompt)
 
     @property
     def _many(self) -> int:
@@ -110,6 +116,7 @@ class KeyedLanes(Operator):
         ticks = [column(s["known"], "tick").tolist() for s in states]
         # All lanes have the same watermarks; the second number is what each of them holds back.
         ticks[0][:2] = [min(t[0] for t in ticks), min(t[1] for t in ticks)]
+        merged |= {n: t for n, t in states[0].items() if n.startswith("limits")}  # all lanes have the same
         return merged | {"about": states[0]["about"], "known": numbers(tick=ticks[0])}
 
     def restore(self, state: Snapshot) -> None:
@@ -118,7 +125,8 @@ class KeyedLanes(Operator):
             key = self._lanes[0].key_of_table(name, self._keys)
             for number, part in enumerate(parts):
                 if key is None:
-                    part[name] = table if name in ("about", "known") or number == 0 else table.slice(0, 0)
+                    for_all = name in ("about", "known") or name.startswith("limits")
+                    part[name] = table if for_all or number == 0 else table.slice(0, 0)
                     continue
                 lanes = [lane_of(batch.column(key), len(parts)) for batch in table.to_batches()]
                 mask = np.concatenate([np.empty(0, np.uint8), *lanes]) == number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
+from tidemill.expr.nodes import Column, Node
 from tidemill.local.lifetimes import check_lifetimes, ends_of, instants, starts_of
 from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.snapshot import column, numbers, tables
+from tidemill.local.stage_operator import unchanged
 from tidemill.local.stage_runner import stage_runner
 from tidemill.plan.temporal import Edges, Lifetime, Move, Unnest
 
@@ -33,6 +35,17 @@ class RowOperator(Operator):
         elif below == FOREVER:
             self._promised = FOREVER
         return ()
+
+    def keys_passed_on(
+        self, port: int, keys: Mapping[str, pa.Array], below: int
+    ) -> tuple[dict[str, pa.Array], int] | None:
+        found = unchanged(self._outputs, keys)
+        return None if found is None or self.move is None else (found, self.move.of(below))
+
+    @property
+    def _outputs(self) -> tuple[tuple[str, Node], ...]:
+        """What the columns of results are, where they are those of the input."""
+        raise NotImplementedError
 
     @property
     def wants_advance(self) -> bool:
@@ -61,6 +74,10 @@ class LifetimeOperator(RowOperator):
         self._runner = stage_runner((), plan.outputs, plan.input.schema)
         self._has_times = plan.input.time in plan.input.schema  # a table has none
 
+    @property
+    def _outputs(self) -> tuple[tuple[str, Node], ...]:
+        return self.plan.outputs
+
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         source = self.plan.input
         if self._has_times and (source.end is not None or batch.column(source.time).null_count):
@@ -75,6 +92,11 @@ class UnnestOperator(RowOperator):
     def __init__(self, plan: Unnest) -> None:
         super().__init__()
         self.plan = plan
+
+    @property
+    def _outputs(self) -> tuple[tuple[str, Node], ...]:
+        same = (n for n in self.plan.schema.names if n != self.plan.element)
+        return tuple((n, Column(n)) for n in same)
 
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         if not batch.num_rows:
@@ -96,6 +118,10 @@ class EdgesOperator(RowOperator):
     def __init__(self, plan: Edges) -> None:
         super().__init__()
         self.plan = plan
+
+    @property
+    def _outputs(self) -> tuple[tuple[str, Node], ...]:
+        return tuple((n, Column(n)) for n in self.plan.schema.names if n in self.plan.input.schema)
 
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         check_lifetimes(self.plan.input, batch)

@@ -67,6 +67,9 @@ class LookupOperator(TemporalOperator):
         if self._table is not None:
             self._done = self._marks.ports[0]
 
+    def advance_keys(self, *args: Any, **kwargs: Any) -> Iterator[pa.RecordBatch]:
+        return iter(())  # rows never wait for a watermark
+
     @property
     def wants_advance(self) -> bool:
         return self._table is None

@@ -63,6 +63,15 @@ class Operator(ABC):
         """
         return ()
 
+    def keys_passed_on(
+        self, port: int, keys: Mapping[str, pa.Array], below: int
+    ) -> tuple[dict[str, pa.Array], int] | None:
+        """Return what a promise about keys of a port says of the results; None if it says nothing.
+
+        It does where each row gives its own results, with the same keys.
+        """
+        return None
+
     @property
     def attribute(self) -> Attribute | None:
         """What its windows are over, if it is not the time and promises about it close windows."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.expr.nodes import Column, Node
 from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.stage_runner import stage_runner
@@ -18,11 +19,18 @@ class StageOperator(Operator):
 
     def __init__(self, stage: Stage) -> None:
         self.runner = stage_runner(stage.predicates, stage.outputs, stage.base.schema)
+        self._outputs = stage.outputs
         self._promised = Limits()
 
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         out = self.runner.run(batch)
         return (out,) if out.num_rows else ()
+
+    def keys_passed_on(
+        self, port: int, keys: Mapping[str, pa.Array], below: int
+    ) -> tuple[dict[str, pa.Array], int] | None:
+        found = unchanged(self._outputs, keys)
+        return None if found is None else (found, below)
 
     def advance(self, port: int, below: int, *, prompt: bool = False) -> tuple[()]:
         self._promised = self._promised.raised(Limits(below))
@@ -42,3 +50,11 @@ class StageOperator(Operator):
     def restore(self, state: Snapshot) -> None:
         if state:
             raise UserError("restore", expected="no state of a stage", got=str(sorted(state)))
+
+
+def unchanged(
+    outputs: tuple[tuple[str, Node], ...], keys: Mapping[str, pa.Array]
+) -> dict[str, pa.Array] | None:
+    """Return columns under the names that outputs give them; None if one is not among the outputs."""
+    names = {node.name: name for name, node in outputs if isinstance(node, Column)}
+    return {names[n]: array for n, array in keys.items()} if keys.keys() <= names.keys() else None

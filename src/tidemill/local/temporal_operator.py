@@ -8,7 +8,7 @@ rows, so the whole state of an operator is rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +18,8 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.expr.nodes import Column
+from tidemill.kernels.keys import KeyIndex
+from tidemill.local.key_limits import KeyLimits
 from tidemill.local.late_rows import LateRows
 from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, ends_of, starts_of
 from tidemill.local.limits import Limits
@@ -26,7 +28,7 @@ from tidemill.local.snapshot import column, numbers, tables
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.disorder import REASON
 from tidemill.plan.nodes import Plan
-from tidemill.plan.temporal import Temporal
+from tidemill.plan.temporal import Cut, Join, Temporal
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _FORMAT = 1
@@ -89,6 +91,8 @@ class TemporalOperator(Operator):
         """Results may be complete above this instant, although nothing starts or ends; `_work` sets it."""
         self._held = FOREVER
         """The least start of results that are not complete; `_work` sets it."""
+        self._by_key = [KeyLimits(one.schema) for one in self.inputs]
+        """Watermarks of some keys of each port."""
         self._refused: list[pa.RecordBatch] = []
         self._late = [LateRows(one.schema, Column(one.time), (), keep=keep_late) for one in self.inputs]
 
@@ -109,6 +113,9 @@ class TemporalOperator(Operator):
     def _in_time(self, port: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that are not late; the others are kept apart."""
         below = self._marks.ports[port]
+        if batch.num_rows and self._by_key[port]:
+            in_time = starts_of(self.inputs[port], batch) >= self._by_key[port].of(batch)
+            batch = batch if in_time.all() else batch.filter(pa.array(in_time))
         if below == BEGINNING or not batch.num_rows:
             return batch
         late = self._late[port].keep(batch, _NO_KEYS, Limits(below))
@@ -131,12 +138,72 @@ class TemporalOperator(Operator):
         self._wake = self._held = FOREVER
         results, self._kept_rows = self._work(sides, self._done, below)
         self._done = below
+        for limits, mark in zip(self._by_key, self._marks.ports):
+            limits.forget(mark)
+        self._see_next()
+        yield from (batch for batch in results if batch.num_rows)
+
+    def _see_next(self) -> None:
+        """Note before which instant there is nothing to do."""
         self._next = self._wake
         for port, one in enumerate(self.inputs):
             for batch in self._waiting[port]:
                 self._next = min(self._next, int(starts_of(one, batch).min()))
             if self._kept_rows[port].num_rows:
                 self._next = min(self._next, self._ends(port, self._kept_rows[port]))
+
+    # -- promises about keys
+
+    @property
+    def _key_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of each port by which rows meet; empty if they do not meet by keys."""
+        if isinstance(self.plan, (Join, Cut)):
+            return self.plan.match.left_keys, self.plan.match.right_keys
+        return (getattr(self.plan, "keys", ()),)
+
+    def advance_keys(
+        self, port: int, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        columns = self._key_columns
+        if not keys or not keys.keys() <= set(columns[port]):
+            return
+        self._by_key[port].raise_to(keys, below)
+        limit = np.full(len(next(iter(keys.values()))), FOREVER, dtype=np.int64)
+        of_ports = []
+        for other, (names, mark) in enumerate(zip(columns, self._marks.ports)):
+            own = {names[columns[port].index(n)]: array for n, array in keys.items()}
+            of_ports.append(own)
+            limit = np.minimum(limit, np.maximum(mark, self._by_key[other].of_keys(own)))
+        for reached in np.unique(limit[limit > self._done]).tolist():
+            some = pa.array(np.flatnonzero(limit == reached))
+            chosen = [{n: array.take(some) for n, array in own.items()} for own in of_ports]
+            yield from self._advance_some(chosen, reached)
+
+    def _advance_some(
+        self, keys: Sequence[Mapping[str, pa.Array]], below: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Work on the rows of some keys alone, up to a watermark of their own."""
+        sides, others = [], []
+        for port, own in enumerate(keys):
+            index = KeyIndex(self.inputs[port].schema.select(tuple(own)))
+            index.encode(list(own.values()))
+
+            def chosen(rows: pa.RecordBatch, index: KeyIndex = index) -> Mask:
+                found: Mask = index.find([rows.column(n) for n in index.schema.names]) >= 0
+                return found
+
+            kept = self._kept_rows[port]
+            mine = chosen(kept)
+            others.append(kept.filter(pa.array(~mine)))
+            self._kept_rows[port] = kept.filter(pa.array(mine))
+            sides.append(self._due(port, below, chosen))
+        held, wake = self._held, self._wake
+        self._wake = self._held = FOREVER
+        results, left = self._work(sides, self._done, below)
+        self._kept_rows = [pa.concat_batches(pair) for pair in zip(others, left)]
+        # What other keys hold back is not known apart: it stays until the next watermark of all.
+        self._held, self._wake = min(held, self._held), min(wake, self._wake)
+        self._see_next()
         yield from (batch for batch in results if batch.num_rows)
 
     @property
@@ -156,13 +223,17 @@ class TemporalOperator(Operator):
         kept = sum(b.num_rows for b in self._kept_rows)
         return bool(self.waiting >= max(self._tuning.few_waiting, kept))
 
-    def _due(self, port: int, below: int) -> Side:
-        """Take the rows that start below a watermark from those that wait."""
+    def _due(
+        self, port: int, below: int, chosen: Callable[[pa.RecordBatch], Mask] | None = None
+    ) -> Side:
+        """Take the rows that start below a watermark from those that wait; of some keys, or of all."""
         one, kept = self.inputs[port], self._kept_rows[port]
         due: list[pa.RecordBatch] = []
         left: list[pa.RecordBatch] = []
         for batch in self._waiting[port]:
             now = starts_of(one, batch) < below
+            if chosen is not None:
+                now &= chosen(batch)
             if now.all():
                 due.append(batch)
             elif now.any():
@@ -243,6 +314,8 @@ class TemporalOperator(Operator):
             state[f"waiting{port}"] = pa.Table.from_batches(self._waiting[port], schema=schema)
             state[f"kept{port}"] = pa.Table.from_batches([self._kept_rows[port]])
             state[f"late{port}"] = self._late[port].table()
+            for number, limits in enumerate(self._by_key[port].tables(_BELOW)):
+                state[f"limits{port}.{number}"] = limits
         return state | self._extra()
 
     def _extra_schemas(self) -> dict[str, pa.Schema]:
@@ -254,6 +327,17 @@ class TemporalOperator(Operator):
 
     def _load_extra(self, found: Sequence[pa.Table]) -> None:
         """Load the tables of `_extra`, in order."""
+
+    def _load_limits(self, port: int, found: Sequence[pa.Table]) -> None:
+        columns, schema = self._key_columns, self._schemas[port]
+        for table in found:
+            *names, last = table.column_names
+            fields = [schema.field(n) for n in names if n in columns[port]]
+            wanted = pa.schema([*fields, (_BELOW, pa.int64())])
+            if last != _BELOW or not names or not table.schema.equals(wanted):
+                raise UserError("restore", expected="watermarks of keys", got=str(table.column_names))
+            arrays = {n: table.column(n).combine_chunks() for n in names}
+            self._by_key[port].load(arrays, column(table, last))
 
     def restore(self, state: Snapshot) -> None:
         wanted = {
@@ -281,7 +365,11 @@ class TemporalOperator(Operator):
             for batch in (*self._waiting[port], self._kept_rows[port]):
                 check_lifetimes(one, batch)
             self._late[port].restore(late)
+            self._load_limits(port, [t for n, t in state.items() if n.startswith(f"limits{port}.")])
         self._load_extra(rows[3 * self.ports :])
+
+
+_BELOW = "\0below"
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
