@@ -40,7 +40,7 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.sharing import used_often
 from tidemill.plan.stages import stage_of
-from tidemill.plan.temporal import Temporal
+from tidemill.plan.temporal import ALWAYS, Temporal
 
 _Calls = dict[int, list[Callable[[], Iterable[pa.RecordBatch]]]]
 """Calls of operators, by the `id` of their steps."""
@@ -135,7 +135,8 @@ class Graph:
             if slides_over_another(plan):
                 return LastRangeOperator(plan, stage, self._tuning, keep_late=self._keep_late), (stage.base,)
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
-            lanes = self._lanes if alone else 1
+            # That of a table is only known at its end.
+            lanes = self._lanes if alone or plan.input.time == ALWAYS else 1
             return WindowOperator(
                 plan, lanes, tuning=self._tuning, stage=stage, watch=self._watch, keep_late=self._keep_late,
                 pool=self._pool,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from tidemill.core.errors import InternalError
 from tidemill.optimize.fold_constants import fold_constants
+from tidemill.optimize.group_tables import group_tables
 from tidemill.optimize.merge_filters import merge_filters
 from tidemill.optimize.prune_columns import prune_columns
 from tidemill.optimize.push_filters import push_filters
@@ -25,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     fold_constants,
     share_subplans,
     push_filters,
+    group_tables,
     merge_filters,
     prune_columns,
 )

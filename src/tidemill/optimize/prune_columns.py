@@ -75,7 +75,8 @@ def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
         return Union(tuple(c if c.schema.names == same else Project(c, kept) for c in children))
     node = node.with_children(children)
     if isinstance(node, Source):
-        return replace(node, columns=tuple(n for n in node.declared.names if n in names))
+        read = tuple(n for n in node.declared.names if n in names)
+        return replace(node, columns=read or node.declared.names[:1])  # without a column nobody counts rows
     if isinstance(node, Join):
         return replace(node, columns=tuple((n, of) for n, of in node.columns if n in names))
     if isinstance(node, (Project, Lifetime)):
