@@ -52,7 +52,7 @@ class Benchmark:
 
 MODULES = {
     "disorder": "benchmarks.disorder", "exchange": "benchmarks.exchange", "latency": "benchmarks.latency",
-    "progressive": "benchmarks.progressive",
+    "progressive": "benchmarks.progressive", "temporal": "benchmarks.temporal",
     "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
 }  # fmt: skip
 
