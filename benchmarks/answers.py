@@ -36,8 +36,8 @@ def same_rows(*by: str, rtol: float = 1e-9) -> Check:
 def same_snapshots(*keys: str, every: int | None = None) -> Check:
     """A check that all answers have the same rows at each instant, however their lifetimes are cut.
 
-    At an instant there is a row for each value of the keys, from `valid_from` to `valid_to`. An answer may
-    have windows instead, one each `every` microseconds: a window holds from its end until that of the next one.
+    At an instant there is a row for each value of the keys, from `valid_from` to `valid_to`. An
+    answer may have windows instead, one each `every` microseconds, which hold from their end until the next.
     """
     same = same_rows(*keys, "valid_from")
 
@@ -54,7 +54,8 @@ def _stitched(frame: pl.DataFrame, keys: tuple[str, ...], every: int | None) -> 
         end = pl.col("window_end")
         frame = frame.with_columns(valid_from=end, valid_to=end + every).drop("window_start", "window_end")
     frame = frame.sort(*keys, "valid_from")
-    same = pl.all_horizontal(pl.exclude("valid_from", "valid_to").eq_missing(pl.exclude("valid_from", "valid_to").shift()))
+    held = pl.exclude("valid_from", "valid_to")
+    same = pl.all_horizontal(held.eq_missing(held.shift()))
     follows = same & (pl.col("valid_from") == pl.col("valid_to").shift())
     values = pl.exclude("valid_from", "valid_to", "run")
     return (

@@ -1,4 +1,4 @@
-"""Streams of events with lifetimes (paper 000, section 7.2) and the Yahoo streaming benchmark; joins on Spark."""
+"""Events with lifetimes (paper 000, section 7.2), the Yahoo streaming benchmark, and joins on Spark."""
 
 from __future__ import annotations
 

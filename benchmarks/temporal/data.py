@@ -1,4 +1,4 @@
-"""What the questions read: searches as events, sessions with two ends, the events and ads of the Yahoo benchmark."""
+"""What the questions read beside events: sessions with two ends, and the ads of the Yahoo benchmark."""
 
 from __future__ import annotations
 

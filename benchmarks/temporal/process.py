@@ -23,7 +23,7 @@ def cases(quick: bool) -> list[Case]:
 
 
 def compared(many: int, few: int, shown: int) -> list[Case]:
-    """The cases over `many` events of simple questions, `few` of those that keep rows, and so many events of ads."""
+    """The cases over `many` events, over `few` where rows are kept, and over so many events of ads."""
     # As many events a window and key, whatever their number.
     whole = Shape(many, KEYS, many / 20_000_000 * 48, value="int64")
     some = Shape(few, KEYS, value="int64")
@@ -44,7 +44,7 @@ def compared(many: int, few: int, shown: int) -> list[Case]:
             dataclasses.replace(summed, tidemill=f'{lifetimes}.group_by("k").agg(total=tm.sum(col.v))'),
             same_snapshots("k", every=10 * MINUTE),
         ),
-        _of_events("sum by key of the last hour, at each instant", some, questions.LASTING, same_snapshots("k")),
+        _of_events("sum by key of the last hour", some, questions.LASTING, same_snapshots("k")),
         _case(
             "open sessions at each instant", few, {}, questions.OPEN, {"sessions": data.SESSIONS},
             functools.partial(data.sessions, few), same_snapshots(),
