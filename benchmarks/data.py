@@ -36,6 +36,7 @@ class Shape:
     """The type of `v`: `float64` in (0, 1], or `int64` below 1000."""
     texts: tuple[str, ...] = ()
     """Which of `TEXTS` there are."""
+    users: int = 100_000
     disorder: float = 0.0
     """Rows come up to so many seconds after rows that are later; 0 for rows in time order."""
 
@@ -67,7 +68,7 @@ def table(shape: Shape, *, seed: int = 1, first: int = START) -> pa.Table:
     whole = shape.value == "int64"
     columns = {
         "ts": pa.array(ts, pa.timestamp("us", "UTC")),
-        "user": rng.integers(0, 100_000, rows),
+        "user": rng.integers(0, shape.users, rows),
         "k": k,
         "v": rng.integers(0, 1_000, rows) if whole else 1.0 - rng.random(rows),
     }

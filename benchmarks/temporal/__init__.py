@@ -7,11 +7,11 @@ import dataclasses
 from benchmarks.harness import QUICK, Case
 from benchmarks.questions import PEERS
 from benchmarks.registry import Benchmark
-from benchmarks.temporal import process
+from benchmarks.temporal import process, spark
 
 
 def _cases(quick: bool) -> list[Case]:
-    return process.cases(quick)
+    return [case for module in (process, spark) for case in module.cases(quick)]
 
 
 BENCHMARK = Benchmark(
@@ -22,6 +22,6 @@ BENCHMARK = Benchmark(
         "spark": "Overlap joins on Spark, on two cores, against Spark's own range join",
     },
     page="benchmarks-temporal.md",
-    peers=(*PEERS, "polars, any order", "spark"),
+    peers=(*PEERS, "polars, any order", spark.RUN),
     quick=dataclasses.replace(QUICK, last_start=120.0),
 )

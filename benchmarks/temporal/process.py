@@ -16,6 +16,8 @@ from benchmarks.temporal import data, questions
 from benchmarks.windows import questions as windows
 
 KEYS = 10_000
+EACH = 40
+"""Searches of a user in two days."""
 
 
 def cases(quick: bool) -> list[Case]:
@@ -26,7 +28,7 @@ def compared(many: int, few: int, shown: int) -> list[Case]:
     """The cases over `many` events, over `few` where rows are kept, and over so many events of ads."""
     # As many events a window and key, whatever their number.
     whole = Shape(many, KEYS, many / 20_000_000 * 48, value="int64")
-    some = Shape(few, KEYS, value="int64")
+    some = Shape(few, KEYS, value="int64", users=few // EACH)
     counted = windows.windows(("count",), "1h", "10m", key=None, shape=whole)
     summed = windows.windows(("sum",), "1h", "10m", shape=whole)
     lifetimes = 'events.quantised("1h", every="10m")'
@@ -50,7 +52,7 @@ def compared(many: int, few: int, shown: int) -> list[Case]:
             functools.partial(data.sessions, few), same_snapshots(),
         ),
         *(
-            _of_events(name, some, q, same_rows(*q.by), users=100_000)
+            _of_events(name, some, q, same_rows(*q.by), users=some.users)
             for name, q in (
                 ("A then B within an hour", questions.A_THEN_B),
                 ("A and no B within an hour", questions.A_AND_NO_B),
