@@ -11,8 +11,8 @@ from tidemill.core.explanation import Explanation
 from tidemill.core.schema import Schema
 from tidemill.optimize.choices import with_choices
 from tidemill.optimize.optimizer import optimize
-from tidemill.plan.format import format_plan
 from tidemill.plan.build_temporal import shown
+from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan
 
 if TYPE_CHECKING:

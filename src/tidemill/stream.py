@@ -19,8 +19,9 @@ from tidemill.windows.spec import Window
 class Stream(Query):
     """Events in time, and everything that can be asked of them.
 
-    Streams are values: every method returns a new one. An event holds during its lifetime: at the instant of
-    its time, or from its time until `end`. Operators that keep something see the lifetimes (docs/temporal.md).
+    Streams are values: every method returns a new one. An event holds during its lifetime: at the instant
+    of its time, or from its time until `end`. Operators that keep something see the lifetimes
+    (docs/temporal.md).
 
     >>> clicks = stream("clicks", time="ts", schema={"ts": "timestamp", "ad": "int64"})
     >>> clicks.where(lambda e: e.ad > 3)
@@ -59,7 +60,8 @@ class Stream(Query):
         The other columns are repeated. An empty list, or null, gives no row.
 
         >>> s = stream("s", time="t", schema={"t": "int64", "text": "string"})
-        >>> s.select_many(word=lambda e: e.text.split(" ")).select("word").run(s=[{"t": 1, "text": "a b"}]).to_pylist()
+        >>> words = s.select_many(word=lambda e: e.text.split(" ")).select("word")
+        >>> words.run(s=[{"t": 1, "text": "a b"}]).to_pylist()
         [{'t': 1, 'word': 'a'}, {'t': 1, 'word': 'b'}]
         """
         return self._like(temporal.select_many(self.plan, named))
@@ -92,8 +94,8 @@ class Stream(Query):
     def lasting(self, length: Any) -> Stream:
         """Each row from its start, for a duration: a constant, or an expression of the row.
 
-        `tm.FOREVER` is a lifetime without an end. A null duration is one, too; with one that is not positive a
-        row holds at no instant, and is dropped.
+        `tm.FOREVER` is a lifetime without an end. A null duration is one, too; with one that is not positive
+        a row holds at no instant, and is dropped.
 
         >>> s = stream("s", time="t", schema={"t": "int64"})
         >>> s.lasting(5).run(s=[{"t": 1}]).to_pylist()
@@ -102,7 +104,7 @@ class Stream(Query):
         return self._like(temporal.lasting(self.plan, length))
 
     def until(self, end: Any) -> Stream:
-        """Each row from its start until an instant: a column or an expression of the row. Null never comes."""
+        """Each row until an instant, a column or an expression of the row. Null never comes."""
         return self._like(temporal.until(self.plan, end))
 
     def starting(self, start: Any) -> Stream:
@@ -139,7 +141,7 @@ class Stream(Query):
         return self._like(temporal.at_end(self.plan))
 
     def quantised(self, size: Any, *, every: Any = None, origin: Any = None) -> Stream:
-        """Hopping lifetimes: a row holds while the windows `tm.hopping(size, every)` that have it are the last.
+        """Hopping lifetimes: a row holds while windows `tm.hopping(size, every)` that have it are the last.
 
         A window that ends at `w` holds in `[w, w + every)`. So an aggregate of these lifetimes is that of the
         windows: `s.quantised("1h", every="10m").agg(n=tm.count())`. Without `every`, they are tumbling.
@@ -225,7 +227,8 @@ class Stream(Query):
         is below all others. Of equal rows the one that starts first is taken.
 
         >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "v": "int64"})
-        >>> s.top(1, by="v").run(s=[{"t": 1, "u": 9, "v": 5}, {"t": 3, "u": 5, "v": 8}]).to_pylist()
+        >>> rows = [{"t": 1, "u": 9, "v": 5}, {"t": 3, "u": 5, "v": 8}]
+        >>> s.top(1, by="v").run(s=rows).sort_by("t").to_pylist()
         [{'t': 1, 'u': 3, 'v': 5}, {'t': 3, 'u': 5, 'v': 8}, {'t': 5, 'u': 9, 'v': 5}]
         """
         return Grouped(self.plan, self._scope, self._scope).top(count, by=by, least=least)
@@ -237,7 +240,7 @@ class Stream(Query):
     ) -> Stream:
         """Pairs of rows of both streams, while both hold.
 
-        `on` are columns with equal values, `{"left": "right"}` if their names differ; null is equal to nothing.
+        `on` are columns with equal values, `{"left": "right"}` if their names differ; null equals nothing.
         `where` is a condition on both rows: `lambda l, r: l.value > r.limit`. With `how="left"`, `"right"` or
         `"outer"` there are also rows of one side, while nothing of the other matches. The result has the
         columns of both, but for the lifetimes, and `valid_from` and `valid_to`. A column of the right side
@@ -245,9 +248,8 @@ class Stream(Query):
 
         >>> a = stream("a", time="t", schema={"t": "int64", "user": "int64"})
         >>> b = stream("b", time="t", schema={"t": "int64", "user": "int64", "item": "string"})
-        >>> a.lasting(60).join(b, on="user").run(
-        ...     a=[{"t": 10, "user": 7}], b=[{"t": 30, "user": 7, "item": "tea"}, {"t": 90, "user": 7, "item": "milk"}]
-        ... ).to_pylist()
+        >>> bought = [{"t": 30, "user": 7, "item": "tea"}, {"t": 90, "user": 7, "item": "milk"}]
+        >>> a.lasting(60).join(b, on="user").run(a=[{"t": 10, "user": 7}], b=bought).to_pylist()
         [{'user': 7, 'item': 'tea', 'valid_from': 30, 'valid_to': 31}]
         """
         left, right = self._sides(other, "join")
@@ -289,7 +291,8 @@ class Stream(Query):
         _require_stream(other, step)
         if other._scope and other._scope != self._scope:
             raise UserError(
-                step, expected=f"a stream of the same groups, by {list(self._scope)}", got=f"one by {list(other._scope)}",
+                step, expected=f"a stream of the same groups, by {list(self._scope)}",
+                got=f"one by {list(other._scope)}",
                 hint="start from the stream that apply(...) gives, or from one outside of it",
             )  # fmt: skip
         left = temporal.in_domain(self.plan, other.plan.domain)
@@ -307,8 +310,8 @@ class Stream(Query):
 
         >>> s = stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64"})
         >>> rows = [{"t": 1, "k": 7, "v": 5}, {"t": 4, "k": 7, "v": 9}]
-        >>> s.lag("k", before="v").with_columns(more=lambda e: e.v - e.before).run(s=rows).to_pylist()
-        [{'t': 1, 'k': 7, 'v': 5, 'before': None, 'more': None}, {'t': 4, 'k': 7, 'v': 9, 'before': 5, 'more': 4}]
+        >>> s.lag("k", before="v").select(more=lambda e: e.v - e.before).run(s=rows).to_pylist()
+        [{'t': 1, 'more': None}, {'t': 4, 'more': 4}]
         """
         return self._neighbours(keys, named, back, "lag")
 
@@ -318,7 +321,8 @@ class Stream(Query):
 
     def _neighbours(self, keys: Any, named: Mapping[str, Any], back: Any, step: str) -> Stream:
         if not named:
-            raise UserError(step, expected="name=column", got="none", hint=f"write {step}('key', before=col.v)")
+            hint = f"write {step}('key', before=col.v)"
+            raise UserError(step, expected="name=column", got="none", hint=hint)
         if isinstance(back, bool) or not isinstance(back, int) or (back < 1) is (step == "lag"):
             raise UserError(step, expected="a number of rows, 1 or more", got=repr(back))
         plan, names = build.grouped(self.plan, keys, {}, self._scope)
@@ -331,11 +335,12 @@ class Stream(Query):
         return self._like(temporal.edges(self.plan, changes=False))
 
     def changes(self) -> Stream:
-        """What changes from instant to instant, as points: `change` is 1 for a row that comes, -1 for one that goes.
+        """What changes from instant to instant, as points: `change` is 1 for a row that comes, -1 if it goes.
 
         >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "v": "int64"})
-        >>> s.changes().run(s=[{"t": 1, "u": 4, "v": 5}, {"t": 4, "u": 9, "v": 6}]).to_pylist()
-        [{'change': 1, 't': 1, 'v': 5}, {'change': 1, 't': 4, 'v': 6}, {'change': -1, 't': 4, 'v': 5}, {'change': -1, 't': 9, 'v': 6}]
+        >>> rows = [{"t": 1, "u": 4, "v": 5}, {"t": 4, "u": 9, "v": 5}]
+        >>> s.changes().run(s=rows).to_pylist()
+        [{'change': 1, 't': 1, 'v': 5}, {'change': -1, 't': 9, 'v': 5}]
         """
         return self._like(temporal.edges(self.plan, changes=True))
 
@@ -357,7 +362,7 @@ class Stream(Query):
     # -- map and reduce
 
     def map(self, step: Callable[[Stream], Stream], /, *keys: Any, **computed: Any) -> Grouped:
-        """A query on rows, then groups by key: `s.map(f, "user").reduce(g)` is `f(s).group_by("user").apply(g)`."""
+        """A query on rows, then groups: `s.map(f, "user").reduce(g)` is `f(s).group_by("user").apply(g)`."""
         return _called(step, self, "map").group_by(*keys, **computed)
 
     def left_out(self) -> Stream:
@@ -417,13 +422,15 @@ class Grouped:
     def agg(self, /, **aggregates: Aggregate) -> Stream:
         """Aggregates of the rows that hold at each instant, by key.
 
-        The result has a row for each longest interval, `valid_from` to `valid_to`, in which the values of a key
-        stay the same. An instant at which nothing holds has no row. For windows, add `.window(...)` first.
+        The result has a row for each longest interval, `valid_from` to `valid_to`, in which the values of a
+        key stay the same. An instant at which nothing holds has no row. For windows, add `.window(...)`
+        first.
 
         >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "k": "int64"})
         >>> from tidemill.aggregates.basic import count
-        >>> s.group_by("k").agg(n=count()).run(s=[{"t": 1, "u": 9, "k": 7}, {"t": 4, "u": 6, "k": 7}]).to_pylist()
-        [{'k': 7, 'valid_from': 1, 'valid_to': 4, 'n': 1}, {'k': 7, 'valid_from': 4, 'valid_to': 6, 'n': 2}, {'k': 7, 'valid_from': 6, 'valid_to': 9, 'n': 1}]
+        >>> rows = [{"t": 1, "u": 6, "k": 7}, {"t": 4, "u": 6, "k": 7}]
+        >>> s.group_by("k").agg(n=count()).run(s=rows).to_pylist()
+        [{'k': 7, 'valid_from': 1, 'valid_to': 4, 'n': 1}, {'k': 7, 'valid_from': 4, 'valid_to': 6, 'n': 2}]
         """
         if not aggregates:
             raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
@@ -438,18 +445,20 @@ class Grouped:
     def apply(self, query: Callable[[Stream], Stream]) -> Stream:
         """Run a query for each value of the keys apart. It gets a stream, and the result has the keys.
 
-        What the query asks is scoped when it is made: every operator that keeps something has the keys. Groups
-        may be inside of groups.
+        What the query asks is scoped when it is made: every operator that keeps something has the keys.
+        Groups may be inside of groups.
 
-        >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "k": "int64", "v": "int64"})
+        >>> s = stream("s", time="t", schema={"t": "int64", "k": "int64", "v": "int64"})
         >>> s.group_by("k").apply(lambda g: g.top(1, by="v"))
         top 1 by v for each k
-          source s time=t end=u
+          lasting one tick
+            source s time=t
         """
         made = _called(query, Stream(self._plan, self._keys), "apply")
         if made._scope != self._keys:
             raise UserError(
-                "apply", expected="a query on the stream that it gets", got=f"one on another stream: {made.plan}",
+                "apply", expected="a query on the stream that it gets",
+                got=f"one on another stream: {made.plan}",
                 hint="use the argument: .apply(lambda group: group.agg(n=tm.count()))",
             )  # fmt: skip
         temporal.in_scope(made.plan, self._keys, "apply")
@@ -525,7 +534,8 @@ def table(name: str, *, schema: Any) -> Stream:
 
     >>> clicks = stream("clicks", time="t", schema={"t": "int64", "ad": "int64"})
     >>> ads = table("ads", schema={"ad": "int64", "campaign": "string"})
-    >>> clicks.join(ads, on="ad").run(clicks=[{"t": 5, "ad": 1}], ads=[{"ad": 1, "campaign": "x"}]).to_pylist()
+    >>> known = [{"ad": 1, "campaign": "x"}]
+    >>> clicks.join(ads, on="ad").run(clicks=[{"t": 5, "ad": 1}], ads=known).to_pylist()
     [{'ad': 1, 'campaign': 'x', 'valid_from': 5, 'valid_to': 6}]
     """
     _require_name(name, "table")

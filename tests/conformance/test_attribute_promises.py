@@ -173,6 +173,11 @@ def test_what_is_refused() -> None:
         (lambda: live.punctuate(1 << 62, on="start"), r"within 2\*\*61 ticks"),
         (lambda: live.punctuate(3, on="start", key={"nope": 3}), "key columns of s"),
         (lambda: (live.punctuate(9, on="start"), live.punctuate(3, on="start")), "cannot be taken back"),
+        (lambda: live.punctuate(7, on="start", key={"k": 1}), "at least 9"),
+        (
+            lambda: [live.punctuate(t, on="start", key={"k": 1}) for t in (20, 15)],
+            "at least 20 .*cannot be taken back",
+        ),
         (lambda: ask("floats").live().punctuate(float("nan"), on="x"), "a finite number"),
     ):
         with pytest.raises(tm.UserError, match=message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tests.conformance.test_live import going_on, late_rows, pushed, rows_of
 from tests.conformance.test_revisions import Consumer
 from tests.examples import examples, later
 from tidemill import col
+from tidemill.local.window_operator import WindowOperator
 
 WINDOWS: dict[str, tm.Window] = {
     "by key": tm.rows(4, every=3, slide_on="t"),
@@ -121,6 +123,66 @@ def test_memory_does_not_grow_with_what_was_given() -> None:
         out += live.push(s=pa.table({"t": numbers, "k": numbers % 3})).num_rows
         sizes.append(live.stats().open_partials)
     assert out > 200 and max(sizes[15:]) <= max(sizes[:15]) < 100
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    "window",
+    [
+        tm.rows(3, every=20, slide_on="t"),
+        tm.rows(3, every=20, slide_on="t", partition_by=["k", "j"]),
+        tm.per_event(30, partition_by=["k", "j"]),
+        tm.session(gap=15, partition_by=["k", "j"]),
+    ],
+    ids=["by key", "by partition", "per event", "session"],
+)
+def test_no_step_is_taken_for_each_key_in_python(window: tm.Window) -> None:
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "j": "int64"})
+    query = stream.group_by("k").window(window).agg(n=tm.count())
+
+    def steps(keys: int) -> int:
+        live = query.live()
+        for start in (0, 20, 40):
+            at = start + np.arange(2 * keys) * 20 // (2 * keys)
+            live.push(s=pa.table({"t": at, "k": np.arange(2 * keys) % keys, "j": np.arange(2 * keys) % 2}))
+            live.punctuate(start)
+        counted = 0
+
+        def count(frame: Any, event: str, arg: Any) -> None:
+            nonlocal counted
+            counted += 1
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            closed = live.punctuate(100)
+        finally:
+            sys.setprofile(before)
+        assert closed.num_rows >= keys
+        return counted
+
+    steps(40)  # compiles
+    assert steps(400) < steps(40) + 300
+
+
+def test_rows_that_wait_are_not_searched_at_each_push() -> None:
+    """Between two ends of windows an advance only notes the watermark, however many rows wait."""
+    query = STREAM.group_by("k").window(tm.rows(3, every=1000, slide_on="t")).agg(n=tm.count())
+    live = query.live(tm.Disorder(slack=300))
+    row = dict(TYPICAL[0])
+    for t in range(1100):
+        live.push(s={**row, "t": t})
+    [step] = [s for s in live._emission.steps if isinstance(s.operator, WindowOperator)]
+    operator = step.operator
+    assert len(operator._waiting) < 15, "small batches are joined"
+    waiting = [id(batch) for batch in operator._waiting[:1]]
+    live.punctuate(900)
+    assert [id(batch) for batch in operator._waiting[:1]] == waiting, "no window ends there"
+    live.push(s={**row, "t": 850})
+    assert live.late()["late_reason"].to_pylist() == ["late"]
+    [closed] = live.punctuate(1000).to_pylist()
+    assert (closed["window_end"], closed["n"]) == (1000, 3)
+    assert sum(batch.num_rows for batch in operator._waiting) == 100
 
 
 def test_several_in_one_query() -> None:

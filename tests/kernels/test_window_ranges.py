@@ -116,6 +116,68 @@ def test_every_window_from_the_first_on_is_there_empty_or_not(
     assert full == {row for row in defined(kid, pane, spec) if first <= row[1] <= last}
 
 
+@given(elements, st.lists(st.tuples(st.integers(0, 1), st.integers(-9, 30), st.integers(0, 8)), max_size=12))
+def test_keys_are_looked_up_in_the_windows_of_their_partition(
+    pairs: list[tuple[int, int]], given_windows: list[tuple[int, int, int]]
+) -> None:
+    kid, pane = arrays(pairs)
+    partition = kid % 2
+    ends: dict[int, list[int]] = {0: [], 1: []}
+    windows = []
+    for p, first, length in sorted(given_windows):  # both ends only move forward
+        ends[p].append(max([first + length, *ends[p]]))
+        windows.append((p, len(windows), first, ends[p][-1]))
+    columns = np.array(windows, dtype=np.int64).reshape(-1, 4).T
+    result = ranges.looked_up(kid, pane, partition, ranges.PartitionWindows.of(*columns, partitions=2))
+    expected = {
+        (k, w, rows, last)
+        for k in set(kid.tolist())
+        for p, w, first, last in windows
+        if p == k % 2 and (rows := tuple(t for t in pane[kid == k].tolist() if first <= t <= last))
+    }
+    assert result.end is not None
+    got = [
+        (k, w, tuple(pane[lo:hi].tolist()), last)
+        for k, w, lo, hi, last in zip(
+            *(c.tolist() for c in (result.kid, result.wid, result.low, result.high, result.end))
+        )
+    ]
+    assert len(got) == len(expected) and set(got) == expected
+
+
+def test_one_window_may_lie_far_behind_the_next_element() -> None:
+    """The windows between two elements are not tried one by one, and none is left out."""
+    starts = np.arange(100)
+    windows = ranges.PartitionWindows.of(np.zeros(100, np.int64), starts, starts, starts + 1, 1)
+    result = ranges.looked_up(np.array([4, 4, 4]), np.array([0, 50, 99]), np.zeros(3, np.int64), windows)
+    assert result.wid.tolist() == [0, 49, 50, 98, 99]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-20, 40)), max_size=25), st.integers(1, 4),
+    st.integers(1, 9), st.integers(-30, 30), st.integers(-4, 8),
+)  # fmt: skip
+def test_last_rows(pairs: list[tuple[int, int]], length: int, every: int, origin: int, until: int) -> None:
+    partition, ticks = arrays(pairs)
+    begin = ranges.begins(partition, 4)
+    number = np.arange(len(pairs)) - begin[partition] + 5  # five rows of each are gone
+    first = np.array([-3, 0, 2, 1])
+    found = ranges.last_rows(
+        begin, number, ticks, first=first, until=until, length=length, origin=origin, every=every
+    )
+    windows = {
+        p: [
+            (w, 5 + int((ticks[partition == p] < origin + (w + 1) * every).sum()) - 1)
+            for w in range(first[p], until + 1)
+        ]
+        for p in set(partition.tolist())
+    }
+    for p in range(4):
+        some = slice(found.begin[p], found.begin[p + 1])
+        assert list(zip(found.wid[some].tolist(), found.last[some].tolist())) == windows.get(p, [])
+    assert (found.first == found.last - length + 1).all()
+
+
 def test_very_many_windows_for_each_element_do_not_overflow() -> None:
     none = np.zeros(16, dtype=np.int64)
     found = list(

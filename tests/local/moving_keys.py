@@ -19,7 +19,10 @@ WINDOWS: dict[str, Window] = {"hopping": tm.hopping(10_000, every=2_000), "sessi
 
 
 def started(window: str, key: str) -> Live:
-    stream = tm.stream("s", time="t", schema={"t": "int64", "k": key, "x": "int64"})
+    stream, other = (tm.stream(n, time="t", schema={"t": "int64", "k": key, "x": "int64"}) for n in "so")
+    if window == "join":
+        pairs = stream.lasting(400).join(other, on="k", where=lambda s, o: s.x <= o.x)
+        return pairs.group_by("k").agg(n=tm.count(), x=tm.max("x")).live(tm.Disorder(slack=500))
     query = stream.group_by("k").window(WINDOWS[window]).agg(n=tm.count(), x=tm.sum(col.x))
     return query.live(tm.Disorder(slack=500))
 
@@ -43,9 +46,9 @@ def keys_held(live: Live) -> int:
 def main(window: str, key: str, millions: int) -> None:
     live, process = started(window, key), psutil.Process()
     for number, batch in enumerate(batches(millions * 1_000_000, key, 0.2), 1):
-        live.push(s=batch)
-        if number % 100 == 0:
-            live.take_late()
+        live.push(**dict.fromkeys(live.inputs, batch))
+        for name in live.inputs if number % 100 == 0 else ():
+            live.take_late(name)
         if number % 1_000 == 0:
             print(process.memory_info().rss, flush=True)
 

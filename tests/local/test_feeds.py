@@ -418,6 +418,19 @@ def test_promises_of_keys_come_through() -> None:
     assert [table.to_pydict()["k"] for table in live.read(s=rows)] == [["b"]]
 
 
+def test_a_promise_is_news_for_the_keys_of_which_it_says_more() -> None:
+    live = SUMS.live()
+    rows = [
+        [{"t": 2, "k": "a", "x": 1}, {"t": 3, "k": "b", "x": 2}],
+        tm.Punctuation(5, key={"k": ["a", "b"]}), tm.Punctuation(9, key={"k": "b"}),
+        tm.Punctuation(7, key={"k": "b"}), tm.Punctuation(8, key={"k": ["a", "b"]}),
+        tm.Punctuation(10, key={"k": "b"}),
+    ]  # fmt: skip
+    assert [table.to_pydict()["k"] for table in live.read(s=rows)] == [["b"]]
+    with pytest.raises(tm.UserError, match="watermark of s by k of at least 8"):
+        live.punctuate(6, key={"k": "a"})
+
+
 # --- async --------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +100,42 @@ def test_a_wheel_whose_locks_another_thread_had_can_be_asked_in_a_child(made: di
     finally:
         done.set()
         thread.join()
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["its threads", "a pool"])
+def test_a_child_that_goes_on_with_a_live_query_on_threads_gets_an_error(given: bool) -> None:
+    query, batch = QUERIES["windows"], TABLE.slice(0, 3000)
+    with ThreadPoolExecutor(2) if given else nullcontext() as pool:
+        live = query.live(tm.Disorder(slack=0), threads=2, pool=pool)
+        found = [live.push(s=batch)]
+
+        def pushed_and_closed() -> str:
+            try:
+                return str(live.push(s=TABLE.slice(3000, 3000)).num_rows)
+            finally:
+                live.close()
+
+        said = in_child(pushed_and_closed)
+        assert said.startswith("UserError: query") and "forked" in said
+        found += [live.push(s=TABLE.slice(3000, 3000)), live.flush()]
+    assert sum(t.num_rows for t in found) == query.run(s=TABLE.slice(0, 6000)).num_rows
+
+
+def test_a_child_of_a_process_in_which_another_thread_pushed_gets_an_error() -> None:
+    """On one thread a child has a copy that goes on, unless it is half of a push."""
+    live = QUERIES["windows"].live(tm.Disorder(slack=0))
+    live.push(s=TABLE.slice(0, 1500))
+    expected = str(QUERIES["windows"].run(s=TABLE.slice(1000, 500)).num_rows)
+    assert in_child(lambda: live.flush().num_rows) == expected
+    inside, done = threading.Event(), threading.Event()
+    live.subscribe(lambda table: (inside.set(), done.wait()))
+    thread = threading.Thread(target=lambda: live.push(s=TABLE.slice(1500, 1500)))
+    thread.start()
+    inside.wait()
+    try:
+        said = in_child(lambda: live.flush().num_rows)
+    finally:
+        done.set()
+        thread.join()
+    assert said.startswith("UserError: flush") and "fork of the process" in said
+    assert live.stats().events == 3000

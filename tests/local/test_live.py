@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,95 @@ def test_subscribers_get_what_push_returns_and_may_fail() -> None:
     assert live.stats().failed_callbacks == 2 and "2 calls of subscribers failed" in repr(live)
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize(("form", "most"), [("arrow", 86), ("dict", 104)])
+def test_a_push_of_one_event_makes_few_calls(form: str, most: int) -> None:
+    """Where events come one by one, the time is that of Python: about a quarter of a microsecond for each."""
+    stream = tm.stream("s", time="t", schema={"t": "int64", "k": "int64", "x": "float64"})
+    live = stream.group_by("k").window(tm.tumbling(1000)).agg(x=tm.sum(col.x)).live(tm.Disorder(slack=0))
+    calls = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    for t in range(5):
+        event: Any = {"t": t, "k": 7, "x": 0.5}
+        rows = event if form == "dict" else pa.RecordBatch.from_pylist([event])
+        calls, before = 0, sys.getprofile()
+        sys.setprofile(count)
+        try:
+            live.push(s=rows)
+        finally:
+            sys.setprofile(before)
+    assert calls <= most
+
+
+def test_a_promise_about_a_key_that_goes_back_is_refused() -> None:
+    live = SUMS.live()
+    live.push(s=[row(1, "a"), row(2, "b")])
+    live.punctuate(10, key={"k": ["a", "b"]})
+    live.punctuate(20, key={"k": "a"})
+    live.punctuate(20, key={"k": "a"})  # the same again is no news, and no error
+    for key in ("a", ["c", "a"]):
+        with pytest.raises(tm.UserError, match=r"of s by k of at least 20, got 15.*cannot be taken"):
+            live.punctuate(15, key={"k": key})
+    live.punctuate(15, key={"k": ["b", "c"]})
+    live.punctuate(30)
+    with pytest.raises(tm.UserError, match="watermark of s by k of at least 30, got 25"):
+        live.punctuate(25, key={"k": "d"})  # a promise about all keys is one about each
+    assert live.stats().inputs["s"].watermark == 30
+    live.push(s=row(31, "a"))
+    assert live.flush().num_rows == 1, "it goes on"
+
+
+def test_a_promise_about_two_columns_says_no_less_than_one_about_one_of_them() -> None:
+    live = SUMS.live()
+    live.punctuate(20, key={"k": "a"})
+    with pytest.raises(tm.UserError, match="watermark of s by k, x of at least 20"):
+        live.punctuate(10, key={"k": "a", "x": 1})
+    live.punctuate(10, key={"k": "b", "x": 1})
+    live.punctuate(5, key={"k": "b"})
+def test_a_warning_about_a_subscriber_names_the_line_that_pushed() -> None:
+    live = SUMS.live(tm.Disorder(slack=0))
+    live.subscribe(lambda table: 1 // 0)
+    with pytest.warns(UserWarning, match="a subscriber failed") as warned:
+        live.push(s=[row(3), row(12)])
+    assert warned[0].filename == __file__
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    """Feeds with a thread each push to one query, and another thread watches it."""
+    live, given, failed = SUMS.live(tm.Disorder(slack=10)), [], []
+    live.subscribe(given.append)
+
+    def feed(number: int) -> None:
+        try:
+            for t in range(0, 120, 2):
+                given_now = live.push(s=[row(5, f"{number} {t}", number), row(t // 12, str(t % 7), 1)])
+                assert given_now.num_rows == 0 and live.stats().events > 0
+                if t % 40 == 0:
+                    live.checkpoint(tmp_path / "saved", keep=2)
+        except BaseException as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=feed, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed
+    live.flush()
+    assert live.stats().events == 480
+    found = pa.concat_tables(given).to_pydict()
+    assert sum(found["x"]) == 60 * (0 + 1 + 2 + 3) + 240 and len(found["k"]) == 4 * 60 + 7
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -178,6 +269,10 @@ def test_subscribers_get_what_push_returns_and_may_fail() -> None:
         (lambda live: live.punctuate(1 << 62), "punctuate: expected a time within"),
         (lambda live: live.push(s=row(20), position=object()), "push: expected a position of numbers, text"),
         (lambda live: live.subscribe(3), "subscribe: expected a function"),
+        (lambda live: live.checkpoint(None), "checkpoint: expected a path of a file or directory"),
+        (lambda live: live.checkpoint(""), "checkpoint: expected a path of a file or directory"),
+        (lambda live: live.checkpoint(b"saved"), "checkpoint: expected a path of a file or directory"),
+        (lambda live: tm.restore(SUMS, 5), "restore: expected a path of a file or directory"),
         (lambda live: live.late("other"), "late: expected inputs"),
     ],
 )
@@ -191,6 +286,24 @@ def test_what_cannot_be_is_refused_and_the_query_goes_on(call: Any, said: str) -
     assert live.stats().inputs == before.inputs
     live.push(s=row(13))
     assert live.flush().num_rows == 1
+
+
+def test_a_promise_about_keys_that_the_query_does_not_read_says_nothing() -> None:
+    """As in a stream that others wrote: one query groups by the key, another one has no use for it."""
+    live = STREAM.window(tm.tumbling(10)).agg(n=tm.count()).live()
+    live.push(s=[row(3), row(4, "b")])
+    for key in ({"k": "a"}, {"k": ["a", "b"], "x": [1, 1]}, {"k": "a", "t": 5}):
+        assert live.punctuate(30, key=key).num_rows == 0
+    live.push(s=row(5))
+    assert live.stats().late == 0
+    assert live.punctuate(10).to_pydict()["n"] == [3]
+    with pytest.raises(tm.UserError, match="punctuate: expected keys 'k' of string"):
+        live.punctuate(40, key={"k": 1})
+    on = STREAM.window(tm.tumbling(10, on="x")).agg(n=tm.count()).live()
+    on.push(s=row(3, x=4))
+    assert on.punctuate(30, on="x", key={"k": "a"}).num_rows == 0
+    on.push(s=row(3, x=5))
+    assert on.stats().late == 0 and on.punctuate(10, on="x").to_pydict()["n"] == [2]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +363,7 @@ def live_inputs(events: int, late: int, watermark: int) -> dict[str, Any]:
     from tidemill.core.time import Domain
     from tidemill.local.live_stats import InputStats
 
-    return {"s": InputStats(events, late, 0, 0, 0, 0, 0, 0, watermark, False, Domain.LOGICAL)}
+    return {"s": InputStats(events, late, 0, 0, 0, 0, 0, 0, 0, watermark, False, Domain.LOGICAL)}
 
 
 def test_promises_of_keys_are_restored(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ AGGREGATES = {
     "low": tm.min(col.name), "high": tm.max(col.y), "first": tm.first(col.x), "last": tm.last(col.name),
     "most": tm.arg_max(col.name, col.x), "top": tm.top_k(col.x, 2), "median": tm.median(col.x),
     "all": tm.collect(col.x), "names": tm.distinct_count(col.name), "sd": tm.std(col.y),
+    "fall": tm.drawdown(col.y), "two": tm.covariance(col.x, col.y),
 }  # fmt: skip
 
 

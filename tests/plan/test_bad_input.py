@@ -94,7 +94,10 @@ CASES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: CLOCK.window(tm.tumbling(5, on="k")).agg(n=tm.count()),
         ["window tumbling(5, on='k'):", "an int64, float64, timestamp or duration", "string"],
     ),
-    "no window": (lambda: CLOCK.group_by("k").agg(n=tm.count()), ["agg:", ".window(...) before .agg(...)"]),
+    "no window": (
+        lambda: CLOCK.group_by("k").window().agg(n=tm.count()), ["agg:", ".window(...) before .agg(...)"],
+    ),
+    "no aggregate without a window": (lambda: CLOCK.group_by("k").agg(), ["agg:", "at least one aggregate"]),
     "no aggregate": (lambda: TUMBLING.agg(), ["agg:", "at least one aggregate"]),
     "a window that is none": (lambda: CLOCK.window("1h"), ["window:", "tm.hopping('1h', every='1m')"]),
     "a result named like a key": (

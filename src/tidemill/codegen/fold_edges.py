@@ -52,7 +52,9 @@ def edges_kernel(layout: Layout, fixed: tuple[int, ...], results: tuple[int, ...
     for part in parts:
         prologue += [f"{v} = {code}" for v, code in zip(variables(part, "s"), part.identity())]
     outputs = [name for j in range(len(results)) for name in (f"o{j}", f"w{j}")]
-    parameters = ", ".join(["n", "begin", "enter", "leave", "leaving", "elements", "texts", *outputs])
+    parameters = ", ".join(
+        ["n", "begin", "enter", "leave", "leaving", "elements", "texts", *outputs]
+    )
     source = "\n".join(
         [
             "@kernel", f"def run({parameters}):", "    err = 0", *("    " + p for p in prologue),

@@ -47,13 +47,31 @@ class DictReader:
 
     def __init__(self, source: Source) -> None:
         self._source, self._schema, self._arrow = source, source.schema, source.schema.to_arrow()
+        self._declared = [
+            (name, _as_declared(kind, source.reading), to_arrow(kind)) for name, kind in source.schema
+        ]
 
     def batches(self, rows: Sequence[Any]) -> list[pa.RecordBatch]:
         """Return rows as batches in the types of the stream; errors are those of `read_rows`."""
+        if 0 < len(rows) <= SIZES.most and (batch := self._plain(rows)) is not None:
+            return [batch]
         return [
             _batch(block, self._schema, self._arrow, self._source, first_row)
             for block, first_row in _blocks(rows, self._source, SIZES)
         ]
+
+    def _plain(self, rows: Sequence[Any]) -> pa.RecordBatch | None:
+        """Return rows that are dicts with all columns, and values just as declared; None for others."""
+        columns = []
+        try:
+            for name, types, kind in self._declared:
+                values = [row[name] for row in rows if type(row) is dict]
+                if len(values) < len(rows) or not types.issuperset(map(type, values)):
+                    return None
+                columns.append(pa.array(values, kind))
+        except (KeyError, *_UNFIT):  # whoever reads them column by column says what is wrong
+            return None
+        return pa.RecordBatch.from_arrays(columns, schema=self._arrow)
 
 
 def _blocks(rows: Iterable[Any], source: Source, sizes: ChunkSizes) -> Iterator[tuple[list[Any], int]]:
@@ -119,9 +137,14 @@ def column_of(
         ) from unfit
 
 
+def _as_declared(kind: DataType, reading: Reading) -> frozenset[type]:
+    """Return the types of values that Arrow converts as they are."""
+    return _NONE if kind == TIMESTAMP and reading.zoned else _AS_DECLARED.get(kind.kind, _NONE)
+
+
 def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa.Array:
     found = set(map(type, values))
-    if found <= _AS_DECLARED.get(kind.kind, _NONE) and not (kind == TIMESTAMP and reading.zoned):
+    if found <= _as_declared(kind, reading):
         return pa.array(values, to_arrow(kind))  # Arrow has nothing to infer, and nothing to check
     if any(f.__name__ == "NaTType" for f in found):  # the null of pandas for instants
         values = [None if type(v).__name__ == "NaTType" else v for v in values]

@@ -16,6 +16,7 @@ from typing import Any
 from tidemill.core.clock import Clock
 from tidemill.core.errors import UserError
 from tidemill.core.time import Domain, DurationLike, duration
+from tidemill.io.other_columns import Others, PartlyRead
 from tidemill.plan.nodes import Source
 from tidemill.plan.punctuation import Punctuation
 
@@ -30,6 +31,13 @@ class Arrival:
     rows: Any = None
     """In any form that `live.push` takes; None if there are none."""
     promises: tuple[Punctuation, ...] = ()
+    others: Others | None = None
+    """Reads columns of these rows that were left out, because the query does not read them."""
+
+
+def arrival_of(position: Any, rows: PartlyRead | None) -> Arrival:
+    """Return the arrival of rows, if there are any."""
+    return Arrival(position) if rows is None else Arrival(position, rows.batch, others=rows.others)
 
 
 class OpenFeed:

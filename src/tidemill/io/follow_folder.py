@@ -17,6 +17,7 @@ from tidemill.core.files import our_errors
 from tidemill.io.chunks import SIZES, step_of
 from tidemill.io.feeds import Arrival, Feed, OpenFeed, unfit_position
 from tidemill.io.files import open_path
+from tidemill.io.other_columns import ReadAgain
 from tidemill.io.stream_files import StreamFile, together
 from tidemill.plan.nodes import Source
 
@@ -121,11 +122,12 @@ class _OpenFolder(OpenFeed):
                 enumerate(itertools.islice(StreamFile(Path(path)), part.count, None), part.count + 1)
             )
             return
-        rows = 0
+        rows, again = 0, ReadAgain(path)
         for chunk in open_path(path, self._source, SIZES):
             rows += chunk.batch.num_rows
             if rows > part.count:
-                yield Arrival(rows, chunk.batch.slice(max(0, chunk.batch.num_rows - (rows - part.count))))
+                batch = chunk.batch.slice(max(0, chunk.batch.num_rows - (rows - part.count)))
+                yield Arrival(rows, batch, others=again.others(rows - batch.num_rows, batch.num_rows))
 
     def _there(self) -> dict[str, list[int]]:
         """Return the parts that are there, by name, with their sizes and times of change."""

@@ -8,7 +8,7 @@ from typing import Any
 from tidemill.core.clock import Clock
 from tidemill.core.errors import UserError
 from tidemill.io.chunks import step_of
-from tidemill.io.feeds import Arrival, Feed, OpenFeed, unfit_position
+from tidemill.io.feeds import Arrival, Feed, OpenFeed, arrival_of, unfit_position
 from tidemill.io.growing_file import GrowingFile
 from tidemill.io.lines import LONGEST, BadLine, LineParser, OnBad
 from tidemill.plan.nodes import Source
@@ -63,7 +63,7 @@ class _OpenText(OpenFeed):
             return None
         rows = self._parser.rows(data, self._line, self._file.offset)
         lines = data.count(b"\n")
-        return Arrival(self._file.position(self._file.offset + len(data), line=self._line + lines), rows)
+        return arrival_of(self._file.position(self._file.offset + len(data), line=self._line + lines), rows)
 
     def accept(self) -> None:
         super().accept()

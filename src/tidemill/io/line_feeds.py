@@ -14,7 +14,7 @@ from tidemill.core.clock import Clock
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike
 from tidemill.io.chunks import step_of
-from tidemill.io.feeds import Arrival, OnceFeed, OpenFeed, count_of, seconds
+from tidemill.io.feeds import Arrival, OnceFeed, OpenFeed, arrival_of, count_of, seconds
 from tidemill.io.lines import LONGEST, BadLine, LineParser, OnBad, check_text_options
 from tidemill.plan.nodes import Source
 
@@ -153,7 +153,7 @@ class _OpenLines(OpenFeed):
         rows = self._parser.rows(data, self._count + 1, self._offset)
         self._unread = b""
         self._passed(data)
-        return Arrival(self._count, rows)
+        return arrival_of(self._count, rows)
 
     def _passed(self, data: bytes) -> None:
         lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from tidemill.core.batch import conform
 from tidemill.core.errors import UserError
 from tidemill.io.arrow_checks import require_sound
 from tidemill.io.chunks import step_of
+from tidemill.io.other_columns import PartlyRead
 from tidemill.io.text import csv_header, parse_csv, parse_json
 from tidemill.plan.nodes import Source
 
@@ -55,18 +57,37 @@ class LineParser:
         except pa.ArrowException as broken:
             raise UserError(step, f"cannot be read: {broken}") from broken
 
-    def rows(self, data: bytes, line: int, offset: int) -> pa.RecordBatch | None:
+    def rows(self, data: bytes, line: int, offset: int) -> PartlyRead | None:
         """Return the rows of whole lines, of which the first has a number and begins at a byte of the source.
 
         Blank lines are skipped. None if there are no rows.
         """
-        found = [batch for batch in self._parts(data, line, offset) if batch.num_rows]
-        if len(found) < 2:
-            return found[0] if found else None
-        return pa.Table.from_batches(found).combine_chunks().to_batches()[0]
+        found = [(batch, good) for batch, good in self._parts(data, line, offset) if batch.num_rows]
+        if not found:
+            return None
+        batch = found[0][0]
+        if len(found) > 1:
+            batch = pa.Table.from_batches([batch for batch, _ in found]).combine_chunks().to_batches()[0]
+        good = b"".join(good for _, good in found)
+        return PartlyRead(batch, partial(self._others, good, batch.num_rows))
 
-    def _parts(self, data: bytes, line: int, offset: int) -> Iterator[pa.RecordBatch]:
-        """Parse lines all at once or, if one is bad, each half."""
+    def _others(self, good: bytes, rows: int, source: Source) -> pa.Table:
+        """Read columns of the lines that are rows; none of them if a file of CSV does not have all."""
+        step = step_of(source, self._place)
+        if self._format == "json":
+            batch = parse_json(good, source, step)
+        else:
+            assert self._columns is not None
+            if not set(source.schema.names) <= set(self._columns):
+                return pa.table({})
+            batch = parse_csv(good, self._columns, source, step)
+        if batch.num_rows != rows:
+            raise UserError(step, expected=f"{rows} rows", got=f"{batch.num_rows}")
+        batch = conform(require_sound(batch, step), source.schema, source.reading, step=step)
+        return pa.Table.from_batches([batch])
+
+    def _parts(self, data: bytes, line: int, offset: int) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        """Parse lines all at once or, if one is bad, each half; yield rows with their lines."""
         if self._blank(data):
             return
         step = step_of(self._source, f"{self._place}, line {line} at byte {offset}")
@@ -74,7 +95,7 @@ class LineParser:
         if not lines[-1]:
             lines.pop()
         try:
-            yield self._parsed(data, lines, step)
+            yield self._parsed(data, lines, step), data
             return
         except (pa.ArrowException, UserError, ValueError) as failed:
             if len(lines) == 1:

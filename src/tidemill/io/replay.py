@@ -15,6 +15,7 @@ from tidemill.core.time import BEGINNING, FARTHEST, Domain, DurationLike, durati
 from tidemill.core.types import INT64, TIMESTAMP
 from tidemill.io.chunks import Reader, step_of
 from tidemill.io.feeds import Arrival, Feed, OpenFeed, count_of
+from tidemill.io.other_columns import ReadAgain, is_read_once
 from tidemill.io.sources import open_source
 from tidemill.kernels.arrow import validity, values
 from tidemill.plan.nodes import Source
@@ -78,7 +79,8 @@ class ReplayFeed(Feed):
         per_second = None if self._speed is None else self._speed * (1e6 if domain is Domain.CLOCK else 1)
         every = self._ticks(domain, per_second)
         parts = _parts(chunks, time, every, count_of(position, source))
-        return _OpenReplay(parts, list(needed), per_second, position, clock)
+        again = None if is_read_once(self._history) else ReadAgain(self._history)
+        return _OpenReplay(parts, list(needed), again, per_second, position, clock)
 
     def _ticks(self, domain: Domain, per_second: float | None) -> int | None:
         """Return the length of stretches whose rows come together, in ticks; None for chunks as stored."""
@@ -92,11 +94,11 @@ class ReplayFeed(Feed):
 
 class _OpenReplay(OpenFeed):
     def __init__(
-        self, parts: Iterator[tuple[pa.RecordBatch, int, int]], columns: list[str], per_second: float | None,
-        position: Any, clock: Clock,
+        self, parts: Iterator[tuple[pa.RecordBatch, int, int]], columns: list[str], again: ReadAgain | None,
+        per_second: float | None, position: Any, clock: Clock,
     ) -> None:  # fmt: skip
         super().__init__(position, clock)
-        self._parts, self._columns, self._per_second = parts, columns, per_second
+        self._parts, self._columns, self._again, self._per_second = parts, columns, again, per_second
         self._following = next(parts, None)
         self._begin: tuple[float, int] | None = None
         """When the first rows with a time came, and that time."""
@@ -121,7 +123,8 @@ class _OpenReplay(OpenFeed):
         assert self._following is not None
         batch, _, rows = self._following
         self._following = next(self._parts, None)
-        return Arrival(rows, batch.select(self._columns))
+        others = None if self._again is None else self._again.others(rows - batch.num_rows, batch.num_rows)
+        return Arrival(rows, batch.select(self._columns), others=others)
 
 
 def _parts(

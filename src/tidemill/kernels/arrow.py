@@ -11,7 +11,8 @@ import pyarrow as pa
 from tidemill.kernels.memory import discard, empty
 
 _WIDTH = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-_COMMON = {pa.int64().id: np.int64, pa.float64().id: np.float64, pa.timestamp("us").id: np.int64}
+_INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)  # NumPy would make one of a class at each call
+_COMMON = {pa.int64().id: _INT64, pa.float64().id: _FLOAT64, pa.timestamp("us").id: _INT64}
 """The types that columns have after conversion, by their ids in Arrow; other types take longer to look up."""
 
 

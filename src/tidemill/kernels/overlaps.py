@@ -28,9 +28,10 @@ def _first_from(starts: Ints, low: int, high: int, at: int) -> int:
 
 @kernel
 def starting_within(
-    keys: Ints, starts: Ints, ends: Ints, other_keys: Ints, other_starts: Ints, later: int, low: Ints, high: Ints
+    keys: Ints, starts: Ints, ends: Ints, other_keys: Ints, other_starts: Ints, later: int, low: Ints,
+    high: Ints,
 ) -> int:  # fmt: skip
-    """Write the range of the other rows that start in `[start + later, end)` of each row; return how many pairs.
+    """Write the range of the other rows that start in `[start + later, end)` of each row; count the pairs.
 
     >>> low, high = np.empty(1, np.int64), np.empty(1, np.int64)
     >>> one, many = np.array([7]), np.array([7, 7, 7])
@@ -203,9 +204,10 @@ def entered_and_left(
     s = 0
     e = 0
     for i in range(keys.size):
-        while s < starts.size and (start_keys[s] < keys[i] or (start_keys[s] == keys[i] and starts[s] <= at[i])):
+        k = keys[i]
+        while s < starts.size and (start_keys[s] < k or (start_keys[s] == k and starts[s] <= at[i])):
             s += 1
-        while e < ends.size and (end_keys[e] < keys[i] or (end_keys[e] == keys[i] and ends[e] <= at[i])):
+        while e < ends.size and (end_keys[e] < k or (end_keys[e] == k and ends[e] <= at[i])):
             e += 1
         enter[i] = s
         leave[i] = e

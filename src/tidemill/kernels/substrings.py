@@ -15,6 +15,7 @@ from tidemill.kernels.arrow import build, validity
 from tidemill.kernels.byte_words import padded, same_bytes, word_at
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.memory import empty
+from tidemill.kernels.text_arrays import offsets_and_text
 
 Bytes = npt.NDArray[np.uint8]
 ONES = np.uint64(0x0101010101010101)
@@ -147,7 +148,7 @@ def contains(array: pa.Array, part: str) -> pa.Array:
     [True, None, True, False]
     """
     wanted = np.frombuffer(part.encode(), dtype=np.uint8)
-    offsets, data = _parts(array)
+    offsets, data = offsets_and_text(array)
     found = np.full(len(array), wanted.size == 0, dtype=np.uint8)
     if wanted.size and data.size:
         _mark(offsets, data, wanted, found)
@@ -173,7 +174,7 @@ def ends(array: pa.Array, part: str) -> pa.Array:
 
 
 def _at_an_end(array: pa.Array, part: str, last: bool) -> pa.Array:
-    offsets, data = _parts(array)
+    offsets, data = offsets_and_text(array)
     found = empty(len(array), np.uint8)
     spare = np.frombuffer(part.encode() + bytes(8), dtype=np.uint8)
     _compare_ends(offsets, padded(data), spare, last, found)
@@ -186,7 +187,7 @@ def one_of(array: pa.Array, values: tuple[str, ...]) -> pa.Array:
     >>> one_of(pa.array(["ab", None, "b"]), ("b", "c")).to_pylist()
     [False, None, True]
     """
-    offsets, data = _parts(array)
+    offsets, data = offsets_and_text(array)
     found = empty(len(array), np.uint8)
     if values and (among := _slots_of(values)) is not None:
         _look_up(offsets, padded(data), *among, found)
@@ -201,7 +202,7 @@ def one_of(array: pa.Array, values: tuple[str, ...]) -> pa.Array:
 def _slots_of(values: tuple[str, ...]) -> tuple[Any, ...] | None:
     """Return a table of signatures without collisions (`_look_up`), if there is one that is not too large."""
     distinct = pa.array(sorted(set(values)), pa.string())
-    offsets, data = _parts(distinct)
+    offsets, data = offsets_and_text(distinct)
     data = padded(data)
     own = np.empty(len(distinct), dtype=np.uint64)
     _signatures(offsets, data, own)
@@ -231,7 +232,7 @@ def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     valid = validity(array)
     if valid is not None:
         valid = valid[rows]
-    offsets, data = _parts(array)
+    offsets, data = offsets_and_text(array)
     places = empty(len(rows) + 1, np.int32)
     text = empty(int(_measure(offsets, rows, places)), np.uint8)
     _copy(offsets, data, rows, places, text)
@@ -239,15 +240,6 @@ def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if valid is not None and nulls else None
     body = [bitmap, pa.py_buffer(places), pa.py_buffer(text)]
     return pa.Array.from_buffers(array.type, len(rows), body, nulls)
-
-
-def _parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
-    """Return the offsets and the bytes of an array of strings; there is an offset more than strings."""
-    _, places, text = array.buffers()
-    if len(array) == 0 or places is None:
-        return np.zeros(len(array) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8)
-    offsets = np.frombuffer(places, np.int32, len(array) + 1, 4 * array.offset)
-    return offsets, np.frombuffer(text or b"", dtype=np.uint8)
 
 
 def _told(found: Bytes, array: pa.Array) -> pa.Array:

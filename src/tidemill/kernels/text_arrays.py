@@ -1,4 +1,4 @@
-"""Make arrays of strings from texts that lie anywhere in memory."""
+"""Arrays of strings: made from texts that lie anywhere in memory, and read as offsets and bytes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tidemill.kernels.functions import text_at
 from tidemill.kernels.memory import empty
 
 Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
 MOST = (1 << 31) - 1
 """The bytes that an array of strings can have."""
 
@@ -54,3 +55,12 @@ def strings(ids: Ints, table: Ints) -> pa.Array:
     valid = pa.py_buffer(np.packbits(ids >= 0, bitorder="little")) if nulls else None
     body = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(ids), body, nulls)
+
+
+def offsets_and_text(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
+    """Return the offsets and the bytes of an array of strings; there is an offset more than strings."""
+    _, places, text = array.buffers()
+    if len(array) == 0 or places is None:
+        return np.zeros(len(array) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8)
+    offsets = np.frombuffer(places, np.int32, len(array) + 1, 4 * array.offset)
+    return offsets, np.frombuffer(text or b"", dtype=np.uint8)

@@ -243,6 +243,119 @@ def sessions(kid: Ints, time: Ints, last: Ints, *, gap: int, below: Ints) -> Ran
     return _filled(_sessions, len(kid), kid, time, last, gap, below)
 
 
+@dataclass(frozen=True)
+class PartitionWindows:
+    """Windows of partitions, in order: the ids, and the first and the last pane of each."""
+
+    begin: Ints
+    """Where the windows of each partition begin, and the number of all windows."""
+    wid: Ints
+    first: Ints
+    last: Ints
+
+    @staticmethod
+    def of(partition: Ints, wid: Ints, first: Ints, last: Ints, partitions: int) -> PartitionWindows:
+        """Return windows in order of partitions; both ends only move forward within one."""
+        return PartitionWindows(begins(partition, partitions), wid, first, last)
+
+
+def begins(partition: Ints, partitions: int) -> Ints:
+    """Return where each partition begins in an array that is in order of partitions, and its length.
+
+    >>> begins(np.array([0, 0, 2]), 3)
+    array([0, 2, 2, 3])
+    """
+    return np.append(0, np.cumsum(np.bincount(partition, minlength=partitions)))
+
+
+@kernel
+def _looked_up(
+    kid: Ints, pane: Ints, partition: Ints, begin: Ints, wid: Ints, first: Ints, last: Ints,
+    okid: Ints, owid: Ints, olow: Ints, ohigh: Ints, oend: Ints,
+) -> int:  # fmt: skip
+    """Return how many windows there are; those that there is room for are written."""
+    n = kid.size
+    m = 0
+    a = 0
+    while a < n:
+        b = a + 1
+        while b < n and kid[b] == kid[a]:
+            b += 1
+        w, end = begin[partition[a]], begin[partition[a] + 1]
+        lo = a
+        hi = a
+        while w < end:
+            while hi < b and pane[hi] <= last[w]:
+                hi += 1
+            while lo < hi and pane[lo] < first[w]:
+                lo += 1
+            if lo < hi:
+                if m < okid.size:
+                    okid[m] = kid[a]
+                    owid[m] = wid[w]
+                    olow[m] = lo
+                    ohigh[m] = hi
+                    oend[m] = last[w]
+                m += 1
+                w += 1
+            elif hi == b:
+                break
+            else:  # the first window that does not end before the next element
+                most = end
+                while w < most:
+                    middle = (w + most) // 2
+                    if last[middle] < pane[hi]:
+                        w = middle + 1
+                    else:
+                        most = middle
+        a = b
+    return m
+
+
+def looked_up(kid: Ints, pane: Ints, partition: Ints, windows: PartitionWindows) -> Ranges:
+    """Find the elements of each key in the windows of its partition, without empty windows.
+
+    `partition` has that of each element. The end of each window is its last pane.
+    """
+    args = (kid, pane, partition, windows.begin, windows.wid, windows.first, windows.last)
+    most = _looked_up(*args, *(empty(0) for _ in range(5)))
+    out = [empty(most) for _ in range(5)]
+    _looked_up(*args, *out)
+    return Ranges(*out)
+
+
+@kernel
+def _last_rows(
+    begin: Ints, number: Ints, ticks: Ints, windows: Ints, first: Ints, origin: int, every: int,
+    owid: Ints, olast: Ints,
+) -> None:  # fmt: skip
+    for p in range(begin.size - 1):
+        at, end = begin[p], begin[p + 1]
+        for i in range(windows[p], windows[p + 1]):
+            w = first[p] + i - windows[p]
+            below = origin + (w + 1) * every
+            while at < end and ticks[at] < below:
+                at += 1
+            owid[i] = w
+            olast[i] = number[begin[p]] + at - begin[p] - 1
+
+
+def last_rows(
+    begin: Ints, number: Ints, ticks: Ints, *, first: Ints, until: int, length: int, origin: int,
+    every: int,
+) -> PartitionWindows:  # fmt: skip
+    """Find the windows of the last `length` rows at each multiple of `every`, as ranges of row numbers.
+
+    Each partition has its rows from `begin` on, with consecutive numbers and ticks that do not decrease, and
+    the windows from its `first` to `until`. One without rows has no windows.
+    """
+    count = np.where(np.diff(begin) > 0, np.maximum(until - first + 1, 0), 0)
+    windows = np.append(0, np.cumsum(count))
+    wid, last = empty(int(windows[-1])), empty(int(windows[-1]))
+    _last_rows(begin, number, ticks, windows, first, origin, every, wid, last)
+    return PartitionWindows(windows, wid, last - length + 1, last)
+
+
 @kernel
 def _number(partition: Ints, counters: Ints, out: Ints) -> None:
     for i in range(partition.size):

@@ -50,9 +50,12 @@ class AttributeLimits:
         return found
 
     def require(self, attribute: Attribute, below: int, keys: Mapping[str, pa.Array] | None) -> None:
-        """Raise an error if a promise says less than an earlier one."""
-        known = self._below[self._attributes.index(attribute)]
-        if keys is None and below < known:
+        """Raise an error if a promise says less than an earlier one, of one of the keys if there are any."""
+        at = self._attributes.index(attribute)
+        known = self._below[at]
+        if keys is not None:
+            known = max(known, self._by_key[at].highest_of(keys))
+        if below < known:
             raise UserError(
                 "punctuate", expected=f"a promise about {attribute} of at least {known} (ticks)",
                 got=f"{below} (ticks)", hint="a promise cannot be taken back; later ones are greater",

@@ -98,8 +98,10 @@ class Damaged(Exception):
     """Something is missing, or not what a manifest says."""
 
 
-def is_directory(path: str | os.PathLike[str], keep: int | None) -> bool:
+def is_directory(path: str | os.PathLike[str], keep: int | None, *, step: str) -> bool:
     """Return whether a path is a directory of checkpoints, not a file."""
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise UserError(step, expected="a path of a file or directory, as text or a Path", got=repr(path))
     if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 1):
         raise UserError(_WRITE, expected="keep= a number of checkpoints, at least 1", got=f"{keep!r:.80}")
     return keep is not None or os.fspath(path).endswith(os.sep) or os.path.isdir(path)

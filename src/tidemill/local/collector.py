@@ -127,8 +127,9 @@ class Collector:
         """The ids that keys of this collector have in the operator, where those differ."""
         self._spare: PaneStore | None = None
         """Takes turns with `store`, while lanes take the partials of the other one."""
-        self._loop, self._gaps = loop, has_gaps(loop.plan)
-        self._by_value, self._loop_rows = bool(loop.plan.group_keys) and not self._gaps, tuning.loop_rows
+        self._loop, self._gaps, self._keyed = loop, has_gaps(loop.plan), bool(loop.plan.group_keys)
+        self._calendar, self._grid = loop.calendar, loop.grid
+        self._by_value, self._loop_rows = self._keyed and not self._gaps, tuning.loop_rows
         self._sample = tuning.sample_rows
         self.intake = loop.intake
 
@@ -156,8 +157,8 @@ class Collector:
 
     def prepare(self, batch: pa.RecordBatch, kid: Ints) -> Prepared:
         """Prepare a batch; `kid` is what `key_ids` returned for it, or empty if it is not needed."""
-        if self._loop.calendar is not None:
-            batch = self._loop.calendar.added_to(batch)
+        if self._calendar is not None:
+            batch = self._calendar.added_to(batch)
         columns, args, failure = self.intake.prepare(batch)
         wanted = None
         if self._gaps:
@@ -167,7 +168,7 @@ class Collector:
 
     def _panes(self, batch: pa.RecordBatch) -> tuple[int, int]:
         """Return the first and the last pane of a batch, or those of all where the attribute is computed."""
-        calendar, grid = self._loop.calendar, self._loop.panes
+        calendar, grid = self._calendar, self._loop.panes
         attribute = self._loop.attribute if calendar is None else calendar.column
         if not isinstance(attribute, Column) or not batch.num_rows:
             return FIRST, LAST
@@ -221,10 +222,10 @@ class Collector:
         `rows` is the number of rows, or an array of some of them. The store has so many keys, and numbers
         them by `kid >> shift`.
         """
-        key = ("ids", (found.kid, shift)) if self._loop.plan.group_keys else ("none", ())
+        key = ("ids", (found.kid, shift)) if self._keyed else ("none", ())
         count = rows if isinstance(rows, int) else len(rows)
-        first, before, done = self._first_rows(store, count), 0, 0
-        if first < count:
+        before, done = 0, 0
+        if (first := self._first_rows(store, count)) < count:
             some = first if isinstance(rows, int) else rows[:first]
             _, before = self._accumulate(found, some, 0, store, keys, *key)
             rows, done = (rows, first) if isinstance(rows, int) else (rows[first:], 0)
@@ -241,7 +242,7 @@ class Collector:
         args = [*found.args, *key_args]
         if store.marks is not None:
             store.marks.touch(_keys_of(rows, done, key_args), *found.panes)
-        return store.add(kernel, rows, done, args, self._loop.grid, found.failure)
+        return store.add(kernel, rows, done, args, self._grid, found.failure)
 
 
 def _keys_of(rows: int | npt.NDArray[np.uint32], done: int, key_args: tuple[Any, ...]) -> Ints:

@@ -72,7 +72,9 @@ class CutOperator(TemporalOperator):
         else:
             for pair in matching.overlapping():
                 start = np.maximum(left.starts[pair.left], right.starts[pair.right])
-                found.append((pair.left, start, np.minimum(left.ends[pair.left], right.ends[pair.right])))
+                found.append(
+                    (pair.left, start, np.minimum(left.ends[pair.left], right.ends[pair.right]))
+                )
         nothing = np.empty(0, dtype=np.int64)
         row, start, end = (np.concatenate([nothing, *(f[at] for f in found)]) for at in range(3))
         return row, start, end
@@ -103,7 +105,7 @@ def _union(side: Keyed) -> Keyed:
 
 
 def _first_matches(matching: Matching) -> Ints:
-    """Return the first start of a matching row that is after that of each row of the left side, or `FOREVER`."""
+    """Return the first start of a matching row that is after that of each left row, or `FOREVER`."""
     left, right = matching.left, matching.right
     # A row that starts at once is no match; one at the end of a lifetime changes nothing.
     one = Keyed.of(matching.keys[0], left.starts, left.ends)

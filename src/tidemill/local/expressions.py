@@ -104,8 +104,12 @@ class Expressions:
         if the loop reads a row for which a column failed.
         """
         found = [batch.column(at) for at in self._places.of(batch)]
-        if self._numbers and not any(array.null_count for array in found):  # a small batch is soon ready
-            return self._without_nulls, [values(array) for array in found], None
+        if self._numbers:  # a small batch is soon ready
+            for array in found:
+                if array.null_count:
+                    break
+            else:
+                return self._without_nulls, [values(array) for array in found], None
         failure: UserError | None = None
         nullable: set[str] = set()
         bad: set[str] = set()

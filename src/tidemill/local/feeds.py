@@ -23,6 +23,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FARTHEST, DurationLike
 from tidemill.io.feeds import Arrival, Feed, OpenFeed, seconds
 from tidemill.io.items import OpenAsyncItems, as_feed
+from tidemill.io.other_columns import PartlyRead
 from tidemill.local.late_sink import LateSink, LateTo
 from tidemill.local.live_input import LiveInput
 from tidemill.plan.punctuation import Punctuation
@@ -180,7 +181,8 @@ class FeedReader:
 
     def _take(self, name: str, opened: OpenFeed, arrival: Arrival) -> list[pa.Table]:
         at = {name: arrival.position}
-        found = [] if arrival.rows is None else [self._live.push(position=at, **{name: arrival.rows})]
+        rows = arrival.rows if arrival.others is None else PartlyRead(arrival.rows, arrival.others)
+        found = [] if rows is None else [self._live.push(position=at, **{name: rows})]
         opened.accept()
         self._live.positions[name] = opened.position
         try:
@@ -197,9 +199,14 @@ class FeedReader:
         """Pass a promise on. One that says less than is known already, by the slack, is no news."""
         given = self._live.inputs[name]
         ticks = given.instant(promise.below, f"read {name}")
-        if promise.key is None and ticks < given.watermark:
+        if promise.key is None:
+            return [] if ticks < given.watermark else [self._live.punctuate(ticks, input=name)]
+        keys = given.keyed(promise.key)
+        news = ticks >= given.watermarks_of(keys)
+        if not news.any():
             return []
-        return [self._live.punctuate(ticks, input=name, key=promise.key)]
+        some = {column: values.filter(pa.array(news)) for column, values in keys.items()}
+        return [self._live.punctuate(ticks, input=name, key=some)]
 
     def _raise_held(self) -> None:
         """Raise what went wrong in a turn after its rows were pushed, now that the caller has its table."""

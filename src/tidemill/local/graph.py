@@ -116,8 +116,8 @@ class Graph:
             else:
                 operator, inputs = self._operator(plan, alone)
                 read = [self._step(p, alone=alone and isinstance(operator, StageOperator)) for p in inputs]
-                kind = type(operator).__name__.removesuffix("Operator").lower()
-                self._made[id(plan)] = step = OperatorStep(f"{len(self.steps)}.{kind}", operator=operator)
+                name = f"{len(self.steps)}.{operator.kind}"
+                self._made[id(plan)] = step = OperatorStep(name, operator=operator)
                 self.steps.append(step)
                 for port, below in enumerate(read):
                     below.readers.append((step, port))
@@ -128,7 +128,10 @@ class Graph:
         if isinstance(plan, Union):
             return UnionOperator(plan), plan.inputs
         if isinstance(plan, Temporal):
-            made = temporal_operator(plan, self._tuning, keep_late=self._keep_late, lenient=self._lenient)
+            made = temporal_operator(
+                plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
+                lenient=self._lenient,
+            )  # fmt: skip
             return made, plan.children()
         if isinstance(plan, WindowAggregate):
             stage = stage_of(plan.input, self._shared)

@@ -38,7 +38,9 @@ class JoinOperator(TemporalOperator):
         for pairs in matching.overlapping():
             start = np.maximum(left.starts[pairs.left], right.starts[pairs.right])
             end = np.minimum(left.ends[pairs.left], right.ends[pairs.right])
-            results.append(self._rows(matching, pa.array(pairs.left), pa.array(pairs.right), start, end))
+            results.append(
+                self._rows(matching, pa.array(pairs.left), pa.array(pairs.right), start, end)
+            )
             if self._outer:
                 met.append((pairs.left, pairs.right, start, end))
         kept = []
@@ -63,9 +65,12 @@ class JoinOperator(TemporalOperator):
         arrays = list(matching.pair_columns(names, left, right).columns) if names else []
         schema = self.plan.schema.to_arrow()
         kind = to_arrow(self.plan.schema[self.plan.time])
-        return pa.RecordBatch.from_arrays([*arrays, instants(start, kind), instants(end, kind)], schema=schema)
+        bounds = [instants(start, kind), instants(end, kind)]
+        return pa.RecordBatch.from_arrays([*arrays, *bounds], schema=schema)
 
-    def _unmatched(self, matching: Matching, port: int, rows: Ints, start: Ints, end: Ints) -> pa.RecordBatch:
+    def _unmatched(
+        self, matching: Matching, port: int, rows: Ints, start: Ints, end: Ints
+    ) -> pa.RecordBatch:
         """Return rows of one side where nothing matches them; a key of the right side is that of the row."""
         places, nothing = pa.array(rows), pa.nulls(len(rows), pa.int64())
         if port == 0:
@@ -85,13 +90,9 @@ def _alone(
 ) -> tuple[Ints, Ints, Ints]:
     """Return the parts of rows that nothing matches, which are complete; `free` is updated."""
     nothing = np.empty(0, dtype=np.int64)
-    row, start, end = (
-        np.concatenate([nothing, *(one[at] for one in met)]) for at in (port, 2, 3)
-    )
+    row, start, end = (np.concatenate([nothing, *(one[at] for one in met)]) for at in (port, 2, 3))
     order = order_by(row, start)
     n = len(row) + side.rows.num_rows
     out = [np.empty(n, dtype=np.int64) for _ in range(3)]
     count = resolve_absence(row[order], start[order], end[order], below, side.ends, free, *out)
     return out[0][:count], out[1][:count], out[2][:count]
-
-

@@ -66,12 +66,21 @@ class KeyLimits:
 
     def of(self, batch: pa.RecordBatch) -> Any:
         """Return the limit of each row; one number, below all, where no row can have one."""
+        return self.of_keys(dict(zip(batch.schema.names, batch.columns))) if self._limits else BEGINNING
+
+    def of_keys(self, keys: Mapping[str, pa.Array]) -> Any:
+        """Return the limit of each key, as `of` does of rows that have these columns only."""
         found: Any = BEGINNING
         for columns, limits in self._limits.items():
-            if all(c in batch.schema.names for c in columns):
-                kid = self._keys[columns].find([batch.column(c) for c in columns])
+            if keys.keys() >= set(columns):
+                kid = self._keys[columns].find([keys[c] for c in columns])
                 found = np.maximum(found, np.where(kid >= 0, limits.of(np.maximum(kid, 0)), BEGINNING))
         return found
+
+    def highest_of(self, keys: Mapping[str, pa.Array]) -> int:
+        """Return the highest limit of some keys."""
+        found = self.of_keys(keys)
+        return int(found.max(initial=BEGINNING)) if isinstance(found, np.ndarray) else found
 
     def promises(self, above: int) -> Iterator[tuple[dict[str, pa.Array], int]]:
         """Yield the limits above one: columns of keys, and the limit that all of them have."""

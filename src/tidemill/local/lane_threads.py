@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemill.core.errors import UserError
 from tidemill.core.threads import Strand, borrowed, returned
 from tidemill.local.limits import Limits
 
@@ -44,8 +46,22 @@ class LaneThreads:
         self._running: deque[dict[int, Future[Done]]] = deque()
         self._submitted: deque[Future[Any]] = deque()
         """All calls that may not have finished yet."""
+        self._process = os.getpid()
+
+    @property
+    def _left_behind(self) -> bool:
+        """Whether this is a forked child, which has none of the threads."""
+        return bool(self._workers) and os.getpid() != self._process
+
+    def _require_threads(self) -> None:
+        if self._left_behind:
+            raise UserError(
+                "query", expected="the process that started it with its threads",
+                got="a process that was forked from it", hint="start or restore the query in the child",
+            )  # fmt: skip
 
     def _submit(self, number: int, call: Callable[..., Any], *args: Any) -> Future[Any]:
+        self._require_threads()
         while self._submitted and self._submitted[0].done():
             self._submitted.popleft()
         future = self._workers[number].submit(call, *args)
@@ -74,6 +90,7 @@ class LaneThreads:
 
     def oldest(self) -> list[Done]:
         """Wait for the oldest group of calls and return their results."""
+        self._require_threads()
         return [future.result() for future in self._running.popleft().values()]
 
     def each(self, call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -92,6 +109,8 @@ class LaneThreads:
 
     def close(self) -> None:
         """Wait for the calls that run, drop those that do not run yet, and return the threads."""
+        if self._left_behind:
+            self._workers.clear()
         while self._workers:
             worker = self._workers.pop()
             if not isinstance(worker, Strand):

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from tidemill.aggregates.layout import Layout
 from tidemill.core.schema import internal
 from tidemill.kernels.order import order_by
-from tidemill.kernels.window_ranges import Ranges
+from tidemill.kernels.window_ranges import PartitionWindows, Ranges, begins, last_rows, looked_up
 from tidemill.local.limits import Ints, Limits
 from tidemill.local.pane_store import Elements
-from tidemill.local.window_slides import NEVER, Progress, Slide, looked_up
+from tidemill.local.window_slides import NEVER, Progress, Slide
 from tidemill.windows.spec import LastRows
 
 TICKS = internal("ticks")
@@ -34,36 +34,46 @@ class LastRowsSlide(Slide):
         self.state = {"after": Limits(-NEVER), "first": Limits(NEVER), "last": Limits(-NEVER)}
         index = next(r.parts[0] for r in layout.results if r.name == TICKS)
         self._column = layout.parts[index].columns.names[0]
-        self._rows = _Rows.of(np.empty((3, 0), dtype=np.int64))
-        self._partition = np.empty(0, dtype=np.int64)
+        none = np.empty(0, dtype=np.int64)
+        self._rows = _Rows(none, none, none, 0)
+        self._partition = none
+        self._seen: int | None = None
+        """The number of rows whose last window is known."""
 
     def closes(self, progress: Progress) -> bool:
-        return self._until(progress, NEVER) > self.state["after"].common
+        known = self._seen is not None and self._seen == int(progress.rows.sum())
+        return self._until(progress, self.state["last"].common if known else NEVER) > self._after
+
+    @property
+    def closes_at(self) -> int | None:
+        if self._after == -NEVER:  # the first row may be in any window
+            return None
+        return self.spec.origin + (self._after + 2) * self.spec.every.ticks
+
+    @property
+    def _after(self) -> int:
+        return self.state["after"].common
 
     def ranges(self, elements: Elements, progress: Progress, room: int) -> Iterator[Ranges]:
         self._partition = progress.partition
-        self._rows = rows = self._read(elements)
-        self._note(rows)
-        after = self.state["after"].common
+        partition = self._partition[elements.kid]
+        self._rows = self._read(elements, partition, len(progress.rows))
+        self._note()
+        if not progress.final:
+            self._seen = int(progress.rows.sum())
         until = self._until(progress, self.state["last"].common)
-        first = self.state["first"].full(len(progress.rows))
-
-        def windows(p: int) -> tuple[Ints, Ints, Ints]:
-            wid = np.arange(max(after + 1, int(first[p])), until + 1)
-            last = rows.below(p, self._end(wid)) - 1
-            return wid, last - self.spec.range + 1, last
-
-        yield looked_up(elements, self._partition[elements.kid], windows)
+        first = np.maximum(self.state["first"].full(len(progress.rows)), self._after + 1)
+        yield looked_up(elements.kid, elements.pane, partition, self._windows(first, until))
         self.state["after"] = self.state["after"].raised(Limits(until))
 
-    def _read(self, elements: Elements) -> _Rows:
-        partition = self._partition[elements.kid]
+    def _read(self, elements: Elements, partition: Ints, partitions: int) -> _Rows:
         order = order_by(partition, elements.pane)
         ticks = elements.records[self._column]
-        return _Rows.of(np.stack((partition[order], elements.pane[order], ticks[order])))
+        return _Rows(partition[order], elements.pane[order], ticks[order], partitions)
 
-    def _note(self, rows: _Rows) -> None:
+    def _note(self) -> None:
         """Note the first window of new partitions, and the last one of the stream so far."""
+        rows = self._rows
         if not len(rows.ticks):
             return
         wid = (rows.ticks - self.spec.origin) // self.spec.every.ticks
@@ -74,31 +84,35 @@ class LastRowsSlide(Slide):
         self.state["first"] = Limits(NEVER, first)
         self.state["last"] = self.state["last"].raised(Limits(int(wid.max())))
 
+    def _windows(self, first: Ints, until: int) -> PartitionWindows:
+        """Return the windows of each partition from its first one on, as ranges of the numbers of rows."""
+        rows, spec = self._rows, self.spec
+        return last_rows(
+            rows.begin, rows.number, rows.ticks, first=first, until=until, length=spec.range,
+            origin=spec.origin, every=spec.every.ticks,
+        )  # fmt: skip
+
     def _until(self, progress: Progress, last: int) -> int:
         """The last window that is complete; whether there are any after the last row, rows to come say."""
         if progress.final:
             return last
         return min((progress.floor - self.spec.origin) // self.spec.every.ticks - 1, last)
 
-    def _end(self, wid: Ints) -> Ints:
-        return self.spec.origin + (wid + 1) * self.spec.every.ticks
-
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
-        after = self.state["after"].common
-        if after == -NEVER:
+        if self._after == -NEVER:
             return np.ones(len(elements), dtype=np.bool_)
-        end = self._end(np.array([after]))
-        partitions = np.unique(self._rows.partition)
-        lowest = np.zeros(int(partitions.max(initial=-1)) + 1, dtype=np.int64)
-        for p in partitions.tolist():
-            lowest[p] = self._rows.below(p, end)[0] - self.spec.range
+        partitions = len(self._rows.begin) - 1
+        given = self._windows(np.full(partitions, self._after), self._after)
+        lowest = np.zeros(partitions, dtype=np.int64)
+        lowest[np.diff(given.begin) > 0] = given.first
         keep: npt.NDArray[np.bool_] = elements.pane >= lowest[self._partition[elements.kid]]
         return keep
 
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         assert ranges.end is not None, "the number of the last row"
         first = np.maximum(ranges.end - self.spec.range + 1, 0)
-        return self._rows.ticks_of(self._partition[ranges.kid], first), self._end(ranges.wid)
+        start = self._rows.ticks_of(self._partition[ranges.kid], first)
+        return start, self.spec.origin + (ranges.wid + 1) * self.spec.every.ticks
 
     @property
     def keeps_keys(self) -> bool:
@@ -106,26 +120,15 @@ class LastRowsSlide(Slide):
 
 
 class _Rows:
-    """Rows by partition and number: the attribute of each."""
+    """Rows in order of partition and number: the attribute of each."""
 
-    def __init__(self, partition: Ints, number: Ints, ticks: Ints) -> None:
+    def __init__(self, partition: Ints, number: Ints, ticks: Ints, partitions: int) -> None:
         self.partition, self.number, self.ticks = partition, number, ticks
-        self._ids, self._begin = np.unique(partition, return_index=True)
-        self._stop = np.append(self._begin[1:], len(partition))
-
-    @staticmethod
-    def of(columns: npt.NDArray[np.int64]) -> _Rows:
-        return _Rows(columns[0], columns[1], columns[2])
-
-    def below(self, partition: int, end: Ints) -> Ints:
-        """Return how many rows of a partition, from its first one on, have an attribute below each value."""
-        at = int(np.searchsorted(self._ids, partition))
-        begin, stop = int(self._begin[at]), int(self._stop[at])
-        found: Ints = int(self.number[begin]) + np.searchsorted(self.ticks[begin:stop], end)
-        return found
+        self.begin = begins(partition, partitions)
+        """Where the rows of each partition begin, and the number of all rows."""
 
     def ticks_of(self, partition: Ints, number: Ints) -> Ints:
         """Return the attribute of rows."""
-        begin = self._begin[np.searchsorted(self._ids, partition)]
+        begin = self.begin[partition]
         found: Ints = self.ticks[begin + number - self.number[begin]]
         return found

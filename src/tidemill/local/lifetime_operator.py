@@ -102,12 +102,14 @@ class EdgesOperator(RowOperator):
         return (out,) if out.num_rows else ()
 
 
-def both_edges(plan: Edges, batch: pa.RecordBatch, start: object, end: object, kind: pa.DataType) -> pa.RecordBatch:
+def both_edges(
+    plan: Edges, batch: pa.RecordBatch, start: object, end: object, kind: pa.DataType
+) -> pa.RecordBatch:
     """Return the starts and then the finite ends of rows as points, with a column that says which."""
     below, schema = plan.input, plan.schema.to_arrow()
     ends = ends_of(below, batch)
     finite = ends != FOREVER
-    names = [n for n in plan.schema.names[1:]]
+    names = plan.schema.names[1:]
     pieces = []
     for rows, ticks, says in (
         (batch, starts_of(below, batch), start),

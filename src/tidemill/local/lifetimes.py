@@ -95,7 +95,9 @@ class Keyed:
         return Keyed(order, keys[order], starts[order], ends[order])
 
 
-def key_ids(schema: Schema, names: Sequence[str], batch: pa.RecordBatch) -> tuple[KeyIndex | None, Ints]:
+def key_ids(
+    schema: Schema, names: Sequence[str], batch: pa.RecordBatch
+) -> tuple[KeyIndex | None, Ints]:
     """Return ids of the keys of rows, and the index that gave them; 0 for all without keys."""
     if not names:
         return None, np.zeros(batch.num_rows, dtype=np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 import warnings
 import weakref
@@ -10,14 +12,15 @@ from concurrent.futures import Executor
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from tidemill.core.clock import Clock
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.files import resolved
-from tidemill.core.time import BEGINNING, FOREVER, DurationLike, shown_instant
+from tidemill.core.forks import renew_locks
+from tidemill.core.time import BEGINNING, FOREVER, DurationLike
 from tidemill.local import checkpoint as files
 from tidemill.local.attributes import attributes_of
 from tidemill.local.checkpoint_directory import KEEP, Found, Writer, is_directory, read_newest
@@ -30,6 +33,7 @@ from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.live_table import LiveTable
 from tidemill.local.operator import Snapshot
+from tidemill.local.unread_columns import Pushed
 from tidemill.optimize.choices import with_choices
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
@@ -39,10 +43,25 @@ from tidemill.plan.usable_rows import checks_of, usable_only
 
 Callback = Callable[[pa.Table], object]
 _WAITING, _ROWS = "waiting/", "/rows"
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _in_turn(call: Callable[Concatenate[Live, _P], _R]) -> Callable[Concatenate[Live, _P], _R]:
+    """Let calls of several threads take turns; a subscriber, which is called meanwhile, may call as well."""
+
+    @functools.wraps(call)
+    def waits(self: Live, /, *args: _P.args, **named: _P.kwargs) -> _R:
+        with self._turn:
+            return call(self, *args, **named)
+
+    return waits
 
 
 class Live:
     """A running query. Make one with `query.live(...)`; it has no threads of its own.
+
+    Several threads may use it: their calls take turns.
 
     >>> import tidemill as tm
     >>> clicks = tm.stream("clicks", time="t", schema={"t": "int64", "ad": "int64"})
@@ -107,21 +126,31 @@ class Live:
         self._failed_callbacks = self._rows_out = 0
         self._seconds = 0.0
         self._ended = False
+        self._turn = threading.RLock()
+        renew_locks(self)
         self._broken = ""
         self._writer: Writer | None = None
         self._restored: Found | None = None
         """The checkpoint of a directory from which the query goes on."""
 
+    def new_locks(self) -> None:
+        """In a forked child: what another thread was doing at that moment is not finished here."""
+        if not self._turn.acquire(blocking=False):
+            self._ended, self._broken = True, "a fork of the process while another thread called it"
+        self._turn = threading.RLock()
+
     # -- rows and time
 
-    def push(self, *, position: Any = None, **batches: Any) -> pa.Table:
+    @_in_turn
+    def push(self, /, *, position: Any = None, **batches: Any) -> pa.Table:
         """Take rows of some inputs, by name, and return the rows of the result that are now complete.
 
         A batch is Arrow data, a pandas or Polars frame, a list of dicts, or one dict. If one batch cannot be
         read, none is taken. `position` says up to where the input was read: a checkpoint keeps it, for the
         one who goes on. With several inputs it is a dict by name.
         """
-        self._require_open("push")
+        if self._ended or self._broken:
+            self._require_open("push")
         inputs = self._inputs
         tables: list[tuple[LiveTable, list[pa.RecordBatch]]] = []
         if not batches.keys() <= inputs.keys():
@@ -129,13 +158,14 @@ class Live:
             tables = [(t, t.read(batches.pop(n))) for n, t in self._tables.items() if n in batches]
         at = {} if position is None else self._positions(position, batches)
         read = [(inputs[name], inputs[name].read(value)) for name, value in batches.items()]
-        self._hold_back_no_more()
+        if self._idle is not None:
+            self._hold_back_no_more()
         for given, rows in read:
             given.require_in_time(rows)
         return self._done(self._push, read, at, tables)
 
     def _push(
-        self, read: list[tuple[LiveInput, list[pa.RecordBatch]]], at: Mapping[str, Any],
+        self, read: list[tuple[LiveInput, list[Pushed]]], at: Mapping[str, Any],
         tables: list[tuple[LiveTable, list[pa.RecordBatch]]],
     ) -> list[pa.RecordBatch]:  # fmt: skip
         found: list[pa.RecordBatch] = []
@@ -146,8 +176,8 @@ class Live:
         if read and self._tables:
             found += self._completed_tables()
         for given, batches in read:
-            for batch in batches:
-                for rows, late, rises in given.accepted(batch):
+            for pushed in batches:
+                for rows, late, rises in given.accepted(pushed):
                     if rises:
                         given.follow()
                         found += self._advance()
@@ -156,7 +186,7 @@ class Live:
             if self._idle is not None:
                 self._last[given.name] = self._clock()
         if self._delayed is None or self._delayed.due():
-            for given in self._inputs.values() if self._delayed is not None else (g for g, _ in read):
+            for given in [given for given, _ in read] if self._delayed is None else self._inputs.values():
                 given.follow()
             found += self._advance()
             found += self._emission.pushed()
@@ -171,6 +201,7 @@ class Live:
                 table.complete = True
                 yield from self._emission.advance(table.name, FOREVER)
 
+    @_in_turn
     def punctuate(
         self, below: Any, *, input: str | None = None, key: Mapping[str, Any] | None = None, on: Any = None
     ) -> pa.Table:
@@ -179,6 +210,9 @@ class Live:
         The promise is about all inputs, or one of them. With `key`, it is about some values of key columns
         only: `key={"sensor": 7}`, or a list of values. With `on`, it is about the attribute that windows have
         as `on=`, in place of the time: no row to come has a value below this one.
+
+        A promise that says less than an earlier one is an error, also that of a key: it may say less neither
+        than those before about the key nor than those about all keys.
         """
         self._require_open("punctuate")
         names = [input] if input is not None else list(self._inputs)
@@ -192,15 +226,10 @@ class Live:
                 raise UserError("punctuate", expected=f"input= one of {names}, with key=", got="none")
             [name] = names
             keys = self._inputs[name].keyed(key)
+            self._inputs[name].require_more(ticks[name], keys)
             return self._done(lambda: self._advance_keys(name, keys, ticks[name]))
         for name, t in ticks.items():
-            given = self._inputs[name]
-            if t < given.watermark:
-                least, got = (shown_instant(ticks, given.domain) for ticks in (given.watermark, t))
-                raise UserError(
-                    "punctuate", expected=f"a watermark of {name} of at least {least}", got=got,
-                    hint="a promise cannot be taken back; later ones are greater",
-                )  # fmt: skip
+            self._inputs[name].require_more(t)
         for name, t in ticks.items():
             self._inputs[name].raise_to(t)
         if self._tables:
@@ -220,16 +249,19 @@ class Live:
 
         def work() -> Iterable[pa.RecordBatch]:
             yield from self._handed_over()
-            given.attributes.raise_to(attribute, ticks, keys)
-            yield from self._emission.advance_on(name, attribute, ticks, keys)
+            if keys is None or keys:
+                given.attributes.raise_to(attribute, ticks, keys)
+                yield from self._emission.advance_on(name, attribute, ticks, keys)
 
         return self._done(work)
 
+    @_in_turn
     def advance(self) -> pa.Table:
         """Look which inputs are idle, and return what is now complete. Call it from time to time."""
         self._require_open("advance")
         return self._done(self._advance)
 
+    @_in_turn
     def flush(self) -> pa.Table:
         """End all inputs, and return the rest of the result. No more rows can be pushed."""
         self._require_open("flush")
@@ -245,6 +277,7 @@ class Live:
         self.close()
         return found
 
+    @_in_turn
     def close(self) -> None:
         """Stop. What is open is given up; `flush` returns it, and `checkpoint` saves it."""
         self._ended = True
@@ -276,7 +309,8 @@ class Live:
             yield from self._emission.push(name, rows, late=late)
 
     def _advance(self) -> list[pa.RecordBatch]:
-        self._hold_back_no_more()
+        if self._idle is not None:
+            self._hold_back_no_more()
         found = [] if self._delayed is None else list(self._handed_over())
         for name, given in self._inputs.items():
             promise = given.promise
@@ -287,8 +321,9 @@ class Live:
 
     def _advance_keys(self, name: str, keys: dict[str, pa.Array], below: int) -> Iterable[pa.RecordBatch]:
         yield from self._handed_over()
-        self._inputs[name].raise_keys(keys, below)
-        yield from self._emission.advance_keys(name, keys, below)
+        if keys:
+            self._inputs[name].raise_keys(keys, below)
+            yield from self._emission.advance_keys(name, keys, below)
 
     def _hold_back_no_more(self) -> None:
         """Give idle inputs the watermark of the others."""
@@ -370,6 +405,7 @@ class Live:
             raise UserError("subscribe", expected="a function of a table", got=f"{callback!r:.80}")
         self._callbacks.append(callback)
 
+    @_in_turn
     def __aiter__(self) -> LiveResults:
         """Return the tables of new rows, from now on, for `async for`; they end when the query does."""
         self._require_open("async for")
@@ -385,16 +421,19 @@ class Live:
                 callback(found)
             except Exception as failed:  # whatever a user's function raises: the query goes on
                 self._failed_callbacks += 1
-                warnings.warn(f"a subscriber failed: {type(failed).__name__}: {failed}", stacklevel=4)
+                warnings.warn(f"a subscriber failed: {type(failed).__name__}: {failed}", stacklevel=5)
 
+    @_in_turn
     def late(self, input: str | None = None) -> pa.Table:
         """Return the rows of an input that were late or had no place, with the reason in `late_reason`."""
         return self._one("late", input).late()
 
+    @_in_turn
     def take_late(self, input: str | None = None) -> pa.Table:
         """As `late`, and forget the rows. They stay counted."""
         return self._one("take_late", input).take_late()
 
+    @_in_turn
     def refused(self) -> dict[str, pa.Table]:
         """Return the rows that an operator could not use, with the reason, by the name of the operator.
 
@@ -402,6 +441,7 @@ class Live:
         """
         return self._emission.refused()
 
+    @_in_turn
     def stats(self) -> LiveStats:
         """Return counts, watermarks and the size of the state."""
         idle = self._idle_inputs()
@@ -427,6 +467,7 @@ class Live:
 
     # -- state
 
+    @_in_turn
     def checkpoint(self, path: str | PathLike[str], *, keep: int | None = None) -> int:
         """Save the state, for `tm.restore`, and return how many bytes were written.
 
@@ -435,8 +476,9 @@ class Live:
         Any other path is a file with the whole state, which appears, or is replaced, when it is complete.
         """
         self._require_open("checkpoint")
+        in_directory = is_directory(path, keep, step="checkpoint")
         again = self._writer is not None and self._writer.path == resolved(path, step="checkpoint")
-        if not again and not is_directory(path, keep):
+        if not again and not in_directory:
             return files.write(Path(path), self._saved(self._emission.snapshot()))
         writer = self._writer_at(resolved(path, step="checkpoint"))
         whole = writer.writes_whole
@@ -468,7 +510,8 @@ class Live:
         """Record what changes from now on, for the next checkpoint in a directory."""
         self._emission.track()
         for given in self._inputs.values():
-            given.saved_late = len(given.late())
+            given.saved_late = 0 if given.late_changed else len(given.late())
+            given.late_changed = False
 
     def _writer_at(self, path: Path) -> Writer:
         if self._writer is None or self._writer.path != path:
@@ -484,7 +527,7 @@ class Live:
 
     def load(self, path: str | PathLike[str]) -> None:
         """Continue from a checkpoint, before anything was pushed."""
-        if is_directory(path, None):
+        if is_directory(path, None, step="restore"):
             self._restored, saved = read_newest(resolved(path, step="restore"))
             self._load(saved)
             self._track()
@@ -536,7 +579,8 @@ class Live:
         known = sorted([*self._inputs, *(self._tables if tables else ())])
         for name in names:
             if name not in known:
-                hint = "a table has no time: push its rows before the first event" if name in self._tables else ""
+                timeless = name in self._tables
+                hint = "a table has no time: push its rows before the first event" if timeless else ""
                 raise UserError(step, expected=f"inputs {known}", got=repr(name), hint=hint)
 
     def _positions(self, position: Any, batches: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ promises only.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from tidemill.core.time import BEGINNING, FARTHEST, Domain, instant, instant_dom
 from tidemill.core.types import to_arrow
 from tidemill.io.arrow_checks import is_plain, require_sound
 from tidemill.io.dicts import DictReader
+from tidemill.io.other_columns import PartlyRead, is_read_once
 from tidemill.io.sources import open_source
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.disorder import out_of_order
@@ -28,6 +31,7 @@ from tidemill.local.attribute_limits import AttributeLimits
 from tidemill.local.attributes import Attribute
 from tidemill.local.key_limits import KeyLimits
 from tidemill.local.snapshot import column
+from tidemill.local.unread_columns import Pushed, UnreadColumns
 from tidemill.local.unusable_rows import UnusableRows
 from tidemill.plan.disorder import (
     CORRECTED,
@@ -77,9 +81,9 @@ class _Layout:
     plain: bool
     """Whether one check of the whole batch is enough."""
     columns: list[int] | None
-    """The positions of the columns of the input, if they have its types; otherwise they are to be cast."""
-    whole: bool
-    """Whether these are all columns of a batch, in order."""
+    """The positions of the columns that are read, unless these are all columns of a batch, in order."""
+    fits: bool
+    """Whether they have the types of the stream; otherwise they are to be cast."""
 
 
 class LiveInput:
@@ -106,6 +110,7 @@ class LiveInput:
         self._unordered = replace(self.source, step=self._source.step)
         self._dicts = DictReader(self._unordered)
         self._needed, self._drops_time = list(needed), source.time not in needed
+        self._unread = UnreadColumns(self._unordered, columns)
         self._arrow = self._source.schema.to_arrow()
         self._layout = self._layout_of(self._arrow)
         self._time = self._arrow.get_field_index(source.time)
@@ -123,6 +128,8 @@ class LiveInput:
         self._late: list[pa.RecordBatch] = []
         self.saved_late = 0
         """How many of the late rows were in the last checkpoint of a directory."""
+        self.late_changed = False
+        """Whether late rows were restored with other columns than they were saved with."""
         self._by_key = KeyLimits(self._source.schema)
         """Watermarks of some keys."""
         self.attributes = AttributeLimits(attributes, self._source.schema)
@@ -153,38 +160,54 @@ class LiveInput:
 
     # -- rows
 
-    def read(self, value: Any) -> list[pa.RecordBatch]:
+    def read(self, value: Any) -> list[Pushed]:
         """Return the rows of a batch in the types of the stream; nothing has happened to them yet."""
         if isinstance(value, pa.RecordBatch):  # first, and by a shorter way: there may be many small ones
-            return [self._rows(value)] if value.num_rows else []
+            return [Pushed(self._rows(value), value)] if value.num_rows else []
         if isinstance(value, pa.Table):
-            return [self._rows(batch) for batch in value.to_batches() if batch.num_rows]
+            return [Pushed(self._rows(batch), batch) for batch in value.to_batches() if batch.num_rows]
+        if isinstance(value, PartlyRead):
+            return [Pushed(self._rows(value.batch), value)] if value.batch.num_rows else []
         if isinstance(value, Mapping):
-            return self._dicts.batches([value])
+            rows = [value]
+            return self._placed(self._dicts.batches(rows), rows)
         if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
-            return self._dicts.batches(value)
+            return self._placed(self._dicts.batches(value), value)
         if isinstance(value, (str, bytes)) or hasattr(value, "__fspath__"):
             raise UserError(
                 f"push {self.name}", expected="rows: Arrow data, a frame, or dicts", got=f"{value!r:.80}",
                 hint="read the file first, or run the query on it: query.run(...)",
             )  # fmt: skip
-        return [chunk.batch for chunk in open_source(value, self._unordered, promises=False)]
+        if self._unread and is_read_once(value):
+            value = value.read_all() if isinstance(value, pa.RecordBatchReader) else list(value)
+        chunks = open_source(value, self._unordered, promises=False)
+        return self._placed([chunk.batch for chunk in chunks], value)
+
+    @staticmethod
+    def _placed(batches: list[pa.RecordBatch], origin: Any) -> list[Pushed]:
+        if len(batches) == 1:
+            return [Pushed(batches[0], origin)]
+        starts = itertools.accumulate((batch.num_rows for batch in batches), initial=0)
+        return [Pushed(batch, origin, start) for batch, start in zip(batches, starts)]
 
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of a batch that the input has, checked and in its types."""
         layout, source = self._layout, self._source
         if not batch.schema.equals(layout.schema):
             layout = self._layout = self._layout_of(batch.schema)
+        if layout.columns is not None:
+            batch = batch.select(layout.columns)
         require_sound(batch, source.step, plain=layout.plain)
-        if layout.columns is None:
-            return conform(batch, source.schema, source.reading, step=source.step)
-        return batch if layout.whole else batch.select(layout.columns)
+        return batch if layout.fits else conform(batch, source.schema, source.reading, step=source.step)
 
     def _layout_of(self, schema: pa.Schema) -> _Layout:
         columns = [schema.get_field_index(name) for name in self._arrow.names]  # -1 also if there are two
-        fits = -1 not in columns and [schema.field(i) for i in columns] == list(self._arrow)
+        if -1 in columns:  # which is an error
+            return _Layout(schema, is_plain(schema), None, False)
+        kept = [schema.field(i) for i in columns]
+        whole = columns == list(range(len(schema)))
         return _Layout(
-            schema, is_plain(schema), columns if fits else None, columns == list(range(len(schema)))
+            schema, is_plain(pa.schema(kept)), None if whole else columns, kept == list(self._arrow)
         )
 
     def sorted_out(self, batch: pa.RecordBatch) -> tuple[dict[str, Mask], npt.NDArray[np.int64]]:
@@ -233,10 +256,11 @@ class LiveInput:
         """Return the watermark of each row's key, or of the input; not what others gave while it was idle."""
         return np.maximum(self.watermark, self._by_key.of(batch))
 
-    def require_in_time(self, batches: list[pa.RecordBatch]) -> None:
+    def require_in_time(self, pushed: list[Pushed]) -> None:
         """Raise an error if a row is late and the policy is to refuse it."""
-        if self._policy.late != "raise" or not batches:
+        if self._policy.late != "raise" or not pushed:
             return
+        batches = [one.rows for one in pushed]
         for batch in batches if len(batches) == 1 else [pa.concat_batches(batches)]:
             found, limit = self.sorted_out(batch)
             late = sum(int(mask.sum()) for reason, mask in found.items() if reason.startswith("late"))
@@ -247,27 +271,44 @@ class LiveInput:
                     got=f"{late} of {batch.num_rows} rows", hint="with late='drop' they are counted and kept",
                 )  # fmt: skip
 
-    def accepted(self, batch: pa.RecordBatch) -> Iterable[Accepted]:
+    def accepted(self, pushed: Pushed) -> Iterable[Accepted]:
         """Count and keep the rows that are left out or late, and return those that the query sees.
 
         Where late rows count in the windows that are still open, it matters which ones are. The batch is then
         divided, so that the watermark can be set between its pieces.
         """
+        batch = pushed.rows
         self.counts.events += batch.num_rows
         if self._is_in_time(batch):
             return (Accepted(self._shown(batch), False, False),)
-        return self._divided(batch)
+        return self._divided(pushed)
 
-    def _divided(self, batch: pa.RecordBatch) -> Iterator[Accepted]:
+    def _divided(self, pushed: Pushed) -> Iterator[Accepted]:
+        batch = pushed.rows
         found, limit = self.sorted_out(batch)
+        kept = self._to_keep(pushed, found)
         for start, end, rises in self._pieces(found, limit):
             own = {reason: mask[start:end] for reason, mask in found.items() if mask[start:end].any()}
             rows = batch.slice(start, end - start)
+            for reason in own:
+                self._late.append(kept[reason].slice(*_between(found[reason], start, end)))
             if own:
                 rows = self._without(rows, own, limit[start:end])
             yield Accepted(self._shown(rows), any(reason in own for reason in LATE_REASONS), rises)
             if rows.num_rows:  # after that, so that the watermark can be set before these rows
                 self.latest = max(self.latest, int(values(rows.column(self._source.time)).max()))
+
+    def _to_keep(self, pushed: Pushed, found: dict[str, Mask]) -> dict[str, pa.RecordBatch]:
+        """Return the late rows by reason, with all columns that the stream declares."""
+        kept = {}
+        for reason, mask in found.items():
+            places = np.flatnonzero(mask)
+            rows = pushed.rows.take(pa.array(places))
+            columns = dict(zip(rows.schema.names, rows.columns)) | self._unread.of(pushed, places)
+            columns[REASON] = pa.repeat(pa.scalar(reason), len(places))
+            arrays = [columns[name] for name in self.late_schema.names]
+            kept[reason] = pa.RecordBatch.from_arrays(arrays, schema=self.late_schema)
+        return kept
 
     def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.select(self._needed) if self._drops_time else batch
@@ -319,8 +360,6 @@ class LiveInput:
         late = np.zeros(batch.num_rows, dtype=np.bool_)
         for reason, mask in found.items():
             self.counts.by_reason[reason] += int(mask.sum())
-            rows = batch.filter(pa.array(mask))
-            self._late.append(rows.append_column(REASON, pa.repeat(pa.scalar(reason), rows.num_rows)))
             if reason.startswith("late"):
                 late |= mask
             elif reason in WITHOUT_TIME:  # windows leave out rows without their attribute themselves
@@ -356,8 +395,12 @@ class LiveInput:
         return self.watermark if self.watermark > self.held else self.held
 
     def keyed(self, keys: Mapping[str, Any]) -> dict[str, pa.Array]:
-        """Return columns of keys as arrays, for a punctuation of some keys."""
-        schema, arrays = self._source.schema, {}
+        """Return columns of keys as arrays, for a punctuation of some keys.
+
+        There are none if the query does not read one of the columns: the promise then says nothing about the
+        rows that it sees.
+        """
+        schema, arrays = self._source.declared, {}
         for name, given in keys.items():
             if name not in schema:
                 raise UserError(
@@ -372,7 +415,25 @@ class LiveInput:
                 ) from unfit
         if len({len(a) for a in arrays.values()}) != 1:
             raise UserError("punctuate", expected="key columns of one length", got=str(keys)[:80])
-        return arrays
+        return arrays if all(name in self._source.schema for name in arrays) else {}
+
+    def watermarks_of(self, keys: Mapping[str, pa.Array]) -> npt.NDArray[np.int64]:
+        """Return the watermark of each of some keys."""
+        rows = len(next(iter(keys.values())))
+        return np.broadcast_to(np.maximum(self.watermark, self._by_key.of_keys(keys)), rows)
+
+    def require_more(self, below: int, keys: Mapping[str, pa.Array] | None = None) -> None:
+        """Raise an error if a promise says less than an earlier one, of one of the keys if there are any."""
+        known = self.watermark
+        if keys is not None:
+            known = max(known, self._by_key.highest_of(keys))
+        if below < known:
+            of = self.name if keys is None else f"{self.name} by {', '.join(keys)}"
+            raise UserError(
+                "punctuate", expected=f"a watermark of {of} of at least {shown_instant(known, self.domain)}",
+                got=shown_instant(below, self.domain),
+                hint="a promise cannot be taken back; later ones are greater",
+            )  # fmt: skip
 
     def raise_keys(self, keys: Mapping[str, pa.Array], below: int) -> None:
         """Raise the watermark of some keys."""
@@ -384,9 +445,10 @@ class LiveInput:
 
     # -- late rows
 
-    @property
+    @functools.cached_property
     def late_schema(self) -> pa.Schema:
-        return self._arrow.append(pa.field(REASON, pa.string()))
+        """All columns that the stream declares, and the reason."""
+        return self._source.declared.to_arrow().append(pa.field(REASON, pa.string()))
 
     @property
     def has_late(self) -> bool:
@@ -400,6 +462,18 @@ class LiveInput:
         found = self.late()
         self._late, self.saved_late = [], 0
         return found
+
+    def _as_declared(self, late: pa.Table) -> pa.Table:
+        """Return saved rows with the columns that the stream declares now: others may not be read, either."""
+        read = {*self._arrow.names, REASON}
+        known = {field.name: field for field in late.schema}
+        if any(known.get(f.name, f if f.name not in read else None) != f for f in self.late_schema):
+            raise UserError("restore", expected=f"late rows of {self.late_schema}", got=f"{late.schema}")
+        columns = [
+            late.column(field.name) if field.name in known else pa.nulls(len(late), field.type)
+            for field in self.late_schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self.late_schema)
 
     # -- state
 
@@ -430,9 +504,8 @@ class LiveInput:
         if not isinstance(below, list):
             raise UserError("restore", expected="promises about attributes", got=f"{below!r:.80}")
         self.attributes.load([_int({"attributes": limit}, "attributes") for limit in below])
-        if not late.schema.equals(self.late_schema):
-            raise UserError("restore", expected=f"late rows of {self.late_schema}", got=f"{late.schema}")
-        self._late = late.to_batches()
+        self._late = self._as_declared(late).to_batches()
+        self.late_changed = not late.schema.equals(self.late_schema)
         for table in keys:
             *columns, last = table.column_names
             schema: Schema = self._source.schema
@@ -444,6 +517,11 @@ class LiveInput:
                 self._by_key.load(arrays, column(table, last))
             else:
                 self.attributes.load_keys(last, arrays, column(table, last))
+
+
+def _between(mask: Mask, start: int, end: int) -> tuple[int, int]:
+    """Return how many rows of a mask come before a piece, and how many are in it."""
+    return int(mask[:start].sum()), int(mask[start:end].sum())
 
 
 def _int(saved: Mapping[str, Any], name: str) -> int:

@@ -25,8 +25,9 @@ class LiveTable:
         """Return rows in the types of the table."""
         if self.complete:
             raise UserError(
-                f"push {self.name}", expected="all rows of a table before the first event", got="rows after it",
-                hint="a table does not change; for values that do, join a stream: tm.stream(...).until_next(...)",
+                f"push {self.name}", expected="all rows of a table before the first event",
+                got="rows after it",
+                hint="a table does not change; join a stream of changes: tm.stream(...).until_next(...)",
             )  # fmt: skip
         given = [value] if isinstance(value, dict) else value
         return [chunk.batch for chunk in open_source(given, self.source, promises=False)]
@@ -38,5 +39,7 @@ class LiveTable:
     def load(self, saved: Any) -> None:
         """Load what `saved` returned."""
         if not isinstance(saved, dict) or not isinstance(saved.get("rows"), int):
-            raise UserError("restore", expected=f"the state of the table {self.name}", got=f"{saved!r:.80}")
+            raise UserError(
+                "restore", expected=f"the state of the table {self.name}", got=f"{saved!r:.80}"
+            )
         self.rows, self.complete = saved["rows"], saved.get("complete") is True

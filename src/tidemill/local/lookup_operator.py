@@ -18,7 +18,15 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import spelled_out
-from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, ends_of, instants, starts_of, without_nulls
+from tidemill.local.lifetimes import (
+    Ints,
+    Mask,
+    check_lifetimes,
+    ends_of,
+    instants,
+    starts_of,
+    without_nulls,
+)
 from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.nodes import Plan
@@ -80,7 +88,11 @@ class _Table:
 
     def __init__(self, plan: Join | Cut, rows: pa.RecordBatch) -> None:
         self._plan, self._match = plan, plan.match
-        self._index = KeyIndex(plan.left.schema.select(self._match.left_keys)) if self._match.left_keys else None
+        self._index = (
+            KeyIndex(plan.left.schema.select(self._match.left_keys))
+            if self._match.left_keys
+            else None
+        )
         kid = np.zeros(rows.num_rows, dtype=np.int64)
         if self._index is not None and rows.num_rows:
             kid = self._index.encode([rows.column(n) for n in self._match.right_keys])
@@ -136,12 +148,19 @@ class _Table:
         kid = np.where(known, kid, 0)
         return np.where(known, self._first[kid], 0), np.where(known, self._first[kid + 1], 0)
 
-    def _holds(self, batch: pa.RecordBatch, rows: Ints, found: Ints, operator: LookupOperator) -> Mask:
+    def _holds(
+        self, batch: pa.RecordBatch, rows: Ints, found: Ints, operator: LookupOperator
+    ) -> Mask:
         left, right = (_side(p, r) for p, r in zip(self._plan.children(), (batch, self._rows)))
-        return Matching.of_places(self._match, left, right, operator.refusing(left)).holds(rows, found)
+        return Matching.of_places(self._match, left, right, operator.refusing(left)).holds(
+            rows, found
+        )
 
     def _joined(self, batch: pa.RecordBatch, rows: Ints, found: Ints) -> pa.RecordBatch:
-        plan, whole = self._plan, len(rows) == batch.num_rows and bool((rows == np.arange(len(rows))).all())
+        plan, whole = (
+            self._plan,
+            len(rows) == batch.num_rows and bool((rows == np.arange(len(rows))).all()),
+        )
         missing = found < 0
         places = pa.array(found, mask=missing) if missing.any() else pa.array(found)
         taken = pa.array(rows)

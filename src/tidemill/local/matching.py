@@ -112,8 +112,10 @@ class Matching:
             return self._one_by_one(rows, schema, left, failed)
         return np.asarray(found.fill_null(False)).astype(np.bool_)
 
-    def _one_by_one(self, rows: pa.RecordBatch, schema: Schema, left: Ints, failed: UserError) -> Mask:
-        """Return for which pairs the condition is true; those for which it fails are refused, and do not match."""
+    def _one_by_one(
+        self, rows: pa.RecordBatch, schema: Schema, left: Ints, failed: UserError
+    ) -> Mask:
+        """Return for which pairs the condition is true. Those for which it fails are refused: no match."""
         assert self.where is not None and self.refuse is not None
         found = np.zeros(rows.num_rows, dtype=np.bool_)
         wrong = []
@@ -142,7 +144,9 @@ def ranges(one: Keyed, other: Keyed, later: int) -> Iterator[tuple[Ints, Ints]]:
     if not n or not len(other.keys):
         return
     low, high = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    total = starting_within(one.keys, one.starts, one.ends, other.keys, other.starts, later, low, high)
+    total = starting_within(
+        one.keys, one.starts, one.ends, other.keys, other.starts, later, low, high
+    )
     if not total:
         return
     counts = np.cumsum(high - low)

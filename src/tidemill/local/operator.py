@@ -28,6 +28,11 @@ class Operator(ABC):
 
     ports = 1
 
+    @property
+    def kind(self) -> str:
+        """The name of such operators in states and statistics, however many threads they have."""
+        return type(self).__name__.removesuffix("Operator").lower()
+
     @abstractmethod
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         """Take a batch of rows, and return the results that need no watermark."""

@@ -227,9 +227,11 @@ class PaneStore:
         more = n + self._planes.size if self._dense else n
         if self._kept or self._count + more > len(self._spill):
             self._room(more)
-        buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)]
+        buffers = [b for rows in self._kept for b in (rows.kid, rows.pane, *rows.args)] if self._kept else ()
         places = self._planes if self._by_plane else self._newest
-        args = [self.texts.hold(a) if isinstance(a, pa.Array) else a for a in args]
+        for at, given in enumerate(args):
+            if isinstance(given, pa.Array):
+                args[at] = self.texts.hold(given)
         done, self._count, first, last, before, err = kernel.run(
             rows, done, *args, *grid, places, (self._tags, self._started), self._needed, self._spill,
             self._count, self.texts.table, *buffers, self._filled,

@@ -17,7 +17,7 @@ from tidemill.local.lifetimes import Ints
 
 
 def rank(rows: pa.RecordBatch, schema: Schema, names: Sequence[str]) -> list[Ints]:
-    """Return a column of integers for each column that has an order; they sort as the values do, null first."""
+    """Return integers for each column that has an order; they sort as the values do, null first."""
     return [_ranks(rows.column(n), schema[n]) for n in names if schema[n].is_ordered]
 
 
@@ -28,7 +28,8 @@ def _ranks(column: pa.Array, kind: DataType) -> Ints:
         place = np.empty(len(codes.dictionary) + 1, dtype=np.int64)
         place[np.asarray(order)] = np.arange(len(order))
         place[-1] = -1
-        return place[np.asarray(codes.indices.fill_null(-1))]
+        ranks: Ints = place[np.asarray(codes.indices.fill_null(-1))]
+        return ranks
     data = values(column)
     valid = validity(column)
     if kind.kind == "float64":
@@ -55,7 +56,10 @@ def equal_rows(rows: pa.RecordBatch, schema: Schema, names: Sequence[str]) -> In
     columns = {n: rows.column(n) for n in plain}
     kinds = [(n, schema[n]) for n in plain]
     for name in (n for n in names if n not in plain):
-        texts = {text: at for at, text in enumerate(dict.fromkeys(map(repr, rows.column(name).to_pylist())))}
+        texts = {
+            text: at
+            for at, text in enumerate(dict.fromkeys(map(repr, rows.column(name).to_pylist())))
+        }
         codes = [texts[repr(v)] for v in rows.column(name).to_pylist()]
         columns[name] = pa.array(codes, pa.int64())
         kinds.append((name, DataType("int64")))

@@ -110,8 +110,9 @@ class Results:
         n = len(enter)
         pairs = self.outputs(n)
         err = self.by_edges.run(
-            n, begin, enter, leave, leaving, elements.records, texts.table, *(a for pair in pairs for a in pair)
-        )
+            n, begin, enter, leave, leaving, elements.records, texts.table,
+            *(a for pair in pairs for a in pair),
+        )  # fmt: skip
         raise_for(err, "agg")
         found = self.arrays(pairs, n, texts)
         return [found[j] for j in range(len(found))]

@@ -11,8 +11,8 @@ import pyarrow as pa
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.kernels.order import order_by
-from tidemill.local.lifetimes import Ints, Keyed, Mask, instants, key_ids, with_lifetimes
 from tidemill.local.expressions import evaluate
+from tidemill.local.lifetimes import Ints, Keyed, Mask, instants, key_ids, with_lifetimes
 from tidemill.local.matching import ranges
 from tidemill.local.operator import Snapshot
 from tidemill.local.ranking import equal_rows, rank
@@ -202,7 +202,8 @@ def _layers(rows: Keyed) -> tuple[Ints, Ints, Ints]:
     opens, closes = np.repeat(np.arange(len(net)), up), np.repeat(np.arange(len(net)), down)
     layer_open = before[opens] + 1 + _nth(up)
     layer_close = before[closes] - _nth(down)
-    by_open, by_close = order_by(key[opens], layer_open, at[opens]), order_by(key[closes], layer_close, at[closes])
+    by_open = order_by(key[opens], layer_open, at[opens])
+    by_close = order_by(key[closes], layer_close, at[closes])
     return source[opens][by_open], at[opens][by_open], at[closes][by_close]
 
 
@@ -237,8 +238,9 @@ class TopOperator(TemporalOperator):
         chosen_row, chosen_at = self._chosen(rows, Keyed(at, key, at, at), place)
         # What each row was so far goes on until the first edge of its key.
         first = np.searchsorted(key, kid)
-        has_edge = (first < len(key)) & (key[np.minimum(first, max(len(key) - 1, 0))] == kid) if len(key) else (
-            np.zeros(n, dtype=np.bool_))  # fmt: skip
+        has_edge = np.zeros(n, dtype=np.bool_)
+        if len(key):
+            has_edge = (first < len(key)) & (key[np.minimum(first, len(key) - 1)] == kid)
         open_rows = np.flatnonzero((since != BEGINNING) & has_edge)
         row = np.concatenate([open_rows, chosen_row])
         start = np.concatenate([since[open_rows], at[chosen_at]])
@@ -273,8 +275,9 @@ class TopOperator(TemporalOperator):
         others = tuple(n for n in payload(plan) if n != plan.by)
         by, *_ = rank(rows, plan.schema, (plan.by,))
         null = np.asarray(rows.column(plan.by).is_null()).astype(np.int64)
-        keys = [null, by if plan.least else -by, *(-r for r in rank(rows, plan.schema, others)), side.starts, side.ends]
-        order = order_by(*keys)
+        # ~x sorts the other way round, and cannot overflow.
+        ties = [~r for r in rank(rows, plan.schema, others)]
+        order = order_by(null, by if plan.least else ~by, *ties, side.starts, side.ends)
         found = np.empty(len(order), dtype=np.int64)
         found[order] = np.arange(len(order))
         return found
@@ -335,7 +338,8 @@ class FromEdgesOperator(TemporalOperator):
         [side] = sides
         source = self.plan.input
         _, kid = key_ids(source.schema, self.plan.keys, side.rows)
-        is_start = np.asarray(evaluate(self.plan.starts, side.rows, source.schema).fill_null(False)).astype(np.int64)
+        found = evaluate(self.plan.starts, side.rows, source.schema)
+        is_start = np.asarray(found.fill_null(False)).astype(np.int64)
         order = order_by(kid, side.starts, is_start)
         # Of several edges of one kind in a row, the first one counts; an end counts after a start.
         wrong = _repeated(kid[order], is_start[order])

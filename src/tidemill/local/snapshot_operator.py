@@ -21,6 +21,7 @@ from tidemill.local.operator import Snapshot
 from tidemill.local.same_rows import same_rows
 from tidemill.local.snapshot_values import Moments, SnapshotValues
 from tidemill.local.temporal_operator import Side, TemporalOperator
+from tidemill.plan.properties import properties
 from tidemill.plan.temporal import SnapshotAggregate
 
 _SINCE = "\0state since"
@@ -31,7 +32,7 @@ class SnapshotOperator(TemporalOperator):
     """Keeps the rows that hold at the watermark, and the value of each key since it is what it is.
 
     Between two edges of a key, where one of its rows starts or ends, nothing changes. So there is a value for
-    each stretch between two edges (`snapshot_values`), and stretches with one value are one row of the result.
+    each stretch between two edges (`snapshot_values`). Stretches with one value are one row of the result.
     """
 
     plan: SnapshotAggregate
@@ -46,6 +47,8 @@ class SnapshotOperator(TemporalOperator):
         ])  # fmt: skip
         self._open = self._open_schema.empty_table()
         """The value that each key has at the watermark, and since when."""
+        self._in_turn = properties(plan.input).in_turn
+        """Whether ends need no order of their own."""
         self._values_of = SnapshotValues(plan) if names else None
 
     def _work(
@@ -56,9 +59,12 @@ class SnapshotOperator(TemporalOperator):
         index = KeyIndex(self._key_schema) if self.plan.keys else None
         kid = self._ids(index, side.rows)
         open_key = self._ids(index, self._open)
-        edges = Edges.of(side, kid, index.count if index is not None else 1, below)
+        keys = index.count if index is not None else 1
+        edges = Edges.of(side, kid, keys, below, in_turn=self._in_turn)
         at_key, at = edges.keys, edges.at
-        until = np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
+        until = (
+            np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
+        )
         found, there = self._snapshots(side, edges)
         # The values so far go on until the first edge of their key.
         first = edges.first_of(open_key)
@@ -68,7 +74,9 @@ class SnapshotOperator(TemporalOperator):
         key = np.concatenate([open_key[ends_now], at_key[pieces]])
         start = np.concatenate([values(_column(ended, _SINCE)), at[pieces]])
         end = np.concatenate([at[first[ends_now]], until[pieces]])
-        value = pa.concat_tables([ended.select(list(self._values.names)), found.take(pa.array(pieces))])
+        value = pa.concat_tables(
+            [ended.select(list(self._values.names)), found.take(pa.array(pieces))]
+        )
         order = order_by(key)  # what was open is the first of its key
         key, start, end = key[order], start[order], end[order]
         value = value.take(pa.array(order)).combine_chunks()
@@ -83,14 +91,16 @@ class SnapshotOperator(TemporalOperator):
         result = self._rows(index, key[runs], start[runs], end[last], value.take(pa.array(runs)))
         complete = (end[last] != _OPEN) | (below == FOREVER)
         still = pa.concat_tables([
-            self._open.filter(pa.array(~ends_now)), self._as_open(result, start[runs]).filter(pa.array(~complete)),
+            self._open.filter(pa.array(~ends_now)),
+            self._as_open(result, start[runs]).filter(pa.array(~complete)),
         ])  # fmt: skip
         if below == FOREVER and len(still):
             since = values(_column(still, _SINCE))
             rest = still.select(list(self._values.names))
             ids = self._ids(index, still)
             result = pa.concat_tables([
-                result.filter(pa.array(complete)), self._rows(index, ids, since, np.full(len(ids), _OPEN), rest),
+                result.filter(pa.array(complete)),
+                self._rows(index, ids, since, np.full(len(ids), _OPEN), rest),
             ])  # fmt: skip
             complete, still = np.ones(len(result), dtype=np.bool_), self._open_schema.empty_table()
         self._open = still.combine_chunks()
@@ -116,14 +126,18 @@ class SnapshotOperator(TemporalOperator):
         moments = Moments(edges.keys, edges.at, enter, leave, by_end, edges.first_row)
         return self._values_of.at(side.rows, rows, moments), there
 
-    def _rows(self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: pa.Table) -> pa.Table:
+    def _rows(
+        self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: pa.Table
+    ) -> pa.Table:
         kind = to_arrow(self.plan.schema[self.plan.time])
         keys = [] if index is None else _decoded(index, key)
         arrays = [*keys, instants(start, kind), instants(end, kind), *value.columns]
         return pa.Table.from_arrays(arrays, schema=self.plan.schema.to_arrow())
 
     def _as_open(self, result: pa.Table, start: Ints) -> pa.Table:
-        keys, found = ([result.column(n) for n in names] for names in (self.plan.keys, self._values.names))
+        keys, found = (
+            [result.column(n) for n in names] for names in (self.plan.keys, self._values.names)
+        )
         return pa.Table.from_arrays([*keys, pa.array(start), *found], schema=self._open_schema)
 
     # -- state
@@ -157,9 +171,13 @@ class Edges:
     """The first edge of each key, and behind the last one the number of edges."""
 
     @staticmethod
-    def of(side: Side, kid: Ints, keys: int, below: int) -> Edges:
-        """Find the edges below a watermark that are new: starts of new rows, and ends."""
-        by_start, by_end = order_by(kid, side.starts), order_by(kid, side.ends)
+    def of(side: Side, kid: Ints, keys: int, below: int, *, in_turn: bool = False) -> Edges:
+        """Find the edges below a watermark that are new: starts of new rows, and ends.
+
+        `in_turn` says that rows end in the order in which they start.
+        """
+        by_start = order_by(kid, side.starts)
+        by_end = by_start if in_turn else order_by(kid, side.ends)
         new, closing = side.is_new[by_start], side.ends[by_end] < below
         starts, ends = by_start[new], by_end[closing]
         out = empty(len(starts) + len(ends)), empty(len(starts) + len(ends))

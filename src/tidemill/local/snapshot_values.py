@@ -27,6 +27,7 @@ from tidemill.local.results import Results
 from tidemill.local.state_plan import plan_states
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
+from tidemill.plan.properties import properties
 from tidemill.plan.temporal import SnapshotAggregate
 from tidemill.windows.spec import Window, tumbling
 
@@ -56,9 +57,12 @@ class SnapshotValues:
 
     def __init__(self, plan: SnapshotAggregate, way: str | None = None) -> None:
         self._plan, self._way = plan, way
+        self._in_turn = properties(plan.input).in_turn
         source = plan.input.schema
         parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
-        needed = frozenset({plan.input.time}).union(*(columns_of(a) for part in parts for a in part.args))
+        needed = frozenset({plan.input.time}).union(
+            *(columns_of(a) for part in parts for a in part.args)
+        )
         self._names = [n for n in source.names if n in needed]
         schema = Schema((*((n, source[n]) for n in self._names), (PLACE, INT64)))
         self._source, self._schema = Source("rows", schema, PLACE), schema.to_arrow()
@@ -94,12 +98,16 @@ class SnapshotValues:
             )
         else:
             none = np.zeros(len(moments.at), dtype=np.int64)
-            columns = self._results.columns(elements, Ranges(none, none, moments.leave, moments.enter), texts)
+            columns = self._results.columns(
+                elements, Ranges(none, none, moments.leave, moments.enter), texts
+            )
         return pa.Table.from_arrays(columns, schema=self._values)
 
     def _chosen(self, rows: Keyed) -> str:
         if self.exact:
             return "edges"
+        if self._in_turn:
+            return "moving"
         in_order = (rows.keys[1:] != rows.keys[:-1]) | (rows.ends[1:] >= rows.ends[:-1])
         return "moving" if in_order.all() else "copies"
 
@@ -117,7 +125,9 @@ class SnapshotValues:
         n = len(moments.at)
         found = list(operator.advance(0, n * _PLACES, prompt=True))
         if not found:
-            return pa.Table.from_arrays([pa.nulls(n, f.type) for f in self._values], schema=self._values)
+            return pa.Table.from_arrays(
+                [pa.nulls(n, f.type) for f in self._values], schema=self._values
+            )
         batches = pa.concat_batches(found)
         place = np.zeros(n, dtype=np.int64)
         place[values(batches.column("window_start")) // _PLACES] = np.arange(batches.num_rows)

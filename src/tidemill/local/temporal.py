@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
+from tidemill.core.schema import Schema
 from tidemill.local.cut_operator import CutOperator
+from tidemill.local.expressions import row_by_row
 from tidemill.local.join_operator import JoinOperator
+from tidemill.local.keyed_lanes import KeyedLanes
 from tidemill.local.lifetime_operator import EdgesOperator, LifetimeOperator, UnnestOperator
 from tidemill.local.lookup_operator import LookupOperator, looks_up
 from tidemill.local.operator import Operator
@@ -19,6 +24,7 @@ from tidemill.local.rows_by_key import (
     TopOperator,
 )
 from tidemill.local.snapshot_operator import SnapshotOperator
+from tidemill.local.state_plan import plan_states
 from tidemill.local.temporal_operator import TemporalOperator
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.nodes import unknown_node
@@ -36,6 +42,8 @@ from tidemill.plan.temporal import (
     TopRows,
     Unnest,
     UntilSessionEnd,
+    payload,
+    sided,
 )
 
 _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
@@ -45,8 +53,10 @@ _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
 }  # fmt: skip
 
 
-def temporal_operator(plan: Temporal, tuning: Tuning = DEFAULT, **options: Any) -> Operator:
-    """Return the operator of a node, on one thread."""
+def temporal_operator(
+    plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None, **options: Any
+) -> Operator:
+    """Return the operator of a node. With several `lanes`, each has a thread, where there are keys."""
     if isinstance(plan, Lifetime):
         return LifetimeOperator(plan)
     if isinstance(plan, Unnest):
@@ -57,4 +67,31 @@ def temporal_operator(plan: Temporal, tuning: Tuning = DEFAULT, **options: Any) 
         return LookupOperator(plan, tuning, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
-    return _KEEPING[type(plan)](plan, tuning, **options)
+    make = partial(_KEEPING[type(plan)], plan, tuning, **options)
+    keys = _keys(plan) if lanes > 1 else None
+    if keys is None or not _threadsafe(plan):
+        return make()
+    return KeyedLanes(make, keys, lanes, tuning.few_waiting // lanes // 2, pool)
+
+
+def _keys(plan: Temporal) -> tuple[str, ...] | None:
+    """Return a key column of each input by which rows can be divided; None if there is none."""
+    if isinstance(plan, (Join, Cut)):
+        left, right = plan.match.left_keys, plan.match.right_keys
+        return (left[0], right[0]) if left else None
+    keys = payload(plan) if isinstance(plan, Stitch) else getattr(plan, "keys", ())
+    source = plan.children()[0].schema
+    keys = [k for k in keys if source[k].is_fixed or source[k].kind in ("string", "binary")]
+    return (keys[0],) if keys else None
+
+
+def _threadsafe(plan: Temporal) -> bool:
+    """Return whether an operator calls no Python function of a user, which may not be."""
+    if isinstance(plan, (Join, Cut)):
+        where = plan.match.where
+        return where is None or not row_by_row(where, Schema(sided(plan.left, plan.right)))
+    if isinstance(plan, SnapshotAggregate):
+        arguments = [a for part in plan.layout.parts for a in part.part.args]
+        in_python = plan_states(plan.layout).in_python
+        return not in_python and not any(row_by_row(a, plan.input.schema) for a in arguments)
+    return True

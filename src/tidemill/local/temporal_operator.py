@@ -19,7 +19,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.expr.nodes import Column
 from tidemill.local.late_rows import LateRows
-from tidemill.local.lifetimes import Ints, check_lifetimes, ends_of, starts_of
+from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, ends_of, starts_of
 from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot, Watermarks
 from tidemill.local.snapshot import column, numbers, tables
@@ -50,10 +50,11 @@ class Side:
         return np.asarray(self.rows.column(name)).copy()
 
     @property
-    def is_new(self) -> np.ndarray:  # type: ignore[type-arg]
-        return np.arange(self.rows.num_rows) >= self.kept
+    def is_new(self) -> Mask:
+        found: Mask = np.arange(self.rows.num_rows) >= self.kept
+        return found
 
-    def keep(self, mask: np.ndarray, **state: Ints) -> pa.RecordBatch:  # type: ignore[type-arg]
+    def keep(self, mask: Mask, **state: Ints) -> pa.RecordBatch:
         """Return some rows, with other values of their state."""
         rows = self.rows
         for name, ticks in state.items():
@@ -139,9 +140,21 @@ class TemporalOperator(Operator):
         yield from (batch for batch in results if batch.num_rows)
 
     @property
+    def waiting(self) -> int:
+        """The number of rows that were not worked on yet."""
+        return sum(b.num_rows for batches in self._waiting for b in batches)
+
+    def key_of_table(self, name: str, keys: Sequence[str]) -> str | None:
+        """Return the column of a table of a snapshot that has the key, given the keys of the ports."""
+        for port, key in enumerate(keys):
+            if name in (f"waiting{port}", f"kept{port}"):
+                return key
+        return keys[0] if name in self._extra_schemas() else None
+
+    @property
     def wants_advance(self) -> bool:
-        waiting = sum(b.num_rows for batches in self._waiting for b in batches)
-        return waiting >= max(self._tuning.few_waiting, sum(b.num_rows for b in self._kept_rows))
+        kept = sum(b.num_rows for b in self._kept_rows)
+        return bool(self.waiting >= max(self._tuning.few_waiting, kept))
 
     def _due(self, port: int, below: int) -> Side:
         """Take the rows that start below a watermark from those that wait."""
@@ -248,10 +261,12 @@ class TemporalOperator(Operator):
             "refused": self._refused_schema, "known": pa.schema([("tick", pa.int64())]),
         }  # fmt: skip
         for port, schema in enumerate(self._schemas):
-            wanted |= {f"waiting{port}": schema, f"kept{port}": self._kept_schema(port), f"late{port}": schema}
+            kept = self._kept_schema(port)
+            wanted |= {f"waiting{port}": schema, f"kept{port}": kept, f"late{port}": schema}
         about, refused, known, *rows = tables(state, wanted | self._extra_schemas())
         if about.to_pylist() != [{"format": _FORMAT, "plan": str(self.plan)}]:
-            raise UserError("restore", expected=f"a snapshot of {self.plan}", got=str(about.to_pylist())[:200])
+            got = str(about.to_pylist())[:200]
+            raise UserError("restore", expected=f"a snapshot of {self.plan}", got=got)
         ticks = column(known, "tick").tolist()
         if len(ticks) != 2 + self.ports:
             raise UserError("restore", expected=f"{2 + self.ports} watermarks", got=str(len(ticks)))

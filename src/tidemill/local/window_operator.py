@@ -67,6 +67,8 @@ from tidemill.windows.spec import LastRows, PerEvent, Rows, Session, Window
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.zeros(1, dtype=np.int64)
 _FROM_THE_START = {"late": 0, "keys": 0, "waiting": 0}
+_SMALL = 4096
+"""Waiting batches with fewer rows are joined."""
 FORMAT = 2
 """The format version of snapshots; `restore` rejects any other."""
 
@@ -218,7 +220,7 @@ class WindowOperator(Operator):
             if late is not None:
                 batch = batch.filter(pa.array(~late))
         if batch.num_rows:
-            self._waiting.append(batch)
+            _append(self._waiting, batch)
 
     def _number_below(self, below: int) -> None:
         """Push the waiting rows below an instant in their order, which no row to come can change."""
@@ -444,11 +446,13 @@ class WindowOperator(Operator):
         promised = self._promised.common
         if promised == FOREVER:
             return ()
-        if below != FOREVER and self._order is None:
+        if below != FOREVER and (self._order is None or (self._by_time and not self._many_wait)):
             known = below if self._over_time else self._known_below(below)
             if self._rests(known):
                 if known > promised:
                     self._promised = Limits(known)
+                if self._order is not None:  # rows below it get their numbers when a window closes
+                    self._numbered = max(self._numbered, below)
                 return ()
         return self._advance_to(below, prompt)
 
@@ -879,6 +883,16 @@ class WindowOperator(Operator):
         """
         alone = not any(w.spec.until_end for w in self.plan.windows) and self._partitions is None
         return bool(self.plan.group_keys) and alone and not self.parts.in_python
+
+
+def _append(batches: list[pa.RecordBatch], batch: pa.RecordBatch) -> None:
+    """Append a batch, joined with those before it as long as these are small: a few batches can be searched.
+
+    A row is copied at most once for each doubling of a batch.
+    """
+    while batches and batches[-1].num_rows <= batch.num_rows < _SMALL:
+        batch = pa.concat_batches([batches.pop(), batch])
+    batches.append(batch)
 
 
 def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:

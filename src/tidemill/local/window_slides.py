@@ -23,7 +23,7 @@ from tidemill.local.pane_store import Elements
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import Panes
 from tidemill.windows.calendar_units import parts_of, start_of, window_of
-from tidemill.windows.semantics import bounds, session_runs
+from tidemill.windows.semantics import bounds
 from tidemill.windows.spec import Calendar, GridWindow, PerEvent, Rows, Session, Window, tumbling
 
 Ints = npt.NDArray[np.int64]
@@ -176,6 +176,9 @@ class GridSlide(Slide):
         # A start within a pane is the start of all windows: rows before it were dropped earlier.
         self._since = -NEVER if spec.start is None else (spec.start - panes.origin) // self._size
         self._everyone = spec.until_end
+        self._ticks = spec.slide
+        self._first_end = None if self._everyone or isinstance(spec, Rows) else spec.origin + 2 * spec.slide
+        """Where window 1 ends: watermarks close windows there, and each so many ticks."""
         # after: the last window that was given. Where windows go on until the end, also
         # first: the first window of each key, and last: the last one of the stream so far.
         self.state = {"after": Limits(-NEVER), "first": Limits(NEVER), "last": Limits(-NEVER)}
@@ -203,9 +206,9 @@ class GridSlide(Slide):
     @property
     def closes_at(self) -> int | None:
         after = self.state["after"]
-        if self._everyone or isinstance(self.spec, Rows) or after.by_key is not None:
+        if self._first_end is None or after.by_key is not None:
             return None
-        return self.spec.origin + (after.common + 2) * self.spec.slide
+        return self._first_end + after.common * self._ticks
 
     def reads_below(self, progress: Progress) -> int | None:
         if self._everyone:
@@ -496,11 +499,13 @@ class EventSlide(Slide):
         ends = self._defines(group, time, elements, order)
         ends &= (time >= self.state["emitted"].common) & (time < below)
 
-        def windows(p: int) -> tuple[Ints, Ints, Ints]:
-            w = np.unique(time[ends & (group == p)])
-            return w, w - self.spec.range.ticks + 1, w
-
-        return looked_up(elements, partition, windows)
+        group, time = group[ends], time[ends]
+        new = np.ones(len(time), dtype=np.bool_)
+        new[1:] = (np.diff(group) != 0) | (np.diff(time) != 0)
+        w = time[new]
+        partitions = int(partition.max(initial=-1)) + 1
+        windows = kernels.PartitionWindows.of(group[new], w, w - self.spec.range.ticks + 1, w, partitions)
+        return kernels.looked_up(elements.kid, elements.pane, partition, windows)
 
     def _defines(
         self, group: Ints, time: Ints, elements: Elements, order: Ints | None = None
@@ -599,14 +604,14 @@ class SessionSlide(Slide):
         return not self._own
 
     def _shared(self, elements: Elements, partition: Ints, below: int) -> Ranges:
-        gap = self.spec.gap.ticks
-
-        def windows(p: int) -> tuple[Ints, Ints, Ints]:
-            start, last = session_runs(np.sort(elements.pane[partition == p]), gap)
-            closed = last < below - gap + 1
-            return start[closed], start[closed], last[closed]
-
-        return looked_up(elements, partition, windows)
+        order = order_by(partition, elements.pane)
+        group, time = partition[order], elements.pane[order]
+        found = kernels.sessions(group, time, time, gap=self.spec.gap.ticks, below=np.array([below]))
+        partitions = int(partition.max(initial=-1)) + 1
+        windows = kernels.PartitionWindows.of(
+            found.kid, found.wid, found.wid, time[found.high - 1], partitions
+        )
+        return kernels.looked_up(elements.kid, elements.pane, partition, windows)
 
     def needed(self, elements: Elements, progress: Progress) -> npt.NDArray[np.bool_]:
         return ~self._closed
@@ -614,30 +619,6 @@ class SessionSlide(Slide):
     def bounds(self, elements: Elements, ranges: Ranges) -> tuple[Ints, Ints]:
         last = elements.end[ranges.high - 1] if ranges.end is None else ranges.end
         return ranges.wid, last + self.spec.gap.ticks
-
-
-def looked_up(
-    elements: Elements, partition: Ints, windows: Callable[[int], tuple[Ints, Ints, Ints]]
-) -> Ranges:
-    """Return the windows of each partition as ranges of each of its keys, without empty ranges.
-
-    `windows` returns the ids, first times and last times of the windows of a partition.
-    """
-    found: list[list[Ints]] = [[], [], [], [], []]
-    known: dict[int, tuple[Ints, Ints, Ints]] = {}
-    starts = np.flatnonzero(np.r_[True, np.diff(elements.kid) != 0][: len(elements)])
-    for a, b in zip(starts.tolist(), np.r_[starts[1:], len(elements)].tolist()):
-        p = int(partition[a])
-        if p not in known:
-            known[p] = windows(p)
-        wid, first, last = known[p]
-        low = a + np.searchsorted(elements.pane[a:b], first, side="left")
-        high = a + np.searchsorted(elements.pane[a:b], last, side="right")
-        some = high > low
-        kid = np.full(int(some.sum()), elements.kid[a])
-        for column, part in zip(found, (kid, wid[some], low[some], high[some], last[some])):
-            column.append(part.astype(np.int64))
-    return Ranges(*(np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in found))
 
 
 def _kept(limits: Limits, first: Callable[[Any], Any]) -> Limits:

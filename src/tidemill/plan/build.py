@@ -70,7 +70,8 @@ def source(
         if not isinstance(end, str) or end == time:
             raise UserError(step, expected="end= to be the name of another column than time=", got=repr(end))
         if (other := fields.type_of(end, step=f"{step} end=")) != kind:
-            raise UserError(step, expected=f"end column {end!r} of type {kind!r}, as the time is", got=repr(other))
+            wanted = f"end column {end!r} of type {kind!r}, as the time is"
+            raise UserError(step, expected=wanted, got=repr(other))
         if isinstance(unit, str) and other == TIMESTAMP:
             unit = {time: unit, end: unit}
     how = reading(fields, time, unit, tz, step=step)

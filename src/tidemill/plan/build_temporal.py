@@ -29,6 +29,7 @@ from tidemill.plan.temporal import (
     Cut,
     Edges,
     FromEdges,
+    Hops,
     Join,
     Kind,
     Lifetime,
@@ -103,10 +104,12 @@ def _or_length(plan: Plan, given: Any, step: str) -> Node | int:
 
 # --- lifetimes --------------------------------------------------------------------------------------
 
+_STAYS = Move()
+
 
 def _lifetime(
-    plan: Plan, says: str, *, start: Node | None = None, end: Node | None = None, move: Move | None = Move(),
-    may_be_empty: bool = False,
+    plan: Plan, says: str, *, start: Node | None = None, end: Node | None = None, move: Move | None = _STAYS,
+    may_be_empty: bool = False, hops: Hops | None = None,
 ) -> Plan:  # fmt: skip
     """Return the rows with another start and end; without an `end` they become points.
 
@@ -121,7 +124,7 @@ def _lifetime(
     resolved = {n: resolve(e, plan.schema, step=says) for n, e in outputs.items()}
     if name is not None and type_of(resolved[name], plan.schema) == NULL:
         resolved[name] = Literal(None, _bound(plan))
-    made = Lifetime(plan, tuple(resolved.items()), plan.time, name, move, says)
+    made = Lifetime(plan, tuple(resolved.items()), plan.time, name, move, says, hops)
     if not may_be_empty:
         return made
     if name is None:
@@ -155,7 +158,9 @@ def until(plan: Plan, given: Any) -> Plan:
     node = resolve(traced(given, step="until") if not isinstance(given, str) else Column(given),
                    plan.schema, step="until")  # fmt: skip
     if (kind := type_of(node, plan.schema)) not in (_bound(plan), NULL):
-        raise UserError("until", expected=f"an expression of type {_bound(plan)!r}", got=f"{kind!r} in {node}")
+        raise UserError(
+            "until", expected=f"an expression of type {_bound(plan)!r}", got=f"{kind!r} in {node}"
+        )
     return _lifetime(plan, f"until {node}", end=node, may_be_empty=True)
 
 
@@ -180,7 +185,8 @@ def extend(plan: Plan, given: Any) -> Plan:
 def shift(plan: Plan, given: Any) -> Plan:
     ticks = _length(plan, given, "shift", least=None)
     end = _later(plan, Column(plan.end), ticks) if plan.end else None
-    return _lifetime(plan, f"shift {given}", start=_later(plan, _start(plan), ticks), end=end, move=Move(ticks))
+    start = _later(plan, _start(plan), ticks)
+    return _lifetime(plan, f"shift {given}", start=start, end=end, move=Move(ticks))
 
 
 def at_most(plan: Plan, given: Any) -> Plan:
@@ -219,12 +225,13 @@ def quantised(plan: Plan, size: Any, every: Any, origin: Any) -> Plan:
     says = f"quantised {size} every={every}" + (f" origin={origin}" if origin is not None else "")
     return _lifetime(
         plan, says, start=bound_above(_start(plan), 0), end=bound_above(_start(plan), reach),
-        move=Move(grid=(begin, slide)), may_be_empty=slide > reach,
+        move=Move(grid=(begin, slide)), may_be_empty=slide > reach, hops=Hops(reach, slide, begin),
     )  # fmt: skip
 
 
 def until_session_end(plan: Plan, keys: tuple[str, ...], gap: Any) -> Plan:
-    return UntilSessionEnd(plan, keys, _length(plan, gap, "until_session_end"), end_name(plan, "until_session_end"))
+    step = "until_session_end"
+    return UntilSessionEnd(plan, keys, _length(plan, gap, step), end_name(plan, step))
 
 
 def chop(plan: Plan, every: Any, origin: Any) -> Plan:
@@ -264,7 +271,8 @@ def snapshot_aggregate(plan: Plan, keys: tuple[str, ...], aggregates: Mapping[st
             raise UserError(step, expected=f"a name not taken by {own}", got=repr(name))
     for name in keys:
         if name in bounds_of(plan):
-            raise UserError(step, expected=f"no key {name!r}, which is the lifetime of results", got=repr(name))
+            wanted = f"no key {name!r}, which is the lifetime of results"
+            raise UserError(step, expected=wanted, got=repr(name))
     node = SnapshotAggregate(plan, keys, bound)
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     return node
@@ -309,7 +317,8 @@ def match(
             step, expected=f"streams in {left.domain.value}, like the left one",
             got=f"one in {right.domain.value}", hint="logical and clock time never mix",
         )  # fmt: skip
-    pairs = list(on.items()) if isinstance(on, Mapping) else [(n, n) for n in flat([on] if on is not None else [])]
+    names = [] if on is None or isinstance(on, Mapping) else flat([on])
+    pairs = list(on.items()) if isinstance(on, Mapping) else [(n, n) for n in names]
     keys = []
     for one, other in pairs:
         if not isinstance(one, str) or not isinstance(other, str):
@@ -333,6 +342,10 @@ def match(
 
 class _Side:
     """The columns of one side in a condition on pairs."""
+
+    _prefix: str
+    _schema: Schema
+    _step: str
 
     def __init__(self, prefix: str, schema: Schema, step: str) -> None:
         self.__dict__.update(_prefix=prefix, _schema=schema, _step=step)
@@ -425,12 +438,14 @@ def neighbours(plan: Plan, keys: tuple[str, ...], named: Mapping[str, tuple[Any,
             node = Column(hidden)
         plan.schema.type_of(node.name, step=f"{step} {name}")
         if name in plan.schema:
-            raise UserError(step, expected=f"a name that is not a column of {list(plan.schema.names)}", got=repr(name))
+            wanted = f"a name that is not a column of {list(plan.schema.names)}"
+            raise UserError(step, expected=wanted, got=repr(name))
         if isinstance(back, bool) or not isinstance(back, int) or back == 0:
             raise UserError(step, expected="a number of rows, 1 or more", got=repr(back))
         asked.append(Neighbour(name, node.name, back))
     found: Plan = Neighbours(plan, keys, tuple(asked))
-    shown = tuple((n, Column(n)) for n in found.schema.names if users_part(n) == n or n in (found.time, found.end))
+    own = (found.time, found.end)
+    shown = tuple((n, Column(n)) for n in found.schema.names if users_part(n) == n or n in own)
     return found if len(shown) == len(found.schema.names) else Project(found, shown)
 
 
@@ -445,7 +460,8 @@ def select_many(plan: Plan, named: Mapping[str, Any]) -> Plan:
         )
     [(name, given)] = named.items()
     users_name(name, step=step)
-    node = Column(given) if isinstance(given, str) else resolve(traced(given, step=step), plan.schema, step=step)
+    asked = Column(given) if isinstance(given, str) else traced(given, step=step)
+    node = resolve(asked, plan.schema, step=step)
     kind = type_of(node, plan.schema, step=step)
     if kind.kind != "list":
         raise UserError(step, expected=f"a list in {node}", got=repr(kind))
@@ -525,6 +541,7 @@ def in_scope(plan: Plan, keys: Sequence[str], step: str) -> None:
     lost = [k for k in keys if k not in plan.schema]
     if lost:
         raise UserError(
-            step, expected=f"the keys {list(keys)} in the result of the sub-query", got=str(list(plan.schema.names)),
+            step, expected=f"the keys {list(keys)} in the result of the sub-query",
+            got=str(list(plan.schema.names)),
             hint="start from the stream that apply(...) gives, and keep its keys in select(...)",
         )  # fmt: skip

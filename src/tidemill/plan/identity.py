@@ -16,7 +16,17 @@ from tidemill.plan.nodes import (
     WheelWindows,
     WindowAggregate,
 )
-from tidemill.plan.temporal import LEFT, RIGHT, Chop, Cut, Join, SnapshotAggregate, Temporal
+from tidemill.plan.temporal import (
+    LEFT,
+    RIGHT,
+    Chop,
+    Cut,
+    Join,
+    Lifetime,
+    SnapshotAggregate,
+    Stitch,
+    Temporal,
+)
 from tidemill.windows.real_grid import value_of
 from tidemill.windows.spec import GridWindow, LastRange, LastRows, Session
 
@@ -57,15 +67,17 @@ def identity(plan: Plan) -> tuple[str, ...] | None:
 
 
 def held_once(plan: Plan) -> tuple[str, ...] | None:
-    """Return columns of which no two rows that hold at one instant have the same values; None if there are none."""
+    """Return columns of which no two rows that hold at one instant have the same values, or None."""
     if isinstance(plan, SnapshotAggregate):
         return plan.keys
     if isinstance(plan, Filter):
         return held_once(plan.input)
     if isinstance(plan, Cut):
         return held_once(plan.left)
-    if isinstance(plan, Chop):
+    if isinstance(plan, (Chop, Stitch)):
         return held_once(plan.input)
+    if isinstance(plan, Lifetime) and plan.hops is not None and isinstance(plan.input, WindowAggregate):
+        return plan.input.group_keys  # each window holds until the next one ends (`optimize.hops_as_windows`)
     if isinstance(plan, Project):
         inner = held_once(plan.input)
         names = {node.name: name for name, node in plan.outputs if isinstance(node, Column)}

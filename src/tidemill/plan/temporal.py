@@ -63,6 +63,15 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Hops:
+    """Hopping windows: a row holds while one of those that have it is the last one that has ended."""
+
+    size: int
+    every: int
+    origin: int
+
+
+@dataclass(frozen=True)
 class Lifetime(Temporal):
     """Each row with another lifetime. Rows whose lifetime is empty are dropped by a filter above it."""
 
@@ -74,6 +83,8 @@ class Lifetime(Temporal):
     """How a watermark goes through. With `Move()`, no start is below what it was; None if nobody knows."""
     says: str
     """The step as the user wrote it."""
+    hops: Hops | None = None
+    """The windows that lifetimes are those of."""
 
     @functools.cached_property
     def schema(self) -> Schema:
@@ -304,7 +315,7 @@ class UntilSessionEnd(Pieces):
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A column of the row so many places before this one, of the same key; after it, if the number is negative."""
+    """A column of the row so many places before this one, of the same key; after it, if negative."""
 
     name: str
     column: str
@@ -352,7 +363,8 @@ class Unnest(Temporal):
     def schema(self) -> Schema:
         kind = self.input.schema[self.column]
         inner = kind.of[0]
-        return Schema(tuple((self.element, inner) if n == self.column else (n, t) for n, t in self.input.schema))
+        fields = self.input.schema
+        return Schema(tuple((self.element, inner) if n == self.column else (n, t) for n, t in fields))
 
     @property
     def time(self) -> str:
@@ -368,7 +380,7 @@ class Unnest(Temporal):
 
 @dataclass(frozen=True)
 class Edges(Temporal):
-    """Where lifetimes start and end, as points. With `changes`, rows that end as an equal one starts are none.
+    """Where lifetimes start and end, as points. With `changes`, an end where an equal row starts is none.
 
     The first column says which: "start" or "end", or 1 and -1 in a list of changes.
     """

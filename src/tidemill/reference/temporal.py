@@ -46,8 +46,10 @@ def rows_of(plan: Temporal, below: list[list[Row]]) -> Iterator[Row]:
     if isinstance(plan, Lifetime):
         for row in below[0]:
             yield {n: evaluate(e, row, plan.input.schema) for n, e in plan.outputs}
-    elif isinstance(plan, (Join, Cut)):
-        yield from (_join if isinstance(plan, Join) else _cut)(plan, *below)  # type: ignore[operator]
+    elif isinstance(plan, Join):
+        yield from _join(plan, *below)
+    elif isinstance(plan, Cut):
+        yield from _cut(plan, *below)
     else:
         yield from _ONE_INPUT[type(plan)](plan, below[0])
 
@@ -67,7 +69,7 @@ def life(plan: Plan, row: Row) -> Life:
 
 def _lifetime(plan: Plan, found: Life) -> Row:
     """Return a lifetime as columns."""
-    row = {plan.time: found[0]}
+    row: Row = {plan.time: found[0]}
     if plan.end is not None:
         row[plan.end] = None if found[1] == FOREVER else found[1]
     return row
@@ -209,7 +211,10 @@ def _matches(plan: Join | Cut) -> Callable[[Row, Row], bool]:
                 return False
         if match.where is None:
             return True
-        pair = {**{LEFT + n: v for n, v in left.items()}, **{RIGHT + n: v for n, v in right.items()}}
+        pair = {
+            **{LEFT + n: v for n, v in left.items()},
+            **{RIGHT + n: v for n, v in right.items()},
+        }
         return evaluate(match.where, pair, schema) is True
 
     return matches
@@ -217,7 +222,10 @@ def _matches(plan: Join | Cut) -> Callable[[Row, Row], bool]:
 
 def _join(plan: Join, left: list[Row], right: list[Row]) -> Iterator[Row]:
     matches = _matches(plan)
-    met: tuple[dict[int, list[Life]], dict[int, list[Life]]] = (defaultdict(list), defaultdict(list))
+    met: tuple[dict[int, list[Life]], dict[int, list[Life]]] = (
+        defaultdict(list),
+        defaultdict(list),
+    )
     for i, one in enumerate(left):
         for j, other in enumerate(right):
             shared = _both(life(plan.left, one), life(plan.right, other))
@@ -235,7 +243,7 @@ def _join(plan: Join, left: list[Row], right: list[Row]) -> Iterator[Row]:
 
 def _paired(plan: Join, left: Row | None, right: Row | None) -> Row:
     """Return the columns of a pair, or of one side alone. The key of a row of the right side is its own."""
-    both = {LEFT + n: None for n in plan.left.schema.names} | {RIGHT + n: None for n in plan.right.schema.names}
+    both: Row = dict.fromkeys(n for n, _ in sided(plan.left, plan.right))
     if left is not None:
         both |= {LEFT + n: v for n, v in left.items()}
     if right is not None:
@@ -302,7 +310,8 @@ def _neighbours(plan: Neighbours, rows: list[Row]) -> Iterator[Row]:
 def _unnest(plan: Unnest, rows: list[Row]) -> Iterator[Row]:
     for row in rows:
         for element in row[plan.column] or ():
-            yield {plan.element if n == plan.column else n: element if n == plan.column else row[n] for n in row}
+            more = {plan.column: element}
+            yield {plan.element if n == plan.column else n: more.get(n, v) for n, v in row.items()}
 
 
 def _edges(plan: Edges, rows: list[Row]) -> Iterator[Row]:

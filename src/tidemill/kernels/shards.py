@@ -1,0 +1,52 @@
+"""Divide rows among lanes by a hash of a key, so that equal keys are in one lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.floats import canonical_array
+from tidemill.jit.intrinsics import address_of
+from tidemill.jit.kernel import kernel
+from tidemill.kernels.arrow import validity, values
+from tidemill.kernels.byte_words import hash_bytes, padded
+from tidemill.kernels.functions import hash_slot
+from tidemill.kernels.text_arrays import offsets_and_text
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@kernel
+def _of_numbers(data: Any, bits: int, out: Bytes) -> None:
+    for i in range(data.size):
+        out[i] = hash_slot(data[i], bits)
+
+
+@kernel
+def _of_texts(offsets: Any, data: Bytes, bits: int, out: Bytes) -> None:
+    text = address_of(data)
+    for i in range(out.size):
+        out[i] = hash_slot(hash_bytes(text, data.size, np.int64(offsets[i]), np.int64(offsets[i + 1])), bits)
+
+
+def lane_of(keys: pa.Array, lanes: int) -> Bytes:
+    """Return the lane of each key; there are 2, 4, 8, … lanes. Null is in lane 0.
+
+    >>> lane_of(pa.array(["a", "b", None, "a"]), 2).tolist()
+    [0, 1, 0, 0]
+    """
+    bits = lanes.bit_length() - 1
+    out = np.zeros(len(keys), dtype=np.uint8)
+    if pa.types.is_string(keys.type) or pa.types.is_binary(keys.type):
+        offsets, text = offsets_and_text(keys)
+        if text.size:
+            _of_texts(offsets, padded(text), bits, out)
+    else:
+        data = values(keys)
+        _of_numbers(canonical_array(data).view(np.int64) if data.dtype.kind == "f" else data, bits, out)
+    if (valid := validity(keys)) is not None:
+        out[valid == 0] = 0
+    return out
