@@ -33,6 +33,39 @@ def same_rows(*by: str, rtol: float = 1e-9) -> Check:
     return check
 
 
+def same_snapshots(*keys: str, every: int | None = None) -> Check:
+    """A check that all answers have the same rows at each instant, however their lifetimes are cut.
+
+    At an instant there is a row for each value of the keys, from `valid_from` to `valid_to`. An
+    answer may have windows instead, one each `every` microseconds, which hold from their end until the next.
+    """
+    same = same_rows(*keys, "valid_from")
+
+    def check(answers: Answers) -> None:
+        same({name: _stitched(canonical(answer), keys, every) for name, answer in answers.items()})
+
+    return check
+
+
+def _stitched(frame: pl.DataFrame, keys: tuple[str, ...], every: int | None) -> pl.DataFrame:
+    """Rows that follow one another with the same values as one row."""
+    if "window_end" in frame.columns:
+        assert every is not None
+        end = pl.col("window_end")
+        frame = frame.with_columns(valid_from=end, valid_to=end + every).drop("window_start", "window_end")
+    frame = frame.sort(*keys, "valid_from")
+    held = pl.exclude("valid_from", "valid_to")
+    same = pl.all_horizontal(held.eq_missing(held.shift()))
+    follows = same & (pl.col("valid_from") == pl.col("valid_to").shift())
+    values = pl.exclude("valid_from", "valid_to", "run")
+    return (
+        frame.with_columns(run=(~follows).fill_null(True).cum_sum())
+        .group_by("run", maintain_order=True)
+        .agg(values.first(), pl.col("valid_from").first(), pl.col("valid_to").last())
+        .drop("run")
+    )
+
+
 def same_numbers(rtol: float = 1e-9) -> Check:
     """A check that all answers are the same mapping of names to numbers."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ class Shape:
     """The type of `v`: `float64` in (0, 1], or `int64` below 1000."""
     texts: tuple[str, ...] = ()
     """Which of `TEXTS` there are."""
+    users: int = 100_000
     disorder: float = 0.0
     """Rows come up to so many seconds after rows that are later; 0 for rows in time order."""
 
@@ -47,6 +49,11 @@ class Shape:
     @property
     def stream(self) -> tm.Stream:
         return tm.stream("events", time="ts", schema=self.schema)
+
+    @property
+    def streams(self) -> dict[str, tm.Stream]:
+        """The stream by its name, as a question takes it."""
+        return {"events": self.stream}
 
 
 def table(shape: Shape, *, seed: int = 1, first: int = START) -> pa.Table:
@@ -61,7 +68,7 @@ def table(shape: Shape, *, seed: int = 1, first: int = START) -> pa.Table:
     whole = shape.value == "int64"
     columns = {
         "ts": pa.array(ts, pa.timestamp("us", "UTC")),
-        "user": rng.integers(0, 100_000, rows),
+        "user": rng.integers(0, shape.users, rows),
         "k": k,
         "v": rng.integers(0, 1_000, rows) if whole else 1.0 - rng.random(rows),
     }
@@ -79,38 +86,46 @@ def _text(name: str, keys: int, k: Any, rng: Any) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Events:
-    """The same rows as an Arrow table, a Polars frame, and table `events` of a DuckDB connection."""
+class Tables:
+    """Tables by name, with the same rows as Arrow, as Polars frames, and in a DuckDB connection."""
 
-    arrow: pa.Table
-    polars: pl.DataFrame
+    arrow: Mapping[str, pa.Table]
+    polars: Mapping[str, pl.DataFrame]
     duckdb: duckdb.DuckDBPyConnection
 
     def sql(self, query: str) -> pa.Table:
         return self.duckdb.sql(query).to_arrow_table()
 
 
+def tables(given: Mapping[str, pa.Table], sorted_by: Mapping[str, str] = {}) -> Tables:
+    """Copies of tables for each system. `sorted_by` has a column of a table that Polars knows is sorted."""
+    frames = {name: _frame(rows, sorted_by.get(name)) for name, rows in given.items()}
+    return Tables(given, frames, _connection(given))
+
+
 @functools.lru_cache(maxsize=1)
-def events(shape: Shape) -> Events:
-    """Kept until other events are asked for."""
-    rows = table(shape)
-    return Events(rows, _frame(rows, ordered=not shape.disorder), _connection(rows))
+def events(shape: Shape) -> Tables:
+    """One table, `events`. Kept until other events are asked for."""
+    return tables({"events": table(shape)}, {} if shape.disorder else {"events": "ts"})
 
 
-def _frame(rows: pa.Table, *, ordered: bool) -> pl.DataFrame:
+def _frame(rows: pa.Table, sorted_by: str | None) -> pl.DataFrame:
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     frame = frame.rechunk()
-    return frame.with_columns(pl.col("ts").set_sorted()) if ordered else frame
+    return frame if sorted_by is None else frame.with_columns(pl.col(sorted_by).set_sorted())
 
 
-def _connection(rows: pa.Table) -> Any:
+def _connection(given: Mapping[str, pa.Table]) -> Any:
     connection = duckdb.connect()
-    # Its own table: at least as fast as scanning Arrow. Order is not asked of any result.
+    # Its own tables: at least as fast as scanning Arrow. Order is not asked of any result.
+    # By default, an ASOF join of few rows compares all pairs, for seconds where it thinks that rows are few.
     connection.execute(
-        "SET threads = 2; SET TimeZone = 'UTC'; SET preserve_insertion_order = false"
+        "SET threads = 2; SET TimeZone = 'UTC'; SET preserve_insertion_order = false; "
+        "SET asof_loop_join_threshold = 0"
     )
-    connection.register("given", rows)
-    connection.execute("CREATE TABLE events AS SELECT * FROM given")
-    connection.unregister("given")
+    for name, rows in given.items():
+        connection.register("given", rows)
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+        connection.unregister("given")
     return connection

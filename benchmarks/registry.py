@@ -52,8 +52,9 @@ class Benchmark:
 
 MODULES = {
     "disorder": "benchmarks.disorder", "exchange": "benchmarks.exchange", "latency": "benchmarks.latency",
-    "progressive": "benchmarks.progressive",
-    "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
+    "progressive": "benchmarks.progressive", "relational": "benchmarks.relational",
+    "temporal": "benchmarks.temporal", "wheels": "benchmarks.wheels",
+    "windows": "benchmarks.windows",
 }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explain", "partial_batches", "progressive"),
         ("run",),
         ("graph",),
-        ("temporal",),
+        ("table_stages", "temporal"),
         ("keyed_lanes",),
         (
             "cut_operator", "join_operator", "lifetime_operator", "lookup_operator", "rows_by_key",

@@ -46,7 +46,7 @@ class _Given:
 
 def _case(name: str, shape: Shape, range: str, every: str, key: str | None = "k") -> Case:
     question = questions.windows(("sum", "count"), range, every, key=key)
-    query = question.query(shape.stream)
+    query = question.query(shape.streams)
     return Case(
         f"advance/{name}",
         {"rows": shape.rows, "keys": shape.keys, "events an advance": EACH},

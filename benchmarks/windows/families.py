@@ -101,7 +101,7 @@ def _case(name: str, shape: Shape, question: Question, params: Mapping[str, Any]
     return Case(
         name,
         {**_described(shape), **params},
-        question.systems(shape.stream),
+        question.systems(shape.streams),
         same_rows(*question.by),
         lambda: events(shape),
     )

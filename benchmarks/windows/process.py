@@ -53,7 +53,7 @@ def _filter_count(shape: Shape) -> Case:
         'events.filter(pl.col("user") % 100 < 5).select(n=pl.len())',
         ("n",), "in-memory",
     )  # fmt: skip
-    systems = question.systems(shape.stream)
+    systems = question.systems(shape.streams)
     ours = systems["tidemill"]
     systems["tidemill"] = Asked(question.tidemill, lambda e: ours(e).select(["n"]))
     params = {"rows": shape.rows, "kept": "5 %"}

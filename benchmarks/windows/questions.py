@@ -20,16 +20,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import polars as pl
+from typing import Any, ClassVar, TypeVar
 
 import tidemill as tm
+from benchmarks import questions
 from benchmarks.data import HOUR, Shape
-from benchmarks.harness import Asked
-from tidemill import col
 from tidemill.core.time import duration
 
 Named = TypeVar("Named")
@@ -51,47 +48,10 @@ geometric_mean = tm.aggregate(
 )
 
 
-@dataclass(frozen=True)
-class Question:
-    """One question to three systems."""
+class Question(questions.Question):
+    """A question about windows of `events`."""
 
-    tidemill: str
-    """An expression of the stream `events`."""
-    duckdb: str
-    """A query of the table `events`."""
-    polars: str
-    """An expression of the lazy frame `events`, without `collect`."""
-    by: tuple[str, ...]
-    """Columns that tell rows of the answer apart."""
-    engine: str = "streaming"
-    """Polars' engine."""
-    any_order: str = ""
-    """As `polars`, on the streaming engine, where `polars` needs rows that are known to be in time order."""
-
-    def systems(self, stream: tm.Stream) -> dict[str, Callable[[Any], Any]]:
-        """The systems that answer it, by name."""
-        query = self.query(stream)
-        found: dict[str, Callable[[Any], Any]] = {
-            "tidemill": Asked(self.tidemill, lambda e: query.run(events=e.arrow)),
-            "duckdb": Asked(self.duckdb, lambda e: e.sql(self.duckdb)),
-            "polars": _collected(self.polars, self.engine),
-        }
-        if self.any_order:
-            found["polars, any order"] = _collected(self.any_order, "streaming")
-        return found
-
-    def query(self, stream: tm.Stream) -> tm.Stream:
-        """Tidemill's query."""
-        names = {"tm": tm, "col": col, "geometric_mean": geometric_mean, "events": stream}
-        found = eval(self.tidemill, names)
-        assert isinstance(found, tm.Stream)
-        return found
-
-
-def _collected(polars: str, engine: str) -> Asked:
-    text = f'{polars}.collect(engine="{engine}")'
-    code = compile(text, "<polars>", "eval")
-    return Asked(text, lambda e: eval(code, {"pl": pl, "events": e.polars.lazy()}))
+    names: ClassVar[Mapping[str, Any]] = {"geometric_mean": geometric_mean}
 
 
 @dataclass(frozen=True)

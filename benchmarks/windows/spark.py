@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import tidemill as tm
 from benchmarks import resources
 from benchmarks.answers import same_numbers, same_rows, unchecked
+from benchmarks.consumed import consumed
 from benchmarks.data import HOUR, START, Shape
 from benchmarks.data import table as generated
 from benchmarks.harness import Case
@@ -140,18 +141,7 @@ def _written(ask: Ask, df: Frame) -> None:
 
 
 def _consumed(ask: Ask, df: Frame) -> dict[str, Any]:
-    """Run to the end without keeping rows: their number, and sums that tell answers apart."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
-    seen = Observation()
-    place = F.pmod(F.xxhash64("k", "window_start", "window_end"), F.lit(1_000_003))
-    observed = ask(df).observe(
-        seen, F.count("*").alias("rows"), F.sum(place).alias("places"),
-        F.sum("x").alias("values"), F.sum(F.col("x") * place).alias("values by place"),
-    )  # fmt: skip
-    observed.write.format("noop").mode("overwrite").save()
-    return dict(seen.get)
+    return consumed(ask(df), ("k", "window_start", "window_end"), "x")
 
 
 def _rehearse(asks: Mapping[str, Ask], _: Frame) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from benchmarks.answers import Mismatch, same_rows
-from benchmarks.data import MINUTE, START, Events, Shape, events
+from benchmarks.data import MINUTE, START, Shape, Tables, events
 from benchmarks.harness import Answers, Case
+from benchmarks.threads import ONE, gain, on_threads
 from benchmarks.windows import questions
 from benchmarks.windows.questions import Question
 
-ONE = "one thread"
 LOOP = "plain loop"
 LOOP_ONE = "plain loop, one thread"
 
@@ -47,12 +45,12 @@ def compared(rows: int) -> list[Case]:
 
 
 def _case(name: str, shape: Shape, question: Question, key: str | None = "k") -> Case:
-    query = question.query(shape.stream)
+    query = question.query(shape.streams)
     loop = functools.partial(_summed, keys=0 if key is None else shape.keys)
 
-    def run(threads: int, data: Events) -> Any:
-        with _threads(threads):
-            return query.run(events=data.arrow)
+    def run(threads: int, data: Tables) -> Any:
+        with on_threads(threads):
+            return query.run(**data.arrow)
 
     return Case(
         f"threads/{name}",
@@ -63,13 +61,8 @@ def _case(name: str, shape: Shape, question: Question, key: str | None = "k") ->
         },
         _same(same_rows(*question.by)),
         lambda: events(shape),
-        derive=_gain,
+        derive=functools.partial(gain, plain_loop=(LOOP_ONE, LOOP)),
     )  # fmt: skip
-
-
-def _gain(seconds: Mapping[str, float]) -> dict[str, Any]:
-    gain = {"tidemill": seconds[ONE] / seconds["tidemill"], LOOP: seconds[LOOP_ONE] / seconds[LOOP]}
-    return {"two threads over one": gain}
 
 
 def _same(check: Callable[[Answers], None]) -> Callable[[Answers], None]:
@@ -81,19 +74,6 @@ def _same(check: Callable[[Answers], None]) -> Callable[[Answers], None]:
             raise Mismatch("the plain loop gives other sums on two threads than on one")
 
     return both
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = os.environ.get("TIDEMILL_THREADS")
-    os.environ["TIDEMILL_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TIDEMILL_THREADS"]
-        else:
-            os.environ["TIDEMILL_THREADS"] = before
 
 
 @functools.cache
@@ -110,9 +90,9 @@ def _compiled() -> Callable[..., None]:
     return compiled
 
 
-def _summed(data: Events, *, keys: int, threads: int) -> Any:
+def _summed(data: Tables, *, keys: int, threads: int) -> Any:
     """Sums by key, if any, and by pane; each thread has rows as they come, and sums of its own."""
-    ts, k, v = (np.asarray(data.arrow[c]) for c in ("ts", "k", "v"))
+    ts, k, v = (np.asarray(data.arrow["events"][c]) for c in ("ts", "k", "v"))
     ts = ts.view(np.int64)
     add = _compiled()
 

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from tidemill.kernels import substrings
-from tidemill.kernels.substrings import begins, contains, ends, one_of, taken
+from tidemill.kernels.strings import call
+from tidemill.kernels.substrings import begins, contains, ends, one_of, place, taken
 
 
 @pytest.mark.parametrize("alphabet", ["ab", "abc", "aä"])
@@ -31,6 +32,9 @@ def test_arrow_finds_the_same(alphabet: str) -> None:
         found = contains(array, part)
         found.validate(full=True)
         assert found.equals(pc.match_substring(array, part))
+        at = place(array, part)
+        at.validate(full=True)
+        assert at.to_pylist() == [None if text is None else text.find(part) for text in array.to_pylist()]
 
 
 def test_a_match_in_two_strings_is_none() -> None:
@@ -94,3 +98,17 @@ def test_short_values_are_compared_within_their_memory() -> None:
     *_, values = substrings._slots_of(("b", "c"))  # type: ignore[misc]
     assert values.size >= 8
     assert one_of(pa.array(["b", "d", None, ""]), ("b", "c")).to_pylist() == [True, False, None, False]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["ab.*ba", "ab", "ab*c", "a?b", "aab{2}", "ab|b", "ab+", "(?i)AB", "^ab", "ab$", "a b", r"ab\w", "a[b]"],
+)
+@pytest.mark.parametrize("alphabet", ["ab", "ab cä\n", "abcdefghijklm"])
+def test_patterns_that_begin_with_text_match_as_arrow_says(pattern: str, alphabet: str) -> None:
+    pick = random.Random(5)
+    for _ in range(30):
+        array = strings(pick, alphabet)
+        found = call("matches", array, pattern)
+        found.validate(full=True)
+        assert found.to_pylist() == pc.match_substring_regex(array, pattern).to_pylist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +14,7 @@ from tests.conformance.cases import SCHEMA, TYPICAL
 from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.core.schema import schema
-from tidemill.local.stage_runner import StageRunner
+from tidemill.local.stage_runner import MANY, StageRunner
 from tidemill.plan.stages import stage_of
 from tidemill.stream import Stream
 
@@ -92,3 +93,24 @@ def test_constants_are_found_and_nothing_else(count: int) -> None:
     near = [v + d for v in values for d in (-1, 0, 1) if -(1 << 63) <= v + d < 1 << 63]
     asked = tm.stream("s", time="t", schema={"t": "int64"}).where(col.t.is_in(values))
     assert asked.run(s=pa.table({"t": near}))["t"].to_pylist() == [v for v in near if v in values]
+
+
+LARGE = tm.stream("s", time="x", schema={"x": "int64", "name": "string"})
+
+
+@pytest.mark.parametrize(("above", "kept"), [(-1, MANY), (MANY, 0), (MANY // 2, MANY // 2 - 1)])
+def test_a_large_batch_of_which_all_rows_pass_is_not_copied(above: int, kept: int) -> None:
+    numbers = np.arange(MANY)
+    batch = pa.record_batch({"x": numbers, "name": numbers.astype(str)})
+    found = runner(LARGE.where(col.x > above)).run(batch)
+    assert found.to_pylist() == [{"x": i, "name": str(i)} for i in range(MANY) if i > above]
+    assert found.num_rows == kept
+    if kept:
+        same = [found[n].buffers()[1].address == batch[n].buffers()[1].address for n in ("x", "name")]
+        assert all(same) is (kept == MANY)
+
+
+def test_a_condition_that_fails_on_a_row_of_a_large_batch_says_so() -> None:
+    batch = pa.record_batch({"x": np.full(MANY, 1 << 62), "name": ["a"] * MANY})
+    with pytest.raises(tm.UserError, match="where"):
+        runner(LARGE.where(col.x * 4 > 0)).run(batch)

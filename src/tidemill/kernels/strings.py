@@ -7,6 +7,7 @@ At least one argument is an array. Use only `call` and `cast`: they pass every a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, D
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT, cast_value
 from tidemill.expr.functions import FUNCTIONS, INT_MAX, check_pattern
 from tidemill.kernels.arrow import from_zero
-from tidemill.kernels.substrings import begins, contains, ends, one_of
+from tidemill.kernels.substrings import begins, contains, ends, one_of, place
 
 # --- arguments ------------------------------------------------------------------------------------
 
@@ -81,7 +82,20 @@ def _case(ascii_only: Callable[[pa.Array], pa.Array], full: Callable[[str], str]
 
 
 def _matches(a: pa.Array, pattern: str) -> pa.Array:
-    return pc.match_substring_regex(a, check_pattern(pattern))
+    check_pattern(pattern)
+    begin = _LITERAL.match(pattern)
+    if begin is None or "|" in pattern or not pa.types.is_string(a.type):
+        return pc.match_substring_regex(a, pattern)
+    # A match begins with these characters, and to look for them is quicker.
+    found = contains(a, begin.group())
+    some = pc.fill_null(found, False)
+    if 2 * pc.sum(some, min_count=0).as_py() > len(a):
+        return pc.match_substring_regex(a, pattern)
+    return pc.replace_with_mask(found, some, pc.match_substring_regex(a.filter(some), pattern))
+
+
+_LITERAL = re.compile(r"[A-Za-z0-9 _-]+(?![A-Za-z0-9 _*?{-])")
+"""Characters at the start of a pattern that stand for themselves, none of which may be left out."""
 
 
 def _replace(a: pa.Array, old: str, new: str) -> pa.Array:
@@ -93,18 +107,7 @@ def _substring(a: pa.Array, start: int, length: int) -> pa.Array:
 
 
 def _find(a: pa.Array, part: str) -> pa.Array:
-    found = pc.find_substring(a, part)
-    if len(a) == 0 or a.null_count == len(a) or pc.all(pc.string_is_ascii(a)).as_py():
-        return found.cast(pa.int64())
-    # Arrow returns a byte position: count the bytes before it that start a code point.
-    offsets = np.frombuffer(a.buffers()[1], np.int32, len(a), a.offset * 4).astype(np.int64)
-    data = np.frombuffer(a.buffers()[2], np.uint8)
-    before = np.zeros(len(data) + 1, np.int64)
-    np.cumsum((data & 0xC0) != 0x80, out=before[1:])
-    position = found.fill_null(-1).to_numpy(zero_copy_only=False)
-    counted = before[offsets + np.maximum(position, 0)] - before[offsets]
-    nulls = a.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(np.where(position < 0, -1, counted), pa.int64(), mask=nulls)
+    return place(a if pa.types.is_string(a.type) else a.cast(pa.string()), part)
 
 
 def _split(a: pa.Array, separator: str) -> pa.Array:

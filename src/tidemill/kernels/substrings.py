@@ -18,11 +18,13 @@ from tidemill.kernels.memory import empty
 from tidemill.kernels.text_arrays import offsets_and_text
 
 Bytes = npt.NDArray[np.uint8]
+_NO_PLACES = np.empty(0, dtype=np.int64)
 ONES = np.uint64(0x0101010101010101)
 
 
 @kernel
-def _mark(offsets: Any, data: Bytes, part: Bytes, out: Bytes) -> None:
+def _mark(offsets: Any, data: Bytes, part: Bytes, out: Bytes, places: Any) -> None:
+    """Mark the strings with a part; in `places`, if it has rows, put the byte of theirs where it is."""
     size = part.size
     first = part[0]
     last = part[size - 1]
@@ -52,9 +54,21 @@ def _mark(offsets: Any, data: Bytes, part: Bytes, out: Bytes) -> None:
                     row += 1
                 if i + size <= offsets[row + 1]:  # not in two strings
                     out[row] = 1
+                    if places.size:
+                        places[row] = i - offsets[row]
                     i = np.int64(offsets[row + 1])
                     continue
             i += 1
+
+
+@kernel
+def _in_characters(offsets: Any, data: Bytes, places: Any) -> None:
+    """Turn numbers of bytes in strings into numbers of code points."""
+    for row in range(places.size):
+        start = np.int64(offsets[row])
+        for i in range(start, start + places[row]):
+            if data[i] & 0xC0 == 0x80:  # it continues a code point
+                places[row] -= 1
 
 
 @kernel
@@ -151,8 +165,23 @@ def contains(array: pa.Array, part: str) -> pa.Array:
     offsets, data = offsets_and_text(array)
     found = np.full(len(array), wanted.size == 0, dtype=np.uint8)
     if wanted.size and data.size:
-        _mark(offsets, data, wanted, found)
+        _mark(offsets, data, wanted, found, _NO_PLACES)
     return _told(found, array)
+
+
+def place(array: pa.Array, part: str) -> pa.Array:
+    """Return the code points before the first `part` in each string, -1 where it is not; null for null.
+
+    >>> place(pa.array(["ab", None, "äab", "a"]), "ab").to_pylist()
+    [0, None, 1, -1]
+    """
+    wanted = np.frombuffer(part.encode(), dtype=np.uint8)
+    offsets, data = offsets_and_text(array)
+    places = np.full(len(array), -1 if wanted.size else 0, dtype=np.int64)
+    if wanted.size and data.size:
+        _mark(offsets, data, wanted, empty(len(array), np.uint8), places)
+        _in_characters(offsets, data, places)
+    return build(places, validity(array), pa.int64())
 
 
 def begins(array: pa.Array, part: str) -> pa.Array:

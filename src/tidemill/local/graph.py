@@ -20,6 +20,7 @@ from tidemill.local.last_range import LastRangeOperator, slides_over_another
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.stage_operator import StageOperator
 from tidemill.local.stage_runner import StageRunner
+from tidemill.local.table_stages import stage_over
 from tidemill.local.temporal import temporal_operator
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
@@ -39,8 +40,7 @@ from tidemill.plan.nodes import (
     require_known,
 )  # fmt: skip
 from tidemill.plan.sharing import used_often
-from tidemill.plan.stages import stage_of
-from tidemill.plan.temporal import Temporal
+from tidemill.plan.temporal import ALWAYS, Temporal
 
 _Calls = dict[int, list[Callable[[], Iterable[pa.RecordBatch]]]]
 """Calls of operators, by the `id` of their steps."""
@@ -134,16 +134,17 @@ class Graph:
             )  # fmt: skip
             return made, plan.children()
         if isinstance(plan, WindowAggregate):
-            stage = stage_of(plan.input, self._shared)
+            stage = stage_over(plan.input, self._shared, self._shared)
             if slides_over_another(plan):
                 return LastRangeOperator(plan, stage, self._tuning, keep_late=self._keep_late), (stage.base,)
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
-            lanes = self._lanes if alone else 1
+            # That of a table is only known at its end.
+            lanes = self._lanes if alone or plan.input.time == ALWAYS else 1
             return WindowOperator(
                 plan, lanes, tuning=self._tuning, stage=stage, watch=self._watch, keep_late=self._keep_late,
                 pool=self._pool,
             ), (stage.base,)  # fmt: skip
-        stage = stage_of(plan, self._shared - {id(plan)})
+        stage = stage_over(plan, self._shared - {id(plan)}, self._shared)
         return StageOperator(stage), (stage.base,)
 
     # -- running

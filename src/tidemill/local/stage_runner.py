@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.stage_kernel import StageKernel, stage_kernel
+from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column, Node, columns_of
@@ -20,6 +21,12 @@ from tidemill.kernels.memory import empty
 from tidemill.kernels.substrings import taken
 from tidemill.local.expressions import Expressions, allocate, evaluate, row_by_row
 from tidemill.local.kernel_errors import raise_for
+
+Prepared = tuple[Columns, list[Any], UserError | None]
+"""What `Expressions.prepare` returns."""
+_NO_INDEX = np.empty(0, dtype=np.int64)
+MANY = 4096
+"""In a batch of so many rows, those that pass are counted first: if none or all do, no row is copied."""
 
 
 class StageRunner:
@@ -42,6 +49,7 @@ class StageRunner:
         nodes = [*predicates, *(outputs[j][1] for j in self._looped)]
         self._expressions = Expressions(nodes, schema)
         self._kernels: dict[Columns, StageKernel] = {}
+        self._only_filters = bool(predicates) and all(isinstance(e, Column) for _, e in outputs)
         self._arrow = self.schema.to_arrow()
         unchanged = tuple((n, Column(n)) for n in schema.names)
         self.trivial = not predicates and outputs == unchanged
@@ -55,8 +63,11 @@ class StageRunner:
         arrays: dict[int, pa.Array] = {}
         kept = batch
         if self._looped or self._predicates:
+            prepared = self._expressions.prepare(batch)
+            if self._only_filters and n >= MANY and (same := self._none_or_all(batch, prepared)) is not None:
+                return same
             index = empty(n + 1 if self._keeps_index else 0)
-            m = self._loop(batch, n, index, arrays)
+            m = self._loop(n, prepared, index, arrays)
             if self._keeps_index:
                 kept = self._taken(batch, index[:m])
         for j in self._others:
@@ -78,8 +89,21 @@ class StageRunner:
     def _keeps_index(self) -> bool:
         return bool(self._others and self._predicates)
 
-    def _loop(self, batch: pa.RecordBatch, n: int, index: Any, arrays: dict[int, pa.Array]) -> int:
-        columns, args, failure = self._expressions.prepare(batch)
+    def _none_or_all(self, batch: pa.RecordBatch, prepared: Prepared) -> pa.RecordBatch | None:
+        """Return the result if no row passes, or if all do; otherwise None."""
+        columns, args, failure = prepared
+        kernel = stage_kernel(columns, self._expressions.nodes[: len(self._predicates)], (), False)
+        m, err = kernel.run(batch.num_rows, *args, _NO_INDEX)
+        raise_for(err, "where", failure)
+        if m not in (0, batch.num_rows):
+            return None
+        if m == 0:
+            return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in self._arrow], schema=self._arrow)
+        same = [evaluate(e, batch, self._source) for _, e in self._outputs]
+        return pa.RecordBatch.from_arrays(same, schema=self._arrow)
+
+    def _loop(self, n: int, prepared: Prepared, index: Any, arrays: dict[int, pa.Array]) -> int:
+        columns, args, failure = prepared
         kernel = self._kernels.get(columns)
         if kernel is None:
             p = len(self._predicates)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from tidemill.core.errors import InternalError
 from tidemill.optimize.fold_constants import fold_constants
+from tidemill.optimize.group_tables import group_tables
 from tidemill.optimize.hops_as_windows import hops_as_windows
 from tidemill.optimize.merge_filters import merge_filters
 from tidemill.optimize.prune_columns import prune_columns
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     share_subplans,
     push_filters,
     merge_filters,
+    group_tables,
     hops_as_windows,
     prune_columns,
 )
