@@ -31,13 +31,16 @@ from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.nodes import Plan
 from tidemill.plan.properties import properties
-from tidemill.plan.temporal import ALWAYS, LEFT, Cut, Join
+from tidemill.plan.temporal import LEFT, Cut, Join
 
 
 def looks_up(plan: Join | Cut) -> bool:
     """Return whether the right side is a table, and rows of the left side have at most its columns added."""
-    kinds = ("inner", "left", "exists", "not_exists")
-    return properties(plan.right).everlasting and plan.left.time != ALWAYS and plan.kind in kinds
+    return properties(plan.right).everlasting and plan.kind in ("inner", "left", "exists", "not_exists")
+
+
+_MANY_PAIRS = 1 << 21
+"""A batch that finds more rows is divided."""
 
 
 class LookupOperator(TemporalOperator):
@@ -64,6 +67,7 @@ class LookupOperator(TemporalOperator):
             waiting, self._waiting[0] = self._waiting[0], []
             for batch in waiting:
                 yield from self._found(batch)
+            self._see_next()
         if self._table is not None:
             self._done = self._marks.ports[0]
 
@@ -76,6 +80,9 @@ class LookupOperator(TemporalOperator):
 
     def _found(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         assert self._table is not None
+        if batch.num_rows > 1 and self._table.pairs(batch) > _MANY_PAIRS:
+            half = batch.num_rows // 2
+            return [*self._found(batch.slice(0, half)), *self._found(batch.slice(half))]
         out = self._table.probed(batch, self)
         return (out,) if out.num_rows else ()
 
@@ -110,6 +117,13 @@ class _Table:
         if isinstance(plan, Join):
             self._outputs = [(of.startswith(LEFT), of.split(".", 1)[1]) for _, of in plan.columns]
         self._schema = plan.schema.to_arrow()
+
+    def pairs(self, batch: pa.RecordBatch) -> int:
+        """Return how many rows of the table have the keys of rows of the stream; at most one each is few."""
+        if self._unique:
+            return 0
+        low, high = self._ranges(batch)
+        return int((high - low).sum())
 
     def probed(self, batch: pa.RecordBatch, operator: LookupOperator) -> pa.RecordBatch:
         """Return what rows of the stream find."""

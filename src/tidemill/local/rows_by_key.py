@@ -16,9 +16,11 @@ from tidemill.local.lifetimes import Ints, Keyed, Mask, instants, key_ids, with_
 from tidemill.local.matching import ranges
 from tidemill.local.operator import Snapshot
 from tidemill.local.ranking import equal_rows, rank
+from tidemill.local.same_rows import same_rows
 from tidemill.local.snapshot import column, numbers
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.faults import lost_edge
+from tidemill.plan.identity import held_once
 from tidemill.plan.temporal import (
     CHANGE,
     Chop,
@@ -164,16 +166,41 @@ class StitchOperator(TemporalOperator):
 
     plan: Stitch
 
+    def __init__(self, plan: Stitch, *args: Any, **kwargs: Any) -> None:
+        super().__init__(plan, *args, **kwargs)
+        self._once = held_once(plan.input)
+        """Columns by which no two rows hold at one instant, if there are any: then there is one layer."""
+
     def _work(self, sides: list[Side], done: int, below: int) -> Worked:
         [side] = sides
-        same = equal_rows(side.rows, self.plan.schema, payload(self.plan))
-        out, start, end = _layers(Keyed.of(same, side.starts, side.ends))
+        if self._once is not None:
+            out, start, end = self._runs(side, self._once)
+        else:
+            same = equal_rows(side.rows, self.plan.schema, payload(self.plan))
+            out, start, end = _layers(Keyed.of(same, side.starts, side.ends))
         complete = (end < below) | (below == FOREVER)
         rows = with_lifetimes(self.plan.input, side.rows.take(pa.array(out)), start, end)
         if not complete.all():
             self._held = int(start[~complete].min())
             self._wake = int(end[~complete].min())
         return [rows.filter(pa.array(complete))], [rows.filter(pa.array(~complete))]
+
+
+    def _runs(self, side: Side, keys: Sequence[str]) -> tuple[Ints, Ints, Ints]:
+        """Return rows for runs of equal rows that touch, where the rows of a key follow each other."""
+        _, kid = key_ids(self.plan.schema, keys, side.rows)
+        by = Keyed.of(kid, side.starts, side.ends)
+        joins = np.zeros(len(kid), dtype=np.bool_)
+        joins[1:] = (by.keys[1:] == by.keys[:-1]) & (by.starts[1:] == by.ends[:-1])
+        values = self.plan.schema.select(tuple(n for n in payload(self.plan) if n not in keys))
+        if len(values) and joins.any():
+            mine = np.flatnonzero(joins)
+            rows = pa.Table.from_batches([side.rows.select(list(values.names))])
+            now, before = (rows.take(pa.array(by.order[at])) for at in (mine, mine - 1))
+            joins[mine] = same_rows(now, before, values)
+        first = np.flatnonzero(~joins)
+        last = np.append(first[1:], len(kid))[: len(first)] - 1
+        return by.order[first], by.starts[first], by.ends[last]
 
 
 def _layers(rows: Keyed) -> tuple[Ints, Ints, Ints]:
