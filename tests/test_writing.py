@@ -32,6 +32,8 @@ ALLOWED = {
     "benchmarks/exchange/data.py:_tpch": "in that hidden directory",
     "benchmarks/exchange/network.py:Network.start": "a log, and a list that grows",
     "benchmarks/exchange/network.py:_locked": "a lock file, which stays empty",
+    "benchmarks/relational/serialized.py:_ours": "a temporary file without a name to keep",
+    "benchmarks/temporal/spark.py:_files": "in a directory of this run alone",
     "benchmarks/progressive.py:_file": "in a directory of this run alone",
     "benchmarks/latency/feed.py:Feed.saved": "in a directory of this run alone",
     "benchmarks/latency/bytewax_peer.py:main": "in a directory of this run alone",

@@ -143,6 +143,8 @@ class Driven:
             self._took(self.graph.push(name, conform(batch, source.schema, step="test")))
 
     def _advance(self, name: str) -> None:
+        if self._source(name).table:
+            return  # nothing is known of a table before its end
         time = self._source(name).time
         starts = [row.get(time, 0) for row in self.left[name]] or [
             max([0, *(row.get(time, 0) for row in self.pushed[name])])

@@ -323,7 +323,7 @@ def _edges(plan: Edges, rows: list[Row]) -> Iterator[Row]:
     found = []
     for row in rows:
         start, end = life(plan.input, row)
-        values = {n: v for n, v in row.items() if n != plan.input.end}
+        values = {n: row[n] for n in plan.input.schema.names if n != plan.input.end}
         found.append((1, {**values, plan.time: start}))
         if end != FOREVER:
             found.append((-1, {**values, plan.time: end}))

@@ -258,7 +258,7 @@ def test_frames(spark: Any) -> None:
     assert opaque.all_gather() == ["x"] * 6
     assert dia.to_frame().columns == ["n", "s", "d"]
     with pytest.raises(UserError, match="from_frame"):
-        from_frame(spark.sql("select cast(1 as decimal(4,2)) as x"))
+        from_frame(spark.sql("select interval 1 month as x"))
 
 
 def test_what_is_null_inside_an_element_stays_null(dia_of: Any) -> None:
