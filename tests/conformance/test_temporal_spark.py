@@ -111,6 +111,8 @@ ALIKE = (
     "stitch nothing", "points that exist", "table, left", "table, right", "outer", "lag, lead", "top",
     "right without keys", "outer without keys", "clip without keys", "lasting an expression", "points",
     "two keys from one column", "table, inner, in Python", "not in a table", "points in groups",
+    "islands", "lead", "tables", "table at the left", "points, outer", "clip where", "top by key", "session",
+    "distinct", "with itself", "clipped points", "keys of other names", "rows of a table", "joined points",
 )  # fmt: skip
 """Queries whose neighbours take the same path."""
 
@@ -225,7 +227,7 @@ CLOCK = {
     "lasting": Q.lasting("2s"),
     "table": Q.join(D, on={"k": "name"}),
 }
-MANY = ("edges", "chop", "top", "lag", "lasting")
+MANY = ("edges", "chop", "top", "lag", "lasting", "stitch", "from edges", "table", "left, floats")
 
 
 def clock_rows(seed: int, size: int = 20) -> dict[str, list[Row]]:
