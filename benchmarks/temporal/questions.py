@@ -96,7 +96,7 @@ pairs.select(
     "user", "k", "v", "k_right", "v_right", valid_from="ts_right",
     valid_to=pl.col("ts_right") + pl.duration(microseconds=1),
 )""",
-    ("user", "valid_from", "k"), "in-memory",
+    ("user", "valid_from", "k", "v", "k_right", "v_right"), "in-memory",
     plain=f"{_SETS_SQL}{_PAIR.format(left='a', right='b')}"
     "FROM a JOIN b ON a.user = b.user AND b.ts >= a.ts AND b.ts < a.ts + INTERVAL 1 HOUR",
 )  # fmt: skip
