@@ -29,12 +29,12 @@ def gen_data(n: int, d: int, m: int) -> Tables:
     """
     rng = np.random.default_rng(6)
     # The values lie apart: numbers from 0 to d would be a gift to a system that indexes by them.
-    distinct = np.unique(rng.integers(0, 1 << 40, 2 * d))
+    distinct = np.unique(rng.integers(0, 1 << 37, 2 * d))
     distinct = np.sort(rng.choice(distinct, d, replace=False))
     c1 = np.sort(rng.integers(0, d, n))
     t1 = pa.table({"c1": distinct[c1], "c2": distinct[rng.permutation(d)][rng.permutation(c1)]})
-    others = rng.integers(1 << 40, 1 << 41, m - d)
-    t2 = pa.table({"c1": np.sort(np.concatenate([distinct, others])), "c2": rng.integers(0, 1 << 40, m)})
+    others = rng.integers(1 << 37, 1 << 38, m - d)
+    t2 = pa.table({"c1": np.sort(np.concatenate([distinct, others])), "c2": rng.integers(0, 1 << 37, m)})
     return tables({"t1": t1, "t2": t2}, {"t1": "c1", "t2": "c1"})
 
 
