@@ -7,13 +7,12 @@ import warnings
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.ipc
 import pytest
 
 import tidemill as tm
 from tests.conformance.harness import assert_same
 from tests.faults.counts import SOAK, report, seed_of
-from tests.faults.test_killed_live import KEEP, killed, say_done
+from tests.faults.test_killed_live import KEEP, killed, say_done, written
 from tidemill import col
 from tidemill.core.batch import to_rows
 from tidemill.io.sinks import write_ipc
@@ -72,9 +71,7 @@ def joins_are_killed(at_least: int, tmp_path: Path) -> None:
         folder.mkdir()
         kills += killed(go_on, folder, pick)
         runs += 1
-        names = [f"{n}.arrow" for n in range(1, int((folder / "done").read_text()) + 1)] + ["rest.arrow"]
-        tables = [pa.ipc.open_file(folder / name).read_all() for name in names]
-        got = to_rows([b for t in tables for b in t.to_batches()], QUERY.schema)
+        got = written(folder, QUERY)
         try:
             assert_same(got, expected, QUERY.schema)
         except AssertionError as different:

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -25,6 +26,7 @@ from tidemill import col
 from tidemill.core.batch import to_rows
 from tidemill.io.sinks import write_ipc
 from tidemill.local.checkpoint_directory import numbers_in, read_manifest
+from tidemill.stream import Stream
 
 ROWS, BATCH, BETWEEN = 1_600, 40, 4
 """Events, events of a push, and pushes between two checkpoints."""
@@ -120,6 +122,14 @@ def killed(program: Callable[[Path], None], folder: Path, pick: random.Random) -
     return kills
 
 
+def written(folder: Path, query: Stream) -> list[dict[str, Any]]:
+    """Return the rows of all parts that say they are part of the result."""
+    names = [f"{n}.arrow" for n in range(1, int((folder / "done").read_text()) + 1)] + ["rest.arrow"]
+    names += [path.name for path in folder.glob("rows-*.arrow")]
+    tables = [pa.ipc.open_file(folder / name).read_all() for name in names]
+    return to_rows([b for t in tables for b in t.to_batches()], query.schema)
+
+
 def half_way(folder: Path) -> None:
     """Restore a query that has open windows: what goes on from them is ready, too."""
     folder.mkdir()
@@ -164,10 +174,7 @@ def live_queries_are_killed(program: Callable[[Path], None], at_least: int, tmp_
         folder.mkdir()
         kills += killed(program, folder, pick)
         runs += 1
-        names = [f"{n}.arrow" for n in range(1, int((folder / "done").read_text()) + 1)] + ["rest.arrow"]
-        names += [path.name for path in folder.glob("rows-*.arrow")]
-        tables = [pa.ipc.open_file(folder / name).read_all() for name in names]
-        got = to_rows([b for t in tables for b in t.to_batches()], QUERY.schema)
+        got = written(folder, QUERY)
         try:
             assert_same(got, expected, QUERY.schema)
         except AssertionError as different:

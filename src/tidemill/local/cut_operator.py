@@ -30,7 +30,7 @@ class CutOperator(TemporalOperator):
         super().__init__(plan, *args, **kwargs)
 
     def _work(
-        self, sides: list[Side], done: int, below: int
+        self, sides: list[Side], below: int
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         left, right = sides
         matching = Matching.of(self.plan.match, left, right, self._refusing(left))
@@ -71,11 +71,7 @@ class CutOperator(TemporalOperator):
                 start = np.maximum(one.starts[own], other.starts[others])
                 found.append((one.order[own], start, np.minimum(one.ends[own], other.ends[others])))
         else:
-            for pair in matching.overlapping():
-                start = np.maximum(left.starts[pair.left], right.starts[pair.right])
-                found.append(
-                    (pair.left, start, np.minimum(left.ends[pair.left], right.ends[pair.right]))
-                )
+            found = [(pair.left, pair.start, pair.end) for pair in matching.overlapping()]
         nothing = np.empty(0, dtype=np.int64)
         row, start, end = (np.concatenate([nothing, *(f[at] for f in found)]) for at in range(3))
         return row, start, end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from tidemill.core.types import to_arrow
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import resolve_absence
 from tidemill.local.lifetimes import Ints, instants
-from tidemill.local.matching import Matching
+from tidemill.local.matching import Matching, Pairs
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.temporal import LEFT, RIGHT, Join
 
@@ -31,22 +31,18 @@ class JoinOperator(TemporalOperator):
         super().__init__(plan, *args, **kwargs)
 
     def _work(
-        self, sides: list[Side], done: int, below: int
+        self, sides: list[Side], below: int
     ) -> tuple[Iterable[pa.RecordBatch], list[pa.RecordBatch]]:
         left, right = sides
         matching = Matching.of(self.plan.match, left, right, self._refusing(left))
         if not self._outer:  # pairs may be many more than rows, and nothing else depends on them
             kept = [side.keep(side.ends > below) for side in sides]
-            return self._pairs(matching), kept
+            return (self._of_pairs(matching, pairs) for pairs in matching.overlapping()), kept
         results: list[pa.RecordBatch] = []
         met: list[tuple[Ints, Ints, Ints, Ints]] = []
         for pairs in matching.overlapping():
-            start = np.maximum(left.starts[pairs.left], right.starts[pairs.right])
-            end = np.minimum(left.ends[pairs.left], right.ends[pairs.right])
-            results.append(
-                self._rows(matching, pa.array(pairs.left), pa.array(pairs.right), start, end)
-            )
-            met.append((pairs.left, pairs.right, start, end))
+            results.append(self._of_pairs(matching, pairs))
+            met.append((pairs.left, pairs.right, pairs.start, pairs.end))
         kept = []
         for port, side in enumerate(sides):
             holds = side.ends > below
@@ -62,12 +58,9 @@ class JoinOperator(TemporalOperator):
             kept.append(side.keep(holds, **{FREE: free}))
         return results, kept
 
-    def _pairs(self, matching: Matching) -> Iterator[pa.RecordBatch]:
-        left, right = matching.left, matching.right
-        for pairs in matching.overlapping():
-            start = np.maximum(left.starts[pairs.left], right.starts[pairs.right])
-            end = np.minimum(left.ends[pairs.left], right.ends[pairs.right])
-            yield self._rows(matching, pa.array(pairs.left), pa.array(pairs.right), start, end)
+    def _of_pairs(self, matching: Matching, pairs: Pairs) -> pa.RecordBatch:
+        left, right = pa.array(pairs.left), pa.array(pairs.right)
+        return self._rows(matching, left, right, pairs.start, pairs.end)
 
     def _rows(
         self, matching: Matching, left: pa.Array, right: pa.Array, start: Ints, end: Ints

@@ -7,7 +7,7 @@ snapshot is that of one operator with the rows of all lanes, so it does not depe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +54,11 @@ class KeyedLanes(Operator):
             return
         pool = self._threads()
         calls = [pool.submit(_results, lane, port, below, prompt) for lane in self._lanes[1:]]
-        found = [_results(self._lanes[0], port, below, prompt), *(call.result() for call in calls)]
+        try:
+            own = _results(self._lanes[0], port, below, prompt)
+        finally:
+            wait(calls)  # also if it fails: no lane may work after this call
+        found = [own, *(call.result() for call in calls)]
         for results in found:
             yield from results
 

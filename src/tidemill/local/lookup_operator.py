@@ -80,17 +80,24 @@ class LookupOperator(TemporalOperator):
 
     def _found(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         assert self._table is not None
-        if batch.num_rows > 1 and self._table.pairs(batch) > _MANY_PAIRS:
-            half = batch.num_rows // 2
-            return [*self._found(batch.slice(0, half)), *self._found(batch.slice(half))]
-        out = self._table.probed(batch, self)
-        return (out,) if out.num_rows else ()
+        return self._probed(self._table, batch, *self._table.ranges(batch))
+
+    def _probed(self, table: _Table, batch: pa.RecordBatch, low: Ints, high: Ints) -> list[pa.RecordBatch]:
+        """Return what rows find in ranges of the table; rows that find many are divided."""
+        half = batch.num_rows // 2
+        if half and int((high - low).sum()) > _MANY_PAIRS:
+            return [
+                *self._probed(table, batch.slice(0, half), low[:half], high[:half]),
+                *self._probed(table, batch.slice(half), low[half:], high[half:]),
+            ]
+        out = table.probed(batch, low, high, self)
+        return [out] if out.num_rows else []
 
     def refusing(self, side: Side) -> Any:
         """Return what keeps rows apart for which the condition fails."""
         return self._refusing(side)
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Any:
+    def _work(self, sides: list[Side], below: int) -> Any:
         raise NotImplementedError("rows are looked up when they come")
 
 
@@ -118,16 +125,10 @@ class _Table:
             self._outputs = [(of.startswith(LEFT), of.split(".", 1)[1]) for _, of in plan.columns]
         self._schema = plan.schema.to_arrow()
 
-    def pairs(self, batch: pa.RecordBatch) -> int:
-        """Return how many rows of the table have the keys of rows of the stream; at most one each is few."""
-        if self._unique:
-            return 0
-        low, high = self._ranges(batch)
-        return int((high - low).sum())
-
-    def probed(self, batch: pa.RecordBatch, operator: LookupOperator) -> pa.RecordBatch:
-        """Return what rows of the stream find."""
-        low, high = self._ranges(batch)
+    def probed(
+        self, batch: pa.RecordBatch, low: Ints, high: Ints, operator: LookupOperator
+    ) -> pa.RecordBatch:
+        """Return what rows of the stream find in their ranges of the table."""
         rows: Ints
         if self._unique:
             there = high > low
@@ -151,7 +152,7 @@ class _Table:
             rows, found = np.append(rows, alone), np.append(found, np.full(len(alone), -1))
         return self._joined(batch, rows, found)
 
-    def _ranges(self, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+    def ranges(self, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
         """Return which rows of the table have the key of each row."""
         n = batch.num_rows
         if self._index is None:

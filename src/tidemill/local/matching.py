@@ -27,10 +27,12 @@ PAIRS = 1 << 20
 
 @dataclass(frozen=True)
 class Pairs:
-    """Places of rows of the left and of the right side."""
+    """Places of rows of the left and of the right side, and when both hold."""
 
     left: Ints
     right: Ints
+    start: Ints
+    end: Ints
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Matching:
             passed = self.holds(left, right)
             left, right = left[passed], right[passed]
         if len(left):
-            yield Pairs(left, right)
+            start = np.maximum(self.left.starts[left], self.right.starts[right])
+            yield Pairs(left, right, start, np.minimum(self.left.ends[left], self.right.ends[right]))
 
     def holds(self, left: Ints, right: Ints) -> Mask:
         """Return for which pairs the condition is true."""

@@ -42,7 +42,7 @@ class SessionEndOperator(TemporalOperator):
 
     plan: UntilSessionEnd
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Worked:
+    def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
         _, kid = key_ids(self.plan.input.schema, self.plan.keys, side.rows)
         by = Keyed.of(kid, side.starts, side.ends)
@@ -76,7 +76,7 @@ class NeighboursOperator(TemporalOperator):
     plan: Neighbours
     state = ((_GIVEN,),)
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Worked:
+    def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
         n, source = side.rows.num_rows, self.plan.input
         _, kid = key_ids(source.schema, self.plan.keys, side.rows)
@@ -126,7 +126,7 @@ class ChopOperator(TemporalOperator):
         super().__init__(plan, *args, **kwargs)
         self._latest = BEGINNING
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Worked:
+    def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
         origin, every = self.plan.origin, self.plan.every
         finite = side.ends != FOREVER
@@ -171,7 +171,7 @@ class StitchOperator(TemporalOperator):
         self._once = held_once(plan.input)
         """Columns by which no two rows hold at one instant, if there are any: then there is one layer."""
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Worked:
+    def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
         if self._once is not None:
             out, start, end = self._runs(side, self._once)
@@ -246,7 +246,7 @@ class TopOperator(TemporalOperator):
     plan: TopRows
     state = ((_SINCE,),)
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Worked:
+    def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
         n = side.rows.num_rows
         _, kid = key_ids(self.plan.schema, self.plan.keys, side.rows)
@@ -328,7 +328,7 @@ class ChangesOperator(TemporalOperator):
 
     plan: Edges
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Worked:
+    def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
         now = side.is_new
         finite = side.ends != FOREVER
@@ -361,7 +361,7 @@ class FromEdgesOperator(TemporalOperator):
 
     plan: FromEdges
 
-    def _work(self, sides: list[Side], done: int, below: int) -> Worked:
+    def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
         source = self.plan.input
         _, kid = key_ids(source.schema, self.plan.keys, side.rows)

@@ -18,7 +18,7 @@ from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import entered_and_left, merged_edges
 from tidemill.local.lifetimes import Ints, Keyed, Mask, instants
 from tidemill.local.operator import Snapshot
-from tidemill.local.same_rows import same_rows
+from tidemill.local.same_rows import as_array, same_rows
 from tidemill.local.snapshot_values import Moments, SnapshotValues
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.properties import properties
@@ -52,7 +52,7 @@ class SnapshotOperator(TemporalOperator):
         self._values_of = SnapshotValues(plan) if names else None
 
     def _work(
-        self, sides: list[Side], done: int, below: int
+        self, sides: list[Side], below: int
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         [side] = sides
         kept = side.ends >= below
@@ -130,7 +130,7 @@ class SnapshotOperator(TemporalOperator):
         self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: pa.Table
     ) -> pa.Table:
         kind = to_arrow(self.plan.schema[self.plan.time])
-        keys = [] if index is None else _decoded(index, key)
+        keys = [] if index is None else index.decode(key)
         arrays = [*keys, instants(start, kind), instants(end, kind), *value.columns]
         return pa.Table.from_arrays(arrays, schema=self.plan.schema.to_arrow())
 
@@ -203,13 +203,7 @@ class Edges:
         return self._begin[keys + 1]
 
 
-def _column(rows: Any, name: str) -> pa.Array:
+def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
+    """Return a column of rows in one piece."""
     found = rows.column(name)
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
-        found = found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
-    return found
-
-
-def _decoded(index: KeyIndex, ids: Ints) -> list[pa.Array]:
-    return index.decode(ids)
+    return as_array(found) if isinstance(found, pa.ChunkedArray) else found

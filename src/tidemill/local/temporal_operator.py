@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,6 @@ from tidemill.plan.temporal import Cut, Join, Temporal
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _FORMAT = 1
-Self = TypeVar("Self", bound="TemporalOperator")
 
 
 @dataclass(frozen=True)
@@ -71,12 +69,10 @@ class TemporalOperator(Operator):
     """The columns of ticks that are kept with the rows of each port."""
 
     def __init__(
-        self, plan: Temporal, tuning: Tuning = DEFAULT, *, threads: int = 1, keep_late: bool = True,
-        lenient: bool = False,
-    ) -> None:  # fmt: skip
+        self, plan: Temporal, tuning: Tuning = DEFAULT, *, keep_late: bool = True, lenient: bool = False
+    ) -> None:
         """With `lenient`, rows that cannot be used are kept apart (`refused`), and are no error."""
-        self.plan, self._tuning, self._threads, self._keep_late = plan, tuning, threads, keep_late
-        self._lenient = lenient
+        self.plan, self._tuning, self._lenient = plan, tuning, lenient
         self.inputs = plan.children()
         self.ports = len(self.inputs)
         self._schemas = [one.schema.to_arrow() for one in self.inputs]
@@ -136,7 +132,7 @@ class TemporalOperator(Operator):
             return
         sides = [self._due(port, below) for port in range(self.ports)]
         self._wake = self._held = FOREVER
-        results, self._kept_rows = self._work(sides, self._done, below)
+        results, self._kept_rows = self._work(sides, below)
         self._done = below
         for limits, mark in zip(self._by_key, self._marks.ports):
             limits.forget(mark)
@@ -199,7 +195,7 @@ class TemporalOperator(Operator):
             sides.append(self._due(port, below, chosen))
         held, wake = self._held, self._wake
         self._wake = self._held = FOREVER
-        results, left = self._work(sides, self._done, below)
+        results, left = self._work(sides, below)
         self._kept_rows = [pa.concat_batches(pair) for pair in zip(others, left)]
         # What other keys hold back is not known apart: it stays until the next watermark of all.
         self._held, self._wake = min(held, self._held), min(wake, self._wake)
@@ -257,11 +253,11 @@ class TemporalOperator(Operator):
 
     @abstractmethod
     def _work(
-        self, sides: list[Side], done: int, below: int
+        self, sides: list[Side], below: int
     ) -> tuple[Iterable[pa.RecordBatch], list[pa.RecordBatch]]:
         """Return the results that are complete at a watermark, and the rows of each port to keep.
 
-        New rows start in `[done, below)`. Results may be made while they are read.
+        All new rows start below it. Results may be made while they are read.
         """
 
     @property
@@ -289,7 +285,7 @@ class TemporalOperator(Operator):
     # -- what it holds
 
     def so_far(self, more: Sequence[tuple[int, pa.RecordBatch]] = ()) -> Iterator[pa.RecordBatch]:
-        copy = type(self)(self.plan, self._tuning, threads=self._threads, lenient=self._lenient)
+        copy = type(self)(self.plan, self._tuning, lenient=self._lenient)
         copy.restore(self.snapshot())
         for port, batch in more:
             copy.push(port, batch)
