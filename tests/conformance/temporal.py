@@ -32,7 +32,9 @@ P = tm.stream("p", time="t", schema={"t": "int64", **COLUMNS})
 """Points."""
 D = tm.table("d", schema={"k": "int64", "label": "string"})
 
-EAGER = Tuning(few_waiting=0, few_partials=0, output_rows=3, few_keys=3, few_lookups=0, held_text=0)
+EAGER = Tuning(
+    few_waiting=0, few_partials=0, output_rows=3, few_keys=3, few_lookups=0, held_text=0, many_pairs=2
+)
 
 # --- data -------------------------------------------------------------------------------------------
 

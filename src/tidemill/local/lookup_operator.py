@@ -39,10 +39,6 @@ def looks_up(plan: Join | Cut) -> bool:
     return properties(plan.right).everlasting and plan.kind in ("inner", "left", "exists", "not_exists")
 
 
-_MANY_PAIRS = 1 << 21
-"""A batch that finds more rows is divided."""
-
-
 class LookupOperator(TemporalOperator):
     """Keeps the table, and the rows of the stream that came before it was complete."""
 
@@ -85,7 +81,7 @@ class LookupOperator(TemporalOperator):
     def _probed(self, table: _Table, batch: pa.RecordBatch, low: Ints, high: Ints) -> list[pa.RecordBatch]:
         """Return what rows find in ranges of the table; rows that find many are divided."""
         half = batch.num_rows // 2
-        if half and int((high - low).sum()) > _MANY_PAIRS:
+        if half and int((high - low).sum()) > self._tuning.many_pairs:
             return [
                 *self._probed(table, batch.slice(0, half), low[:half], high[:half]),
                 *self._probed(table, batch.slice(half), low[half:], high[half:]),

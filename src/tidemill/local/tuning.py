@@ -44,6 +44,8 @@ class Tuning:
     """The first rows of an input, which show whether keys are many, and how to arrange records."""
     few_waiting: int = 1 << 16
     """Operators on lifetimes let fewer rows than this wait, as long as nobody waits for their results."""
+    many_pairs: int = 1 << 21
+    """Rows that find more rows of a table than this are divided, so that memory is bounded."""
     few_divided: int = 1 << 16
     """Between two reports of a progressive query, no thread gets fewer rows than this."""
     many_open: int = 1 << 14
