@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable
 
@@ -235,3 +236,12 @@ def test_rows_of_one_time_come_by_value() -> None:
     query = P.lasting(4).agg(d=tm.drawdown(col.v))
     rows = [{"t": 10, "k": 1, "v": v, "s": "", "x": 0.0} for v in (0, -4)]
     assert_rows(in_process(query, {"p": rows}), by_reference(query, {"p": rows}), "drawdown")
+
+
+def test_nan_matches_nan_in_keys() -> None:
+    row = {"k": 1, "v": 1, "s": "", "x": math.nan}
+    inputs: Inputs = {"s": [{"t": 0, "u": 5, **row}], "p": [{"t": 1, **row}, {"t": 2, **row, "x": -0.0}]}
+    for query in (S.join(P, on="x"), S.where_exists(P, on="x")):
+        expected = by_reference(query, inputs)
+        assert [r[query.plan.time] for r in expected] == [1]
+        assert_rows(in_process(query, inputs), expected, "NaN")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from tidemill.core.floats import canonical, order_key
+from tidemill.core.floats import canonical, equal, order_key
 from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.expr.evaluate import evaluate
@@ -211,7 +211,7 @@ def _matches(plan: Join | Cut) -> Callable[[Row, Row], bool]:
         if _key(left, match.scope) != _key(right, match.scope):
             return False
         for a, b in match.keys:
-            if left[a] is None or right[b] is None or canonical(left[a]) != canonical(right[b]):
+            if left[a] is None or right[b] is None or not equal(left[a], right[b]):
                 return False
         if match.where is None:
             return True
