@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -28,6 +30,7 @@ from tests.conformance.temporal import (
 )
 from tests.examples import examples
 from tidemill import col
+from tidemill.core.time import Domain
 from tidemill.optimize.optimizer import RULES
 from tidemill.plan.build_temporal import shown
 from tidemill.plan.nodes import Plan
@@ -35,8 +38,30 @@ from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream
 
 COLUMNS = {"k": "int64", "v": "int64"}
-S = tm.stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", **COLUMNS})
-P = tm.stream("p", time="t", schema={"t": "int64", **COLUMNS})
+
+
+def _streams(time: str) -> tuple[Stream, Stream]:
+    """Intervals and points, with times of a type."""
+    return (
+        tm.stream("s", time="t", end="u", schema={"t": time, "u": time, **COLUMNS}),
+        tm.stream("p", time="t", schema={"t": time, **COLUMNS}),
+    )
+
+
+STREAMS = {Domain.LOGICAL: _streams("int64"), Domain.CLOCK: _streams("timestamp")}
+"""Ticks are numbers, or microseconds: rows of both are the same."""
+
+
+def _long(a: Stream, n: int) -> Any:
+    """A duration of so many ticks, in the time of a stream."""
+    return n if a.plan.domain is Domain.LOGICAL else timedelta(microseconds=n)
+
+
+def _value_long(a: Stream) -> Any:
+    """The duration of as many ticks as `v` says."""
+    return col.v if a.plan.domain is Domain.LOGICAL else col.v.cast("duration")
+
+
 MOST_ROWS = 400
 """Plans whose results grow larger are left: the definition looks at every pair."""
 
@@ -46,19 +71,19 @@ ONE: dict[str, Callable[[Stream, int], Stream]] = {
     "where with another's column": lambda a, n: a.with_columns(z=col.v * n).where(col.z > n).select("k", "v"),
     "select": lambda a, n: a.select("k", v=(col.v + n) % 5),
     "other key": lambda a, n: a.select(k=col.v % 3, v="v"),
-    "lasting": lambda a, n: a.lasting(n),
-    "lasting what it says": lambda a, n: a.lasting(lambda e: e.v),
-    "extend": lambda a, n: a.extend(n),
-    "shift": lambda a, n: a.shift(n - 4),
-    "at_most": lambda a, n: a.at_most(n),
+    "lasting": lambda a, n: a.lasting(_long(a, n)),
+    "lasting what it says": lambda a, n: a.lasting(_value_long(a)),
+    "extend": lambda a, n: a.extend(_long(a, n)),
+    "shift": lambda a, n: a.shift(_long(a, n - 4)),
+    "at_most": lambda a, n: a.at_most(_long(a, n)),
     "at_start": lambda a, n: a.at_start(),
     "at_end": lambda a, n: a.at_end(),
-    "quantised": lambda a, n: a.quantised(2 * n, every=3),
-    "starting": lambda a, n: a.starting(lambda e: e[a.plan.time] - n),
-    "until_session_end": lambda a, n: a.until_session_end(n, "k"),
+    "quantised": lambda a, n: a.quantised(_long(a, 2 * n), every=_long(a, 3)),
+    "starting": lambda a, n: a.starting(lambda e: e[a.plan.time] - _long(a, n)),
+    "until_session_end": lambda a, n: a.until_session_end(_long(a, n), "k"),
     "until_next": lambda a, n: a.until_next("k"),
-    "chop": lambda a, n: a.at_most(9).chop(n),
-    "sample": lambda a, n: a.at_most(9).sample(n),
+    "chop": lambda a, n: a.at_most(_long(a, 9)).chop(_long(a, n)),
+    "sample": lambda a, n: a.at_most(_long(a, 9)).sample(_long(a, n)),
     "stitch": lambda a, n: a.stitch(),
     "agg by key": lambda a, n: a.group_by("k").agg(v=tm.count()),
     "agg": lambda a, n: a.agg(k=tm.max(col.k), v=tm.sum(col.v)),
@@ -78,7 +103,7 @@ ONE: dict[str, Callable[[Stream, int], Stream]] = {
     "apply a join": lambda a, n: a.group_by("k").apply(
         lambda g: g.join(g.agg(n=tm.count()), how="left").select("k", v=col.v * 2 - col.n)),
     "apply top": lambda a, n: a.group_by("k").apply(lambda g: g.where(col.v > 0).top(1, by="v")),
-    "windows": lambda a, n: a.at_start().group_by("k").window(tm.tumbling(n)).agg(v=tm.count()),
+    "windows": lambda a, n: a.at_start().group_by("k").window(tm.tumbling(_long(a, n))).agg(v=tm.count()),
 }  # fmt: skip
 
 TWO: dict[str, Callable[[Stream, Stream, int], Stream]] = {
@@ -98,19 +123,19 @@ TWO: dict[str, Callable[[Stream, Stream, int], Stream]] = {
     "clip": lambda a, b, n: a.clip(b, on="k").where(col.k.is_not_null()),
     "clip, where": lambda a, b, n: a.clip(b, where=lambda l, r: l.v < r.v),
     "union": lambda a, b, n: _edges(a).union(_edges(b)),
-    "union, filtered": lambda a, b, n: _edges(a).union(_edges(b)).where(col.v > 1).lasting(n),
+    "union, filtered": lambda a, b, n: _edges(a).union(_edges(b)).where(col.v > 1).lasting(_long(a, n)),
 }  # fmt: skip
 
 
 def _edges(a: Stream) -> Stream:
     """Points with the time `t`: the edges of lifetimes, or others if lifetimes have another name."""
-    return a.edges().select("k", "v") if a.plan.time == "t" else P.where(col.v > 2)
+    return a.edges().select("k", "v") if a.plan.time == "t" else STREAMS[a.plan.domain][1].where(col.v > 2)
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[str, Stream]:
     """A query, and how it was made."""
-    pool, said = [S, P], []
+    pool, said = [*STREAMS[draw(st.sampled_from(list(STREAMS)))]], []
     for _ in range(draw(st.integers(1, 5))):
         a, n = pool[-draw(st.integers(1, min(3, len(pool))))], draw(st.integers(1, 7))
         if draw(st.integers(0, 2)):
@@ -186,13 +211,15 @@ def test_each_rule_keeps_the_answer(plan: tuple[str, Stream], data: Inputs) -> N
         assert_rows(found, expected, f"{said}\n{query!r}\nafter {rule.__name__}:\n{after!r}")
 
 
+@pytest.mark.parametrize("domain", STREAMS)
 @pytest.mark.parametrize("name", [*ONE, *TWO])
-def test_every_step_is_run(name: str) -> None:
+def test_every_step_is_run(name: str, domain: Domain) -> None:
+    s, p = STREAMS[domain]
     rows = {
         "s": [{"t": t, "u": t + 1 + t % 4, "k": t % 3, "v": t % 5} for t in range(8)],
         "p": [{"t": t, "k": t % 2, "v": t % 4} for t in range(9)],
     }
-    query = ONE[name](S, 3) if name in ONE else TWO[name](S, P, 3)
+    query = ONE[name](s, 3) if name in ONE else TWO[name](s, p, 3)
     inputs = inputs_of(query, rows)
     expected = by_reference(query, inputs)
     assert expected or name == "where_not_exists, filtered"
