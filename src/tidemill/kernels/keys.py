@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,12 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.index import IntIndex, StringIndex
-from tidemill.kernels.memory import empty_like, taken
+from tidemill.kernels.memory import empty, empty_like, taken
+from tidemill.kernels.order import min_max
 
 Ints = npt.NDArray[np.int64]
+_CLOSE = 1 << 12
+"""Keys in a span of this size, or of the number of rows, are ids without being looked up."""
 
 
 class KeyIndex:
@@ -107,6 +111,36 @@ class KeyIndex:
             ids = both >> 32
         codes.append(ids)
         return [c.decode(i) for c, i in zip(self._columns, reversed(codes))]
+
+
+def ids_of(schema: Schema, sides: Sequence[list[pa.Array]]) -> tuple[list[Ints], int]:
+    """Return ids of keys that only say which rows have equal ones, and a number above all of them.
+
+    Numbers that lie close together are ids themselves; others are looked up.
+
+    >>> from tidemill.core.types import INT64
+    >>> ids_of(Schema((("a", INT64),)), [[pa.array([7, 9])], [pa.array([9])]])
+    ([array([0, 2]), array([2])], 3)
+    """
+    close = _close_numbers(schema, sides)
+    if close is not None:
+        return close
+    index = KeyIndex(schema)
+    return [index.encode(columns) for columns in sides], index.count
+
+
+def _close_numbers(schema: Schema, sides: Sequence[list[pa.Array]]) -> tuple[list[Ints], int] | None:
+    kinds = [kind for _, kind in schema]
+    if len(kinds) != 1 or not kinds[0].is_fixed or kinds[0].kind in ("float64", "bool"):
+        return None
+    columns = [column for [column] in sides if len(column)]
+    if not columns or any(column.null_count for column in columns):
+        return None
+    lows, highs = zip(*(min_max(values(column)) for column in columns))
+    low, high = min(lows), max(highs)
+    if high - low >= max(_CLOSE, sum(map(len, columns))):
+        return None
+    return [np.subtract(d := values(c), low, out=empty(len(d))) for [c] in sides], high - low + 1
 
 
 def _column(kind: DataType) -> Any:

@@ -23,14 +23,13 @@ def _is_sorted(x: Ints) -> bool:
 
 
 @kernel
-def _min_max(x: Ints) -> tuple[int, int]:
+def min_max(x: Ints) -> tuple[int, int]:
+    """Return the least and the greatest number of an array that has some."""
     low = x[0]
     high = x[0]
     for i in range(1, x.size):
-        if x[i] < low:
-            low = x[i]
-        elif x[i] > high:
-            high = x[i]
+        low = min(low, x[i])
+        high = max(high, x[i])
     return low, high
 
 
@@ -65,7 +64,7 @@ def refine(order: Ints, keys: npt.NDArray[np.int64]) -> Ints:
     """Sort `order` by `keys[order]`, stably."""
     if len(order) < 2 or (_is_sorted(keys) and _is_sorted(order)):
         return order
-    low, high = _min_max(keys)
+    low, high = min_max(keys)
     bits = int(int(high) - int(low)).bit_length()
     if bits > 44:  # too many passes: a comparison sort is faster
         return order[np.argsort(keys[order], kind="stable")]
@@ -92,10 +91,20 @@ def order_by(*keys: npt.NDArray[np.int64]) -> Ints:
     return order
 
 
+def ordered(ticks: Ints, first: int = 0) -> Ints:
+    """Return the places of instants in order, if they are numbered from `first` on.
+
+    >>> ordered(np.array([3, 4]), 10), ordered(np.array([4, 3]), 10)
+    (array([10, 11]), array([11, 10]))
+    """
+    places = np.arange(first, first + len(ticks), dtype=np.int64)
+    return places if _is_sorted(ticks) else places[order_by(ticks)]
+
+
 def _fewer(keys: list[Ints]) -> list[Ints]:
     """Pack the first keys into one number as long as they fit; the order stays the same."""
     while len(keys) > 1 and len(keys[0]):
-        (low, high), (low_next, high_next) = (map(int, _min_max(k)) for k in keys[:2])
+        (low, high), (low_next, high_next) = (map(int, min_max(k)) for k in keys[:2])
         span = high_next - low_next + 1
         if (high - low + 1) * span > 1 << 44:
             break

@@ -71,7 +71,8 @@ class CutOperator(TemporalOperator):
                 start = np.maximum(one.starts[own], other.starts[others])
                 found.append((one.order[own], start, np.minimum(one.ends[own], other.ends[others])))
         else:
-            found = [(pair.left, pair.start, pair.end) for pair in matching.overlapping()]
+            pairs_met = matching.overlapping(self._tuning.many_pairs)
+            found = [(pair.left, pair.start, pair.end) for pair in pairs_met]
         nothing = np.empty(0, dtype=np.int64)
         row, start, end = (np.concatenate([nothing, *(f[at] for f in found)]) for at in range(3))
         return row, start, end

@@ -35,12 +35,13 @@ class JoinOperator(TemporalOperator):
     ) -> tuple[Iterable[pa.RecordBatch], list[pa.RecordBatch]]:
         left, right = sides
         matching = Matching.of(self.plan.match, left, right, self._refusing(left))
+        found = matching.overlapping(self._tuning.many_pairs)
         if not self._outer:  # pairs may be many more than rows, and nothing else depends on them
             kept = [side.keep(side.ends > below) for side in sides]
-            return (self._of_pairs(matching, pairs) for pairs in matching.overlapping()), kept
+            return (self._of_pairs(matching, pairs) for pairs in found), kept
         results: list[pa.RecordBatch] = []
         met: list[tuple[Ints, Ints, Ints, Ints]] = []
-        for pairs in matching.overlapping():
+        for pairs in found:
             results.append(self._of_pairs(matching, pairs))
             met.append((pairs.left, pairs.right, pairs.start, pairs.end))
         kept = []

@@ -14,6 +14,8 @@ from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import build, validity, values
 from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.lifetime_checks import first_far, first_wrong
+from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
 from tidemill.plan.faults import no_lifetime, null_start
 from tidemill.plan.nodes import Plan
@@ -30,7 +32,9 @@ def starts_of(plan: Plan, batch: pa.RecordBatch) -> Ints:
 def ends_of(plan: Plan, batch: pa.RecordBatch) -> Ints:
     """Return where the lifetimes of rows of a plan end: a point after one tick, an open one at `FOREVER`."""
     if plan.end is None:
-        return starts_of(plan, batch) + 1
+        start = starts_of(plan, batch)
+        ends: Ints = np.add(start, 1, out=empty(len(start)))
+        return ends
     column = batch.column(plan.end)
     valid = validity(column)
     return values(column) if valid is None else np.where(valid != 0, values(column), FOREVER)
@@ -42,10 +46,15 @@ def check_lifetimes(plan: Plan, batch: pa.RecordBatch) -> None:
         return
     if batch.column(plan.time).null_count:
         raise null_start(plan)
-    start, end = starts_of(plan, batch), ends_of(plan, batch)
-    bad = (end <= start) | (start < -FARTHEST) | ((end > FARTHEST) & (end != FOREVER))
-    if bad.any():
-        at = int(np.flatnonzero(bad)[0])
+    start = starts_of(plan, batch)
+    if plan.end is None:
+        at = first_far(start, FARTHEST)
+        if at >= 0:
+            raise no_lifetime(plan, int(start[at]), int(start[at]) + 1)
+        return
+    end = ends_of(plan, batch)
+    at = first_wrong(start, end, FARTHEST, FOREVER)
+    if at >= 0:
         raise no_lifetime(plan, int(start[at]), int(end[at]))
 
 
@@ -76,11 +85,6 @@ class Keyed:
     keys: Ints
     starts: Ints
     ends: Ints
-
-    def some(self, mask: Mask) -> Keyed:
-        """Return the rows for which a mask, over the rows as they were before, is true."""
-        kept = mask[self.order]
-        return Keyed(self.order[kept], self.keys[kept], self.starts[kept], self.ends[kept])
 
     @staticmethod
     def of(keys: Ints, starts: Ints, ends: Ints) -> Keyed:

@@ -13,9 +13,12 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.expr.evaluate import evaluate as define
 from tidemill.expr.nodes import Node, columns_of
-from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.arrow import values
+from tidemill.kernels.keys import ids_of
+from tidemill.kernels.meeting import BEGIN, chain_up, meet
 from tidemill.kernels.memory import empty
 from tidemill.kernels.overlaps import spelled_out, starting_within
+from tidemill.kernels.row_batches import taken_column
 from tidemill.local.expressions import evaluate
 from tidemill.local.lifetimes import Ints, Keyed, Mask, without_nulls
 from tidemill.local.temporal_operator import Side
@@ -23,6 +26,8 @@ from tidemill.plan.temporal import LEFT, RIGHT, Match, sided
 
 PAIRS = 1 << 20
 """Pairs to look at at once, at most; a row that has more is taken whole."""
+_FEW = 1 << 10
+"""There is room for so many pairs at least."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,12 @@ class Pairs:
     start: Ints
     end: Ints
 
+    def where(self, mask: Mask) -> Pairs:
+        """Return some of the pairs."""
+        if mask.all():
+            return self
+        return Pairs(self.left[mask], self.right[mask], self.start[mask], self.end[mask])
+
 
 @dataclass(frozen=True)
 class Matching:
@@ -42,6 +53,9 @@ class Matching:
     left: Side
     right: Side
     keys: tuple[Ints, Ints]
+    """The key id of each row; below 0 if it matches nothing."""
+    count: int
+    """The number of key ids."""
     where: Node | None
     schema: Schema
     """The columns of pairs, as the condition names them."""
@@ -56,16 +70,16 @@ class Matching:
         schema = Schema(sided(left.plan, right.plan))
         sides = ((left, match.left_keys), (right, match.right_keys))
         if not match.left_keys:
-            ids = [np.zeros(side.rows.num_rows, dtype=np.int64) for side, _ in sides]
+            ids, count = [np.zeros(side.rows.num_rows, dtype=np.int64) for side, _ in sides], 1
         else:
-            index = KeyIndex(left.plan.schema.select(match.left_keys))
-            ids = [index.encode([side.rows.column(n) for n in names]) for side, names in sides]
+            columns = [[side.rows.column(n) for n in names] for side, names in sides]
+            ids, count = ids_of(left.plan.schema.select(match.left_keys), columns)
             equal = [names[len(match.scope) :] for _, names in sides]
             ids = [
                 without_nulls(of, side.rows, names, -1 - at)
                 for at, (of, (side, _), names) in enumerate(zip(ids, sides, equal))
             ]
-        return Matching(left, right, (ids[0], ids[1]), match.where, schema, refuse)
+        return Matching(left, right, (ids[0], ids[1]), count, match.where, schema, refuse)
 
     @staticmethod
     def of_places(
@@ -74,29 +88,35 @@ class Matching:
         """Return a matching for pairs whose keys are known to be equal."""
         nothing = np.empty(0, dtype=np.int64)
         schema = Schema(sided(left.plan, right.plan))
-        return Matching(left, right, (nothing, nothing), match.where, schema, refuse)
+        return Matching(left, right, (nothing, nothing), 0, match.where, schema, refuse)
 
-    def overlapping(self) -> Iterator[Pairs]:
-        """Yield the pairs that match, of which at least one row is new."""
-        left = Keyed.of(self.keys[0], self.left.starts, self.left.ends)
-        right = Keyed.of(self.keys[1], self.right.starts, self.right.ends)
-        new_left, new_right = self.left.is_new, self.right.is_new
-        halves = [(left.some(new_left), right)]
-        if not new_left.all() and new_right.any():
-            halves.append((left.some(~new_left), right.some(new_right)))
-        for one, other in halves:
-            for own, others in ranges(one, other, 0):
-                yield from self._met(one.order[own], other.order[others])
-            for own, others in ranges(other, one, 1):
-                yield from self._met(one.order[others], other.order[own])
+    def overlapping(self, most: int) -> Iterator[Pairs]:
+        """Yield the pairs that match, of which at least one row is new; about `most` of them at once."""
+        sides = (self.left, self.right)
+        nodes = empty((sum(len(side.starts) for side in sides), 2))
+        heads = np.full(2 * self.count, -1, dtype=np.int64)
+        rows: list[Ints] = []
+        first = 0
+        for number, (side, keys) in enumerate(zip(sides, self.keys)):
+            chain_up(keys, side.ends, side.kept, first, number, nodes, heads)
+            rows += [keys, side.starts, side.ends, side.new_in_order]
+            first += len(side.starts)
+        at = np.array(BEGIN, dtype=np.int64)
+        room = min(most, max(_FEW, first))
+        while True:
+            pairs = [empty(room) for _ in range(4)]
+            found = meet(*rows, nodes, heads, at, *pairs)
+            yield from self._passing(Pairs(*(column[:found] for column in pairs)))
+            if found < room:
+                return
+            room = min(most, 2 * room)
 
-    def _met(self, left: Ints, right: Ints) -> Iterator[Pairs]:
+    def _passing(self, pairs: Pairs) -> Iterator[Pairs]:
+        """Yield the pairs for which the condition is true, if there are any."""
         if self.where is not None:
-            passed = self.holds(left, right)
-            left, right = left[passed], right[passed]
-        if len(left):
-            start = np.maximum(self.left.starts[left], self.right.starts[right])
-            yield Pairs(left, right, start, np.minimum(self.left.ends[left], self.right.ends[right]))
+            pairs = pairs.where(self.holds(pairs.left, pairs.right))
+        if len(pairs.left):
+            yield pairs
 
     def holds(self, left: Ints, right: Ints) -> Mask:
         """Return for which pairs the condition is true."""
@@ -140,7 +160,8 @@ class Matching:
         for name in names:
             prefix = LEFT if name.startswith(LEFT) else RIGHT
             side, places = sides[prefix]
-            arrays.append(side.rows.column(name.removeprefix(prefix)).take(places))
+            column = side.rows.column(name.removeprefix(prefix))
+            arrays.append(column.take(places) if places.null_count else taken_column(column, values(places)))
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
 

@@ -7,6 +7,7 @@ rows, so the whole state of an operator is rows.
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.expr.nodes import Column
 from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.order import ordered
+from tidemill.kernels.row_batches import divided, joined_rows, taken_rows
 from tidemill.local.key_limits import KeyLimits
 from tidemill.local.late_rows import LateRows
 from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, ends_of, starts_of
@@ -51,15 +54,22 @@ class Side:
 
     @property
     def is_new(self) -> Mask:
-        found: Mask = np.arange(self.rows.num_rows) >= self.kept
+        found = np.ones(self.rows.num_rows, dtype=np.bool_)
+        found[: self.kept] = False
         return found
+
+    @functools.cached_property
+    def new_in_order(self) -> Ints:
+        """The places of the new rows, in order of their start."""
+        return ordered(self.starts[self.kept :], self.kept)
 
     def keep(self, mask: Mask, **state: Ints) -> pa.RecordBatch:
         """Return some rows, with other values of their state."""
         rows = self.rows
         for name, ticks in state.items():
             rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(ticks))
-        return rows if mask.all() else rows.filter(pa.array(mask))
+        places = np.flatnonzero(mask)
+        return rows if len(places) == len(mask) else taken_rows(rows, places)
 
 
 class TemporalOperator(Operator):
@@ -190,13 +200,13 @@ class TemporalOperator(Operator):
 
             kept = self._kept_rows[port]
             mine = chosen(kept)
-            others.append(kept.filter(pa.array(~mine)))
-            self._kept_rows[port] = kept.filter(pa.array(mine))
+            self._kept_rows[port], rest = divided(kept, mine)
+            others.append(rest)
             sides.append(self._due(port, below, chosen))
         held, wake = self._held, self._wake
         self._wake = self._held = FOREVER
         results, left = self._work(sides, below)
-        self._kept_rows = [pa.concat_batches(pair) for pair in zip(others, left)]
+        self._kept_rows = [joined_rows(pair) for pair in zip(others, left)]
         # What other keys hold back is not known apart: it stays until the next watermark of all.
         self._held, self._wake = min(held, self._held), min(wake, self._wake)
         self._see_next()
@@ -230,13 +240,9 @@ class TemporalOperator(Operator):
             now = starts_of(one, batch) < below
             if chosen is not None:
                 now &= chosen(batch)
-            if now.all():
-                due.append(batch)
-            elif now.any():
-                due.append(batch.filter(pa.array(now)))
-                left.append(batch.filter(pa.array(~now)))
-            else:
-                left.append(batch)
+            for share, rows in zip((due, left), divided(batch, now)):
+                if rows.num_rows:
+                    share.append(rows)
         self._waiting[port] = left
         if self.state[port]:
             nothing = [pa.array(np.zeros(n, np.int64)) for n in (b.num_rows for b in due)]
@@ -244,7 +250,7 @@ class TemporalOperator(Operator):
                 pa.RecordBatch.from_arrays([*b.columns, *[none] * len(self.state[port])], schema=kept.schema)
                 for b, none in zip(due, nothing)
             ]  # fmt: skip
-        rows = pa.concat_batches([kept, *due]) if due else kept
+        rows = joined_rows([kept, *due])
         return Side(one, rows, kept.num_rows, starts_of(one, rows), ends_of(one, rows))
 
     def _ends(self, port: int, kept: pa.RecordBatch) -> int:

@@ -1,0 +1,80 @@
+"""Copy rows of batches, in memory that was used before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.kernels.arrow import build, values
+from tidemill.kernels.memory import SMALL, empty, taken
+from tidemill.kernels.substrings import taken as taken_strings
+
+Ints = npt.NDArray[np.int64]
+_WIDTH = 64
+
+
+def taken_column(column: pa.Array, places: Ints) -> pa.Array:
+    """As `column.take`; all places must exist.
+
+    >>> taken_column(pa.array([5, 6, 7]), np.array([2, 0])).to_pylist()
+    [7, 5]
+    """
+    if _is_plain(column):
+        return build(taken(values(column), places), None, column.type)
+    if pa.types.is_string(column.type):
+        return taken_strings(column, places)
+    return column.take(pa.array(places))
+
+
+def taken_rows(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
+    """As `rows.take`; all places must exist."""
+    if not rows.num_columns:
+        return rows.take(pa.array(places))
+    columns = [taken_column(column, places) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def divided(rows: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Return the rows for which a mask is true, and the others; without a copy if the first ones are.
+
+    >>> rows = pa.record_batch({"a": [5, 6, 7]})
+    >>> [part["a"].to_pylist() for part in divided(rows, np.array([True, False, True]))]
+    [[5, 7], [6]]
+    """
+    first = int(np.count_nonzero(mask))
+    if mask[:first].all():
+        return rows.slice(0, first), rows.slice(first)
+    return taken_rows(rows, np.flatnonzero(mask)), taken_rows(rows, np.flatnonzero(~mask))
+
+
+def joined_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """As `pa.concat_batches`.
+
+    >>> joined_rows([pa.record_batch({"a": [1]}), pa.record_batch({"a": [2, None]})]).to_pydict()
+    {'a': [1, 2, None]}
+    """
+    some = [batch for batch in batches if batch.num_rows] or list(batches[:1])
+    if len(some) == 1:
+        return some[0]
+    rows = sum(batch.num_rows for batch in some)
+    if 8 * rows < SMALL or not some[0].num_columns:
+        return pa.concat_batches(some)
+    columns = [_joined([batch.column(i) for batch in some], rows) for i in range(some[0].num_columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=some[0].schema)
+
+
+def _joined(pieces: list[pa.Array], rows: int) -> pa.Array:
+    if not all(map(_is_plain, pieces)):
+        return pa.concat_arrays(pieces)
+    data = [values(piece) for piece in pieces]
+    return build(np.concatenate(data, out=empty(rows, data[0].dtype)), None, pieces[0].type)
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Return whether a column is an array of numbers or instants of eight bytes, without nulls."""
+    kind = column.type
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind)
+    return bool(plain and kind.bit_width == _WIDTH and column.null_count == 0)
