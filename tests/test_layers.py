@@ -56,7 +56,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("attribute_limits", "live_table", "unread_columns", "unusable_rows"),
         ("explain", "partial_batches", "progressive"),
         ("run",),
-        ("graph",),
+        ("divided_run",),
+        ("run_graph",),
+        ("graph", "turns"),
         ("table_stages", "temporal"),
         ("keyed_lanes",),
         (

@@ -19,7 +19,7 @@ from tidemill.core.time import BEGINNING
 from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
-from tidemill.local.run import run_graph
+from tidemill.local.run_graph import run_graph
 from tidemill.local.tuning import Tuning
 from tidemill.plan.nodes import Source
 from tidemill.reference.run import run as run_reference

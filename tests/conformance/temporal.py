@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 from hypothesis import strategies as st
 
 import tidemill as tm
 from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.time import FOREVER
+from tidemill.io.chunks import ChunkSizes
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
 from tidemill.local.snapshot import from_bytes, to_bytes
@@ -33,8 +36,9 @@ P = tm.stream("p", time="t", schema={"t": "int64", **COLUMNS})
 D = tm.table("d", schema={"k": "int64", "label": "string"})
 
 EAGER = Tuning(
-    few_waiting=0, few_partials=0, output_rows=3, few_keys=3, few_lookups=0, held_text=0, many_pairs=2
-)
+    few_rows=0, few_waiting=0, few_partials=0, output_rows=3, few_keys=3, few_lookups=0, held_text=0,
+    many_pairs=2,
+)  # fmt: skip
 
 # --- data -------------------------------------------------------------------------------------------
 
@@ -82,10 +86,15 @@ def by_reference(query: Stream, inputs: Inputs) -> list[Row]:
     return run_reference(shown(query.plan), inputs)
 
 
+SHORT = ChunkSizes(most=4, held=4, most_held=4, small=1)
+"""Rows come in chunks of four."""
+
+
 def in_process(query: Stream, inputs: Inputs, tuning: Tuning = EAGER) -> list[Row]:
-    """What `run` gives."""
+    """What `run` gives, on two threads where the plan can be divided."""
     tables = {s.name: from_rows(inputs[s.name], s.declared) for s in sources(query.plan)}
-    return to_rows(list(run_local(query.optimized, tables, tuning=tuning)), query.schema)
+    with mock.patch.dict(os.environ, TIDEMILL_THREADS="2"):
+        return to_rows(list(run_local(query.optimized, tables, tuning=tuning, sizes=SHORT)), query.schema)
 
 
 class Driven:

@@ -16,7 +16,7 @@ from tidemill.core.batch import conform, from_rows, to_rows
 from tidemill.core.errors import UserError
 from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
-from tidemill.local.run import run_graph
+from tidemill.local.run_graph import run_graph
 from tidemill.plan.nodes import sources
 from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream

@@ -15,7 +15,7 @@ import tidemill as tm
 from tests.fuzz import sources
 from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
-from tidemill.local.run import run_graph
+from tidemill.local.run_graph import run_graph
 from tidemill.local.snapshot import from_bytes, to_bytes
 from tidemill.local.tuning import Tuning
 from tidemill.reference.run import run as run_reference

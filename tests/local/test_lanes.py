@@ -19,7 +19,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.chunks import Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.lanes import Share
-from tidemill.local.run import run_graph
+from tidemill.local.run_graph import run_graph
 from tidemill.local.tuning import Tuning
 from tidemill.local.window_operator import WindowOperator
 from tidemill.stream import Stream

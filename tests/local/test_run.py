@@ -18,7 +18,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.chunks import SIZES, Chunk
 from tidemill.local.graph import Graph
 from tidemill.local.run import run as run_local
-from tidemill.local.run import run_graph
+from tidemill.local.run_graph import run_graph
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import WindowAggregate

@@ -12,6 +12,7 @@ from tidemill.core.time import Domain, to_datetime
 from tidemill.expr.nodes import Column, Node, Udf
 from tidemill.io.window_source import WindowSource
 from tidemill.jit.function_content import uncached
+from tidemill.local.divided_run import parts_of
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.last_range import aggregate_of_copies, slides_over_another
 from tidemill.local.lookup_operator import looks_up
@@ -21,7 +22,7 @@ from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import check_inputs
-from tidemill.plan.nodes import Plan, WheelWindows, WindowAggregate
+from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
 from tidemill.plan.properties import properties
 from tidemill.plan.stages import Stage, stage_of
@@ -56,7 +57,17 @@ _SLIDING = {
 
 def describe(plan: Plan) -> str:
     """Describe how the local engine runs a plan, step by step."""
-    return describe_plan(plan, _windows, _stage, _temporal)
+    return _threads(plan) + describe_plan(plan, _windows, _stage, _temporal)
+
+
+def _threads(plan: Plan) -> str:
+    """Describe how rows are divided among threads."""
+    parts = parts_of(plan)
+    if parts is None:
+        return ""
+    shown = "; ".join(one.shown for one in parts.below.values())
+    what = "rows" if isinstance(parts.top, Source) else "rows of the parts that go by a key"
+    return f"on several threads, {what} are divided by {shown}\n"
 
 
 def with_inputs(plan: Plan, inputs: Mapping[str, Any]) -> tuple[Plan, str | None]:

@@ -15,6 +15,7 @@ from time import perf_counter
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.core.time import BEGINNING
 from tidemill.local.attributes import Attribute
 from tidemill.local.last_range import LastRangeOperator, slides_over_another
 from tidemill.local.operator import Operator, Snapshot
@@ -245,6 +246,11 @@ class Graph:
             for out in made:
                 found += self._passed_on(reader, out)
         return found
+
+    @property
+    def promise(self) -> int:
+        """No result to come starts below this."""
+        return self._last.operator.promise.common if isinstance(self._last, OperatorStep) else BEGINNING
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -20,7 +20,8 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.io.chunks import Chunk, earliest
 from tidemill.local.graph import Graph
 from tidemill.local.progress_report import ProgressReport, points, require_count
-from tidemill.local.run import open_inputs, require_none_late, rounds, table_of
+from tidemill.local.run import open_inputs, require_none_late, table_of
+from tidemill.local.run_graph import rounds
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.nodes import Plan, Source, WheelWindows

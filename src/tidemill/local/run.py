@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from tidemill.core.forks import in_one_process
-from tidemill.core.threads import on_threads, threads
-from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.core.threads import threads
 from tidemill.io.chunks import SIZES, Chunk, ChunkSizes
 from tidemill.io.progress import shown
 from tidemill.io.sources import open_source
 from tidemill.io.window_source import WindowSource
+from tidemill.local.divided_run import DividedPlan, parts_of
 from tidemill.local.graph import Graph
+from tidemill.local.run_graph import run_graph
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.faults import broken_promise, check_inputs
@@ -26,66 +28,9 @@ AS_THEY_COME = replace(SIZES, small=1)
 """Chunks are not joined: someone waits for their results."""
 
 
-@dataclass(frozen=True)
-class Round:
-    """What happened to one chunk of an input, or to its end."""
-
-    input: str
-    chunk: Chunk | None
-    """None at the end of the input."""
-    results: Iterable[pa.RecordBatch]
-    """To be exhausted before the next round: the work happens while it is read."""
-
-
-def rounds(
-    graph: Graph, inputs: Mapping[str, Iterable[Chunk]], threads: int = 1, *, prompt: bool = False
-) -> Generator[Round, None, None]:
-    """Run a graph over all chunks of its inputs, which are given by the names of its sources.
-
-    The next chunk is read from the input with the lowest watermark, because it holds the others back. A
-    graph of one stateless stage runs on several threads.
-    """
-    if (stage := graph.stateless) is not None:
-        [(name, only)] = inputs.items()
-        done = on_threads(lambda c: (c, stage.run(c.batch)), only, threads if stage.threadsafe else 1)
-        yield from (Round(name, chunk, [batch] if batch.num_rows else []) for chunk, batch in done)
-        return
-    below = dict.fromkeys(inputs, BEGINNING)
-    chunks = {name: iter(given) for name, given in inputs.items()}
-
-    def pushed(name: str, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        yield from graph.push(name, chunk.batch)
-        if len(below) == 1 and not prompt and not graph.wants_advance:
-            return
-        if chunk.complete_below < FOREVER:  # the end of the input is signalled once, below
-            below[name] = max(below[name], chunk.complete_below)
-        yield from graph.advance(name, below[name], prompt=prompt)
-
-    try:
-        while chunks:
-            name = min(chunks, key=below.__getitem__)
-            chunk = next(chunks[name], None)
-            if chunk is None:
-                del chunks[name]
-                yield Round(name, None, graph.advance(name, FOREVER))
-                continue
-            chunks[name] = chunks.pop(name)  # inputs with equal watermarks take turns
-            yield Round(name, chunk, pushed(name, chunk))
-    finally:
-        graph.close()
-
-
-def run_graph(
-    graph: Graph, inputs: Mapping[str, Iterable[Chunk]], threads: int = 1, *, prompt: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """Run a graph over all chunks of its inputs (`rounds`), and return its results."""
-    for one in rounds(graph, inputs, threads, prompt=prompt):
-        yield from one.results
-
-
 def run(
     plan: Plan, inputs: Mapping[str, Any], *, progress: bool = False, prompt: bool = False,
-    counts: dict[str, int] | None = None, tuning: Tuning = DEFAULT,
+    counts: dict[str, int] | None = None, tuning: Tuning = DEFAULT, sizes: ChunkSizes = SIZES,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """Run a plan and return its result batch by batch, as windows close.
 
@@ -93,39 +38,55 @@ def run(
     soon as they are complete. After the last batch, `counts["before_start"]` is the number of rows before the
     start of all windows. A forked child process cannot continue the iteration.
     """
-    yield from in_one_process(_run(plan, inputs, progress, prompt, counts, tuning), "run")
+    yield from in_one_process(_run(plan, inputs, progress, prompt, counts, tuning, sizes), "run")
 
 
 def _run(
     plan: Plan, inputs: Mapping[str, Any], progress: bool, prompt: bool, counts: dict[str, int] | None,
-    tuning: Tuning,
+    tuning: Tuning, sizes: ChunkSizes,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    opened = open_inputs(plan, inputs, tuning, AS_THEY_COME if prompt else SIZES)
+    opened = open_inputs(plan, inputs, tuning, AS_THEY_COME if prompt else sizes)
     chunks = opened.chunks
     if progress:
         chunks = {name: shown(given, name, opened.rows.get(name)) for name, given in chunks.items()}
     unknown = None in opened.rows.values()
-    yield from run_graph(opened.graph, chunks, opened.threads, prompt=prompt and unknown)
-    require_none_late(opened.graph)
+    parts = None if opened.threads == 1 or (prompt and unknown) else parts_of(opened.plan)
+    if parts is None:
+        graphs = [opened.graph]
+        yield from run_graph(opened.graph, chunks, opened.threads, prompt=prompt and unknown)
+    else:
+        divided = DividedPlan(parts, opened.threads, tuning, watch=opened.watch)
+        graphs = divided.graphs
+        yield from divided.results(chunks)
+    require_none_late(*graphs)
     if counts is not None:
-        counts["before_start"] = opened.graph.before_start
+        counts["before_start"] = sum(graph.before_start for graph in graphs)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The inputs of a query, and the graph that reads them."""
+    """The inputs of a query."""
 
-    graph: Graph
+    plan: Plan
+    """The plan for these inputs."""
+    tuning: Tuning
     chunks: dict[str, Iterable[Chunk]]
     rows: dict[str, int | None]
     """How many rows each input has, None where that is not known; a wheel has none."""
     threads: int
+    watch: bool
+    """Whether rows may break the promises of an input."""
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The graph that reads them."""
+        return Graph(self.plan, self.threads, self.tuning, watch=self.watch)
 
 
 def open_inputs(
     plan: Plan, inputs: Mapping[str, Any], tuning: Tuning = DEFAULT, sizes: ChunkSizes = SIZES
 ) -> Opened:
-    """Open the inputs of a plan, and make a graph with threads for them."""
+    """Open the inputs of a plan."""
     check_inputs(plan, inputs)
     wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WindowSource)}
     plan = with_wheels(plan, wheels) if wheels else plan
@@ -142,7 +103,7 @@ def open_inputs(
             watch |= not reader.exact
     few = None not in rows.values() and sum(n for n in rows.values() if n is not None) < tuning.few_rows
     workers = 1 if few else threads()
-    return Opened(Graph(plan, workers, tuning, watch=watch), chunks, rows, workers)
+    return Opened(plan, tuning, chunks, rows, workers, watch)
 
 
 def table_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema, counts: Mapping[str, int]) -> pa.Table:
@@ -152,7 +113,8 @@ def table_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema, counts: Mappi
     return table.replace_schema_metadata(found) if found else table
 
 
-def require_none_late(graph: Graph) -> None:
+def require_none_late(*graphs: Graph) -> None:
     """Raise an error if an input broke its promise about its times, as wrong statistics of a file do."""
-    if late := graph.late():
-        raise broken_promise(list(graph.sources), sum(rows.num_rows for rows in late.values()))
+    late = sum(rows.num_rows for graph in graphs for rows in graph.late().values())
+    if late:
+        raise broken_promise([name for graph in graphs for name in graph.sources], late)

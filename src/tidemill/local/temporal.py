@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tidemill.core.schema import Schema
+from tidemill.expr.nodes import Node
 from tidemill.local.cut_operator import CutOperator
 from tidemill.local.expressions import row_by_row
 from tidemill.local.join_operator import JoinOperator
@@ -27,7 +28,7 @@ from tidemill.local.snapshot_operator import SnapshotOperator
 from tidemill.local.state_plan import plan_states
 from tidemill.local.temporal_operator import TemporalOperator
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.plan.nodes import unknown_node
+from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate, unknown_node
 from tidemill.plan.temporal import (
     Chop,
     Cut,
@@ -69,7 +70,7 @@ def temporal_operator(
         raise unknown_node(plan, "local", "local/temporal.py")
     make = partial(_KEEPING[type(plan)], plan, tuning, **options)
     keys = _keys(plan) if lanes > 1 else None
-    if keys is None or not _threadsafe(plan):
+    if keys is None or not threadsafe(plan):
         return make()
     return KeyedLanes(make, keys, lanes, tuning.few_waiting // lanes // 2, pool)
 
@@ -85,13 +86,20 @@ def _keys(plan: Temporal) -> tuple[str, ...] | None:
     return (keys[0],) if keys else None
 
 
-def _threadsafe(plan: Temporal) -> bool:
+def threadsafe(plan: Plan) -> bool:
     """Return whether an operator calls no Python function of a user, which may not be."""
     if isinstance(plan, (Join, Cut)):
         where = plan.match.where
         return where is None or not row_by_row(where, Schema(sided(plan.left, plan.right)))
-    if isinstance(plan, SnapshotAggregate):
+    if isinstance(plan, (SnapshotAggregate, WindowAggregate)):
         arguments = [a for part in plan.layout.parts for a in part.part.args]
         in_python = plan_states(plan.layout).in_python
         return not in_python and not any(row_by_row(a, plan.input.schema) for a in arguments)
-    return True
+    expressions: list[Node] = []
+    if isinstance(plan, Filter):
+        expressions = [plan.predicate]
+    elif isinstance(plan, (Project, Lifetime)):
+        expressions = [e for _, e in plan.outputs]
+    elif isinstance(plan, FromEdges):
+        expressions = [plan.starts]
+    return not any(row_by_row(e, below.schema) for e in expressions for below in plan.children())
