@@ -62,7 +62,7 @@ NAMES = tm.table("names", schema={"k": "string", "name": "string"})
     ("query", "expected"),
     [
         (EVENTS.lasting(9).agg(n=tm.count()),
-         ["  valid_to = (col.t + 9)   [compiled]", "  edges: rows are added where they start"]),
+         ["  valid_to = (col.t + 9)   [compiled]", "  edges: in one pass over starts and ends"]),
         (EVENTS.lasting(col.v).group_by("k").agg(m=tm.max("v")),
          ["snapshot m=max(col.v) by k, of lifetimes of any length:",
           "  not exact when rows are taken out: max(col.v)", "  copies: "]),

@@ -65,7 +65,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "cut_operator", "join_operator", "lifetime_operator", "lookup_operator", "rows_by_key",
             "snapshot_operator",
         ),
-        ("snapshot_values",),
+        ("edge_sweep", "snapshot_values"),
         ("last_range", "matching", "ranking", "stage_operator", "union"),
         ("temporal_operator", "window_operator"),
         ("lane_threads", "lanes", "late_rows"),

@@ -6,6 +6,7 @@ import functools
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import given
 import tidemill as tm
 from tests.conformance.cases import mean_log, root_mean_square, thirds
 from tests.conformance.temporal import (
+    EAGER,
     INPUTS,
     SEEDS,
     D,
@@ -230,6 +232,17 @@ def test_as_defined(name: str, data: Inputs, seed: int) -> None:
     while pick.random() < 0.8 and len(driven.ended) < len(inputs):
         driven.step()
     same(driven.so_far(), by_reference(query, driven.pushed), f"{name}, so far")
+
+
+@pytest.mark.parametrize("ways", [("moving", "copies"), ("copies",)], ids=" or ".join)
+@pytest.mark.parametrize("name", [n for n in SNAPSHOTS if n.startswith("agg")])
+@examples(2, of=25)
+@given(data=INPUTS)
+def test_each_way_of_snapshots(name: str, ways: tuple[str, ...], data: Inputs) -> None:
+    query = SNAPSHOTS[name]()
+    inputs = inputs_of(query, data)
+    same = functools.partial(assert_snapshots, query.plan) if name in BY_SNAPSHOTS else assert_rows
+    same(in_process(query, inputs, replace(EAGER, snapshots=ways)), by_reference(query, inputs), name)
 
 
 def test_rows_of_one_time_come_by_value() -> None:

@@ -11,9 +11,7 @@ import numpy as np
 from tests.examples import TIMES
 from tidemill.kernels.overlaps import (
     entered_and_left,
-    joined,
     merged_edges,
-    next_start,
     resolve_absence,
     resolve_presence,
     spelled_out,
@@ -74,38 +72,32 @@ def test_pairs_of_some_rows() -> None:
     assert own.tolist() == [2, 0, 2] and other.tolist() == [7, 1, 7]
 
 
-def test_union_of_intervals() -> None:
-    out = [ints(*[0] * 5) for _ in range(3)]
-    n = joined(ints(1, 1, 1, 1, 2), ints(0, 1, 4, 9, 9), ints(4, 2, 6, 11, 10), *out)
-    assert list(zip(*(a[:n].tolist() for a in out))) == [(1, 0, 6), (1, 9, 11), (2, 9, 10)]
-
-
 def test_what_matches_leave() -> None:
     free, out = ints(0, 5), [ints(*[0] * 9) for _ in range(3)]
     # Row 0 holds in [0, 10) and is matched in [2, 4) and [3, 6); row 1 holds from 5 on, for ever.
-    n = resolve_absence(ints(0, 0), ints(2, 3), ints(4, 6), 8, ints(10, NEVER), free, *out)
+    n = resolve_absence(ints(0, 0), ints(2, 3), ints(4, 6), 8, ints(0, 1), ints(10, NEVER), free, *out)
     assert list(zip(*(a[:n].tolist() for a in out))) == [(0, 0, 2)]
     assert free.tolist() == [6, 5]  # the rest may be matched by rows to come
     nothing = ints()
-    n = resolve_absence(nothing, nothing, nothing, NEVER, ints(10, NEVER), free, *out)
+    n = resolve_absence(nothing, nothing, nothing, NEVER, ints(0, 1), ints(10, NEVER), free, *out)
     assert list(zip(*(a[:n].tolist() for a in out))) == [(0, 6, 10), (1, 5, NEVER)]
+
+
+def test_rows_may_be_in_any_order() -> None:
+    free, out = ints(5, 0), [ints(*[0] * 9) for _ in range(3)]
+    n = resolve_absence(ints(1, 0), ints(2, 6), ints(4, 7), 20, ints(1, 0), ints(8, 10), free, *out)
+    assert list(zip(*(a[:n].tolist() for a in out))) == [(1, 0, 2), (1, 4, 10), (0, 5, 6), (0, 7, 8)]
 
 
 def test_what_matches_cover() -> None:
     since, until, out = ints(-1, -1), ints(-1, -1), [ints(*[0] * 9) for _ in range(3)]
     row, start, end = ints(0, 0, 0, 1), ints(1, 2, 6, 0), ints(3, 4, 9, 20)
-    n = resolve_presence(row, start, end, 8, ints(10, 7), since, until, -1, *out)
+    n = resolve_presence(row, start, end, 8, ints(0, 1), ints(10, 7), since, until, -1, *out)
     assert list(zip(*(a[:n].tolist() for a in out))) == [(0, 1, 4), (1, 0, 7)]
     assert (since[0], until[0]) == (6, 9)  # it may go on
     nothing = ints()
-    n = resolve_presence(nothing, nothing, nothing, 10, ints(10, 7), since, until, -1, *out)
+    n = resolve_presence(nothing, nothing, nothing, 10, ints(0, 1), ints(10, 7), since, until, -1, *out)
     assert list(zip(*(a[:n].tolist() for a in out))) == [(0, 6, 9)]
-
-
-def test_the_next_start() -> None:
-    out = ints(0, 0, 0, 0)
-    next_start(ints(1, 1, 2, 3), ints(0, 4, 0, 0), ints(1, 1, 1, 3), ints(0, 4, 6, 5), NEVER, out)
-    assert out.tolist() == [4, 6, NEVER, 5]
 
 
 def test_how_many_have_started_and_ended() -> None:

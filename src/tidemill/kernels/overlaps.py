@@ -86,34 +86,19 @@ def spelled_out(low: Ints, high: Ints, first: int, last: int, own: Ints, other: 
 
 
 @kernel
-def joined(keys: Ints, starts: Ints, ends: Ints, out_keys: Ints, out_starts: Ints, out_ends: Ints) -> int:
-    """Write the union of intervals of each key as intervals that do not touch; return how many there are."""
-    n = 0
-    for i in range(keys.size):
-        if n and out_keys[n - 1] == keys[i] and starts[i] <= out_ends[n - 1]:
-            if ends[i] > out_ends[n - 1]:
-                out_ends[n - 1] = ends[i]
-        else:
-            out_keys[n] = keys[i]
-            out_starts[n] = starts[i]
-            out_ends[n] = ends[i]
-            n += 1
-    return n
-
-
-@kernel
 def resolve_absence(
-    row: Ints, start: Ints, end: Ints, below: int, ends: Ints, free: Ints, out_row: Ints, out_start: Ints,
-    out_end: Ints,
+    row: Ints, start: Ints, end: Ints, below: int, order: Ints, ends: Ints, free: Ints, out_row: Ints,
+    out_start: Ints, out_end: Ints,
 ) -> int:  # fmt: skip
     """Write the parts of rows that matches leave, up to a watermark; return how many there are.
 
-    Matches are pairs, in order of their row and their start. `free` is the instant up to which a row is done:
-    what lies before was written, or is matched. A part is written when it cannot grow any more.
+    Matches are pairs: those of a row in order of their start, and rows as in `order`, which has all of them.
+    `free` is the instant up to which a row is done: what lies before was written, or is matched. A part is
+    written when it cannot grow any more.
     """
     n = 0
     p = 0
-    for i in range(ends.size):
+    for i in order:
         at = free[i]
         while p < row.size and row[p] == i:
             if start[p] > at:
@@ -136,17 +121,17 @@ def resolve_absence(
 
 @kernel
 def resolve_presence(
-    row: Ints, start: Ints, end: Ints, below: int, ends: Ints, since: Ints, until: Ints, none: int,
-    out_row: Ints, out_start: Ints, out_end: Ints,
+    row: Ints, start: Ints, end: Ints, below: int, order: Ints, ends: Ints, since: Ints, until: Ints,
+    none: int, out_row: Ints, out_start: Ints, out_end: Ints,
 ) -> int:  # fmt: skip
     """Write the parts of rows that matches cover, up to a watermark; return how many there are.
 
-    The part that is open goes from `since` (or `none`) to `until`, as far as is known. A row is done when
-    `until` has reached its end.
+    Matches are as in `resolve_absence`. The part that is open goes from `since` (or `none`) to `until`, as
+    far as is known. A row is done when `until` has reached its end.
     """
     n = 0
     p = 0
-    for i in range(ends.size):
+    for i in order:
         a = since[i]
         b = until[i]
         done = a == none and b >= ends[i]
@@ -177,19 +162,6 @@ def resolve_presence(
         since[i] = a
         until[i] = b
     return n
-
-
-@kernel
-def next_start(keys: Ints, starts: Ints, other_keys: Ints, other_starts: Ints, never: int, out: Ints) -> None:
-    """Write the first start of the other rows of the key that is after the start of each row, or `never`."""
-    at = 0
-    for i in range(keys.size):
-        while at < other_keys.size and (
-            other_keys[at] < keys[i] or (other_keys[at] == keys[i] and other_starts[at] <= starts[i])
-        ):
-            at += 1
-        found = at < other_keys.size and other_keys[at] == keys[i]
-        out[i] = other_starts[at] if found else never
 
 
 @kernel

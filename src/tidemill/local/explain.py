@@ -13,6 +13,7 @@ from tidemill.expr.nodes import Column, Node, Udf
 from tidemill.io.window_source import WindowSource
 from tidemill.jit.function_content import uncached
 from tidemill.local.divided_run import parts_of
+from tidemill.local.edge_sweep import sweeps
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.last_range import aggregate_of_copies, slides_over_another
 from tidemill.local.lookup_operator import looks_up
@@ -159,13 +160,13 @@ def _windows(plan: WindowAggregate) -> list[str]:
     return lines
 
 
-_SORTED = "the rows that meet are ranges of rows in order of key and start"
+_MET = "rows are read in order of time; those that hold are chained by key"
 _HOLDING = "keeps the rows that hold at the watermark"
 _KEEPS: dict[type[Temporal], str] = {
     Chop: "cut in arrays; keeps rows that never end",
     Edges: "edges of equal rows at one instant are added up; keeps rows until they end",
     FromEdges: "rows of a key in order of time; keeps the starts that are open",
-    Join: f"{_SORTED}; {_HOLDING}",
+    Join: f"{_MET}; {_HOLDING}",
     Neighbours: "rows of a key in order of time; keeps the last ones, and those that wait for others",
     Stitch: "starts and ends of equal rows in order; keeps the ones that may go on",
     TopRows: f"rows of a key that hold together are ranked; {_HOLDING}",
@@ -178,11 +179,10 @@ def _snapshot(plan: SnapshotAggregate) -> list[str]:
     lifetimes = properties(plan.input)
     first = f"{plan}, of {lifetimes.shown(plan.input.domain)}:"
     keeps = f"  {_HOLDING}, and since when each key has its value"
-    if not plan.aggregates:
-        return [first, "  starts and ends of a key in order", keeps]
+    if sweeps(plan):
+        what = "added where they start and taken out where they end" if plan.aggregates else "counted"
+        return [first, f"  edges: in one pass over starts and ends, rows are {what}", keeps]
     values = SnapshotValues(plan)
-    if values.exact:
-        return [first, "  edges: rows are added where they start and taken out where they end", keeps]
     held = ", ".join(values.not_exact) or "what a function in Python returns"
     lines = [first, f"  not exact when rows are taken out: {held}"]
     if lifetimes.in_turn:
@@ -213,7 +213,7 @@ def _temporal(plan: Temporal) -> list[str]:
         lines = [f"{plan}:", "  rows are looked up in the table, which is read first; keeps the table"]
     elif isinstance(plan, Cut):
         kept = "keeps the rows that nothing has ended" if plan.kind == "clip" else _HOLDING
-        lines = [f"{plan}:", f"  {_SORTED}; {kept}"]
+        lines = [f"{plan}:", f"  {_MET}; {kept}"]
     else:
         lines = [f"{plan}:", f"  {_KEEPS[type(plan)]}"]
     if isinstance(plan, (Join, Cut)) and plan.match.where is not None:

@@ -99,5 +99,6 @@ def _alone(
     order = order_by(row, start)
     n = len(row) + side.rows.num_rows
     out = [np.empty(n, dtype=np.int64) for _ in range(3)]
-    count = resolve_absence(row[order], start[order], end[order], below, side.ends, free, *out)
+    rows = np.arange(side.rows.num_rows)
+    count = resolve_absence(row[order], start[order], end[order], below, rows, side.ends, free, *out)
     return out[0][:count], out[1][:count], out[2][:count]

@@ -13,7 +13,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import build, validity, values
-from tidemill.kernels.keys import KeyIndex
+from tidemill.kernels.keys import KeyIndex, ids_of
 from tidemill.kernels.lifetime_checks import first_far, first_wrong
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
@@ -100,6 +100,14 @@ def key_ids(
         return None, np.zeros(batch.num_rows, dtype=np.int64)
     index = KeyIndex(schema.select(tuple(names)))
     return index, index.encode([batch.column(n) for n in names])
+
+
+def row_ids(schema: Schema, names: Sequence[str], batch: pa.RecordBatch) -> tuple[Ints, int]:
+    """Return ids that say which rows have equal keys, and a number above all ids; 0 for all without keys."""
+    if not names:
+        return np.zeros(batch.num_rows, dtype=np.int64), 1
+    [ids], count = ids_of(schema.select(tuple(names)), [[batch.column(n) for n in names]])
+    return ids, count
 
 
 def without_nulls(ids: Ints, batch: pa.RecordBatch, names: Sequence[str], instead: int) -> Ints:

@@ -14,7 +14,6 @@ from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.aggregates.values import functions
 from tidemill.aggregates.values import lower as lower_row
 from tidemill.codegen.fold import FoldKernel, fold_kernel
-from tidemill.codegen.fold_edges import EdgesKernel, edges_kernel
 from tidemill.codegen.plane_windows import PlaneWindowsKernel, plane_windows_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType, to_arrow
@@ -92,30 +91,6 @@ class Results:
         )  # fmt: skip
         raise_for(err, "window aggregate")
         return self.arrays(pairs, n, texts)
-
-    @functools.cached_property
-    def by_edges(self) -> EdgesKernel | None:
-        """The kernel that takes rows out where they end, if every part has an exact inverse."""
-        forms = [self._layout.parts[p].form for p in self._parts.fixed]
-        exact = all(f is not None and f.subtracts for f in forms)
-        if not exact or len(self._compiled) < len(self._layout.results):
-            return None
-        return edges_kernel(self._layout, self._parts.fixed, self._compiled)
-
-    def at_edges(
-        self, elements: Elements, begin: Any, enter: Any, leave: Any, leaving: Any, texts: Texts
-    ) -> list[pa.Array]:
-        """Return an array for each result, as `EdgesKernel` computes them."""
-        assert self.by_edges is not None
-        n = len(enter)
-        pairs = self.outputs(n)
-        err = self.by_edges.run(
-            n, begin, enter, leave, leaving, elements.records, texts.table,
-            *(a for pair in pairs for a in pair),
-        )  # fmt: skip
-        raise_for(err, "agg")
-        found = self.arrays(pairs, n, texts)
-        return [found[j] for j in range(len(found))]
 
     def _multiset(
         self, result: Result, elements: Elements, ranges: Ranges, texts: Texts

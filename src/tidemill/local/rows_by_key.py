@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
+from tidemill.kernels.in_time import session_ends
+from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
+from tidemill.kernels.row_batches import taken_rows
 from tidemill.local.expressions import evaluate
-from tidemill.local.lifetimes import Ints, Keyed, Mask, instants, key_ids, with_lifetimes
+from tidemill.local.lifetimes import Ints, Keyed, Mask, instants, key_ids, row_ids, with_lifetimes
 from tidemill.local.matching import ranges
 from tidemill.local.operator import Snapshot
 from tidemill.local.ranking import equal_rows, rank
@@ -44,16 +47,11 @@ class SessionEndOperator(TemporalOperator):
 
     def _work(self, sides: list[Side], below: int) -> Worked:
         [side] = sides
-        _, kid = key_ids(self.plan.input.schema, self.plan.keys, side.rows)
-        by = Keyed.of(kid, side.starts, side.ends)
-        gap = self.plan.gap
-        last = np.ones(len(kid), dtype=np.bool_)  # of its session
-        last[:-1] = (by.keys[1:] != by.keys[:-1]) | (by.starts[1:] - by.starts[:-1] >= gap)
-        places = np.flatnonzero(last)
-        end = np.empty(len(kid), dtype=np.int64)
-        end[by.order] = (by.starts[places] + gap)[np.cumsum(last) - last] if len(kid) else by.starts
+        kid, count = row_ids(self.plan.input.schema, self.plan.keys, side.rows)
+        end = empty(len(kid))
+        session_ends(kid, side.starts, side.in_order, self.plan.gap, empty(count), empty(count), end)
         complete = end <= below
-        rows = side.rows.filter(pa.array(complete))
+        rows = taken_rows(side.rows, np.flatnonzero(complete))
         kind = to_arrow(self.plan.schema[self.plan.time])
         ends = instants(end[complete], kind)
         name = self.plan.end_column

@@ -16,6 +16,7 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import entered_and_left, merged_edges
+from tidemill.local.edge_sweep import EdgeSweep, Values, sweeps
 from tidemill.local.lifetimes import Ints, Keyed, Mask, instants
 from tidemill.local.operator import Snapshot
 from tidemill.local.same_rows import as_array, same_rows
@@ -31,8 +32,10 @@ _OPEN = FOREVER
 class SnapshotOperator(TemporalOperator):
     """Keeps the rows that hold at the watermark, and the value of each key since it is what it is.
 
-    Between two edges of a key, where one of its rows starts or ends, nothing changes. So there is a value for
-    each stretch between two edges (`snapshot_values`). Stretches with one value are one row of the result.
+    Between two edges of a key, where one of its rows starts or ends, nothing changes. So there is a value
+    for each stretch between two edges. Stretches with one value are one row of the result. Where rows can
+    be taken out exactly, one pass over edges in order of time has all of it (`edge_sweep`); otherwise rows
+    are put in order of their keys first (`snapshot_values`).
     """
 
     plan: SnapshotAggregate
@@ -49,13 +52,43 @@ class SnapshotOperator(TemporalOperator):
         """The value that each key has at the watermark, and since when."""
         self._in_turn = properties(plan.input).in_turn
         """Whether ends need no order of their own."""
-        self._values_of = SnapshotValues(plan) if names else None
+        ways = self._tuning.snapshots
+        self._sweep = EdgeSweep(plan) if "edges" in ways and sweeps(plan) else None
+        self._values_of = SnapshotValues(plan, moving="moving" in ways) if names else None
 
     def _work(
         self, sides: list[Side], below: int
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         [side] = sides
-        kept = side.ends >= below
+        kept = side.keep(side.ends >= below)
+        sweep = self._sweep
+        found = self._key_by_key(side, below) if sweep is None else self._swept(sweep, side, below)
+        if len(self._open):
+            self._held = int(values(_column(self._open, _SINCE)).min())
+        return [batch for table in found for batch in table.combine_chunks().to_batches()], [kept]
+
+    def _swept(self, sweep: EdgeSweep, side: Side, below: int) -> list[pa.Table]:
+        """Return the rows that are complete, by one pass over edges."""
+        index = KeyIndex(self._key_schema) if self.plan.keys else None
+        kid = self._ids(index, side.rows)
+        open_ = Values(
+            self._ids(index, self._open), values(_column(self._open, _SINCE)),
+            np.full(len(self._open), _OPEN), [_column(self._open, n) for n in self._values.names],
+        )  # fmt: skip
+        keys = index.count if index is not None else 1
+        complete, still = sweep.run(side, kid, keys, open_, below, in_turn=self._in_turn)
+        found = [self._rows(index, complete.keys, complete.since, complete.until, complete.columns)]
+        if below == FOREVER:
+            found.append(self._rows(index, still.keys, still.since, still.until, still.columns))
+            self._open = self._open_schema.empty_table()
+        else:
+            key = [] if index is None else index.decode(still.keys)
+            arrays = [*key, pa.array(still.since), *still.columns]
+            self._open = pa.Table.from_arrays(arrays, schema=self._open_schema)
+        return found
+
+    def _key_by_key(self, side: Side, below: int) -> list[pa.Table]:
+        """Return the rows that are complete, key by key."""
         index = KeyIndex(self._key_schema) if self.plan.keys else None
         kid = self._ids(index, side.rows)
         open_key = self._ids(index, self._open)
@@ -88,7 +121,7 @@ class SnapshotOperator(TemporalOperator):
             begins[1:] = ~same
         runs = np.flatnonzero(begins)
         last = np.append(runs[1:], len(key))[: len(runs)] - 1
-        result = self._rows(index, key[runs], start[runs], end[last], value.take(pa.array(runs)))
+        result = self._rows(index, key[runs], start[runs], end[last], value.take(pa.array(runs)).columns)
         complete = (end[last] != _OPEN) | (below == FOREVER)
         still = pa.concat_tables([
             self._open.filter(pa.array(~ends_now)),
@@ -100,14 +133,11 @@ class SnapshotOperator(TemporalOperator):
             ids = self._ids(index, still)
             result = pa.concat_tables([
                 result.filter(pa.array(complete)),
-                self._rows(index, ids, since, np.full(len(ids), _OPEN), rest),
+                self._rows(index, ids, since, np.full(len(ids), _OPEN), rest.columns),
             ])  # fmt: skip
             complete, still = np.ones(len(result), dtype=np.bool_), self._open_schema.empty_table()
         self._open = still.combine_chunks()
-        if len(self._open):
-            self._held = int(values(_column(self._open, _SINCE)).min())
-        results = result.filter(pa.array(complete)).combine_chunks().to_batches()
-        return results, [side.keep(kept)]
+        return [result.filter(pa.array(complete))]
 
     def _ids(self, index: KeyIndex | None, rows: Any) -> Ints:
         if index is None or not rows.num_rows:
@@ -123,15 +153,15 @@ class SnapshotOperator(TemporalOperator):
         there = enter > leave
         if self._values_of is None:
             return pa.table({"": pa.nulls(len(there))}).select([]), there
-        moments = Moments(edges.keys, edges.at, enter, leave, by_end, edges.first_row)
+        moments = Moments(edges.keys, edges.at, enter, leave)
         return self._values_of.at(side.rows, rows, moments), there
 
     def _rows(
-        self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: pa.Table
+        self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: Sequence[pa.Array]
     ) -> pa.Table:
         kind = to_arrow(self.plan.schema[self.plan.time])
         keys = [] if index is None else index.decode(key)
-        arrays = [*keys, instants(start, kind), instants(end, kind), *value.columns]
+        arrays = [*keys, instants(start, kind), instants(end, kind), *value]
         return pa.Table.from_arrays(arrays, schema=self.plan.schema.to_arrow())
 
     def _as_open(self, result: pa.Table, start: Ints) -> pa.Table:
@@ -165,8 +195,6 @@ class Edges:
     rows: Keyed
     by_end: Ints
     """The rows in order of their key and end."""
-    first_row: Ints
-    """The first row of each key."""
     _begin: Ints
     """The first edge of each key, and behind the last one the number of edges."""
 
@@ -191,8 +219,7 @@ class Edges:
         place = empty(len(kid))
         place[by_start] = np.arange(len(by_start))
         rows = Keyed(by_start, kid[by_start], side.starts[by_start], side.ends[by_start])
-        first_row = np.cumsum(np.bincount(rows.keys, minlength=keys))
-        return Edges(at_key, at, rows, place[by_end], np.append(0, first_row), begin)
+        return Edges(at_key, at, rows, place[by_end], begin)
 
     def first_of(self, keys: Ints) -> Ints:
         """Return the place of the first edge of each key; that of another one if it has none."""

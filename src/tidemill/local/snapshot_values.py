@@ -1,6 +1,5 @@
-"""The values of aggregates over the rows that hold at some instants, in one of three ways.
+"""The values of aggregates over the rows that hold at some instants, in one of two ways.
 
-- `edges`: rows are added where they start and taken out where they end, for parts with an exact inverse;
 - `moving`: if rows end in the order in which they start, as with a constant duration, those that hold are a
   moving range of them;
 - `copies`: otherwise, and where aggregates depend on the order of rows, each row is copied to the instants
@@ -35,28 +34,23 @@ PLACE = internal("place")
 """The column with the places of rows, or of copies of rows."""
 _PLACES = 1 << 31
 """Places of the copies at one instant."""
-WAYS = ("edges", "moving", "copies")
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Instants of keys, in order, and the rows that have started and ended by then."""
+    """Instants of keys, in order, and how many rows have started and ended by then."""
 
     keys: Ints
     at: Ints
     enter: Ints
     leave: Ints
-    by_end: Ints
-    """The rows in order of their key and end."""
-    first_row: Ints
-    """The first row of each key."""
 
 
 class SnapshotValues:
-    """Computes the aggregates of a plan. `way` prescribes how, for tests."""
+    """Computes the aggregates of a plan, by moving ranges if they are `allowed` and rows are in turn."""
 
-    def __init__(self, plan: SnapshotAggregate, way: str | None = None) -> None:
-        self._plan, self._way = plan, way
+    def __init__(self, plan: SnapshotAggregate, *, moving: bool = True) -> None:
+        self._plan, self._allowed = plan, moving and plan.layout.commutative
         self._in_turn = properties(plan.input).in_turn
         source = plan.input.schema
         parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
@@ -76,11 +70,6 @@ class SnapshotValues:
         return WindowAggregate(self._source, (), (NamedWindow(None, spec),), self._plan.aggregates)
 
     @property
-    def exact(self) -> bool:
-        """Whether every part can be taken out of a partial again, exactly."""
-        return self._results.by_edges is not None
-
-    @property
     def not_exact(self) -> tuple[str, ...]:
         """The parts that cannot be taken out of a partial again, exactly."""
         parts = self._by_row.layout.parts
@@ -90,34 +79,21 @@ class SnapshotValues:
         """Return the values at some instants; where nothing holds, any values."""
         if not len(moments.at):
             return self._values.empty_table()
-        way = self._way or self._chosen(rows)
-        if way == "copies":
+        if not (self._allowed and self._are_in_turn(rows)):
             return self._of_copies(batch, rows, moments)
         operator = WindowOperator(self._by_row, watch=False)
         operator.push(0, self._placed(batch, rows.order, np.arange(len(rows.order))))
         elements, texts = operator.store.elements(), operator.store.texts
-        if way == "edges":
-            begin = moments.first_row[moments.keys]
-            begin[1:][moments.keys[1:] == moments.keys[:-1]] = -1
-            columns = self._results.at_edges(
-                elements, begin, moments.enter, moments.leave, moments.by_end, texts
-            )
-        else:
-            none = np.zeros(len(moments.at), dtype=np.int64)
-            columns = self._results.columns(
-                elements, Ranges(none, none, moments.leave, moments.enter), texts
-            )
+        none = np.zeros(len(moments.at), dtype=np.int64)
+        columns = self._results.columns(elements, Ranges(none, none, moments.leave, moments.enter), texts)
         return pa.Table.from_arrays(columns, schema=self._values)
 
-    def _chosen(self, rows: Keyed) -> str:
-        if not self._plan.layout.commutative:
-            return "copies"  # rows that start together are taken in order of value
-        if self.exact:
-            return "edges"
+    def _are_in_turn(self, rows: Keyed) -> bool:
+        """Return whether the rows of each key end in the order in which they start."""
         if self._in_turn:
-            return "moving"
+            return True
         in_order = (rows.keys[1:] != rows.keys[:-1]) | (rows.ends[1:] >= rows.ends[:-1])
-        return "moving" if in_order.all() else "copies"
+        return bool(in_order.all())
 
     def _placed(self, batch: pa.RecordBatch, order: Ints, place: Ints) -> pa.RecordBatch:
         taken = batch.select(self._names).take(pa.array(order))

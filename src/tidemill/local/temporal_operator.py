@@ -63,6 +63,21 @@ class Side:
         """The places of the new rows, in order of their start."""
         return ordered(self.starts[self.kept :], self.kept)
 
+    @functools.cached_property
+    def in_order(self) -> Ints:
+        """The places of all rows, in order of their start."""
+        return ordered(self.starts)
+
+    def leaving(self, below: int, *, in_turn: bool = False) -> Ints:
+        """Return the places of the rows that end below a watermark, in order of their end.
+
+        `in_turn` says that rows end in the order in which they start.
+        """
+        if in_turn:
+            return self.in_order[self.ends[self.in_order] < below]
+        rows = np.flatnonzero(self.ends < below)
+        return rows[ordered(self.ends[rows])]
+
     def keep(self, mask: Mask, **state: Ints) -> pa.RecordBatch:
         """Return some rows, with other values of their state."""
         rows = self.rows

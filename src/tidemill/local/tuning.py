@@ -42,10 +42,12 @@ class Tuning:
     """If each thread collects whole batches, windows of at most this many keys are closed by the caller."""
     sample_rows: int = 1 << 16
     """The first rows of an input, which show whether keys are many, and how to arrange records."""
-    few_waiting: int = 1 << 16
+    few_waiting: int = 1 << 17
     """Operators on lifetimes let fewer rows than this wait, as long as nobody waits for their results."""
     many_pairs: int = 1 << 21
     """Rows that find more rows of a table than this are divided, so that memory is bounded."""
+    snapshots: tuple[str, ...] = ("edges", "moving", "copies")
+    """The ways in which snapshots may be computed; the last one is always possible (`snapshot_operator`)."""
     few_divided: int = 1 << 16
     """Between two reports of a progressive query, no thread gets fewer rows than this."""
     many_open: int = 1 << 14
