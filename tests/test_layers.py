@@ -61,6 +61,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("graph", "turns"),
         ("table_stages", "temporal"),
         ("keyed_lanes",),
+        ("as_of_operator",),
         (
             "cut_operator", "join_operator", "lifetime_operator", "lookup_operator", "rows_by_key",
             "snapshot_operator",

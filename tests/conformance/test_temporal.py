@@ -128,6 +128,18 @@ TWO: dict[str, Callable[[], Stream]] = {
     "join where": lambda: S.join(Q, on="k", where=lambda l, r: l.v < r.v),
     "join where alone": lambda: S.join(Q, where=lambda l, r: (l.s == r.s) & (l.t < r.t)),
     "join with itself": lambda: Q.join(P, on="k", where=lambda l, r: l.t < r.t),
+    "as-of": lambda: P.join(S.until_next("k"), on="k"),
+    "as-of, of points": lambda: P.join(S.at_start().where(col.v > 0).until_next("x"), on="x"),
+    "as-of with a tolerance": lambda: P.join(S.until_next("s").at_most(4), on="s"),
+    "as-of by two keys, where": lambda: P.join(
+        S.until_next("s", "k"), on=["k", "s"], where=lambda l, r: (l.v < r.v) | (r.t > 0)),
+    "as-of, all points": lambda: P.join(S.until_next("k").at_most(6), on="k", how="left"),
+    "as-of the same stream": lambda: P.where(col.v > 0).join(P.until_next("k"), on="k"),
+    "as-of in groups": lambda: P.group_by("s").apply(
+        lambda g: g.where(col.v > 1).join(g.where(col.v < 3).until_next("k"), on="k")),
+    "nearly as-of: another key": lambda: P.join(S.until_next("k"), on="s"),
+    "nearly as-of: the end is asked for": lambda: P.join(
+        P.until_next("k"), on="k", where=lambda l, r: r.valid_to - l.t < 5),
     "left": lambda: S.join(Q, on="k", how="left"),
     "left where": lambda: S.join(P, on="k", how="left", where=lambda l, r: l.v < r.v),
     "left of points": lambda: P.join(S, on="k", how="left"),

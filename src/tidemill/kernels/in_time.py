@@ -131,3 +131,60 @@ def meet_parts(
             part = parts[part, 2]
     at[0] = order.size
     return n
+
+
+@kernel
+def last_before(
+    keys: Ints, starts: Ints, order: Ints, other_keys: Ints, other_starts: Ints, other_order: Ints,
+    tolerance: int, last: Ints, before: Ints, at: Ints, row: Ints, other: Ints,
+) -> int:  # fmt: skip
+    """Write pairs of a row and the rows of its key on the other side that started last, not after it.
+
+    All that started at one instant are paired, unless that was `tolerance` ago or longer. `last` has the last
+    row of each key so far, or -1; `before` has for each row another one that started with it, or -1. Stops
+    where there is no more room and returns how many pairs were written; `at` says where to go on.
+    """
+    n = 0
+    i = at[0]
+    j = at[1]
+    node = at[2]
+    while i < order.size or j < other_order.size:
+        if j < other_order.size and (i >= order.size or other_starts[other_order[j]] <= starts[order[i]]):
+            o = other_order[j]
+            k = other_keys[o]
+            if k >= 0:
+                together = last[k] >= 0 and other_starts[last[k]] == other_starts[o]
+                before[o] = last[k] if together else -1
+                last[k] = o
+            j += 1
+            continue
+        own = order[i]
+        if keys[own] >= 0:
+            if node == -2:
+                node = last[keys[own]]
+            while node >= 0 and starts[own] - other_starts[node] < tolerance:
+                if n == row.size:
+                    at[0] = i
+                    at[1] = j
+                    at[2] = node
+                    return n
+                row[n] = own
+                other[n] = node
+                n += 1
+                node = before[node]
+            node = -2
+        i += 1
+    at[0] = i
+    at[1] = j
+    at[2] = -2
+    return n
+
+
+@kernel
+def chained_up(last: Ints, before: Ints, found: npt.NDArray[np.bool_]) -> None:
+    """Mark the last rows of all keys, as `last_before` leaves them."""
+    for k in range(last.size):
+        node = last[k]
+        while node >= 0:
+            found[node] = True
+            node = before[node]

@@ -22,6 +22,7 @@ from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
+from tidemill.plan.as_of import as_of
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
@@ -211,6 +212,13 @@ def _temporal(plan: Temporal) -> list[str]:
         return [f"{plan}:", "  by Arrow's functions; keeps nothing"]
     if isinstance(plan, (Join, Cut)) and looks_up(plan):
         lines = [f"{plan}:", "  rows are looked up in the table, which is read first; keeps the table"]
+    elif (found := as_of(plan)) is not None:
+        held = "" if found.tolerance is None else ", for some time at most"
+        lines = [
+            f"{plan}:",
+            "  each point looks up the last rows of its key, so the two steps before it need not run",
+            f"  keeps the last rows of each key{held}",
+        ]
     elif isinstance(plan, Cut):
         kept = "keeps the rows that nothing has ended" if plan.kind == "clip" else _HOLDING
         lines = [f"{plan}:", f"  {_MET}; {kept}"]

@@ -27,6 +27,7 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
 from tidemill.local.window_operator import WindowOperator
 from tidemill.optimize.choices import with_choices
+from tidemill.plan.as_of import inputs_of
 from tidemill.plan.differences import require_same_plan
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import (
@@ -133,7 +134,7 @@ class Graph:
                 plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
                 lenient=self._lenient,
             )  # fmt: skip
-            return made, plan.children()
+            return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):
             stage = stage_over(plan.input, self._shared, self._shared)
             if slides_over_another(plan):

@@ -106,12 +106,12 @@ class Matching:
         while True:
             pairs = [empty(room) for _ in range(4)]
             found = meet(*rows, nodes, heads, at, *pairs)
-            yield from self._passing(Pairs(*(column[:found] for column in pairs)))
+            yield from self.passing(Pairs(*(column[:found] for column in pairs)))
             if found < room:
                 return
             room = min(most, 2 * room)
 
-    def _passing(self, pairs: Pairs) -> Iterator[Pairs]:
+    def passing(self, pairs: Pairs) -> Iterator[Pairs]:
         """Yield the pairs for which the condition is true, if there are any."""
         if self.where is not None:
             pairs = pairs.where(self.holds(pairs.left, pairs.right))

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Node
+from tidemill.local.as_of_operator import AsOfOperator
 from tidemill.local.cut_operator import CutOperator
 from tidemill.local.expressions import row_by_row
 from tidemill.local.join_operator import JoinOperator
@@ -28,6 +29,7 @@ from tidemill.local.snapshot_operator import SnapshotOperator
 from tidemill.local.state_plan import plan_states
 from tidemill.local.temporal_operator import TemporalOperator
 from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.plan.as_of import as_of
 from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate, unknown_node
 from tidemill.plan.temporal import (
     Chop,
@@ -68,7 +70,8 @@ def temporal_operator(
         return LookupOperator(plan, tuning, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
-    make = partial(_KEEPING[type(plan)], plan, tuning, **options)
+    kind = AsOfOperator if as_of(plan) is not None else _KEEPING[type(plan)]
+    make = partial(kind, plan, tuning, **options)
     keys = _keys(plan) if lanes > 1 else None
     if keys is None or not threadsafe(plan):
         return make()

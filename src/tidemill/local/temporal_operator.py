@@ -98,7 +98,7 @@ class TemporalOperator(Operator):
     ) -> None:
         """With `lenient`, rows that cannot be used are kept apart (`refused`), and are no error."""
         self.plan, self._tuning, self._lenient = plan, tuning, lenient
-        self.inputs = plan.children()
+        self.inputs = self._reads(plan)
         self.ports = len(self.inputs)
         self._schemas = [one.schema.to_arrow() for one in self.inputs]
         self._marks = Watermarks(self.ports)
@@ -116,6 +116,10 @@ class TemporalOperator(Operator):
         """Watermarks of some keys of each port."""
         self._refused: list[pa.RecordBatch] = []
         self._late = [LateRows(one.schema, Column(one.time), (), keep=keep_late) for one in self.inputs]
+
+    def _reads(self, plan: Temporal) -> tuple[Plan, ...]:
+        """Return the plans of the ports."""
+        return plan.children()
 
     def _kept_schema(self, port: int) -> pa.Schema:
         """The columns of kept rows."""

@@ -1,0 +1,76 @@
+"""Which joins look up the last known value, and that their rows come at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import tidemill as tm
+from tidemill import col
+from tidemill.plan.as_of import as_of
+from tidemill.stream import Stream
+
+SCHEMA = {"t": "int64", "sym": "string", "v": "int64"}
+TRADES, QUOTES = (tm.stream(n, time="t", schema=SCHEMA) for n in ("trades", "quotes"))
+LAST = QUOTES.until_next("sym")
+
+
+def test_the_pattern() -> None:
+    found = as_of(TRADES.join(LAST, on="sym").optimized)
+    assert (
+        found is not None
+        and found.tolerance is None
+        and str(found.rows).startswith("source quotes")
+    )
+    found = as_of(
+        TRADES.join(
+            QUOTES.where(col.v > 1).until_next("sym").at_most(3), on="sym", how="left"
+        ).optimized
+    )
+    assert found is not None and found.tolerance == 3
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda: TRADES.lasting(2).join(LAST, on="sym"),  # not points
+        lambda: TRADES.join(LAST, on=["sym", "v"]),  # the last row of a key may have another v
+        lambda: TRADES.join(QUOTES.until_next("v"), on="sym"),
+        lambda: TRADES.join(QUOTES.until_next(), on="sym"),
+        lambda: TRADES.join(LAST.extend(2), on="sym"),
+        lambda: TRADES.join(LAST.until(col.v), on="sym"),
+        lambda: TRADES.join(LAST.where(col.v > 1), on="sym"),
+        lambda: TRADES.join(LAST, on="sym", how="outer"),
+        lambda: TRADES.join(LAST, on="sym", where=lambda l, r: r.valid_to > 5),
+        lambda: TRADES.join(QUOTES.lasting(tm.FOREVER).clip(TRADES, on="sym"), on="sym"),
+    ],
+)
+def test_what_is_not_the_pattern(query: Callable[[], Stream]) -> None:
+    assert as_of(query().optimized) is None
+
+
+def test_no_row_waits_until_an_end_is_known() -> None:
+    live = TRADES.join(LAST, on="sym").live()
+    live.push(quotes=[{"t": 1, "sym": "X", "v": 7}, {"t": 1, "sym": "Y", "v": 8}])
+    live.push(trades=[{"t": 4, "sym": "X", "v": 0}, {"t": 6, "sym": "Y", "v": 0}])
+    assert live.punctuate(5).to_pylist() == [
+        {"sym": "X", "v": 0, "v_right": 7, "valid_from": 4, "valid_to": 5}
+    ]
+    live.push(quotes=[{"t": 6, "sym": "Y", "v": 9}])
+    assert [r["v_right"] for r in live.punctuate(7).to_pylist()] == [9]
+    assert live.flush().num_rows == 0
+
+
+def test_state_is_the_last_row_of_each_key() -> None:
+    live = TRADES.join(QUOTES.until_next("sym").at_most(10), on="sym").live()
+    for t in range(50):
+        live.push(quotes=[{"t": t, "sym": "X", "v": t}, {"t": t, "sym": str(t % 20), "v": t}])
+        live.punctuate(t + 1)
+    kept = live.stats().open_partials
+    assert kept == 10  # of X and of nine others: the rest is older than the tolerance
+
+
+def test_explain() -> None:
+    said = TRADES.join(LAST, on="sym").explain().sections["local"]
+    assert "each point looks up the last rows of its key" in said
