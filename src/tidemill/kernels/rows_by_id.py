@@ -30,13 +30,10 @@ def _arrange(ids: Ints, next_of: Ints, order: Ints) -> None:
 
 
 @kernel
-def _sum_up(first: Ints) -> int:
-    """Turn counts into places; return the greatest count."""
-    most = np.int64(0)
+def _sum_up(first: Ints) -> None:
+    """Turn counts into places."""
     for k in range(1, first.size):
-        most = max(most, first[k])
         first[k] += first[k - 1]
-    return most
 
 
 @kernel
@@ -129,19 +126,15 @@ def matches(ids: Ints, places: Ints, *, keep: bool) -> tuple[Ints, Ints]:
 def _pairs(
     ids: Ints, first: Ints, keep: bool, start: int, most: int, rows: Any, found: Any
 ) -> tuple[int, int]:
-    """Write pairs from row `start` on, `most` at most, except of a row that has more; count them if no room."""
+    """Write pairs from row `start` on, `most` at most, but all of one row; only count them without room."""
     n = 0
     i = start
     while i < ids.size:
         k = ids[i]
-        low = np.int64(0)
-        high = np.int64(0)
-        if k >= 0:
-            low = first[np.uint64(k)]
-            high = first[np.uint64(k) + np.uint64(1)]
-        size = high - low
-        if keep and size == 0:
-            size = np.int64(1)
+        own = np.uint64(max(k, 0))
+        low = np.int64(first[own] if k >= 0 else 0)
+        high = np.int64(first[own + np.uint64(1)] if k >= 0 else 0)
+        size: Any = max(high - low, np.int64(keep))
         if n + size > most and n > 0:
             break
         if rows.size:
@@ -161,8 +154,8 @@ def _pairs(
 def pairs(ids: Ints, first: Ints, start: int, most: int, *, keep: bool) -> tuple[int, Ints, Ints]:
     """Return the pairs of a row and one of the rows of its id, from row `start` on.
 
-    They are about `most`, at most; a row is not divided. The first result is the row to go on from. With `keep`,
-    a row that finds nothing has a pair with -1.
+    They are about `most`, at most; a row is not divided. The first result is the row to go on from.
+    With `keep`, a row that finds nothing has a pair with -1.
 
     >>> pairs(np.array([1, -1, 0]), np.array([0, 1, 3]), 0, 10, keep=True)
     (3, array([0, 0, 1, 2]), array([ 1,  2, -1,  0]))

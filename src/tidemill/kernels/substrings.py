@@ -274,9 +274,9 @@ def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     """
     valid = validity(array)
     if valid is not None:
-        valid = valid[rows] & (rows >= 0)
+        valid = valid[rows] & (rows >= 0).view(np.uint8)
     elif some_below_zero(rows):
-        valid = rows >= 0
+        valid = (rows >= 0).view(np.uint8)
     offsets, data = offsets_and_text(array)
     places = empty(len(rows) + 1, np.int32)
     size = int(_measure(offsets, rows, places))

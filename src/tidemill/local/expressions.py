@@ -244,7 +244,7 @@ def _rows(node: Node, batch: pa.RecordBatch, schema: Schema) -> list[dict[str, A
 
 
 def repeated(constant: Literal, n: int) -> pa.Array:
-    """Return a column with the same value in each row. Do not write to it: other columns may share its memory.
+    """Return a column with the same value in each row, in memory that other columns may share.
 
     >>> from tidemill.core.types import INT64
     >>> repeated(Literal(7, INT64), 2).to_pylist()

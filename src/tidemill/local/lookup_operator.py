@@ -6,19 +6,22 @@ they wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tidemill.core.time import FOREVER
+from tidemill.core.schema import Schema
+from tidemill.core.threads import on_threads
+from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Literal
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.row_batches import joined_rows, taken_column, taken_or_null, taken_rows
 from tidemill.kernels.rows_by_id import arranged, matches, numbered, pairs, places_of
-from tidemill.local.expressions import repeated
+from tidemill.local.expressions import repeated, row_by_row
 from tidemill.local.lifetimes import (
     Ints,
     Mask,
@@ -32,7 +35,7 @@ from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.nodes import Plan
 from tidemill.plan.properties import properties
-from tidemill.plan.temporal import ALWAYS_START, LEFT, Cut, Join
+from tidemill.plan.temporal import ALWAYS_START, LEFT, Cut, Join, sided
 
 
 def looks_up(plan: Join | Cut) -> bool:
@@ -50,8 +53,13 @@ class LookupOperator(TemporalOperator):
 
     plan: Join | Cut
 
-    def __init__(self, plan: Join | Cut, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, plan: Join | Cut, *args: Any, threads: int = 1, **kwargs: Any) -> None:
+        """Rows that waited for the table are looked up on so many threads."""
         super().__init__(plan, *args, **kwargs)
+        where = plan.match.where
+        sides = Schema(sided(plan.left, plan.right))
+        self._threadsafe = where is None or not row_by_row(where, sides)
+        self._threads = threads if self._threadsafe else 1
         self._table: _Table | None = None
         self._always = properties(plan.left).everlasting
 
@@ -66,6 +74,12 @@ class LookupOperator(TemporalOperator):
             check_lifetimes(self.inputs[0], batch)
         return self._found(self._in_time(0, batch))
 
+    def stateless(self, port: int) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]] | None:
+        late = self._marks.ports[0] > BEGINNING or self._by_key[0] or self._lenient
+        if port == 1 or self._table is None or late or not self._threadsafe:
+            return None
+        return self._found if self._always else partial(self.push, port)
+
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         self._marks.raise_to(port, below)
         if self._marks.ports[1] == FOREVER and self._table is None:
@@ -73,8 +87,8 @@ class LookupOperator(TemporalOperator):
             self._kept_rows[1], self._waiting[1] = rows, []
             self._table = _Table(self.plan, self._kept_rows[1])
             waiting, self._waiting[0] = self._waiting[0], []
-            for batch in waiting:
-                yield from self._found(batch)
+            for found in on_threads(self._found, waiting, self._threads):
+                yield from found
             self._see_next()
         if self._table is not None:
             self._done = self._marks.ports[0]
