@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_name
+from tidemill.core.time import FOREVER, Domain
 from tidemill.plan import build
+from tidemill.plan import build_intervals as intervals
 from tidemill.plan import build_temporal as temporal
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
@@ -348,6 +351,79 @@ class Stream(Query):
         """
         return self._cut(other, "clip", on, where)
 
+    # -- intervals
+
+    def interval_join(
+        self, probe: Stream, on: Any = None, *, preceding: Any = None, following: Any = None,
+        closed: str = "both", where: Any = None, max_rows: int | None = None,
+        exclude_current_time: bool = False, include_base: bool = False, prevailing: bool = False,
+        since_previous: bool = False, lateness: Any = None,
+    ) -> IntervalJoined:  # fmt: skip
+        """For each row of this stream, the rows of a probe stream in an interval around its time.
+
+        `.agg(...)` of the result gives each row with aggregates of its probe rows, and `.pairs()` a row for
+        each of them. No row of this stream is lost. `on` and `where` are as in `join`.
+
+        The interval reaches from `preceding` before the row up to `following` after it. Both are durations,
+        `tm.FOREVER`, or expressions of the row; the one that is not given is 0. The ends are part of it;
+        `closed="left"`, `"right"` or `"neither"` leaves one out, or both.
+
+        - `max_rows`: only the nearest ones in time.
+        - `exclude_current_time`: none at the very instant of the row.
+        - `include_base`: the rows of this stream count as probe rows, too.
+        - `prevailing`: the last row before the interval counts, too.
+        - `since_previous`: only rows after the last row of this stream that is earlier.
+        - `lateness`: how late rows of this stream may come to a live query that answers on arrival.
+
+        >>> from tidemill.aggregates.basic import count, sum
+        >>> ask = stream("ask", time="t", schema={"t": "int64", "user": "int64"})
+        >>> buy = stream("buy", time="t", schema={"t": "int64", "user": "int64", "paid": "int64"})
+        >>> near = ask.interval_join(buy, on="user", preceding=10).agg(n=count(), paid=sum("paid"))
+        >>> bought = [{"t": 3, "user": 7, "paid": 5}, {"t": 13, "user": 7, "paid": 6}]
+        >>> near.run(ask=[{"t": 13, "user": 7}, {"t": 14, "user": 8}], buy=bought).to_pylist()
+        [{'t': 13, 'user': 7, 'n': 2, 'paid': 11}, {'t': 14, 'user': 8, 'n': 0, 'paid': None}]
+        """
+        step = "interval_join"
+        asked = self._asked(probe, on, where, step, lateness, lambda base: intervals.interval(
+            base, step, preceding=preceding, following=following, closed=closed, max_rows=max_rows,
+            prevailing=prevailing, exclude_current_time=exclude_current_time, since_previous=since_previous,
+        ))  # fmt: skip
+        return IntervalJoined(intervals.with_base(asked) if include_base else asked, self._scope)
+
+    def last_join(
+        self, probe: Stream, on: Any = None, *, tolerance: Any = None, direction: str = "backward",
+        where: Any = None, exclude_current_time: bool = False, skip_nulls: bool = False, lags: Any = None,
+        suffix: str = "_right", lateness: Any = None,
+    ) -> Stream:  # fmt: skip
+        """Each row with the last row of a probe stream at its time, an as-of join; nulls where there is none.
+
+        With `direction="forward"` it is the next row, with `"nearest"` the one that is nearer (the earlier
+        one, if both are as near). It is no further away than `tolerance`. A row at the very instant counts,
+        unless `exclude_current_time`. Rows of one time are in order of their other columns, left to right.
+
+        The row is taken as it is, with its nulls. With `skip_nulls`, each column has its last value that is
+        not null. `lags=["1m", "5m"]` asks for the last row so long before: names end in `_1m` and `_5m`.
+
+        >>> trades = stream("trades", time="t", schema={"t": "int64", "sym": "string"})
+        >>> quotes = stream("quotes", time="t", schema={"t": "int64", "sym": "string", "bid": "int64"})
+        >>> bids = [{"t": 1, "sym": "X", "bid": 5}, {"t": 4, "sym": "X", "bid": 6}]
+        >>> trades.last_join(quotes, on="sym").run(trades=[{"t": 3, "sym": "X"}], quotes=bids).to_pylist()
+        [{'t': 3, 'sym': 'X', 't_right': 1, 'bid': 5}]
+        """
+        step = "last_join"
+        asked = self._asked(probe, on, where, step, lateness, lambda base: intervals.last_interval(
+            base, direction, tolerance, exclude_current_time, step))
+        return self._like(intervals.last(asked, lags, suffix, skip_nulls=skip_nulls))
+
+    def _asked(
+        self, probe: Stream, on: Any, where: Any, step: str, lateness: Any, interval: Callable[[Plan], Any]
+    ) -> intervals.Asked:
+        base, rows = self._sides(probe, step)
+        intervals.require_times(base, rows, step)
+        matching = temporal.match(base, rows, on, where, self._shared(probe), step)
+        late = intervals.lateness(base, lateness, step)
+        return intervals.Asked(base, rows, matching, interval(base), late, step)
+
     def _cut(self, other: Stream, kind: str, on: Any, where: Any) -> Stream:
         step = kind if kind == "clip" else f"where_{kind}"
         left, right = self._sides(other, step)
@@ -482,6 +558,53 @@ class Stream(Query):
         [{'window_start': 20, 'window_end': 30, 'window_id': 2, 'n': 1}]
         """
         return Grouped(self.plan, self._scope, self._scope).window(*windows, window_id=window_id, **named)
+
+
+class IntervalJoined:
+    """Rows with the probe rows of their intervals, before anything is asked of these; see `interval_join`."""
+
+    def __init__(self, asked: intervals.Asked, scope: tuple[str, ...]) -> None:
+        self._asked, self._scope = asked, scope
+
+    def __repr__(self) -> str:
+        interval = self._asked.interval.shown(self._asked.base.domain)
+        return f"interval_join {self._asked.match} in {interval}: ask for .agg(...) or .pairs()"
+
+    @property
+    def leaks(self) -> bool:
+        """Whether rows after the row that asks may count: a feature that knows the future."""
+        return self._asked.interval.leaks
+
+    @property
+    def waits(self) -> timedelta | int | None:
+        """How long after its row an answer is known for certain; None if that depends on the row.
+
+        It is an int on logical time, and `tm.FOREVER` if only the end of the inputs makes it certain.
+        """
+        ticks = self._asked.interval.waits
+        if ticks is None or ticks == FOREVER or self._asked.base.domain is Domain.LOGICAL:
+            return ticks
+        return timedelta(microseconds=ticks)
+
+    def agg(self, /, **aggregates: Aggregate) -> Stream:
+        """Each row with aggregates of its probe rows: those of none where there are none.
+
+        Arguments are columns of the probe stream.
+        """
+        return Stream(intervals.aggregate(self._asked, aggregates), self._scope)
+
+    def pairs(self, *, how: str = "left", suffix: str = "_right") -> Stream:
+        """A row for each probe row, with the columns of both; once with nulls where there are none.
+
+        `how="inner"` leaves rows without probe rows out. A column of the probe stream gets the suffix where
+        this stream has one of its name; keys are there once.
+
+        >>> a, b = (stream(n, time="t", schema={"t": "int64", "v": "int64"}) for n in "ab")
+        >>> two = [{"t": 4, "v": 5}, {"t": 9, "v": 6}]
+        >>> a.interval_join(b, preceding=5).pairs().run(a=[{"t": 9, "v": 1}], b=two).to_pylist()
+        [{'t': 9, 'v': 1, 't_right': 4, 'v_right': 5}, {'t': 9, 'v': 1, 't_right': 9, 'v_right': 6}]
+        """
+        return Stream(intervals.pairs(self._asked, how, suffix), self._scope)
 
 
 class Grouped:

@@ -1,11 +1,12 @@
 """Generate the loop that aggregates ranges of sorted partials; every kind of window uses it.
 
-Windows are ranges `[low, high)` of elements. Within a key both ends only move forward. The optimizer
+Windows are ranges `[low, high)` of elements. Within a key both ends mostly only move forward. The optimizer
 chooses how each part is updated:
 
 - `subtract`: combine the elements that enter, subtract those that leave;
 - `two_stacks`: suffix aggregates of the older elements, a running aggregate of the newer ones;
-- `merge`, `single`: combine the elements of the range.
+- `merge`, `single`: combine the elements of the range;
+- `tree`: combine nodes of a tree over the elements, for ranges that jump back and forth.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def fold_kernel(
         how: [parts[i] for i, s in zip(fixed, sliding) if s in names]
         for how, names in (
             ("subtract", ("subtract",)), ("stacks", ("two_stacks",)), ("merge", ("merge", "single")),
+            ("tree", ("tree",)),
         )
     }  # fmt: skip
     states: dict[int, list[str]] = {}
@@ -53,6 +55,7 @@ def fold_kernel(
     _subtract(e, by["subtract"], states, prologue)
     _stacks(e, by["stacks"], states, prologue)
     _merge(e, by["merge"], states)
+    _tree(e, by["tree"], states, prologue)
     for j, r in enumerate(results):
         output(e, j, layout.results[r], layout, states)
     outputs = [name for j in range(len(results)) for name in (f"o{j}", f"w{j}")]
@@ -65,7 +68,7 @@ def fold_kernel(
         ]
     )  # fmt: skip
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
-    return FoldKernel(load(source, **functions).run, bool(by["stacks"]), source)
+    return FoldKernel(load(source, **functions).run, bool(by["stacks"] or by["tree"]), source)
 
 
 def read(e: Emitter, part: PartCode, at: str, array: str = "elements") -> list[str]:
@@ -168,6 +171,61 @@ def _merge(e: Emitter, parts: list[PartCode], states: dict[int, list[str]]) -> N
         step(e, parts, "m", lambda p, state: p.combine(e, state, read(e, p, "q")))
     for part in parts:
         states[part.index] = variables(part, "m")
+
+
+_FAN = 4
+"""A node of a tree is the partial of so many nodes below it, as a power of two."""
+
+
+def _tree(
+    e: Emitter, parts: list[PartCode], states: dict[int, list[str]], prologue: list[str]
+) -> None:
+    """Answer ranges from a tree of partials: only full nodes, each level behind the one below it."""
+    if not parts:
+        return
+    build = Emitter(Schema(()), {}, indent=0)
+    build.line("below, size, at = 0, elements.shape[0], 0")
+    mask = (1 << _FAN) - 1
+    for array, condition in (("elements", "if"), ("suffixes", "while")):
+        with build.block(f"{condition} size > {mask}:"):
+            with build.block(f"for node in range(size >> {_FAN}):"):
+                reset(build, parts, "n")
+                build.line(f"first = below + (node << {_FAN})")
+                with build.block(f"for q in range(first, first + {1 << _FAN}):"):
+                    add = functools.partial(_add, build, array)
+                    step(build, parts, "n", add)
+                for part in parts:
+                    for name, variable in zip(part.names, variables(part, "n")):
+                        build.line(f"suffixes[at + node].{name} = {variable}")
+            build.line(f"size >>= {_FAN}")
+            build.line("below, at = at, at + size")
+    e.functions.update(build.functions)
+    prologue += build.lines
+    reset(e, parts, "l")
+    reset(e, parts, "r")
+    e.line("a, b = lo, hi")
+    _ends(e, parts, "elements", "0", mask)
+    e.line(f"at, size = 0, elements.shape[0] >> {_FAN}")
+    with e.block("while a < b:"):
+        _ends(e, parts, "suffixes", "at", mask)
+        e.line(f"at, size = at + size, size >> {_FAN}")
+    for part in parts:
+        states[part.index] = part.combine(e, variables(part, "l"), variables(part, "r"))
+
+
+def _add(e: Emitter, array: str, part: PartCode, state: list[str]) -> list[str]:
+    return part.combine(e, state, read(e, part, "q", array))
+
+
+def _ends(e: Emitter, parts: list[PartCode], array: str, at: str, mask: int) -> None:
+    """Emit code that combines the nodes of a level up to the next full ones, and goes a level up."""
+    with e.block(f"while a < b and a & {mask}:"):
+        step(e, parts, "l", lambda p, state: p.combine(e, state, read(e, p, f"{at} + a", array)))
+        e.line("a += 1")
+    with e.block(f"while a < b and b & {mask}:"):
+        e.line("b -= 1")
+        step(e, parts, "r", lambda p, state: p.combine(e, read(e, p, f"{at} + b", array), state))
+    e.line(f"a, b = a >> {_FAN}, b >> {_FAN}")
 
 
 def output(

@@ -8,7 +8,7 @@ from typing import Any
 from tidemill.aggregates.algebra import Algebra, OpaqueForm
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_part
-from tidemill.core.time import Domain, to_datetime
+from tidemill.core.time import FOREVER, Domain, format_duration, to_datetime
 from tidemill.expr.nodes import Column, Node, Udf
 from tidemill.io.window_source import WindowSource
 from tidemill.jit.function_content import uncached
@@ -17,6 +17,7 @@ from tidemill.local.edge_sweep import sweeps
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.last_range import aggregate_of_copies, slides_over_another
 from tidemill.local.lookup_operator import looks_up
+from tidemill.local.range_values import RangeValues
 from tidemill.local.snapshot_values import SnapshotValues
 from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
@@ -24,6 +25,7 @@ from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.as_of import as_of
 from tidemill.plan.faults import check_inputs
+from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, copied
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
 from tidemill.plan.properties import properties
@@ -196,8 +198,47 @@ def _snapshot(plan: SnapshotAggregate) -> list[str]:
     ]  # fmt: skip
 
 
+def _interval_join(plan: IntervalJoin) -> list[str]:
+    """Describe how the probe rows of base rows are found, when answers come, and what is kept."""
+    asked, domain = plan.interval, plan.domain
+
+    def length(ticks: int) -> str:
+        return format_duration(ticks) if domain is Domain.CLOCK else str(ticks)
+
+    by_condition = plan.match.where is not None
+    lines = [f"{plan}:", "  probe rows in order of key and time: those of a base row are a range of them"]
+    lines += [f"  {name} = {bound}{_how(bound, plan.base.schema)}"
+              for name, bound in zip(("preceding", "following"), asked.bounds) if isinstance(bound, Node)]
+    if by_condition:
+        how = _how(plan.match.where, Schema(sided(plan.base, plan.probe)))  # type: ignore[arg-type]
+        lines.append(f"  keep pairs where {plan.match.condition}{how}")
+    if isinstance(plan, IntervalAggregate):
+        if copied(plan):
+            lines.append("  copies: each probe row is copied to its base rows, and aggregated there")
+        else:
+            parts = RangeValues(plan.probe, plan.aggregates).shown_parts(jumping=bool(asked.computed))
+            lines += [f"  {part}" for part in parts]
+    waits = asked.waits
+    when = "that depends on the row" if waits is None else "the end" if waits == FOREVER else (
+        f"{length(waits)} after its time" if waits else "its time")  # fmt: skip
+    leaks = "; it knows the future" if asked.leaks else ""
+    lines.append(f"  a base row is answered when the watermark is above {when}{leaks}")
+    kept = "all probe rows"
+    if asked.max_rows is not None and not by_condition:
+        kept = f"the last {asked.max_rows} probe rows of each key" if asked.max_rows > 1 else (
+            "the last probe row of each key")  # fmt: skip
+    elif asked.reach is not None:
+        kept = f"probe rows of the last {length(asked.reach)}" if asked.reach else "probe rows that wait"
+    elif asked.prevailing and isinstance(asked.preceding, int) and asked.preceding < FOREVER:
+        kept = f"probe rows of the last {length(asked.preceding)}, and the one before them of each key"
+        kept = "all probe rows" if by_condition else kept
+    return [*lines, f"  keeps base rows that wait, and {kept}"]
+
+
 def _temporal(plan: Temporal) -> list[str]:
     """Describe how an operator on lifetimes runs, and what it keeps."""
+    if isinstance(plan, IntervalJoin):
+        return _interval_join(plan)
     if isinstance(plan, SnapshotAggregate):
         return _snapshot(plan)
     if isinstance(plan, Lifetime):

@@ -174,10 +174,14 @@ def ranges(one: Keyed, other: Keyed, later: int) -> Iterator[tuple[Ints, Ints]]:
     total = starting_within(
         one.keys, one.starts, one.ends, other.keys, other.starts, later, low, high
     )
-    if not total:
-        return
+    if total:
+        yield from spelled(low, high)
+
+
+def spelled(low: Ints, high: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the pairs of a row and a place in its range `[low, high)`, a limited number at once."""
+    n, first = len(low), 0
     counts = np.cumsum(high - low)
-    first = 0
     while first < n:
         before = int(counts[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(counts, before + PAIRS, side="right")))

@@ -11,6 +11,7 @@ from tidemill.expr.nodes import Node
 from tidemill.local.as_of_operator import AsOfOperator
 from tidemill.local.cut_operator import CutOperator
 from tidemill.local.expressions import row_by_row
+from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.join_operator import JoinOperator
 from tidemill.local.keyed_lanes import KeyedLanes
 from tidemill.local.lifetime_operator import EdgesOperator, LifetimeOperator, UnnestOperator
@@ -30,6 +31,7 @@ from tidemill.local.state_plan import plan_states
 from tidemill.local.temporal_operator import TemporalOperator
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.as_of import as_of
+from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, IntervalPairs
 from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate, unknown_node
 from tidemill.plan.temporal import (
     Chop,
@@ -51,8 +53,9 @@ from tidemill.plan.temporal import (
 
 _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
     Chop: ChopOperator, Cut: CutOperator, FromEdges: FromEdgesOperator, Join: JoinOperator,
-    Neighbours: NeighboursOperator, SnapshotAggregate: SnapshotOperator, Stitch: StitchOperator,
-    TopRows: TopOperator, UntilSessionEnd: SessionEndOperator,
+    IntervalAggregate: IntervalOperator, IntervalPairs: IntervalOperator, Neighbours: NeighboursOperator,
+    SnapshotAggregate: SnapshotOperator, Stitch: StitchOperator, TopRows: TopOperator,
+    UntilSessionEnd: SessionEndOperator,
 }  # fmt: skip
 
 
@@ -80,7 +83,7 @@ def temporal_operator(
 
 def _keys(plan: Temporal) -> tuple[str, ...] | None:
     """Return a key column of each input by which rows can be divided; None if there is none."""
-    if isinstance(plan, (Join, Cut)):
+    if isinstance(plan, (Join, Cut, IntervalJoin)):
         left, right = plan.match.left_keys, plan.match.right_keys
         return (left[0], right[0]) if left else None
     keys = payload(plan) if isinstance(plan, Stitch) else getattr(plan, "keys", ())
@@ -94,10 +97,17 @@ def threadsafe(plan: Plan) -> bool:
     if isinstance(plan, (Join, Cut)):
         where = plan.match.where
         return where is None or not row_by_row(where, Schema(sided(plan.left, plan.right)))
-    if isinstance(plan, (SnapshotAggregate, WindowAggregate)):
+    if isinstance(plan, IntervalJoin):
+        where, pairs = plan.match.where, Schema(sided(plan.base, plan.probe))
+        computed = any(row_by_row(bound, plan.base.schema) for bound in plan.interval.computed)
+        if computed or (where is not None and row_by_row(where, pairs)):
+            return False
+        if isinstance(plan, IntervalPairs):
+            return True
+    if isinstance(plan, (SnapshotAggregate, WindowAggregate, IntervalAggregate)):
         arguments = [a for part in plan.layout.parts for a in part.part.args]
         in_python = plan_states(plan.layout).in_python
-        return not in_python and not any(row_by_row(a, plan.input.schema) for a in arguments)
+        return not in_python and not any(row_by_row(a, plan.children()[-1].schema) for a in arguments)
     expressions: list[Node] = []
     if isinstance(plan, Filter):
         expressions = [plan.predicate]

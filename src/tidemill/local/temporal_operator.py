@@ -29,6 +29,7 @@ from tidemill.local.operator import Operator, Snapshot, Watermarks
 from tidemill.local.snapshot import column, numbers, tables
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.disorder import REASON
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import Cut, Join, Temporal
 
@@ -182,7 +183,7 @@ class TemporalOperator(Operator):
     @property
     def _key_columns(self) -> tuple[tuple[str, ...], ...]:
         """The columns of each port by which rows meet; empty if they do not meet by keys."""
-        if isinstance(self.plan, (Join, Cut)):
+        if isinstance(self.plan, (Join, Cut, IntervalJoin)):
             return self.plan.match.left_keys, self.plan.match.right_keys
         return (getattr(self.plan, "keys", ()),)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tidemill.expr.nodes import Column, columns_of
 from tidemill.optimize.rule import rule
+from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, IntervalPairs, read_of_base
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.temporal import (
     LEFT,
@@ -15,6 +16,7 @@ from tidemill.plan.temporal import (
     FromEdges,
     Join,
     Lifetime,
+    Match,
     SnapshotAggregate,
     Temporal,
     Unnest,
@@ -51,20 +53,40 @@ def _asked_by_temporal(node: Temporal, port: int, names: frozenset[str]) -> froz
         return frozenset(source.schema.names)
     if isinstance(node, SnapshotAggregate):
         return frozenset(node.keys) | _arguments(node)
+    if isinstance(node, IntervalJoin):
+        return _asked_by_interval_join(node, port, names)
     if isinstance(node, (Join, Cut)):
-        keys = (node.match.left_keys, node.match.right_keys)[port]
-        side = (LEFT, RIGHT)[port]
-        read = frozenset() if node.match.where is None else columns_of(node.match.where)
+        asked = _read_by_match(node.match, port)
         if isinstance(node, Join):
-            read |= {of for n, of in node.columns if n in names}
-        own = frozenset(n.removeprefix(side) for n in read if n.startswith(side))
-        return own | frozenset(keys) | (names if isinstance(node, Cut) and port == 0 else frozenset())
+            side = (LEFT, RIGHT)[port]
+            read = (of for n, of in node.columns if n in names)
+            asked |= {of.removeprefix(side) for of in read if of.startswith(side)}
+        return asked | (names if isinstance(node, Cut) and port == 0 else frozenset())
     if isinstance(node, Unnest):
         return (names - {node.element}) | {node.column}
     if isinstance(node, FromEdges):
         names |= columns_of(node.starts)
     keys = () if isinstance(node, (Unnest, Edges)) else getattr(node, "keys", ())
     return (names | frozenset(keys)) & frozenset(source.schema.names)
+
+
+def _read_by_match(match: Match, port: int) -> frozenset[str]:
+    side = (LEFT, RIGHT)[port]
+    read = frozenset() if match.where is None else columns_of(match.where)
+    own = frozenset(n.removeprefix(side) for n in read if n.startswith(side))
+    return own | frozenset((match.left_keys, match.right_keys)[port])
+
+
+def _asked_by_interval_join(node: IntervalJoin, port: int, names: frozenset[str]) -> frozenset[str]:
+    asked = _read_by_match(node.match, port)
+    if port == 0:
+        return asked | (names & frozenset(node.base.schema.names)) | read_of_base(node)
+    if node.interval.in_row_order:  # every column breaks ties in the order of rows
+        return frozenset(node.probe.schema.names)
+    if isinstance(node, IntervalPairs):
+        return asked | {of for n, of in node.columns if n in names}
+    assert isinstance(node, IntervalAggregate)
+    return asked | _arguments(node)
 
 
 def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
@@ -77,14 +99,14 @@ def _narrowed(node: Plan, children: list[Plan], names: frozenset[str]) -> Plan:
     if isinstance(node, Source):
         read = tuple(n for n in node.declared.names if n in names)
         return replace(node, columns=read or node.declared.names[:1])  # without a column nobody counts rows
-    if isinstance(node, Join):
+    if isinstance(node, (Join, IntervalPairs)):
         return replace(node, columns=tuple((n, of) for n, of in node.columns if n in names))
     if isinstance(node, (Project, Lifetime)):
         return replace(node, outputs=tuple((n, e) for n, e in node.outputs if n in names))
     return node
 
 
-def _arguments(plan: WindowAggregate | SnapshotAggregate) -> frozenset[str]:
+def _arguments(plan: WindowAggregate | SnapshotAggregate | IntervalAggregate) -> frozenset[str]:
     parts = [part for _, aggregate in plan.aggregates for part in aggregate.parts]
     return frozenset().union(*(columns_of(a) for part in parts for a in part.args))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tidemill.expr.nodes import Column, Node, Udf, columns_of, substitute
 from tidemill.optimize.rule import rule
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.sharing import used_often
 from tidemill.plan.temporal import (
@@ -53,6 +54,8 @@ def _pushed(node: Filter, often: Set[int]) -> Plan:
         return replace(below, input=_pushed(Filter(below.input, predicate), often))
     if isinstance(below, Cut) and not asked & lifetime(below):
         return replace(below, left=_pushed(Filter(below.left, predicate), often))
+    if isinstance(below, IntervalJoin) and _of_base(node, below):
+        return replace(below, base=_pushed(Filter(below.base, predicate), often))
     if isinstance(below, Join) and below.kind in ("inner", "left"):
         return _into_side(node, below, often)
     if isinstance(below, Union):
@@ -71,6 +74,13 @@ def _into_side(node: Filter, below: Join, often: Set[int]) -> Plan:
             rows = Filter(getattr(below, side), substitute(node.predicate, names))
             return replace(below, **{side: _pushed(rows, often)})  # type: ignore[arg-type]
     return node
+
+
+def _of_base(node: Filter, below: IntervalJoin) -> bool:
+    """Return whether a filter says which base rows to ask for, and no other row depends on those."""
+    asked = columns_of(node.predicate)
+    apart = set(below.match.left_keys) if below.interval.since_previous else set(below.base.schema.names)
+    return bool(asked) and asked <= apart
 
 
 def _only_keys(filter: Filter, below: WindowAggregate) -> bool:

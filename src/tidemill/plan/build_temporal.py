@@ -62,7 +62,10 @@ def _length(plan: Plan, value: Any, step: str, *, least: int | None = 1) -> int:
             got=f"{value!r}, in {given.domain.value}", hint="logical and clock time never mix",
         )  # fmt: skip
     if least is not None and given.ticks < least:
-        raise UserError(step, expected="a positive duration" if least == 1 else "a duration", got=repr(value))
+        raise UserError(
+            step, expected="a positive duration" if least == 1 else f"a duration of at least {least}",
+            got=repr(value),
+        )  # fmt: skip
     return given.ticks
 
 
@@ -96,7 +99,7 @@ def _end(plan: Plan) -> Node:
     return Column(plan.end) if plan.end else _later(plan, _start(plan), 1)
 
 
-def _or_length(plan: Plan, given: Any, step: str) -> Node | int:
+def or_length(plan: Plan, given: Any, step: str, *, least: int = 1) -> Node | int:
     """Read a duration that is constant, or an expression of a row that gives one."""
     if isinstance(given, Expr) or (callable(given) and not isinstance(given, type)):
         node = resolve(traced(given, step=step), plan.schema, step=step)
@@ -108,7 +111,7 @@ def _or_length(plan: Plan, given: Any, step: str) -> Node | int:
         raise UserError(
             step, expected="a duration, or an expression", got=repr(given), hint=f"write col.{given}"
         )
-    return _length(plan, given, step)
+    return _length(plan, given, step, least=least)
 
 
 # --- lifetimes --------------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ def end_name(plan: Plan, step: str) -> str:
 def lasting(plan: Plan, given: Any) -> Plan:
     if isinstance(given, int) and given == FOREVER:
         return _lifetime(plan, "lasting forever", end=Literal(None, _bound(plan)))
-    length = _or_length(plan, given, "lasting")
+    length = or_length(plan, given, "lasting")
     if isinstance(length, int):
         return _lifetime(plan, f"lasting {given}", end=_later(plan, _start(plan), length))
     return _lifetime(
@@ -189,7 +192,7 @@ def starting(plan: Plan, given: Any) -> Plan:
 
 
 def extend(plan: Plan, given: Any) -> Plan:
-    length = _or_length(plan, given, "extend")
+    length = or_length(plan, given, "extend")
     if isinstance(length, int):
         return _lifetime(plan, f"extend {given}", end=_later(plan, _end(plan), length))
     return _lifetime(plan, f"extend {length}", end=Call("add", (_end(plan), length)), may_be_empty=True)

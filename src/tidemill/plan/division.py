@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Column
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WindowAggregate
 from tidemill.plan.properties import properties
 from tidemill.plan.temporal import (
@@ -70,7 +71,7 @@ def division(plan: Plan) -> Division | None:
 
 def _choices(plan: Plan) -> list[_Below]:
     """Return the ways to divide the inputs of an operator by a key of its own."""
-    if isinstance(plan, (Join, Cut)):
+    if isinstance(plan, (Join, Cut, IntervalJoin)):
         return [found for pair in _pairs(plan.match) if (found := _sides(plan, *pair)) is not None]
     keys = _keys(plan)
     return [[(plan.children()[0], key)] for key in keys or () if _hashed(plan.children()[0].schema, key)]
@@ -93,9 +94,10 @@ def _pairs(match: Match) -> tuple[tuple[str, str], ...]:
     return (*((name, name) for name in match.scope), *match.keys)
 
 
-def _sides(plan: Join | Cut, left: str, right: str) -> _Below | None:
-    hashed = _hashed(plan.left.schema, left) and _hashed(plan.right.schema, right)
-    return [(plan.left, left), (plan.right, right)] if hashed else None
+def _sides(plan: Join | Cut | IntervalJoin, left: str, right: str) -> _Below | None:
+    one, other = plan.children()
+    hashed = _hashed(one.schema, left) and _hashed(other.schema, right)
+    return [(one, left), (other, right)] if hashed else None
 
 
 def _hashed(schema: Schema, name: str) -> bool:
@@ -132,6 +134,9 @@ def _below(node: Plan, column: str) -> _Below | None:
         return [(one, column) for one in node.inputs]
     if isinstance(node, (Join, Cut)):
         return _below_match(node, column)
+    if isinstance(node, IntervalJoin):
+        pairs = (pair for pair in _pairs(node.match) if pair[0] == column)
+        return next((_sides(node, *pair) for pair in pairs), None)
     [below] = node.children() or (None,)
     if below is None:
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tidemill.core.time import FOREVER, Domain, format_duration
 from tidemill.expr.nodes import Call, Column, Literal, Node
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Filter, Plan, Project, Source, Union, WheelWindows, WindowAggregate
 from tidemill.plan.temporal import (
     ALWAYS,
@@ -75,7 +76,7 @@ def properties(plan: Plan) -> Properties:
 def _derived(plan: Plan, below: list[Properties]) -> Properties:
     if isinstance(plan, (Source, WindowAggregate, WheelWindows, Edges)):
         return POINTS if plan.end is None else _ANY
-    if isinstance(plan, (Filter, Project, Neighbours, Unnest)):
+    if isinstance(plan, (Filter, Project, Neighbours, Unnest, IntervalJoin)):
         return below[0]
     if isinstance(plan, Union):
         return below[0] if all(one == below[0] for one in below) else _ANY

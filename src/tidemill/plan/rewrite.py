@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidemill.expr.nodes import Node
+from tidemill.plan.intervals import IntervalAggregate, IntervalJoin
 from tidemill.plan.nodes import (
     Filter,
     Plan,
@@ -44,8 +45,19 @@ def map_expressions(plan: Plan, change: Callable[[Node], Node]) -> Plan:
     if isinstance(plan, (Join, Cut)):
         where = plan.match.where
         return plan if where is None else replace(plan, match=replace(plan.match, where=change(where)))
+    if isinstance(plan, IntervalJoin):
+        return _in_intervals(plan, change)
     if isinstance(plan, FromEdges):
         return replace(plan, starts=change(plan.starts))
     if isinstance(plan, (Source, Union, WheelWindows, Pieces, Unnest, Edges)):
         return plan
     raise unknown_node(plan, "the function map_expressions", "plan/rewrite.py")
+
+
+def _in_intervals(plan: IntervalJoin, change: Callable[[Node], Node]) -> Plan:
+    where = plan.match.where
+    match = plan.match if where is None else replace(plan.match, where=change(where))
+    plan = replace(plan, match=match, interval=plan.interval.over(change))
+    if isinstance(plan, IntervalAggregate):
+        return replace(plan, aggregates=tuple((n, a.over(change)) for n, a in plan.aggregates))
+    return plan

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
+from tidemill.plan.intervals import IntervalAggregate
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.temporal import SnapshotAggregate
 
@@ -34,6 +35,9 @@ def _says(node: Plan) -> list[Any]:
         # Equal aggregates may have different function objects: the layout compares what they compute.
         results = [(r.name, node.layout.essence(r)) for r in node.layout.results]
         return [node.input, node.keys, node.windows, node.ids, *results]
+    if isinstance(node, IntervalAggregate):
+        results = [(r.name, node.layout.essence(r)) for r in node.layout.results]
+        return [node.base, node.probe, node.match, node.interval, node.lateness, *results]
     if isinstance(node, SnapshotAggregate):
         return [node.input, node.keys, *((r.name, node.layout.essence(r)) for r in node.layout.results)]
     return [getattr(node, f.name) for f in dataclasses.fields(node)]  # type: ignore[arg-type]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from tidemill.core.floats import canonical, equal, order_key
-from tidemill.core.schema import Schema
-from tidemill.core.time import FARTHEST, FOREVER
+from tidemill.core.floats import canonical
+from tidemill.core.time import FOREVER
 from tidemill.expr.evaluate import evaluate
-from tidemill.plan.faults import lost_edge, no_lifetime, null_start
+from tidemill.plan.faults import lost_edge
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import (
     CHANGE,
@@ -24,7 +24,6 @@ from tidemill.plan.temporal import (
     FromEdges,
     Join,
     Lifetime,
-    Match,
     Neighbours,
     SnapshotAggregate,
     Stitch,
@@ -36,9 +35,8 @@ from tidemill.plan.temporal import (
     sided,
 )
 from tidemill.reference.aggregates import Row, aggregate
-
-Life = tuple[int, int]
-"""A lifetime, `[start, end)`; the end may be `FOREVER`."""
+from tidemill.reference.intervals import interval_join
+from tidemill.reference.lifetimes import Life, in_order, key_of, life, matching
 
 
 def rows_of(plan: Temporal, below: list[list[Row]]) -> Iterator[Row]:
@@ -53,21 +51,10 @@ def rows_of(plan: Temporal, below: list[list[Row]]) -> Iterator[Row]:
         yield from _join(plan, *below)
     elif isinstance(plan, Cut):
         yield from _cut(plan, *below)
+    elif isinstance(plan, IntervalJoin):
+        yield from interval_join(plan, *below)
     else:
         yield from _ONE_INPUT[type(plan)](plan, below[0])
-
-
-def life(plan: Plan, row: Row) -> Life:
-    """Return the lifetime of a row; a point holds for one tick."""
-    start = row[plan.time]
-    if start is None:
-        raise null_start(plan)
-    if plan.end is None:
-        return start, start + 1
-    end = FOREVER if row[plan.end] is None else row[plan.end]
-    if end <= start or not -FARTHEST <= start <= FARTHEST or (end != FOREVER and end > FARTHEST):
-        raise no_lifetime(plan, start, end)
-    return start, end
 
 
 def _lifetime(plan: Plan, found: Life) -> Row:
@@ -78,19 +65,10 @@ def _lifetime(plan: Plan, found: Life) -> Row:
     return row
 
 
-def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
-    return tuple(canonical(row[n]) for n in names)
-
-
-def _ordered(row: Row, names: Iterable[str]) -> Any:
-    """Return a key that sorts rows by some columns, null first."""
-    return tuple((row[n] is not None, 0 if row[n] is None else order_key(row[n])) for n in names)
-
-
 def _groups(rows: list[Row], names: Iterable[str]) -> dict[Any, list[Row]]:
     names, found = tuple(names), defaultdict(list)
     for row in rows:
-        found[_key(row, names)].append(row)
+        found[key_of(row, names)].append(row)
     return found
 
 
@@ -188,8 +166,8 @@ def _top(plan: TopRows, rows: list[Row]) -> Iterator[Row]:
     for members in _groups(rows, plan.keys).values():
         lives = [life(plan.input, row) for row in members]
         ranked = sorted(range(len(members)), key=lives.__getitem__)
-        ranked.sort(key=lambda i: _ordered(members[i], others), reverse=True)
-        ranked.sort(key=lambda i: _ordered(members[i], [plan.by]), reverse=not plan.least)
+        ranked.sort(key=lambda i: in_order(members[i], others), reverse=True)
+        ranked.sort(key=lambda i: in_order(members[i], [plan.by]), reverse=not plan.least)
         ranked.sort(key=lambda i: members[i][plan.by] is None)
         held = defaultdict(list)
         for segment in _segments(lives):
@@ -203,29 +181,8 @@ def _top(plan: TopRows, rows: list[Row]) -> Iterator[Row]:
 # --- two inputs -------------------------------------------------------------------------------------
 
 
-def _matches(plan: Join | Cut) -> Callable[[Row, Row], bool]:
-    match: Match = plan.match
-    schema = Schema(sided(plan.left, plan.right))
-
-    def matches(left: Row, right: Row) -> bool:
-        if _key(left, match.scope) != _key(right, match.scope):
-            return False
-        for a, b in match.keys:
-            if left[a] is None or right[b] is None or not equal(left[a], right[b]):
-                return False
-        if match.where is None:
-            return True
-        pair = {
-            **{LEFT + n: v for n, v in left.items()},
-            **{RIGHT + n: v for n, v in right.items()},
-        }
-        return evaluate(match.where, pair, schema) is True
-
-    return matches
-
-
 def _join(plan: Join, left: list[Row], right: list[Row]) -> Iterator[Row]:
-    matches = _matches(plan)
+    matches = matching(plan.match, plan.left, plan.right)
     met: tuple[dict[int, list[Life]], dict[int, list[Life]]] = (
         defaultdict(list),
         defaultdict(list),
@@ -258,7 +215,7 @@ def _paired(plan: Join, left: Row | None, right: Row | None) -> Row:
 
 
 def _cut(plan: Cut, left: list[Row], right: list[Row]) -> Iterator[Row]:
-    matches = _matches(plan)
+    matches = matching(plan.match, plan.left, plan.right)
     for row in left:
         own = life(plan.left, row)
         others = [(life(plan.right, other), other) for other in right]
@@ -300,7 +257,7 @@ def _until_session_end(plan: UntilSessionEnd, rows: list[Row]) -> Iterator[Row]:
 def _neighbours(plan: Neighbours, rows: list[Row]) -> Iterator[Row]:
     names = [n for n in payload(plan.input) if plan.schema[n].is_ordered]
     for members in _groups(rows, plan.keys).values():
-        members.sort(key=lambda row: (life(plan.input, row), _ordered(row, names)))
+        members.sort(key=lambda row: (life(plan.input, row), in_order(row, names)))
         for i, row in enumerate(members):
             found = dict(row)
             for asked in plan.asked:
