@@ -68,6 +68,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("edge_sweep", "interval_ranges", "range_values", "snapshot_values"),
         ("last_range", "matching", "ranking", "stage_operator", "union"),
+        ("group_operator",),
         ("temporal_operator", "window_operator"),
         ("lane_threads", "lanes", "late_rows"),
         ("collector",),

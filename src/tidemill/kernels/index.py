@@ -6,6 +6,7 @@ and calls the loop again from where it stopped.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ Bytes = npt.NDArray[np.uint8]
 _EMPTY = -1
 MISSING = -2
 """In place of an id: a value that is not in the index and was not added."""
+_HASHING = threading.Lock()
 DIRECT_SPAN = 1 << 20
 """Values within a span of this size are looked up in a direct table, which fits the CPU cache."""
 
@@ -72,6 +74,73 @@ def _encode_direct(
             count += 1
         out[i] = k
     return n, count
+
+
+@kernel
+def _encode_ascending(values: Any, start: int, n: int, keys: Ints, count: int, out: Ints) -> tuple[int, int]:
+    """Give values that do not fall ids, as long as there is room; `keys` has those before, in order."""
+    if count:
+        last = keys[count - 1]
+        k = count - 1
+    elif start < n and keys.size:
+        last = np.int64(values[start])
+        keys[0] = last
+        count = 1
+        k = 0
+    else:
+        return start, count
+    for i in range(start, n):
+        x = np.int64(values[i])
+        if x != last:
+            if x < last or count >= keys.size:
+                return i, count
+            keys[count] = x
+            last = x
+            k = count
+            count += 1
+        out[i] = k
+    return n, count
+
+
+@kernel
+def _find_ascending(values: Any, keys: Ints, count: int, add: bool, out: Ints) -> int:
+    """Look up values among keys in order; return where they fall: from there on nothing was looked up.
+
+    With `add`, return also where the first one is that is not among the keys.
+    """
+    at = 0  # no key before it is at or above the value before
+    before = np.int64(values[0])
+    for i in range(values.size):
+        x = np.int64(values[i])
+        if x < before:
+            return i
+        before = x
+        if at < count and keys[at] < x:
+            step = 1
+            while at + step < count and keys[at + step] < x:
+                at += step
+                step <<= 1
+            end = min(at + step, count)
+            at += 1
+            while at < end:
+                middle = (at + end) >> 1
+                if keys[middle] < x:
+                    at = middle + 1
+                else:
+                    end = middle
+        found = at < count and keys[at] == x
+        if add and not found:
+            return i
+        out[i] = at if found else MISSING
+    return int(values.size)
+
+
+@kernel
+def _rises(keys: Ints, count: int) -> bool:
+    for k in range(1, count):
+        if keys[k] <= keys[k - 1]:
+            return False
+    return True
 
 
 @kernel
@@ -127,7 +196,9 @@ def _more_bits(bits: int) -> int:
 class IntIndex:
     """Maps int64 values and null to ids `0, 1, 2, …`.
 
-    Values in a small span are looked up in a table indexed by value, others in a hash table.
+    Values in a small span are looked up in a table indexed by value. Others are in a hash table, or in order:
+    while the values that come do not fall, a new one is one that is greater than the last, and values that do
+    not fall are found by going through both.
 
     >>> index = IntIndex()
     >>> index.encode(np.array([7, 9, 7]))
@@ -140,6 +211,9 @@ class IntIndex:
         self._base = 0
         self._bits = 10
         self._slots = np.empty(0, dtype=np.int32)
+        """The hash table; empty if there is none (yet)."""
+        self._rising = False
+        """Whether ids are in order of their values, so that a hash table is only made when it is needed."""
         self.count = 0
         self.null_id = _EMPTY
 
@@ -156,8 +230,18 @@ class IntIndex:
         if add and valid is not None and self.null_id == _EMPTY and not valid.all():
             self._reserve_null()
         done = 0
+        if self._rising and n:
+            if not len(mask):
+                # Values may be among those that are known, and go on behind them.
+                done = _find_ascending(values, self._keys, self.count, add, out)
+                if done == n:
+                    return out
+            if not add or len(mask):
+                self._stop_rising()
         while True:
-            if self._direct is not None:
+            if self._rising and add:
+                done, self.count = _encode_ascending(values, done, n, self._keys, self.count, out)
+            elif self._direct is not None:
                 done, self.count = _encode_direct(
                     values, mask, done, n, self._direct, self._base, self._keys, self.count,
                     self.null_id, add, out,
@@ -169,15 +253,23 @@ class IntIndex:
                 )  # fmt: skip
             if done == n:
                 return out
-            self._grow(values[done:], mask[done:])
+            if self._rising and self.count < len(self._keys):
+                self._stop_rising()
+            else:
+                self._grow(values[done:], mask[done:])
 
     @property
     def direct(self) -> bool:
         """Whether values are looked up in a table indexed by value."""
         return self._direct is not None
 
-    def in_loop(self) -> tuple[str, tuple[Any, ...]]:
-        """Return how a loop finds ids itself (`codegen.accumulate`), and the tables for it."""
+    def in_loop(self) -> tuple[str, tuple[Any, ...]] | None:
+        """Return how a loop finds ids itself (`codegen.accumulate`), and the tables for it.
+
+        None while values are in order: to go through them first takes less time.
+        """
+        if self._rising:
+            return None
         if self._direct is not None:
             return "direct", (self._direct, self._base)
         return "hashed", (self._slots, self._keys, self._bits)
@@ -200,11 +292,24 @@ class IntIndex:
             self._keys = enlarged(self._keys, max(512, 2 * self.count), self.count)
         if self._direct is not None and not self._widen(coming[valid != 0] if len(valid) else coming):
             self._direct = None
-            self._bits = max(10, (2 * self.count).bit_length())
-            self._hash()
-        elif self._direct is None and self.count >= len(self._slots) // 2:
+            if self.null_id == _EMPTY and not len(valid) and _rises(self._keys, self.count):
+                self._rising = True
+            else:
+                self._hash_anew()
+        elif self._direct is None and not self._rising and self.count >= len(self._slots) // 2:
             self._bits = _more_bits(self._bits)
             self._hash()
+
+    def _stop_rising(self) -> None:
+        """Look up values in a hash table from now on. Other threads may want one at the same time."""
+        with _HASHING:
+            if self._rising:
+                self._hash_anew()
+                self._rising = False
+
+    def _hash_anew(self) -> None:
+        self._bits = max(10, (2 * self.count).bit_length())
+        self._hash()
 
     def _hash(self) -> None:
         self._slots = np.full(1 << self._bits, _EMPTY, dtype=np.int32)

@@ -164,8 +164,11 @@ class _Fixed:
     def encode(self, array: pa.Array, *, add: bool = True) -> Ints:
         return self._index.encode(self._bits(array), validity(array), add=add)
 
-    def in_loop(self, array: pa.Array) -> tuple[str, tuple[Any, ...]]:
-        how, tables = self._index.in_loop()
+    def in_loop(self, array: pa.Array) -> tuple[str, tuple[Any, ...]] | None:
+        found = self._index.in_loop()
+        if found is None:
+            return None
+        how, tables = found
         return how, (self._bits(array), *tables)
 
     def _bits(self, array: pa.Array) -> Ints:

@@ -205,9 +205,7 @@ class Collector:
             self.before_start += before
             if done < end:
                 self.keys.encode([c.slice(done) for c in columns])
-                known = self.keys.in_loop(columns)
-                assert known is not None, "as before"
-                key = known
+                key = self.keys.in_loop(columns) or ("ids", (self.keys.encode(columns), 0))
             end = found.rows
 
     def _first_rows(self, store: PaneStore, rows: int) -> int:

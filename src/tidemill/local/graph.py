@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.local.attributes import Attribute
+from tidemill.local.group_operator import GroupOperator
 from tidemill.local.last_range import LastRangeOperator, slides_over_another
 from tidemill.local.lookup_operator import looks_up
 from tidemill.local.operator import Operator, Snapshot
@@ -43,6 +44,7 @@ from tidemill.plan.nodes import (
     leaves_of,
     require_known,
 )  # fmt: skip
+from tidemill.plan.properties import properties
 from tidemill.plan.sharing import used_often
 from tidemill.plan.temporal import ALWAYS, Cut, Join, Temporal
 
@@ -88,14 +90,15 @@ class Graph:
 
     def __init__(
         self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
-        keep_late: bool = True, pool: Executor | None = None, lenient: bool = False,
+        keep_late: bool = True, pool: Executor | None = None, lenient: bool = False, whole: bool = False,
     ) -> None:  # fmt: skip
         """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
 
         Pass `keep_late=False` where late rows are kept before they come here, and a `pool` whose threads work
         in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart.
+        `whole` says that inputs are read to their ends, and that nobody asks for a state or results before.
         """
-        self._lenient = lenient
+        self._lenient, self._whole, self._threads = lenient, whole, threads
         require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
@@ -142,6 +145,8 @@ class Graph:
             return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):
             stage = stage_over(plan.input, self._shared, self._shared)
+            if self._whole and plan.group_keys and _groups_table(plan):
+                return GroupOperator(plan, stage, self._threads, self._tuning), (stage.base,)
             if slides_over_another(plan):
                 return LastRangeOperator(plan, stage, self._tuning, keep_late=self._keep_late), (stage.base,)
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
@@ -369,6 +374,11 @@ class Graph:
         for step in self.steps:
             own = f"{step.name}/"
             step.operator.restore({n[len(own) :]: t for n, t in state.items() if n.startswith(own)})
+
+
+def _groups_table(plan: WindowAggregate) -> bool:
+    """Return whether it is an aggregate of rows that all hold for ever (`optimize.group_tables`)."""
+    return plan.input.time == ALWAYS and properties(plan.input).everlasting and not plan.ids
 
 
 def _rank(plan: Plan) -> dict[str, int]:

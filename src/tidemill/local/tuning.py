@@ -42,6 +42,16 @@ class Tuning:
     """If each thread collects whole batches, windows of at most this many keys are closed by the caller."""
     sample_rows: int = 1 << 16
     """The first rows of an input, which show whether keys are many, and how to arrange records."""
+    groups: tuple[str, ...] = ("rows", "sorted", "hashed")
+    """The ways in which tables may be grouped by key (`group_operator`)."""
+    few_groups: int = 1 << 14
+    """With at most this many keys, threads take whole batches of a table, with groups of their own."""
+    long_runs: int = 1 << 12
+    """If fewer keys than rows divided by this come in order, it does not pay to cut rows between them."""
+    parts: int = 32
+    """The parts into which rows are divided by a hash of their keys: a power of two."""
+    many_grouped: int = 1 << 25
+    """If more rows of these parts wait, the parts take them before the end, so that memory is bounded."""
     few_sprayed: int = 1 << 12
     """Batches of fewer rows go through steps that keep nothing on the thread that drives the query."""
     few_waiting: int = 1 << 17

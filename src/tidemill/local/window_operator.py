@@ -423,6 +423,45 @@ class WindowOperator(Operator):
         schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
         return layout((*self.plan.aggregates, *extra), schema, self.plan.never_null)
 
+    # -- partials of tables (`group_operator`)
+
+    @property
+    def divides_rows(self) -> bool:
+        """Whether keys may be worked on apart, on any thread."""
+        return self._divides() and self._collects_apart()
+
+    @property
+    def keeps_much(self) -> bool:
+        """Whether aggregates keep rows or text."""
+        return self._keeps_much
+
+    @property
+    def holds_text(self) -> bool:
+        """Whether partials or kept rows have ids of text."""
+        kinds = [kind for i in self.parts.records for _, kind in self.layout.parts[i].columns]
+        kinds += [kind for i in self.parts.kept for kind in self.layout.parts[i].types]
+        return any(kind.kind == "string" for kind in kinds)
+
+    @property
+    def known_keys(self) -> int:
+        """The number of keys that some thread has seen, of the calls that were waited for."""
+        return max(self.keys.count, *(seen.keys for seen in self._seen))
+
+    def give_away(self) -> list[tuple[KeyIndex, PaneStore]]:
+        """Return all partials, for others to take over, with their keys; take no rows afterwards."""
+        self._collect_rest()
+        for collector in self.collectors:
+            collector.store.released()
+        return [(collector.keys, collector.store) for collector in self.collectors]
+
+    def take_over(self, keys: KeyIndex, store: PaneStore, some: Ints) -> None:
+        """Take the partials of some keys of another operator; one lane must have all keys."""
+        [lane] = self.lanes
+        if len(some):
+            ids = np.full(keys.count, -1, dtype=np.int64)
+            ids[some] = self.keys.encode(keys.decode(some))
+            lane.absorb(store, ids, self.keys.count)
+
     def goes_on_to(self, window: int, pane: int) -> None:
         """Record that another part of the stream has rows up to a pane; filled windows continue to it."""
         for lane in self.lanes:
