@@ -29,6 +29,19 @@ def taken_column(column: pa.Array, places: Ints) -> pa.Array:
     return column.take(pa.array(places))
 
 
+def found_column(column: pa.Array, places: Ints, missing: npt.NDArray[np.bool_]) -> pa.Array:
+    """As `taken_column`, with null where a place is missing.
+
+    >>> found_column(pa.array([5, 6, 7]), np.array([2, -1]), np.array([False, True])).to_pylist()
+    [7, None]
+    """
+    if not missing.any():
+        return taken_column(column, places)
+    if _is_plain(column) and len(column):
+        return build(taken(values(column), places), ~missing, column.type)
+    return column.take(pa.array(places, mask=missing))
+
+
 def taken_rows(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
     """As `rows.take`; all places must exist."""
     if not rows.num_columns:

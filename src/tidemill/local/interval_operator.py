@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.kernels.intervals import earlier_times, needed_rows
-from tidemill.kernels.memory import empty
-from tidemill.kernels.order import order_by, ordered
-from tidemill.kernels.row_batches import taken_column, taken_rows
+from tidemill.kernels.memory import empty, taken
+from tidemill.kernels.order import order_by
+from tidemill.kernels.row_batches import found_column, taken_column, taken_rows
 from tidemill.local.interval_ranges import FAR, Found, find
 from tidemill.local.lifetimes import Ints, Mask
 from tidemill.local.matching import Matching
@@ -41,26 +41,28 @@ class IntervalOperator(TemporalOperator):
         base, probe = sides
         matching = Matching.of(self.plan.match, base, probe, self._refusing(base))
         answered, previous = self._since(base, matching.keys[0])
-        waiting = np.flatnonzero(~answered)
+        waiting = None if answered is None else np.flatnonzero(~answered)
         found = find(self.plan, matching, base, probe, waiting, previous)
         self._refuse_bad(base, found)
-        ready = (found.sure < below) | (below == FOREVER)
-        done = answered.copy()
-        done[found.base[ready]] = True
-        open_ = np.flatnonzero(~done)
+        if below == FOREVER:
+            return self._answers(found, base, probe), [side.rows.slice(0, 0) for side in sides]
+        ready = found.sure < below
+        open_ = found.base[~ready]
         if len(open_):
             self._held = int(base.starts[open_].min())
             self._wake = int(found.sure[~ready].min())
+        done = np.ones(len(base.starts), dtype=np.bool_)
+        done[open_] = False
         kept = [
             self._base_to_keep(base, matching.keys[0], done, previous),
             self._probe_to_keep(found, open_, probe, below),
         ]
         return self._answers(found.only(ready), base, probe), kept
 
-    def _since(self, base: Side, keys: Ints) -> tuple[Mask, Ints | None]:
+    def _since(self, base: Side, keys: Ints) -> tuple[Mask | None, Ints | None]:
         """Return which base rows were answered, and the time of the one before each, if that matters."""
         if not self.plan.interval.since_previous:
-            return np.zeros(len(base.starts), dtype=np.bool_), None
+            return None, None
         known = ~base.is_new
         answered = known & (base.state(_ANSWERED) != 0)
         previous = empty(len(base.starts))
@@ -86,19 +88,17 @@ class IntervalOperator(TemporalOperator):
         return base.keep(keep, **{_ANSWERED: done.astype(np.int64), _PREVIOUS: previous})
 
     def _probe_to_keep(self, found: Found, open_: Ints, probe: Side, below: int) -> pa.RecordBatch:
-        asked, needed = self.plan.interval, np.zeros(len(probe.starts), dtype=np.bool_)
-        if below < FOREVER:
-            at = below - asked.offset
-            low = BEGINNING if not isinstance(asked.preceding, int) else at - min(asked.preceding, FAR)
-            if len(open_):
-                at = min(at, int(found.reach.at[open_].min()))
-                low = min(low, int(found.reach.low[open_].min()))
-            if asked.prevailing and found.by_condition:
-                low = BEGINNING
-            most = 0 if asked.max_rows is None or found.by_condition else asked.max_rows
-            mask = np.zeros(len(found.probe), dtype=np.bool_)
-            needed_rows(found.keys, found.times, low, at, most, asked.prevailing, mask)
-            needed[found.probe] = mask
+        asked, rows = self.plan.interval, found.probe
+        at = below - asked.offset
+        low = BEGINNING if not isinstance(asked.preceding, int) else at - min(asked.preceding, FAR)
+        if len(open_):
+            at = min(at, int(found.reach.at[open_].min()))
+            low = min(low, int(found.reach.low[open_].min()))
+        if asked.prevailing and found.by_condition:
+            low = BEGINNING
+        most = 0 if asked.max_rows is None or found.by_condition else asked.max_rows
+        needed = np.zeros(len(probe.starts), dtype=np.bool_)
+        needed_rows(rows.heads, rows.order, rows.times, low, at, most, asked.prevailing, needed)
         return probe.keep(needed)
 
     def _ends(self, port: int, kept: pa.RecordBatch) -> int:
@@ -113,53 +113,56 @@ class IntervalOperator(TemporalOperator):
         if isinstance(self.plan, IntervalPairs):
             yield from self._pairs(self.plan, found, rows, probe)
             return
-        order = ordered(found.base)  # results come as rows did
-        values = [taken_column(column, order) for column in self._aggregates(found, probe)]
-        own = taken_rows(rows, found.base[order])
+        own = rows if _all(found.base, rows) else taken_rows(rows, found.base)
+        values = self._aggregates(found, probe)
         yield pa.RecordBatch.from_arrays([*own.columns, *values], schema=self.plan.schema.to_arrow())
 
     def _aggregates(self, found: Found, probe: Side) -> list[pa.Array]:
-        """Return the aggregates of base rows, in order of key and time."""
+        """Return the aggregates of base rows."""
         values = self._values
         assert values is not None and isinstance(self.plan, IntervalAggregate)
-        in_order = not values.layout.commutative
-        if not copied(self.plan):
-            first, last, places = found.first, found.last, None
-            if in_order:  # rows of one time are one element, in which values decide the order
-                places = _instants(found)
-                bounds = np.append(places, places[-1] + 1 if len(places) else 0)
-                first, last = bounds[first], bounds[last]
-            return values.of_ranges(
-                probe.rows, found.probe, first, last, places=places, moving=found.moving
-            )
-        rank = np.empty(len(probe.starts), dtype=np.int64)
-        rank[found.probe] = _instants(found)
-        copies = ((own, found.probe[others]) for own, others in found.pairs())
-        return values.of_copies(probe.rows, copies, rank, len(found.base))
+        in_order, order = not values.layout.commutative, found.probe.order
+        if copied(self.plan):
+            rank = np.empty(len(probe.starts), dtype=np.int64)
+            rank[order] = found.instants
+            copies = ((own, order[others]) for own, others in found.pairs())
+            return values.of_copies(probe.rows, copies, rank, len(found.base))
+        turn, places = found.in_turn, None
+        first, last = taken(found.first, turn), taken(found.last, turn)
+        if in_order:  # rows of one time are one element, in which values decide the order
+            places = found.instants
+            bounds = np.append(places, places[-1] + 1 if len(places) else 0)
+            first, last = bounds[first], bounds[last]
+        results = values.of_ranges(probe.rows, order, first, last, places=places, moving=found.moving)
+        back = empty(len(turn))
+        back[turn] = np.arange(len(turn))
+        return [taken_column(column, back) for column in results]
 
     def _pairs(
         self, plan: IntervalPairs, found: Found, rows: pa.RecordBatch, probe: Side
     ) -> Iterator[pa.RecordBatch]:
+        if not found.by_condition:
+            for own, others in found.spelled(alone=plan.kind == "left"):
+                yield self._paired(plan, rows, taken(found.base, own), probe, others)
+            return
         alone = np.ones(len(found.base), dtype=np.bool_)
         for own, others in found.pairs():
             alone[own] = False
-            yield self._paired(plan, rows, found.base[own], probe, pa.array(found.probe[others]))
+            yield self._paired(plan, rows, found.base[own], probe, found.probe.order[others])
         if plan.kind == "left":
             left = found.base[alone]
-            yield self._paired(plan, rows, left, probe, pa.nulls(len(left), pa.int64()))
+            yield self._paired(plan, rows, left, probe, np.full(len(left), -1))
 
     def _paired(
-        self, plan: IntervalPairs, rows: pa.RecordBatch, own: Ints, probe: Side, others: pa.Array
+        self, plan: IntervalPairs, rows: pa.RecordBatch, own: Ints, probe: Side, others: Ints
     ) -> pa.RecordBatch:
-        left = taken_rows(rows, own)
-        right = [probe.rows.column(of).take(others) for _, of in plan.columns]
+        left = rows if _all(own, rows) else taken_rows(rows, own)
+        missing = others < 0
+        right = [found_column(probe.rows.column(of), others, missing) for _, of in plan.columns]
         return pa.RecordBatch.from_arrays([*left.columns, *right], schema=plan.schema.to_arrow())
 
 
-def _instants(found: Found) -> Ints:
-    """Number the instants of probe rows by key: rows of a key and a time have the same number."""
-    keys, times = found.keys, found.times
-    if not len(keys):
-        return keys
-    new = np.append(True, (keys[1:] != keys[:-1]) | (times[1:] != times[:-1]))
-    return np.cumsum(new) - 1
+def _all(places: Ints, rows: pa.RecordBatch) -> bool:
+    """Return whether places, which never go back, are all of the rows, each once."""
+    n = rows.num_rows
+    return len(places) == n and (not n or (places[0] == 0 and bool((np.diff(places) == 1).all())))

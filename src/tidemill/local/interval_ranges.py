@@ -9,13 +9,19 @@ import numpy as np
 
 from tidemill.expr.nodes import Node
 from tidemill.kernels.arrow import validity, values
-from tidemill.kernels.intervals import interval_ranges, nearest_rows
+from tidemill.kernels.intervals import (
+    instants_of,
+    interval_ranges,
+    nearest_rows,
+    rows_by_key,
+    spelled_pairs,
+)
 from tidemill.kernels.memory import empty
-from tidemill.kernels.order import order_by
+from tidemill.kernels.order import order_by, ordered, refine
 from tidemill.kernels.row_batches import taken_rows
 from tidemill.local.expressions import evaluate
 from tidemill.local.lifetimes import Ints, Mask
-from tidemill.local.matching import Matching, spelled
+from tidemill.local.matching import PAIRS, Matching, spelled
 from tidemill.local.ranking import rank
 from tidemill.local.temporal_operator import Side
 from tidemill.plan.intervals import Bound, Interval, IntervalJoin
@@ -67,16 +73,37 @@ def _ticks(bound: Bound, side: Side) -> tuple[Ints, Mask]:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Probe rows in order of key and time."""
+
+    heads: Ints
+    """Where the rows of each key begin, and where all of them end."""
+    order: Ints
+    """Their places."""
+    times: Ints
+
+    @staticmethod
+    def of(keys: Ints, count: int, times: Ints, in_order: Ints) -> tuple[Rows, bool]:
+        """Order rows with a key; return also whether two rows of a key have the same time."""
+        heads, order, sorted_times = empty(count + 1), empty(len(keys)), empty(len(keys))
+        ties = rows_by_key(keys, times, in_order, heads, order, sorted_times)
+        n = int(heads[-1])
+        return Rows(heads, order[:n], sorted_times[:n]), bool(ties)
+
+
+@dataclass(frozen=True)
 class Found:
-    """Base rows and probe rows, both in order of key and time, and what belongs together."""
+    """Base rows and probe rows, and what belongs together."""
 
     base: Ints
     """The places of base rows."""
-    probe: Ints
-    """The places of the probe rows whose keys match something."""
+    in_order: Ints
+    """The base rows in order of their time, as places in `base`."""
     keys: Ints
-    """The key ids of these probe rows."""
-    times: Ints
+    """The key ids of base rows, below 0 if nothing belongs to a row."""
+    at: Ints
+    """The instant that each base row asks about."""
+    probe: Rows
     first: Ints
     last: Ints
     """For each base row the range `[first, last)` of its probe rows."""
@@ -94,9 +121,24 @@ class Found:
         """Return some of the base rows."""
         if mask.all():
             return self
-        rows = (self.base, self.first, self.last, self.sure)
-        base, first, last, sure = (of[mask] for of in rows)
-        return replace(self, base=base, first=first, last=last, sure=sure)
+        rows = (self.base, self.keys, self.at, self.first, self.last, self.sure)
+        base, keys, at, first, last, sure = (of[mask] for of in rows)
+        place = np.cumsum(mask) - 1
+        in_order = place[self.in_order[mask[self.in_order]]]
+        found = {"base": base, "keys": keys, "at": at, "first": first, "last": last, "sure": sure}
+        return replace(self, in_order=in_order, **found)
+
+    @property
+    def in_turn(self) -> Ints:
+        """The base rows in the order in which ranges move forward: by key, then by time."""
+        return refine(self.in_order, self.keys)
+
+    @property
+    def instants(self) -> Ints:
+        """A number for each instant of probe rows of a key, in order."""
+        numbers = empty(len(self.probe.times))
+        instants_of(self.probe.heads, self.probe.times, numbers)
+        return numbers
 
     def pairs(self) -> Iterator[tuple[Ints, Ints]]:
         """Yield base rows and their probe rows, as places in both orders; those of one base row together."""
@@ -110,32 +152,50 @@ class Found:
             return
         yield self._searched()
 
+    def spelled(self, *, alone: bool) -> Iterator[tuple[Ints, Ints]]:
+        """Yield base rows and the places of their probe rows, a limited number at once.
+
+        With `alone`, base rows without any are there once, with a place of -1.
+        """
+        n, begin = len(self.base), 0
+        counts = self.last - self.first
+        until = np.cumsum(np.maximum(counts, 1) if alone else counts)
+        while begin < n:
+            before = int(until[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(until, before + PAIRS, side="right")))
+            pairs = int(until[end - 1]) - before
+            if pairs:
+                own, others = empty(pairs), empty(pairs)
+                spelled_pairs(self.first, self.last, self.probe.order, begin, end, alone, own, others)
+                yield own, others
+            begin = end
+
     def _holds(self, own: Ints, others: Ints) -> Mask:
         """Return which pairs fulfil the condition, and are not at the very instant if that is left out."""
-        holds = self.matching.holds(self.base[own], self.probe[others])
+        holds = self.matching.holds(self.base[own], self.probe.order[others])
         if self.asked.without_current:
-            holds &= self.times[others] != self.reach.at[self.base[own]]
+            holds &= self.probe.times[others] != self.at[own]
         return holds
 
     def _searched(self) -> tuple[Ints, Ints]:
         """Return the pairs where rows are looked for one after another, from the nearest one on."""
-        asked, every = self.asked, np.arange(len(self.base))
-        keys = self.matching.keys[0][self.base]
+        asked, every, keys = self.asked, np.arange(len(self.base)), self.keys
         found = []
         if asked.prevailing:
-            found.append(self._walk(np.searchsorted(self.keys, keys), self.first, 1, back=True))
+            begin = np.where(keys < 0, self.first, self.probe.heads[keys])
+            found.append(self._walk(begin, self.first, 1, back=True))
         if asked.max_rows is None:
             return _sorted([*found, self._passing(every, self.first, self.last)])
-        at = self.reach.at[self.base]
-        begin, middle = empty(len(at)), empty(len(at))
-        interval_ranges(keys, np.full(len(at), -FAR), at, self.keys, self.times, False, begin, middle)
+        begin, middle, far = empty(len(keys)), empty(len(keys)), np.full(len(keys), -FAR)
+        heads, times = self.probe.heads, self.probe.times
+        interval_ranges(keys, self.in_order, far, self.at, heads, times, False, begin, middle)
         middle = np.clip(middle, self.first, self.last)
         found.append(self._walk(self.first, middle, asked.max_rows, back=True))
         found.append(self._walk(middle, self.last, asked.max_rows, back=False))
         own, others = _sorted(found)
-        last = np.cumsum(np.bincount(own, minlength=len(at)))
+        last = np.cumsum(np.bincount(own, minlength=len(keys)))
         first = np.append(0, last[:-1])
-        nearest_rows(at, self.times[others], asked.max_rows, first, last, self.sure.copy())
+        nearest_rows(self.at, times[others], asked.max_rows, first, last, self.sure.copy())
         places = np.concatenate([np.empty(0, dtype=np.int64), *(rows for _, rows in spelled(first, last))])
         return own[places], others[places]
 
@@ -182,45 +242,43 @@ def _sorted(found: Sequence[_Pairs], *, back: bool = False) -> _Pairs:
 
 
 def find(
-    plan: IntervalJoin, matching: Matching, base: Side, probe: Side, rows: Ints, previous: Ints | None
+    plan: IntervalJoin, matching: Matching, base: Side, probe: Side, rows: Ints | None, previous: Ints | None
 ) -> Found:
-    """Find what belongs to some base rows."""
+    """Find what belongs to some base rows, or to all."""
     asked = plan.interval
     own = reach(asked, base, previous)
-    keys, other_keys = matching.keys
-    keys = np.where(own.bad, -1, keys)
-    matching = replace(matching, keys=(keys, other_keys))
-    order = rows[order_by(keys[rows], own.at[rows])]
-    there = np.flatnonzero(other_keys >= 0)
-    there = there[_in_order(plan, probe, other_keys, there)]
-    probe_keys, times = other_keys[there], probe.starts[there]
-    first, last = empty(len(order)), empty(len(order))
+    keys, starts, in_order = matching.keys[0], base.starts, base.in_order
+    if own.bad.any():
+        keys = np.where(own.bad, -1, keys)
+    at, low, high = own.at, own.low, own.high
+    if rows is not None:
+        keys, starts, at, low, high = (of[rows] for of in (keys, starts, at, low, high))
+        in_order = ordered(starts)
+    there = _in_order(plan, matching, probe)
+    first, last = empty(len(keys)), empty(len(keys))
     by_condition = matching.where is not None or asked.has_hole
-    at, low, high = own.at[order], own.low[order], own.high[order]
-    _, moving = interval_ranges(
-        keys[order], low, high, probe_keys, times, asked.prevailing and not by_condition, first, last
-    )
-    sure = np.maximum(high, base.starts[order])
+    moving = interval_ranges(
+        keys, in_order, low, high, there.heads, there.times, asked.prevailing and not by_condition, first,
+        last,
+    )  # fmt: skip
+    sure = np.maximum(high, starts)
     if asked.max_rows is not None and not by_condition:
-        _, moving = nearest_rows(at, times, asked.max_rows, first, last, sure)
-        sure = np.maximum(sure, base.starts[order])
+        nearest_rows(at, there.times, asked.max_rows, first, last, sure)
+        sure = np.maximum(sure, starts)
+    places = np.arange(len(keys)) if rows is None else rows
     return Found(
-        order, there, probe_keys, times, first, last, sure, moving, by_condition, own, matching, asked
+        places, in_order, keys, at, there, first, last, sure, bool(moving), by_condition, own, matching, asked
     )
 
 
-def _in_order(plan: IntervalJoin, probe: Side, keys: Ints, there: Ints) -> Ints:
-    """Return the order of some probe rows: by key, by time, and by their other columns if that matters."""
-    columns = [keys[there], probe.starts[there]]
-    if plan.interval.in_row_order and not _differ(*columns):
-        rows = taken_rows(probe.rows, there)
-        ends = [] if plan.probe.end is None else [probe.ends[there]]
-        columns += [*ends, *rank(rows, plan.probe.schema, payload(plan.probe))]
-    return order_by(*columns)
-
-
-def _differ(keys: Ints, times: Ints) -> bool:
-    """Return whether no two rows of a key have the same time."""
-    order = order_by(keys, times)
-    keys, times = keys[order], times[order]
-    return not bool(((keys[1:] == keys[:-1]) & (times[1:] == times[:-1])).any())
+def _in_order(plan: IntervalJoin, matching: Matching, probe: Side) -> Rows:
+    """Return probe rows in order of key, of time, and of their other columns if that matters."""
+    keys = matching.keys[1]
+    found, ties = Rows.of(keys, matching.count, probe.starts, probe.in_order)
+    if not ties or not plan.interval.in_row_order:
+        return found
+    there = found.order
+    rows = taken_rows(probe.rows, there)
+    ends = [] if plan.probe.end is None else [probe.ends[there]]
+    order = order_by(keys[there], found.times, *ends, *rank(rows, plan.probe.schema, payload(plan.probe)))
+    return replace(found, order=there[order])
