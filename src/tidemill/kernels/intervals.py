@@ -87,7 +87,51 @@ def rows_by_key(
 
 
 @kernel
-def interval_ranges(
+def ranges_in_time(
+    keys: Ints, in_order: Ints, low: Ints, high: Ints, probe_keys: Ints, probe_times: Ints,
+    probe_in_order: Ints, heads: Ints, prevailing: bool, first: Ints, last: Ints,
+) -> bool:  # fmt: skip
+    """As `ranges_by_key`, in one pass over both sides in order of time, if intervals only move forward.
+
+    Otherwise return False; what was written has no meaning then.
+    """
+    passed = np.empty((heads.size - 1, 2), dtype=np.int64)  # side by side, so that a key is one cache line
+    for k in range(heads.size - 1):
+        passed[k, 0] = heads[k]
+        passed[k, 1] = heads[k]
+    before = 0
+    until = 0
+    previous_low = -2 * _FAR
+    previous_high = -2 * _FAR
+    n = probe_in_order.size
+    for i in in_order:
+        k = keys[i]
+        if k < 0:
+            first[i] = 0
+            last[i] = 0
+            continue
+        if low[i] < previous_low or high[i] < previous_high:
+            return False
+        previous_low = low[i]
+        previous_high = high[i]
+        while until < n and probe_times[probe_in_order[until]] <= previous_high:
+            other = probe_keys[probe_in_order[until]]
+            if other >= 0:
+                passed[other, 1] += 1
+            until += 1
+        while before < n and probe_times[probe_in_order[before]] < previous_low:
+            other = probe_keys[probe_in_order[before]]
+            if other >= 0:
+                passed[other, 0] += 1
+            before += 1
+        a = passed[k, 0]
+        last[i] = max(a, passed[k, 1])
+        first[i] = a - 1 if prevailing and a > heads[k] else a
+    return True
+
+
+@kernel
+def ranges_by_key(
     keys: Ints, in_order: Ints, low: Ints, high: Ints, heads: Ints, times: Ints, prevailing: bool,
     first: Ints, last: Ints,
 ) -> bool:  # fmt: skip
@@ -99,7 +143,7 @@ def interval_ranges(
 
     >>> one, at = np.array([0]), np.array([5])
     >>> first, last = np.empty(1, np.int64), np.empty(1, np.int64)
-    >>> interval_ranges(one, one, at - 2, at, np.array([0, 4]), np.array([1, 3, 5, 7]), False, first, last)
+    >>> ranges_by_key(one, one, at - 2, at, np.array([0, 4]), np.array([1, 3, 5, 7]), False, first, last)
     True
     >>> first, last
     (array([1]), array([3]))
@@ -139,12 +183,12 @@ def nearest_rows(at: Ints, times: Ints, most: int, first: Ints, last: Ints, sure
         a = first[i]
         b = last[i]
         if b - a >= most:
-            middle = _first_from(times, a, b, at[i] + 1)
-            if middle == b:
+            if times[b - 1] <= at[i]:
                 a = b - most
-            elif middle == a:
+            elif times[a] > at[i]:
                 b = a + most
             else:
+                middle = _first_from(times, a, b, at[i] + 1)
                 left = middle
                 right = middle
                 while right - left < most:
@@ -197,6 +241,17 @@ def instants_of(heads: Ints, times: Ints, out: Ints) -> None:
             if i == heads[k] or times[i] != times[i - 1]:
                 n += 1
             out[i] = n
+
+
+@kernel
+def only_rows(first: Ints, last: Ints, order: Ints, others: Ints) -> bool:
+    """Write the only probe row of each base row, -1 if there is none; return False if there are several."""
+    for i in range(first.size):
+        n = last[i] - first[i]
+        if n > 1:
+            return False
+        others[i] = order[first[i]] if n == 1 else -1
+    return True
 
 
 @kernel

@@ -143,7 +143,8 @@ class IntervalOperator(TemporalOperator):
     ) -> Iterator[pa.RecordBatch]:
         if not found.by_condition:
             for own, others in found.spelled(alone=plan.kind == "left"):
-                yield self._paired(plan, rows, taken(found.base, own), probe, others)
+                places = found.base if own is None else taken(found.base, own)
+                yield self._paired(plan, rows, places, probe, others)
             return
         alone = np.ones(len(found.base), dtype=np.bool_)
         for own, others in found.pairs():

@@ -11,8 +11,10 @@ from tidemill.expr.nodes import Node
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.intervals import (
     instants_of,
-    interval_ranges,
     nearest_rows,
+    only_rows,
+    ranges_by_key,
+    ranges_in_time,
     rows_by_key,
     spelled_pairs,
 )
@@ -152,12 +154,15 @@ class Found:
             return
         yield self._searched()
 
-    def spelled(self, *, alone: bool) -> Iterator[tuple[Ints, Ints]]:
+    def spelled(self, *, alone: bool) -> Iterator[tuple[Ints | None, Ints]]:
         """Yield base rows and the places of their probe rows, a limited number at once.
 
-        With `alone`, base rows without any are there once, with a place of -1.
+        With `alone`, base rows without any are there once, with a place of -1. None is each base row once.
         """
         n, begin = len(self.base), 0
+        if alone and only_rows(self.first, self.last, self.probe.order, only := empty(n)):
+            yield None, only
+            return
         counts = self.last - self.first
         until = np.cumsum(np.maximum(counts, 1) if alone else counts)
         while begin < n:
@@ -188,7 +193,7 @@ class Found:
             return _sorted([*found, self._passing(every, self.first, self.last)])
         begin, middle, far = empty(len(keys)), empty(len(keys)), np.full(len(keys), -FAR)
         heads, times = self.probe.heads, self.probe.times
-        interval_ranges(keys, self.in_order, far, self.at, heads, times, False, begin, middle)
+        ranges_by_key(keys, self.in_order, far, self.at, heads, times, False, begin, middle)
         middle = np.clip(middle, self.first, self.last)
         found.append(self._walk(self.first, middle, asked.max_rows, back=True))
         found.append(self._walk(middle, self.last, asked.max_rows, back=False))
@@ -257,10 +262,12 @@ def find(
     there = _in_order(plan, matching, probe)
     first, last = empty(len(keys)), empty(len(keys))
     by_condition = matching.where is not None or asked.has_hole
-    moving = interval_ranges(
-        keys, in_order, low, high, there.heads, there.times, asked.prevailing and not by_condition, first,
-        last,
-    )  # fmt: skip
+    prevailing, moving = asked.prevailing and not by_condition, True
+    if not ranges_in_time(
+        keys, in_order, low, high, matching.keys[1], probe.starts, probe.in_order, there.heads, prevailing,
+        first, last,
+    ):  # fmt: skip
+        moving = ranges_by_key(keys, in_order, low, high, there.heads, there.times, prevailing, first, last)
     sure = np.maximum(high, starts)
     if asked.max_rows is not None and not by_condition:
         nearest_rows(at, there.times, asked.max_rows, first, last, sure)
