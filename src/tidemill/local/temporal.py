@@ -60,9 +60,13 @@ _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
 
 
 def temporal_operator(
-    plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None, **options: Any
-) -> Operator:
-    """Return the operator of a node. With several `lanes`, each has a thread, where there are keys."""
+    plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None,
+    ahead: bool = False, **options: Any,
+) -> Operator:  # fmt: skip
+    """Return the operator of a node. With several `lanes`, each has a thread, where there are keys.
+
+    Where results may come later than they are complete (`ahead`), threads may take turns in place of keys.
+    """
     if isinstance(plan, Lifetime):
         return LifetimeOperator(plan)
     if isinstance(plan, Unnest):
@@ -73,6 +77,8 @@ def temporal_operator(
         return LookupOperator(plan, tuning, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
+    if isinstance(plan, IntervalJoin) and ahead and lanes > 1 and threadsafe(plan):
+        return IntervalOperator(plan, tuning, ahead=lanes, **options)
     kind = AsOfOperator if as_of(plan) is not None else _KEEPING[type(plan)]
     make = partial(kind, plan, tuning, **options)
     keys = _keys(plan) if lanes > 1 else None
