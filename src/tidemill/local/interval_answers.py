@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.kernels.memory import empty, taken
-from tidemill.kernels.row_batches import found_column, taken_column, taken_rows
+from tidemill.kernels.row_batches import taken_column, taken_or_null, taken_rows
 from tidemill.local.interval_ranges import Found
 from tidemill.local.lifetimes import Ints
 from tidemill.local.range_values import RangeValues
@@ -77,8 +77,7 @@ class IntervalAnswers:
         self, plan: IntervalPairs, rows: pa.RecordBatch, own: Ints, probe: Side, others: Ints
     ) -> pa.RecordBatch:
         left = rows if _all(own, rows) else taken_rows(rows, own)
-        missing = others < 0
-        right = [found_column(probe.rows.column(of), others, missing) for _, of in plan.columns]
+        right = [taken_or_null(probe.rows.column(of), others) for _, of in plan.columns]
         return pa.RecordBatch.from_arrays([*left.columns, *right], schema=plan.schema.to_arrow())
 
 

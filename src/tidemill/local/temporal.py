@@ -74,7 +74,7 @@ def temporal_operator(
     if isinstance(plan, Edges):
         return ChangesOperator(plan, tuning, **options) if plan.changes else EdgesOperator(plan)
     if isinstance(plan, (Join, Cut)) and looks_up(plan):
-        return LookupOperator(plan, tuning, **options)
+        return LookupOperator(plan, tuning, threads=lanes if pool is None else 1, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
     if isinstance(plan, IntervalJoin) and ahead and lanes > 1 and threadsafe(plan):
