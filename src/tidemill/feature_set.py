@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
+from tidemill.core.schema import schema as read_schema
 from tidemill.features.definition import Definition, Member, define, described
+from tidemill.features.labels import entity_streams
 from tidemill.query import Query
 from tidemill.stream import IntervalJoined, Stream
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow as pa
+
+    from tidemill.features.server import FeatureServer
+    from tidemill.features.verify import Verification
+    from tidemill.plan.disorder import Disorder
+    from tidemill.plan.emit import Emit, Latency
 
 
 class Described:
@@ -34,7 +43,7 @@ def feature(stream: Stream, /, **docs: str) -> Described:
     >>> buy = tm.stream("buy", time="t", schema={"t": "int64", "user": "int64"})
     >>> recent = ask.interval_join(buy, on="user", preceding=60).agg(n=tm.count())
     >>> tm.features("f", entity=ask, features=[tm.feature(recent, n="orders of an hour")])
-    f version 1: 1 feature of ask, 0c9fbb9f1c4bbf5d
+    f version 1: 1 feature of ask, 12406c47fe1d070e
       n  int64  count() of buy on user in [t-60, t] — orders of an hour
     """
     if not isinstance(stream, Stream):
@@ -137,6 +146,144 @@ class FeatureSet(Query):
     def describe(self) -> pa.Table:
         """A table of the features: what each is, over which window, whether it leaks, what a server keeps."""
         return described(self.definition)
+
+    # -- training
+
+    def run(
+        self, *, disorder: Disorder | None = None, emit: Emit | None = None, progress: bool = False,
+        **inputs: Any,
+    ) -> pa.Table:  # fmt: skip
+        """The features of each row of the entity, in this process, as `run` of a query.
+
+        The schema says what it is: `table.schema.metadata` has the name, version and fingerprint of the set
+        and the features that leak, and `table.schema.field("n").metadata` says what the feature `n` is.
+        """
+        import pyarrow as pa
+
+        found = super().run(disorder=disorder, emit=emit, progress=progress, **inputs)
+        return pa.Table.from_arrays(found.columns, schema=self.definition.marked(found.schema))
+
+    def with_labels(self, **types: Any) -> FeatureSet:
+        """The same features of rows of the entity that have more columns, such as what a model shall predict.
+
+        Labels pass through, and are no features. The types are those of `tm.stream`.
+
+        >>> import tidemill as tm
+        >>> ask = tm.stream("ask", time="t", schema={"t": "int64", "user": "int64"})
+        >>> before = ask.interval_join(ask, on="user", preceding=60, closed="left").agg(n=tm.count())
+        >>> known = tm.features("known", entity=ask, features=[before])
+        >>> asked = [{"t": 3, "user": 7, "bought": False}, {"t": 9, "user": 7, "bought": True}]
+        >>> known.with_labels(bought="bool").run(ask=asked).to_pylist()
+        [{'t': 3, 'user': 7, 'bought': False, 'n': 0}, {'t': 9, 'user': 7, 'bought': True, 'n': 1}]
+        """
+        step = f"features {self.name!r} with_labels"
+        return FeatureSet(self.definition.with_labels(read_schema(types, step=step), step=step))
+
+    def offline(
+        self, spark: Any, entity: Any, sources: Mapping[str, Any] | None = None, *,
+        labels: str | Iterable[str] = (), detect: str = "auto",
+    ) -> Any:  # fmt: skip
+        """A training set on Spark: a lazy DataFrame with each row of the entity and its features at its time.
+
+        `entity` is a DataFrame with the rows of the entity stream, `sources` are the others by name. `labels`
+        are columns of the entity that pass through. The metadata of each column of the result says what the
+        feature is, and whether it leaks: `df.schema["n"].metadata`.
+        """
+        from tidemill.spark.frames import require_batch, with_metadata
+
+        step, streams = f"features {self.name!r} offline", list(entity_streams(self.definition.entity))
+        if len(streams) > 1:
+            raise UserError(
+                step, expected="an entity of one stream", got=f"one of {streams}",
+                hint=f"write .on_spark(spark).run({', '.join(f'{n}=...' for n in streams)})",
+            )  # fmt: skip
+        require_batch(step, entity)
+        asked, names = self, [labels] if isinstance(labels, str) else list(labels)
+        if names:
+            fields = {f.name: f for f in entity.schema.fields}
+            for name in names:
+                if name not in fields:
+                    raise UserError(step, expected=f"labels= among {entity.columns}", got=repr(name))
+            kinds = read_schema(type(entity.schema)([fields[n] for n in names]), step=step)
+            asked = FeatureSet(self.definition.with_labels(kinds, step=step))
+        inputs = {**(sources or {}), streams[0]: entity}
+        found = asked.on_spark(spark, detect=detect).run(**inputs)
+        return with_metadata(found, self.definition.columns())
+
+    # -- serving
+
+    def live(
+        self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
+        threads: int = 1, pool: Executor | None = None,
+    ) -> FeatureServer:  # fmt: skip
+        """A live query that gives features, as `live` of a query; see `online`."""
+        from tidemill.features.server import FeatureServer
+
+        options = {"emit": emit, "latency": latency, "threads": threads, "pool": pool}
+        return FeatureServer(self.definition, self.optimized, disorder, **options)
+
+    def online(
+        self, disorder: Disorder | None = None, *, threads: int = 1, pool: Executor | None = None
+    ) -> FeatureServer:
+        """A server of features: push rows of all streams as they come, and get those of the entity back.
+
+        Each row comes when its features can no longer change. See `tm.Query.live` for the options.
+
+        >>> import tidemill as tm
+        >>> ask = tm.stream("ask", time="t", schema={"t": "int64", "user": "int64"})
+        >>> buy = tm.stream("buy", time="t", schema={"t": "int64", "user": "int64"})
+        >>> recent = ask.interval_join(buy, on="user", preceding=60).agg(n=tm.count())
+        >>> server = tm.features("known", entity=ask, features=[recent]).online(tm.Disorder(slack=0))
+        >>> server.push(buy={"t": 3, "user": 7}).num_rows, server.push(ask={"t": 9, "user": 7}).num_rows
+        (0, 0)
+        >>> server.punctuate(10).to_pylist()
+        [{'t': 9, 'user': 7, 'n': 1}]
+        """
+        return self.live(disorder, threads=threads, pool=pool)
+
+    # -- proof
+
+    def verify(
+        self, sample: Mapping[str, Any] | None = None, /, *, runs: int = 3, seed: int = 0, spark: Any = None,
+        **inputs: Any,
+    ) -> Verification:  # fmt: skip
+        """Replay a sample of history through the online engine, and compare it with the answer of history.
+
+        The sample is inputs by name, as for `run`. Each of the `runs` pushes it in random batches, streams
+        in a random interleaving, rows out of order, sometimes a restart; its seed repeats it.
+        With `spark`, the answer of history is that of Spark. Every row of the entity is compared, floats but
+        for their last bits.
+
+        >>> import tidemill as tm
+        >>> ask = tm.stream("ask", time="t", schema={"t": "int64", "user": "int64"})
+        >>> buy = tm.stream("buy", time="t", schema={"t": "int64", "user": "int64"})
+        >>> recent = ask.interval_join(buy, on="user", preceding=60).agg(n=tm.count())
+        >>> known = tm.features("known", entity=ask, features=[recent])
+        >>> rows = [{"t": 7 * i % 100, "user": i % 3} for i in range(40)]
+        >>> known.verify(ask=rows, buy=rows)
+        known version 1: 120 rows compared in 3 replays (seeds 0, 1, 2), none differs
+        """
+        from tidemill.features.verify import verify
+        from tidemill.plan.faults import check_inputs
+
+        for name, given in (("runs", runs), ("seed", seed)):
+            if isinstance(given, bool) or not isinstance(given, int) or given < (name == "runs"):
+                raise UserError("verify", expected=f"{name}= a number of at least 0", got=repr(given))
+        given_inputs = {**(sample or {}), **inputs}
+        check_inputs(self.plan, given_inputs, step="verify")
+
+        def offline(definition: Definition, tables: dict[str, pa.Table]) -> pa.Table:
+            if spark is None:
+                return FeatureSet(definition).run(**tables)
+            frames = {name: spark.createDataFrame(table) for name, table in tables.items()}
+            return FeatureSet(definition).on_spark(spark).run(**frames).toArrow()
+
+        def online(definition: Definition, disorder: Disorder) -> FeatureServer:
+            return FeatureSet(definition).online(disorder)
+
+        return verify(self.definition, given_inputs, runs=runs, seed=seed, offline=offline, online=online)
+
+    # -- what it is
 
     def explain(self, **inputs: Any) -> Explanation:
         """As of a query, after a list of the features."""

@@ -6,13 +6,15 @@ import functools
 import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
 from tidemill.features.fingerprint import fingerprint
+from tidemill.features.labels import with_labels
 from tidemill.features.members import (
     Feature,
     Step,
@@ -42,12 +44,22 @@ class Definition:
     doc: str
     entity: Plan
     features: tuple[Feature, ...]
-    plan: Plan
+    members: tuple[tuple[Step, ...], ...]
+    """The steps of each member, on rows of the entity."""
+    fingerprint: str = ""
+    """A hash of what the features are: the same wherever they are computed in the same way."""
+    labels: tuple[str, ...] = ()
+    """Columns that rows of the entity carry besides."""
 
     @functools.cached_property
-    def fingerprint(self) -> str:
-        """A hash of what the features are: the same wherever they are computed in the same way."""
-        return fingerprint(self.plan)
+    def plan(self) -> Plan:
+        """One plan that adds all features to the rows of the entity."""
+        return chained(self.entity, self.members)
+
+    def with_labels(self, labels: Schema, *, step: str) -> Definition:
+        """Return the set for rows of the entity that carry more columns; these are no features."""
+        entity, members = with_labels(self.entity, self.members, labels, step)
+        return replace(self, entity=entity, members=members, labels=(*self.labels, *labels.names))
 
     @property
     def title(self) -> str:
@@ -157,7 +169,7 @@ def define(
             step, expected="features=, a list of joins of the entity stream", got="none",
             hint='entity.interval_join(probe, on="user", preceding="1h").agg(n=tm.count())',
         )  # fmt: skip
-    taken, features = list[Sequence[Step]](), list[Feature]()
+    taken, features = list[tuple[Step, ...]](), list[Feature]()
     for number, member in enumerate(members, 1):
         own = f"{step}, member {number}"
         steps = steps_of(member.plan, entity, own)
@@ -167,9 +179,9 @@ def define(
         _require_known(member.docs, found, own)
         features += found
     _require_unique(features, step)
-    plan = chained(entity, taken)
-    sources(plan)
-    return Definition(name, version, doc, entity, tuple(features), plan)
+    made = Definition(name, version, doc, entity, tuple(features), tuple(taken))
+    sources(made.plan)  # checks that each name stands for one stream
+    return replace(made, fingerprint=fingerprint(made.plan))
 
 
 def _require_known(docs: Mapping[str, str], found: Iterable[Feature], step: str) -> None:
