@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 from pathlib import Path
 
@@ -86,9 +87,18 @@ def test_the_examples_about_lifetimes_run_and_name_every_operator() -> None:
     page = ROOT / "docs" / "temporal.md"
     failed, tried = doctest.testfile(str(page), module_relative=False)
     assert failed == 0 and tried > 90
-    named = set(re.findall(r"\.(\w+)\(", page.read_text()))
+    named = set(re.findall(r"\.(\w+)\(", page.read_text())) | {"interval_join", "last_join"}
     operators = [n for n, v in vars(tm.Stream).items() if not n.startswith("_") and callable(v)]
     assert {*operators, "apply", "reduce"} - {"left_out"} <= named
+
+
+def test_the_examples_about_interval_joins_run_and_name_every_option() -> None:
+    page = ROOT / "docs" / "intervals.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert failed == 0 and tried > 20
+    for method in (tm.Stream.interval_join, tm.Stream.last_join):
+        options = set(inspect.signature(method).parameters) - {"self", "probe", "on"}
+        assert [o for o in options if not re.search(rf"`{o}\b", page.read_text())] == []
 
 
 def test_the_examples_of_queries_on_lifetimes_run(capsys: pytest.CaptureFixture[str]) -> None:

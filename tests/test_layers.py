@@ -63,8 +63,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("keyed_lanes",),
         ("as_of_operator",),
         (
-            "cut_operator", "interval_operator", "join_operator", "lifetime_operator", "lookup_operator", "rows_by_key",
-            "snapshot_operator",
+            "cut_operator", "interval_operator", "join_operator", "lifetime_operator", "lookup_operator",
+            "rows_by_key", "snapshot_operator",
         ),
         ("edge_sweep", "interval_ranges", "range_values", "snapshot_values"),
         ("last_range", "matching", "ranking", "stage_operator", "union"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_name
-from tidemill.core.time import Duration
+from tidemill.core.time import FOREVER, Domain
 from tidemill.plan import build
 from tidemill.plan import build_intervals as intervals
 from tidemill.plan import build_temporal as temporal
@@ -575,10 +576,15 @@ class IntervalJoined:
         return self._asked.interval.leaks
 
     @property
-    def waits(self) -> Duration | None:
-        """How long after its row an answer is known for certain; None if that depends on the row."""
+    def waits(self) -> timedelta | int | None:
+        """How long after its row an answer is known for certain; None if that depends on the row.
+
+        It is an int on logical time, and `tm.FOREVER` if only the end of the inputs makes it certain.
+        """
         ticks = self._asked.interval.waits
-        return None if ticks is None else Duration(ticks, self._asked.base.domain)
+        if ticks is None or ticks == FOREVER or self._asked.base.domain is Domain.LOGICAL:
+            return ticks
+        return timedelta(microseconds=ticks)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
         """Each row with aggregates of its probe rows: those of none where there are none.

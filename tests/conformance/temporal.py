@@ -7,6 +7,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -39,6 +40,10 @@ EAGER = Tuning(
     few_rows=0, few_waiting=0, few_partials=0, output_rows=3, few_keys=3, few_lookups=0, held_text=0,
     many_pairs=2,
 )  # fmt: skip
+WAYS = (
+    EAGER, Tuning(), replace(EAGER, snapshots=("moving", "copies")), replace(EAGER, snapshots=("copies",)),
+)  # fmt: skip
+"""Every way to compute snapshots is forced on each query, with the others to choose from or without."""
 
 # --- data -------------------------------------------------------------------------------------------
 
@@ -105,7 +110,7 @@ class Driven:
 
     def __init__(self, query: Stream, inputs: Inputs, pick: random.Random) -> None:
         self.query, self.pick = query, pick
-        self.tuning, self.threads = pick.choice([EAGER, Tuning()]), pick.choice([1, 2])
+        self.tuning, self.threads = pick.choice(WAYS), pick.choice([1, 2])
         self.graph = Graph(query.optimized, self.threads, self.tuning)
         self.left = {name: self._arriving(name, rows) for name, rows in inputs.items()}
         self.pushed: Inputs = {name: [] for name in inputs}

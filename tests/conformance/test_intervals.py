@@ -1,4 +1,4 @@
-"""Interval joins on random rows, with all options and pairs of them: `run` and a driven graph, by definition."""
+"""Interval joins on random rows, all options and pairs of them: `run` and a driven graph, by definition."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ OTHERS: dict[str, Callable[[], Stream]] = {
     "windows of features": lambda: A.where(col.t.abs() < 100).interval_join(B, on="k", preceding=9).agg(
         n=tm.count()).window(tm.tumbling(5)).agg(most=tm.max(col.n)),
     "features of windows": lambda: A.interval_join(
-        B.where(col.t.abs() < 100).group_by("k").window(tm.tumbling(4)).agg(n=tm.count()), on="k", preceding=8,
-    ).agg(sm=tm.sum("n")),
+        B.where(col.t.abs() < 100).group_by("k").window(tm.tumbling(4)).agg(n=tm.count()), on="k",
+        preceding=8).agg(sm=tm.sum("n")),
     "in groups": lambda: A.group_by("k").apply(
         lambda g: g.interval_join(g.where(col.v > 1), on="s", preceding=7).agg(n=tm.count())),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,7 +26,7 @@ def _first_from(times: Ints, low: int, high: int, at: int) -> int:
 
 
 @kernel
-def _from_near(times: Ints, low: int, high: int, near: int, at: int) -> int:
+def _from_near(times: Ints, low: int, high: int, near: int, at: int) -> Any:
     """Return the first place in `[low, high)` with a time of `at` or later, which is mostly near a place."""
     near = min(max(near, low), high)
     step = 1

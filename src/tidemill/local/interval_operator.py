@@ -32,7 +32,8 @@ class IntervalOperator(TemporalOperator):
     def __init__(self, plan: IntervalJoin, *args: Any, **kwargs: Any) -> None:
         self.state = ((_ANSWERED, _PREVIOUS) if plan.interval.since_previous else (), ())
         super().__init__(plan, *args, **kwargs)
-        self._values = RangeValues(plan.probe, plan.aggregates) if isinstance(plan, IntervalAggregate) else None
+        aggregates = plan.aggregates if isinstance(plan, IntervalAggregate) else None
+        self._values = None if aggregates is None else RangeValues(plan.probe, aggregates)
 
     def _work(
         self, sides: list[Side], below: int

@@ -140,7 +140,7 @@ class Found:
         return own[places], others[places]
 
     def _walk(self, first: Ints, last: Ints, most: int, *, back: bool) -> tuple[Ints, Ints]:
-        """Return up to `most` pairs of each range that fulfil the condition, from its last or first row on."""
+        """Return up to `most` pairs of each range that fulfil the condition, from its last (first) row on."""
         found, left = [], np.full(len(first), most)
         first, last, look = first.copy(), last.copy(), max(_FIRST_LOOK, most)
         while (open_ := np.flatnonzero((left > 0) & (first < last))).size:
@@ -204,7 +204,9 @@ def find(
     if asked.max_rows is not None and not by_condition:
         _, moving = nearest_rows(at, times, asked.max_rows, first, last, sure)
         sure = np.maximum(sure, base.starts[order])
-    return Found(order, there, probe_keys, times, first, last, sure, moving, by_condition, own, matching, asked)
+    return Found(
+        order, there, probe_keys, times, first, last, sure, moving, by_condition, own, matching, asked
+    )
 
 
 def _in_order(plan: IntervalJoin, probe: Side, keys: Ints, there: Ints) -> Ints:

@@ -53,8 +53,9 @@ from tidemill.plan.temporal import (
 
 _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
     Chop: ChopOperator, Cut: CutOperator, FromEdges: FromEdgesOperator, Join: JoinOperator,
-    IntervalAggregate: IntervalOperator, IntervalPairs: IntervalOperator, Neighbours: NeighboursOperator, SnapshotAggregate: SnapshotOperator, Stitch: StitchOperator,
-    TopRows: TopOperator, UntilSessionEnd: SessionEndOperator,
+    IntervalAggregate: IntervalOperator, IntervalPairs: IntervalOperator, Neighbours: NeighboursOperator,
+    SnapshotAggregate: SnapshotOperator, Stitch: StitchOperator, TopRows: TopOperator,
+    UntilSessionEnd: SessionEndOperator,
 }  # fmt: skip
 
 

@@ -123,7 +123,9 @@ def _pairs(asked: Asked, named: Iterable[tuple[str, str]], kind: Literal["inner"
     return node
 
 
-def last_interval(base: Plan, direction: str, tolerance: Any, exclude_current_time: bool, step: str) -> Interval:
+def last_interval(
+    base: Plan, direction: str, tolerance: Any, exclude_current_time: bool, step: str
+) -> Interval:
     """Return the interval of an as-of join: the nearest row before, after, or on either side."""
     if direction not in DIRECTIONS:
         raise UserError(step, expected=f"direction= one of {DIRECTIONS}", got=repr(direction))

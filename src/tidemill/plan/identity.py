@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidemill.core.errors import UserError
 from tidemill.expr.nodes import Column
+from tidemill.plan.intervals import IntervalAggregate
 from tidemill.plan.nodes import (
     WINDOW,
     WINDOW_END,
@@ -74,6 +75,8 @@ def held_once(plan: Plan) -> tuple[str, ...] | None:
         return held_once(plan.input)
     if isinstance(plan, Cut):
         return held_once(plan.left)
+    if isinstance(plan, IntervalAggregate):
+        return held_once(plan.base)
     if isinstance(plan, (Chop, Stitch)):
         return held_once(plan.input)
     if isinstance(plan, Lifetime) and plan.hops is not None and isinstance(plan.input, WindowAggregate):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidemill.core.errors import UnsupportedError
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import unknown_node
 from tidemill.plan.properties import properties
 from tidemill.plan.temporal import (
@@ -67,6 +69,8 @@ class Way:
 
 def way_of(plan: Temporal) -> Way:
     """Choose the way of an operator from the plan alone."""
+    if isinstance(plan, IntervalJoin):
+        raise _in_process_only(plan)
     if isinstance(plan, (Lifetime, Unnest)):
         always = properties(plan).everlasting
         return Way("columns", "its rows hold for ever" if always else "each row by itself")
@@ -106,6 +110,10 @@ _WHY: dict[type[Temporal], str] = {
 }
 
 
+def _in_process_only(plan: IntervalJoin) -> UnsupportedError:
+    return UnsupportedError("spark", str(plan), instead="run it in this process: query.run(...)")
+
+
 def _to_tasks(keys: str, what: str) -> str:
     return f"{what} by {keys}" if keys else f"all {what} to one task"
 
@@ -127,6 +135,8 @@ def _partition(plan: Temporal) -> tuple[str, ...]:
 
 def temporal(plan: Temporal, inputs: Sequence[DataFrame], detect: str = "off") -> DataFrame:
     """Compile an operator over the frames of its inputs, which have columns of user types."""
+    if isinstance(plan, IntervalJoin):
+        raise _in_process_only(plan)
     if isinstance(plan, (Join, Cut)):
         left, right = inputs
         if why_spark(plan) is not None:

@@ -1,0 +1,135 @@
+"""Interval joins as users see them: what is refused, what is counted, when answers come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import tidemill as tm
+from tidemill import col
+from tidemill.core.errors import UnsupportedError, UserError
+
+ASK = tm.stream("ask", time="t", schema={"t": "int64", "k": "int64", "far": "int64"})
+BUY = tm.stream("buy", time="t", schema={"t": "int64", "k": "int64", "paid": "int64"})
+CLOCK = tm.stream("c", time="ts", schema={"ts": "timestamp", "k": "int64"})
+TABLE = tm.table("d", schema={"k": "int64"})
+
+WRONG: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "no interval": (
+        lambda: ASK.interval_join(BUY, on="k"), ["interval_join:", "preceding= or following=", "tm.FOREVER"],
+    ),
+    "a negative bound": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=-1),
+        ["interval_join preceding=:", "at least 0", "-1"],
+    ),
+    "a bound of another kind of time": (
+        lambda: ASK.interval_join(BUY, on="k", following="1h"), ["following=", "logical", "'1h'"],
+    ),
+    "a bound that is the name of a column": (
+        lambda: ASK.interval_join(BUY, on="k", preceding="far"), ["preceding=", "far"],
+    ),
+    "streams of different times": (
+        lambda: ASK.interval_join(CLOCK, on="k", preceding=1), ["interval_join", "logical"],
+    ),
+    "a table": (lambda: ASK.interval_join(TABLE, on="k", preceding=1), ["a probe stream", "a table"]),
+    "an unknown key": (lambda: ASK.interval_join(BUY, on="kk", preceding=1), ["'kk'"]),
+    "an unknown end": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1, closed="start"), ["closed= one of", "'start'"],
+    ),
+    "no rows": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1, max_rows=0), ["max_rows=", "positive", "0"],
+    ),
+    "no aggregate": (lambda: ASK.interval_join(BUY, on="k", preceding=1).agg(), ["interval_join agg"]),
+    "a name that is taken": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1).agg(far=tm.count()), ["not a column", "'far'"],
+    ),
+    "a column of the base": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1).agg(n=tm.sum(col.far)), ["'far'", "paid"],
+    ),
+    "an unknown direction": (
+        lambda: ASK.last_join(BUY, on="k", direction="before"), ["direction= one of", "'before'"],
+    ),
+    "a negative tolerance": (
+        lambda: ASK.last_join(BUY, on="k", tolerance=-5), ["last_join tolerance=:", "at least 0"],
+    ),
+    "equal lags": (lambda: ASK.last_join(BUY, on="k", lags=[1, 1]), ["last_join lags=:", "differ"]),
+    "nulls that are skipped ahead": (
+        lambda: ASK.last_join(BUY, on="k", direction="forward", skip_nulls=True), ["skip_nulls", "filter"],
+    ),
+    "a negative lateness": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1, lateness=-1), ["lateness=", "at least 0"],
+    ),
+    "an unknown input": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1).agg(n=tm.count()).run(ask=[], buys=[]),
+        ["inputs named 'ask', 'buy'", "buys"],
+    ),
+    "no time": (
+        lambda: ASK.last_join(BUY, on="k").run(ask=[], buy=[{"t": None, "k": 1, "paid": 1}]),
+        ["stream 'buy'", "a time in 't'", "null"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_refused(name: str) -> None:
+    make, words = WRONG[name]
+    with pytest.raises(UserError) as raised:
+        make()
+    assert [w for w in words if w not in str(raised.value)] == [], str(raised.value)
+
+
+def test_bounds_that_are_null_or_negative_are_no_interval_and_counted() -> None:
+    query = ASK.interval_join(BUY, on="k", preceding=col.far).agg(n=tm.count())
+    asked = [{"t": 9, "k": 1, "far": far} for far in (2, -2, None)]
+    bought = [{"t": t, "k": 1, "paid": 1} for t in (7, 8, 9)]
+    assert query.run(ask=asked, buy=bought)["n"].to_pylist() == [3, 0, 0]
+    live = query.live()
+    live.push(buy=bought)
+    live.push(ask=asked)
+    assert live.flush()["n"].to_pylist() == [3, 0, 0]
+    [(name, refused)] = live.refused().items()
+    assert "interval" in name
+    assert refused["far"].to_pylist() == [-2, None]
+    assert set(refused.column(refused.num_columns - 1).to_pylist()) == {
+        "no interval: a bound is null or negative"
+    }
+    assert live.stats().refused == {name: 2}
+
+
+def test_rows_come_when_no_probe_row_can_change_them() -> None:
+    around = ASK.interval_join(BUY, on="k", preceding=5, following=3)
+    assert (around.leaks, around.waits) == (True, 3)
+    live = around.agg(n=tm.count()).live(tm.Disorder(slack=0))
+    live.push(ask=[{"t": 10, "k": 1, "far": 0}])
+    live.push(buy=[{"t": t, "k": 1, "paid": 1} for t in (4, 5, 13)])
+    assert live.punctuate(13).num_rows == 0  # another row may come at 13
+    assert live.punctuate(14)["n"].to_pylist() == [2]
+    live.push(ask=[{"t": 9, "k": 1, "far": 0}])
+    assert live.late("ask")["t"].to_pylist() == [9]
+
+
+def test_leaks_and_waits() -> None:
+    found = {
+        name: (joined.leaks, joined.waits)
+        for name, joined in {
+            "before": ASK.interval_join(BUY, preceding=5),
+            "ahead": ASK.interval_join(BUY, preceding=5, following=7),
+            "all ahead": ASK.interval_join(BUY, following=tm.FOREVER),
+            "of the row": ASK.interval_join(BUY, following=col.far),
+            "of the clock": CLOCK.interval_join(CLOCK, on="k", following="90s"),
+        }.items()
+    }
+    assert found == {
+        "before": (False, 0), "ahead": (True, 7), "all ahead": (True, tm.FOREVER), "of the row": (True, None),
+        "of the clock": (True, timedelta(seconds=90)),
+    }  # fmt: skip
+
+
+def test_spark_refuses_it_when_the_plan_is_made(spark: Any) -> None:
+    query = ASK.last_join(BUY, on="k")
+    nothing = spark.createDataFrame([], "t long, k long, far long, paid long")
+    with pytest.raises(UnsupportedError, match="the spark engine cannot run interval_join"):
+        query.on_spark(spark).run(ask=nothing, buy=nothing)
