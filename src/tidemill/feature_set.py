@@ -43,7 +43,7 @@ def feature(stream: Stream, /, **docs: str) -> Described:
     >>> buy = tm.stream("buy", time="t", schema={"t": "int64", "user": "int64"})
     >>> recent = ask.interval_join(buy, on="user", preceding=60).agg(n=tm.count())
     >>> tm.features("f", entity=ask, features=[tm.feature(recent, n="orders of an hour")])
-    f version 1: 1 feature of ask, 12406c47fe1d070e
+    f version 1: 1 feature of ask, ...
       n  int64  count() of buy on user in [t-60, t] — orders of an hour
     """
     if not isinstance(stream, Stream):

@@ -54,10 +54,14 @@ class Definition:
     @functools.cached_property
     def plan(self) -> Plan:
         """One plan that adds all features to the rows of the entity."""
-        return chained(self.entity, self.members)
+        return chained(self.entity, self.members, self.labels)
 
     def with_labels(self, labels: Schema, *, step: str) -> Definition:
         """Return the set for rows of the entity that carry more columns; these are no features."""
+        taken = {*self.entity.schema.names, *(f.name for f in self.features)}
+        for name in labels.names:
+            if name in taken:
+                raise UserError(step, expected=f"a name not taken by {sorted(taken)}", got=repr(name))
         entity, members = with_labels(self.entity, self.members, labels, step)
         return replace(self, entity=entity, members=members, labels=(*self.labels, *labels.names))
 

@@ -22,10 +22,6 @@ def with_labels(
     Streams that the entity is made of have these columns, too; where a member joins one of them, it does not
     see them.
     """
-    taken = {n for steps in members for one in steps for n in one.schema.names} | set(entity.schema.names)
-    for name in labels.names:
-        if name in taken:
-            raise UserError(step, expected=f"a name not taken by {sorted(taken)}", got=repr(name))
     wider: dict[str, Source] = {}
     entity = entity.fold(lambda node, below: _carrying(node.with_children(below), labels, wider, step))
 

@@ -250,15 +250,17 @@ def _read_of_base(join: IntervalJoin) -> frozenset[str]:
 # --- one query --------------------------------------------------------------------------------------
 
 
-def chained(entity: Plan, members: Sequence[Sequence[Step]]) -> Plan:
+def chained(entity: Plan, members: Sequence[Sequence[Step]], labels: Sequence[str] = ()) -> Plan:
     """Return one plan in which the steps of all members follow each other on the rows of the entity.
 
-    A column that a member needs on its way only may have the name of a feature of another member.
+    A column that a member needs on its way only may have the name of a feature of another member, or of a
+    label: a column of the entity that members do not know.
     """
     plan, hidden = entity, dict[str, str]()
+    own = set(entity.schema.names) - set(labels)
     for steps in members:
         there = plan.schema.names
-        on_the_way = {n for step in steps for n in step.schema.names if n not in entity.schema}
+        on_the_way = {n for step in steps for n in step.schema.names if n not in own}
         for name in sorted(on_the_way & set(there)):
             hidden[name] = internal(f"feature {name}")
         if hidden.keys() & set(there):
@@ -268,7 +270,7 @@ def chained(entity: Plan, members: Sequence[Sequence[Step]]) -> Plan:
             if isinstance(step, IntervalJoin):
                 plan = replace(step, base=plan)
             else:
-                added = ((n, e) for n, e in step.outputs if n not in entity.schema)
+                added = ((n, e) for n, e in step.outputs if n not in own)
                 plan = Project(plan, (*((n, Column(n)) for n in kept), *added))
     if not hidden:
         return plan
