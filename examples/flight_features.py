@@ -120,15 +120,15 @@ AIRPORTS = ("EWR", "JFK", "LGA")
 
 
 def sample(tables: Tables, since: str, until: str, airports: tuple[str, ...] = AIRPORTS) -> Tables:
-    """Return the flights of some days, and what else happened in them and in the day before."""
+    """Return the flights between two local times, and what else happened from a day before to a day after."""
     low, high = (np.datetime64(day, "us") for day in (since, until))
     times = {"flights": "asked", "departures": "left", "weather": "hour"}
     found = {}
     for name, time in times.items():
         table = tables[name].filter(pc.is_in(tables[name]["origin"], pa.array(airports)))
         at = table[time].cast(pa.timestamp("us"))
-        first = low if name == "flights" else low - np.timedelta64(1, "D")
-        found[name] = table.filter(pc.and_(pc.greater_equal(at, first), pc.less(at, high)))
+        more = np.timedelta64(0 if name == "flights" else 1, "D")
+        found[name] = table.filter(pc.and_(pc.greater_equal(at, low - more), pc.less(at, high + more)))
     return found
 
 

@@ -303,11 +303,15 @@ def test_a_fingerprint_is_of_the_definition_and_the_same_in_another_process() ->
     assert one.fingerprint == one.with_labels(paid="bool").fingerprint
     others = [known(features=members()[:5]), known(features=members()[::-1])]
     assert len({one.fingerprint, *(other.fingerprint for other in others)}) == 3
-    program = f"""if True:
-        import sys
-        sys.path[:0] = [{str(Path(tm.__file__).parent.parent)!r}, {str(Path(__file__).parent)!r}]
-        import test_features
-        print(test_features.known().fingerprint)"""
-    env = {**os.environ, "PYTHONHASHSEED": "7"}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
-    assert done.stdout.strip() == one.fingerprint, done.stderr
+    program = """if True:
+        import tidemill as tm
+        ask, buy = (tm.stream(n, time="t", schema={"t": "int64", "user": "int64"}) for n in ("ask", "buy"))
+        joined = ask.interval_join(buy, on="user", preceding=30, where=lambda a, b: a.t > b.t)
+        made = joined.agg(n=tm.count(), most=tm.max("t"))
+        one = tm.features("known", entity=ask, features=[made])"""
+    here: dict[str, Any] = {}
+    exec(program, here)
+    command = [sys.executable, "-c", f"{program}\n        print(one.fingerprint)"]
+    env = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(tm.__file__).parent.parent)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.stdout.strip() == here["one"].fingerprint, done.stderr

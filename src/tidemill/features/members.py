@@ -234,7 +234,8 @@ def _computed(name: str, node: Node, step: Project, known: Mapping[str, Feature]
 
 
 def _joins_of(names: Iterable[str], known: Mapping[str, Feature]) -> tuple[IntervalJoin, ...]:
-    found = {id(j): j for n in names if n in known for j in known[n].joins}
+    asked = frozenset(names)
+    found = {id(j): j for n, feature in known.items() if n in asked for j in feature.joins}
     return tuple(found.values())
 
 
