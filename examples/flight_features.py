@@ -37,12 +37,6 @@ weather = tm.stream("weather", time="hour", schema={
 })  # fmt: skip
 
 
-def recent(length: str) -> tm.Stream:
-    """Departures from the airport in the time before."""
-    joined = flights.interval_join(departures, on="origin", preceding=length)
-    return joined.agg(**{f"left_{length}": tm.count(), f"delay_{length}": tm.mean("delay")})
-
-
 known = tm.features(
     "flight", entity=flights, version=1, doc="What is known of a flight an hour before it should leave.",
     features=[
@@ -60,8 +54,8 @@ known = tm.features(
             .agg(rain=tm.sum("precip"), wind_max=tm.max("wind_speed")),
             rain="inches of the last six hours", wind_max="the most wind of the last six hours",
         ),
-        recent("30m"),
-        recent("3h"),
+        flights.interval_join(departures, on="origin", preceding=["30m", "3h"])
+        .agg(left=tm.count(), delay=tm.mean("delay")),
         tm.feature(
             flights.interval_join(departures, on=["origin", "carrier"], preceding="3h")
             .agg(carrier_delay=tm.quantile("delay", 0.9)),
