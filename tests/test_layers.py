@@ -59,7 +59,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("divided_run",),
         ("run_graph",),
         ("graph", "turns"),
-        ("table_stages", "temporal"),
+        ("spray", "table_stages", "temporal"),
         ("keyed_lanes",),
         ("as_of_operator",),
         (

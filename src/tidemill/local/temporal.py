@@ -70,7 +70,7 @@ def temporal_operator(
     if isinstance(plan, Edges):
         return ChangesOperator(plan, tuning, **options) if plan.changes else EdgesOperator(plan)
     if isinstance(plan, (Join, Cut)) and looks_up(plan):
-        return LookupOperator(plan, tuning, **options)
+        return LookupOperator(plan, tuning, threads=lanes if pool is None else 1, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
     kind = AsOfOperator if as_of(plan) is not None else _KEEPING[type(plan)]
