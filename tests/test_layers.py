@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
 
-API = ("__init__", "stream", "query", "demo")
+API = ("__init__", "stream", "query", "feature_set", "demo")
 LAYERS: tuple[tuple[str, ...], ...] = (
     API,
     ("cli", "serve", "plot", "sql"),
