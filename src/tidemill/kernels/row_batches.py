@@ -37,6 +37,17 @@ def taken_rows(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
+def shared_out(rows: pa.RecordBatch, shares: Sequence[Ints]) -> list[pa.RecordBatch]:
+    """As `taken_rows` for several sets of places: each column is copied at once, while it is in the cache.
+
+    >>> rows = pa.record_batch({"a": [5, 6, 7]})
+    >>> [part["a"].to_pylist() for part in shared_out(rows, [np.array([2, 0]), np.array([1])])]
+    [[7, 5], [6]]
+    """
+    columns = [[taken_column(column, places) for places in shares] for column in rows.columns]
+    return [pa.RecordBatch.from_arrays(list(own), schema=rows.schema) for own in zip(*columns)]
+
+
 def divided(rows: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return the rows for which a mask is true, and the others; without a copy if the first ones are.
 
