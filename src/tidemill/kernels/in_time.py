@@ -53,8 +53,8 @@ def own_next_starts(keys: Ints, starts: Ints, order: Ints, seen: Ints, never: in
 
     `order` has the rows in order of their start. `seen` has room for two instants of each key.
 
-    >>> out = np.empty(3, np.int64)
-    >>> own_next_starts(np.array([0, 0, 0]), np.array([4, 4, 7]), np.arange(3), np.empty((1, 2), int), 99, out)
+    >>> out, seen = np.empty(3, np.int64), np.empty((1, 2), np.int64)
+    >>> own_next_starts(np.array([0, 0, 0]), np.array([4, 4, 7]), np.arange(3), seen, 99, out)
     >>> out
     array([ 7,  7, 99])
     """
