@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
 
-API = ("__init__", "stream", "query", "demo")
+API = ("__init__", "stream", "query", "feature_set", "demo")
 LAYERS: tuple[tuple[str, ...], ...] = (
     API,
     ("cli", "serve", "plot", "sql"),
@@ -59,7 +59,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("divided_run",),
         ("run_graph",),
         ("graph", "turns"),
-        ("table_stages", "temporal"),
+        ("spray", "table_stages", "temporal"),
         ("keyed_lanes",),
         ("as_of_operator",),
         (

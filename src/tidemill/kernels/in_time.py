@@ -65,12 +65,12 @@ def own_next_starts(keys: Ints, starts: Ints, order: Ints, seen: Ints, never: in
     for p in range(order.size - 1, -1, -1):
         if p >= _SOON:
             fetch(rows + 16 * keys[np.uint64(order[np.uint64(p - _SOON)])])
-        i = np.uint64(order[np.uint64(p)])
-        k = np.uint64(keys[i])
-        if seen[k, 0] != starts[i]:
-            seen[k, 1] = seen[k, 0]
-            seen[k, 0] = starts[i]
-        out[i] = seen[k, 1]
+        row = np.uint64(order[np.uint64(p)])
+        key = np.uint64(keys[row])
+        if seen[key, 0] != starts[row]:
+            seen[key, 1] = seen[key, 0]
+            seen[key, 0] = starts[row]
+        out[row] = seen[key, 1]
 
 
 @kernel

@@ -45,7 +45,7 @@ def both_in_order(starts: Ints, order: Ints, other_order: Ints, first: int, out:
     while i < order.size and j < other_order.size:
         one = order[np.uint64(i)]
         other = other_order[np.uint64(j)] + first
-        later = np.int64(starts[np.uint64(other)] < starts[np.uint64(one)])  # no branch: it is any order
+        later = int(starts[np.uint64(other)] < starts[np.uint64(one)])  # no branch: it is any order
         out[np.uint64(i + j)] = other if later else one
         i += 1 - later
         j += later

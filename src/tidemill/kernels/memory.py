@@ -45,7 +45,7 @@ class Pool:
         self.most = most
         self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._unseen = 0
-        """Bytes that may have come back since they were counted. To count them all takes longer than most loops."""
+        """Bytes that came back since all were counted, which takes longer than many a loop."""
         self._untouched: dict[int, list[npt.NDArray[np.uint8]]] = {}
         """Pieces of slabs that nobody has taken yet: they take no memory."""
         self._slab: dict[int, int] = {}

@@ -23,6 +23,15 @@ def _is_sorted(x: Ints) -> bool:
 
 
 @kernel
+def some_below_zero(x: Ints) -> bool:
+    """Return whether some number is below 0."""
+    found = False
+    for i in range(x.size):
+        found |= x[i] < 0
+    return found
+
+
+@kernel
 def min_max(x: Ints) -> tuple[int, int]:
     """Return the least and the greatest number of an array that has some."""
     low = x[0]

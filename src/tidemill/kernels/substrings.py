@@ -15,7 +15,8 @@ from tidemill.kernels.arrow import build, validity
 from tidemill.kernels.byte_words import padded, same_bytes, word_at
 from tidemill.kernels.index import StringIndex
 from tidemill.kernels.memory import empty
-from tidemill.kernels.text_arrays import offsets_and_text
+from tidemill.kernels.order import some_below_zero
+from tidemill.kernels.text_arrays import MOST, offsets_and_text
 
 Bytes = npt.NDArray[np.uint8]
 _NO_PLACES = np.empty(0, dtype=np.int64)
@@ -103,7 +104,9 @@ def _signature(data: int, n: int, start: int, end: int) -> Any:
     mask = ~np.uint64(0) >> np.uint64(8 * (8 - min(size, 8))) if size else np.uint64(0)
     first = word_at(data, n, start) & mask
     last = word_at(data, n, max(start, end - 8)) & mask
-    return (first ^ (last * np.uint64(0xD6E8FEB86659FD93)) ^ np.uint64(size)) * np.uint64(0x9E3779B97F4A7C15)
+    return (first ^ (last * np.uint64(0xD6E8FEB86659FD93)) ^ np.uint64(size)) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
 
 
 @kernel
@@ -115,7 +118,14 @@ def _signatures(offsets: Any, data: Bytes, out: Any) -> None:
 
 @kernel
 def _look_up(
-    offsets: Any, data: Bytes, slots: Any, which: Any, shift: int, ends: Any, values: Bytes, out: Bytes
+    offsets: Any,
+    data: Bytes,
+    slots: Any,
+    which: Any,
+    shift: int,
+    ends: Any,
+    values: Bytes,
+    out: Bytes,
 ) -> None:
     """Mark the strings that are among some values; `which` has the value of each signature in `slots`."""
     text = address_of(data)
@@ -141,8 +151,9 @@ def _measure(offsets: Any, rows: Any, places: Any) -> Any:
     total = np.int64(0)
     places[0] = 0
     for i in range(rows.size):
-        row = np.uint64(rows[i])
-        total += np.int64(offsets[row + np.uint64(1)]) - np.int64(offsets[row])
+        if rows[i] >= 0:
+            row = np.uint64(rows[i])
+            total += np.int64(offsets[row + np.uint64(1)]) - np.int64(offsets[row])
         places[i + 1] = total
     return total
 
@@ -152,7 +163,10 @@ def _copy(offsets: Any, data: Bytes, rows: Any, places: Any, out: Bytes) -> None
     for i in range(rows.size):
         start = np.int64(places[i])
         end = np.int64(places[i + 1])
-        copy_bytes(address_of(out) + start, address_of(data) + np.int64(offsets[rows[i]]), end - start)
+        if end > start:
+            copy_bytes(
+                address_of(out) + start, address_of(data) + np.int64(offsets[rows[i]]), end - start
+            )
 
 
 def contains(array: pa.Array, part: str) -> pa.Array:
@@ -253,20 +267,27 @@ def _index_of(values: tuple[str, ...]) -> StringIndex:
 
 
 def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the strings of some rows, in this order.
+    """Return the strings of some rows, in this order; null for a row below 0.
 
-    >>> taken(pa.array(["ab", None, "b"]), np.array([2, 1])).to_pylist()
-    ['b', None]
+    >>> taken(pa.array(["ab", None, "b"]), np.array([2, 1, -1])).to_pylist()
+    ['b', None, None]
     """
     valid = validity(array)
     if valid is not None:
-        valid = valid[rows]
+        valid = valid[rows] & (rows >= 0).view(np.uint8)
+    elif some_below_zero(rows):
+        valid = (rows >= 0).view(np.uint8)
     offsets, data = offsets_and_text(array)
     places = empty(len(rows) + 1, np.int32)
-    text = empty(int(_measure(offsets, rows, places)), np.uint8)
+    size = int(_measure(offsets, rows, places))
+    if size > MOST:
+        raise pa.ArrowInvalid(f"{size} bytes of text in {len(rows)} rows")
+    text = empty(size, np.uint8)
     _copy(offsets, data, rows, places, text)
     nulls = 0 if valid is None else len(rows) - int(np.count_nonzero(valid))
-    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if valid is not None and nulls else None
+    bitmap = (
+        pa.py_buffer(np.packbits(valid, bitorder="little")) if valid is not None and nulls else None
+    )
     body = [bitmap, pa.py_buffer(places), pa.py_buffer(text)]
     return pa.Array.from_buffers(array.type, len(rows), body, nulls)
 

@@ -7,6 +7,7 @@ like any other.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,9 +73,7 @@ class Expressions:
     computed before the kernel runs.
     """
 
-    def __init__(
-        self, nodes: Sequence[Node], schema: Schema, *, levels: int = LEVELS
-    ) -> None:
+    def __init__(self, nodes: Sequence[Node], schema: Schema, *, levels: int = LEVELS) -> None:
         self._source, self._levels = schema, levels
         self._columns: dict[Node, str] = {}
         self.nodes = tuple(self._divide(n) for n in nodes)
@@ -191,7 +190,9 @@ def row_by_row(node: Node, schema: Schema) -> list[str]:
     ]
 
 
-def evaluate(node: Node, batch: pa.RecordBatch, schema: Schema, *, levels: int = LEVELS) -> pa.Array:
+def evaluate(
+    node: Node, batch: pa.RecordBatch, schema: Schema, *, levels: int = LEVELS
+) -> pa.Array:
     """Evaluate one expression over a batch and return an Arrow array."""
     if isinstance(node, Column):
         return batch.column(node.name)
@@ -216,7 +217,7 @@ def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema, levels: int) -> 
         return _compiled(node, kind, batch, Expressions([node], schema, levels=levels))
 
     def column(value: Any) -> pa.Array:
-        return _repeated(value, batch.num_rows) if isinstance(value, Literal) else value
+        return repeated(value, batch.num_rows) if isinstance(value, Literal) else value
 
     def computed(node: Node, args: list[Any]) -> Any:
         if isinstance(node, Udf):
@@ -242,13 +243,35 @@ def _rows(node: Node, batch: pa.RecordBatch, schema: Schema) -> list[dict[str, A
     return to_rows([batch.select(list(names))], schema.select(names))
 
 
-def _repeated(constant: Literal, n: int) -> pa.Array:
+def repeated(constant: Literal, n: int) -> pa.Array:
+    """Return a column with the same value in each row, in memory that other columns may share.
+
+    >>> from tidemill.core.types import INT64
+    >>> repeated(Literal(7, INT64), 2).to_pylist()
+    [7, 7]
+    """
     if constant.type.kind == "null":
         return pa.nulls(n)
-    return pa.repeat(pa.scalar(constant.value, type=to_arrow(constant.type)), n)
+    kind = to_arrow(constant.type)
+    if not constant.type.is_fixed or n > _SHARED:
+        return pa.repeat(pa.scalar(constant.value, type=kind), n)
+    # By its text, because 0.0 and -0.0 are equal.
+    return _shared(repr(constant.value), constant, kind, max(_FEW, 1 << (n - 1).bit_length()))[:n]
 
 
-def _compiled(node: Node, kind: DataType, batch: pa.RecordBatch, expressions: Expressions) -> pa.Array:
+_FEW = 1 << 12
+_SHARED = 1 << 20
+"""Constant columns of so many rows share memory, at most."""
+
+
+@functools.lru_cache(maxsize=16)
+def _shared(text: str, constant: Literal, kind: pa.DataType, n: int) -> pa.Array:
+    return pa.repeat(pa.scalar(constant.value, type=kind), n)
+
+
+def _compiled(
+    node: Node, kind: DataType, batch: pa.RecordBatch, expressions: Expressions
+) -> pa.Array:
     columns, args, failure = expressions.prepare(batch)
     kernel = stage_kernel(columns, (), expressions.nodes, False)
     n = batch.num_rows

@@ -15,10 +15,12 @@ from time import perf_counter
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
-from tidemill.core.time import BEGINNING
+from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.local.attributes import Attribute
 from tidemill.local.last_range import LastRangeOperator, slides_over_another
+from tidemill.local.lookup_operator import looks_up
 from tidemill.local.operator import Operator, Snapshot
+from tidemill.local.spray import Chain, Spray, Stateless
 from tidemill.local.stage_operator import StageOperator
 from tidemill.local.stage_runner import StageRunner
 from tidemill.local.table_stages import stage_over
@@ -42,7 +44,7 @@ from tidemill.plan.nodes import (
     require_known,
 )  # fmt: skip
 from tidemill.plan.sharing import used_often
-from tidemill.plan.temporal import ALWAYS, Temporal
+from tidemill.plan.temporal import ALWAYS, Cut, Join, Temporal
 
 _Calls = dict[int, list[Callable[[], Iterable[pa.RecordBatch]]]]
 """Calls of operators, by the `id` of their steps."""
@@ -98,10 +100,13 @@ class Graph:
         self.plan = plan
         self.sources = leaves_of(plan)
         """The leaves of the plan, by the name of the stream."""
+        self.rank = _rank(plan)
+        """The order in which to read sources to their ends: those in which rows are looked up come first."""
         self.steps: list[OperatorStep] = []
         """In topological order: each step comes after the steps that it reads."""
         self._lanes, self._tuning, self._watch = 1 << (threads.bit_length() - 1), tuning, watch
         self._keep_late, self._pool, self._expects_late = keep_late, pool, watch
+        self._spray: Spray | None = None
         self._shared = used_often(plan)
         self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
@@ -178,10 +183,23 @@ class Graph:
 
     def advance(self, stream: str, below: int, *, prompt: bool = False) -> Iterable[pa.RecordBatch]:
         """Set the watermark of a stream and return the results. Read all of them."""
-        readers = self._from[stream].readers
-        if len(readers) == 1 and readers[0][0] is self._last:  # no other step has to hear of it
-            [(last, port)] = readers
+        spray, readers = self._spray, self._from[stream].readers
+        if spray is not None and spray.busy and below < FOREVER:
+            spray.after(lambda _: self._advance_apart(stream, below, prompt))
+            return spray.done()
+        if spray is None and len(readers) == 1 and readers[0][0] is self._last:
+            [(last, port)] = readers  # no other step has to hear of it
             return _timed(last, last.operator.advance(port, below, prompt=prompt))
+        return self._advance_all(stream, below, prompt)
+
+    def _advance_apart(self, stream: str, below: int, prompt: bool) -> list[pa.RecordBatch]:
+        """Set a watermark that came after batches that are done, and before others that are not."""
+        assert self._spray is not None
+        with self._spray.apart():
+            return list(self._advance_all(stream, below, prompt))
+
+    def _advance_all(self, stream: str, below: int, prompt: bool) -> Iterator[pa.RecordBatch]:
+        readers = self._from[stream].readers
         calls: _Calls = {}
         for step, port in readers:  # one step may read it at several ports
             call = partial(step.operator.advance, port, below, prompt=prompt)
@@ -191,6 +209,7 @@ class Graph:
     def _advance(self, calls: _Calls, prompt: bool) -> Iterator[pa.RecordBatch]:
         """Make the first calls of some steps, and let all steps that read them advance."""
         for step in self.steps:  # in topological order, so each step advances once
+            yield from self._sprayed(all_=True)
             for call in calls.get(id(step), ()):
                 for out in _timed(step, call()):
                     yield from self._passed_on(step, out)
@@ -199,6 +218,7 @@ class Graph:
                 for reader, port in step.readers:
                     call = partial(reader.operator.advance, port, promise, prompt=prompt)
                     calls.setdefault(id(reader), []).append(call)
+        yield from self._sprayed(all_=True)
 
     def advance_keys(
         self, stream: str, keys: Mapping[str, pa.Array], below: int, *, prompt: bool = False
@@ -241,12 +261,29 @@ class Graph:
             return (batch,)
         found: list[pa.RecordBatch] = []
         for reader, port in step.readers:
+            if self._spray is not None and (chain := _chain(reader, port)) is not None:
+                self._spray.start(chain, batch, partial(self._all_passed_on, chain.last))
+                found += self._sprayed()
+                continue
             start = perf_counter()
             made = reader.operator.push(port, batch)
             reader.seconds += perf_counter() - start
             for out in made:
                 found += self._passed_on(reader, out)
         return found
+
+    def spray(self, threads: int) -> None:
+        """Run steps that keep nothing on so many threads; what a `push` returns may be of earlier rows."""
+        if threads > 1:
+            self._spray = Spray(threads, self._tuning.few_sprayed)
+
+    def _sprayed(self, *, all_: bool = False) -> Iterable[pa.RecordBatch]:
+        """Return the results of batches that are done; with `all_`, wait for all."""
+        return () if self._spray is None else self._spray.done(all_=all_)
+
+    def _all_passed_on(self, step: Step, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self._passed_on(step, batch)
 
     @property
     def promise(self) -> int:
@@ -276,6 +313,8 @@ class Graph:
 
     def close(self) -> None:
         """Stop the threads of all operators."""
+        if self._spray is not None:
+            self._spray.close()
         for step in self.steps:
             step.operator.close()
 
@@ -330,6 +369,29 @@ class Graph:
         for step in self.steps:
             own = f"{step.name}/"
             step.operator.restore({n[len(own) :]: t for n, t in state.items() if n.startswith(own)})
+
+
+def _rank(plan: Plan) -> dict[str, int]:
+    """Return a number below 0 for each source of a table in which rows are looked up."""
+    found: dict[str, int] = {}
+    for node in plan.walk():
+        if isinstance(node, (Join, Cut)) and looks_up(node):
+            for name in leaves_of(node.right):
+                found[name] = found.get(name, 0) - 1
+    return found
+
+
+def _chain(step: OperatorStep, port: int) -> Chain[OperatorStep] | None:
+    """Return the steps from one on that keep nothing; None if it keeps something."""
+    calls: list[Stateless] = []
+    last = step
+    while (call := step.operator.stateless(port)) is not None:
+        calls.append(call)
+        last = step
+        if len(step.readers) != 1:
+            break
+        [(step, port)] = step.readers
+    return Chain(tuple(calls), last) if calls else None
 
 
 def _timed(step: Step, found: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

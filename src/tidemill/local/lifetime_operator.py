@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,11 @@ class RowOperator(Operator):
 
     def __init__(self) -> None:
         self._promised = BEGINNING
+
+    def stateless(self, port: int) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]] | None:
+        return partial(self.push, port) if self._threadsafe else None
+
+    _threadsafe = True
 
     def advance(self, port: int, below: int, *, prompt: bool = False) -> tuple[()]:
         if self.move is not None:
@@ -72,6 +78,7 @@ class LifetimeOperator(RowOperator):
         super().__init__()
         self.plan, self.move = plan, plan.move
         self._runner = stage_runner((), plan.outputs, plan.input.schema)
+        self._threadsafe = self._runner.threadsafe
         self._has_times = plan.input.time in plan.input.schema  # a table has none
 
     @property

@@ -7,7 +7,7 @@ queries, `run`, threads and Spark tasks all drive graphs of operators (`graph`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -36,6 +36,13 @@ class Operator(ABC):
     @abstractmethod
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         """Take a batch of rows, and return the results that need no watermark."""
+
+    def stateless(self, port: int) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]] | None:
+        """Return what may be called in place of `push`, now and later, on any thread and in any order.
+
+        None if rows of the port change what the operator keeps, or call Python functions.
+        """
+        return None
 
     @abstractmethod
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterable[pa.RecordBatch]:

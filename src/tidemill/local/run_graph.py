@@ -49,7 +49,7 @@ def rounds(
             yield from graph.advance(name, below, prompt=prompt)
 
     try:
-        for name, chunk, below in in_turn(inputs):
+        for name, chunk, below in in_turn(inputs, graph.rank):
             if chunk is None:
                 yield Round(name, None, graph.advance(name, FOREVER))
             else:
@@ -62,5 +62,7 @@ def run_graph(
     graph: Graph, inputs: Mapping[str, Iterable[Chunk]], threads: int = 1, *, prompt: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Run a graph over all chunks of its inputs (`rounds`), and return its results."""
+    if not prompt and graph.stateless is None:
+        graph.spray(threads)
     for one in rounds(graph, inputs, threads, prompt=prompt):
         yield from one.results

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -25,6 +26,9 @@ class StageOperator(Operator):
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         out = self.runner.run(batch)
         return (out,) if out.num_rows else ()
+
+    def stateless(self, port: int) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]] | None:
+        return partial(self.push, port) if self.runner.threadsafe else None
 
     def keys_passed_on(
         self, port: int, keys: Mapping[str, pa.Array], below: int

@@ -14,12 +14,12 @@ from tidemill.codegen.stage_kernel import StageKernel, stage_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
-from tidemill.expr.nodes import Column, Node, columns_of
+from tidemill.expr.nodes import Column, Literal, Node, columns_of
 from tidemill.expr.typing import type_of
 from tidemill.kernels.arrow import build
 from tidemill.kernels.memory import empty
 from tidemill.kernels.substrings import taken
-from tidemill.local.expressions import Expressions, allocate, evaluate, row_by_row
+from tidemill.local.expressions import Expressions, allocate, evaluate, repeated, row_by_row
 from tidemill.local.kernel_errors import raise_for
 
 Prepared = tuple[Columns, list[Any], UserError | None]
@@ -37,19 +37,24 @@ class StageRunner:
     ) -> None:
         self._predicates, self._outputs, self._source = predicates, outputs, schema
         self.schema = Schema(tuple((n, type_of(e, schema)) for n, e in outputs))
+        self._constants = [(j, e) for j, (_, e) in enumerate(outputs) if isinstance(e, Literal)]
         # A column that is passed on unchanged needs the loop only if rows are dropped.
         self._looped = [
             j for j, (n, e) in enumerate(outputs)
-            if self.schema[n].is_fixed and (predicates or not isinstance(e, Column))
+            if self.schema[n].is_fixed and not isinstance(e, Literal)
+            and (predicates or not isinstance(e, Column))
         ]  # fmt: skip
-        self._others = [j for j in range(len(outputs)) if j not in self._looped]
+        apart = {*self._looped, *(j for j, _ in self._constants)}
+        self._others = [j for j in range(len(outputs)) if j not in apart]
         needed = frozenset().union(*(columns_of(outputs[j][1]) for j in self._others))
         self._needed = [n for n in schema.names if n in needed]
         """The columns that are read after rows were dropped."""
         nodes = [*predicates, *(outputs[j][1] for j in self._looped)]
         self._expressions = Expressions(nodes, schema)
         self._kernels: dict[Columns, StageKernel] = {}
-        self._only_filters = bool(predicates) and all(isinstance(e, Column) for _, e in outputs)
+        self._only_filters = bool(predicates) and all(
+            isinstance(e, (Column, Literal)) for _, e in outputs
+        )
         self._arrow = self.schema.to_arrow()
         unchanged = tuple((n, Column(n)) for n in schema.names)
         self.trivial = not predicates and outputs == unchanged
@@ -59,12 +64,16 @@ class StageRunner:
         """Whether several threads may call `run`; a user's Python function may not be thread-safe."""
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        n = batch.num_rows
+        n = m = batch.num_rows
         arrays: dict[int, pa.Array] = {}
         kept = batch
         if self._looped or self._predicates:
             prepared = self._expressions.prepare(batch)
-            if self._only_filters and n >= MANY and (same := self._none_or_all(batch, prepared)) is not None:
+            if (
+                self._only_filters
+                and n >= MANY
+                and (same := self._none_or_all(batch, prepared)) is not None
+            ):
                 return same
             index = empty(n + 1 if self._keeps_index else 0)
             m = self._loop(n, prepared, index, arrays)
@@ -72,6 +81,8 @@ class StageRunner:
                 kept = self._taken(batch, index[:m])
         for j in self._others:
             arrays[j] = evaluate(self._outputs[j][1], kept, self._source)
+        for j, constant in self._constants:
+            arrays[j] = repeated(constant, m)
         return pa.RecordBatch.from_arrays(
             [arrays[j] for j in range(len(self._outputs))], schema=self._arrow
         )
@@ -99,7 +110,9 @@ class StageRunner:
             if m not in (0, rows):
                 return None
         if m == 0:
-            return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in self._arrow], schema=self._arrow)
+            return pa.RecordBatch.from_arrays(
+                [pa.nulls(0, f.type) for f in self._arrow], schema=self._arrow
+            )
         same = [evaluate(e, batch, self._source) for _, e in self._outputs]
         return pa.RecordBatch.from_arrays(same, schema=self._arrow)
 
@@ -123,7 +136,9 @@ class StageRunner:
         step = "where" if self._predicates else "select"
         raise_for(err, step, failure)
         for j, kind, (data, valid) in zip(self._looped, kinds, pairs):
-            arrays[j] = build(_fitted(data, m), None if valid is None else valid[:m], to_arrow(kind))
+            arrays[j] = build(
+                _fitted(data, m), None if valid is None else valid[:m], to_arrow(kind)
+            )
         return m
 
 

@@ -71,7 +71,7 @@ def temporal_operator(
     if isinstance(plan, Edges):
         return ChangesOperator(plan, tuning, **options) if plan.changes else EdgesOperator(plan)
     if isinstance(plan, (Join, Cut)) and looks_up(plan):
-        return LookupOperator(plan, tuning, **options)
+        return LookupOperator(plan, tuning, threads=lanes if pool is None else 1, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
     kind = _KEEPING[type(plan)]
@@ -89,9 +89,10 @@ def temporal_operator(
 def _keys(plan: Temporal) -> tuple[str, ...] | None:
     """Return a key column of each input by which rows can be divided; None if there is none."""
     if isinstance(plan, (Join, Cut, IntervalJoin)):
-        keys = plan.match.left_keys, plan.match.right_keys
-        ports = 2 if until_next(plan) is None else 1
-        return tuple(own[0] for own in keys[:ports]) if keys[0] else None
+        left, right = plan.match.left_keys, plan.match.right_keys
+        if not left:
+            return None
+        return (left[0], right[0]) if until_next(plan) is None else (right[0],)
     keys = payload(plan) if isinstance(plan, Stitch) else getattr(plan, "keys", ())
     source = plan.children()[0].schema
     keys = [k for k in keys if source[k].is_fixed or source[k].kind in ("string", "binary")]

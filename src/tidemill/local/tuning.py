@@ -42,6 +42,8 @@ class Tuning:
     """If each thread collects whole batches, windows of at most this many keys are closed by the caller."""
     sample_rows: int = 1 << 16
     """The first rows of an input, which show whether keys are many, and how to arrange records."""
+    few_sprayed: int = 1 << 12
+    """Batches of fewer rows go through steps that keep nothing on the thread that drives the query."""
     few_waiting: int = 1 << 17
     """Operators on lifetimes let fewer rows than this wait, as long as nobody waits for their results."""
     many_pairs: int = 1 << 21

@@ -48,7 +48,8 @@ def _grouped(node: Plan) -> Plan:
     window = NamedWindow(None, _ONE_INSTANT)
     inside = WindowAggregate(node.input, node.keys, (window,), aggregates)
     always: dict[str, Node] = {
-        ALWAYS: Column(WINDOW_START), ALWAYS_END: Literal(None, node.schema[ALWAYS_END]),
-    }  # fmt: skip
+        ALWAYS: Literal(ALWAYS_START, node.schema[ALWAYS]),
+        ALWAYS_END: Literal(None, node.schema[ALWAYS_END]),
+    }
     outputs = tuple((n, always.get(n, Column(n))) for n in node.schema.names)
     return Lifetime(inside, outputs, ALWAYS, ALWAYS_END, None, "always")

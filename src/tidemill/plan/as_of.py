@@ -1,8 +1,8 @@
 """The last known value, `s.until_next(k)`, and joins of points with it.
 
-A row holds until the next one of its key starts, so one pass over `s` finds all ends. A join of points with it,
-`points.join(s.until_next(k), on=k)`, needs the last rows of each key only. No row of it waits until an end is
-known, as it would if the rows of `s` had to have their ends before they are joined.
+A row holds until the next one of its key starts, so one pass over `s` finds all ends. A join of points with
+it, `points.join(s.until_next(k), on=k)`, needs the last rows of each key only. No row of it waits until an
+end is known, as it would if the rows of `s` had to have their ends before they are joined.
 """
 
 from __future__ import annotations
