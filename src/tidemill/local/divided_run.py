@@ -30,6 +30,7 @@ from tidemill.local.temporal import threadsafe
 from tidemill.local.tuning import Tuning
 from tidemill.local.turns import in_turn
 from tidemill.plan.division import Division, division
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Filter, Plan, Project, Source, leaves_of
 from tidemill.plan.stages import stage_of
 from tidemill.plan.temporal import Cut, Edges, Join, Lifetime, Temporal, Unnest
@@ -69,10 +70,13 @@ def parts_of(plan: Plan) -> Parts | None:
 
 
 def _keeps(plan: Plan) -> bool:
-    """Return whether an operator on lifetimes in the plan keeps rows by key."""
+    """Return whether an operator on lifetimes in the plan keeps rows by key.
+
+    Interval joins do as well, but threads may take turns at their base rows, whatever the keys.
+    """
     stateless = (Lifetime, Unnest)
     return any(
-        isinstance(n, Temporal) and not isinstance(n, stateless)
+        isinstance(n, Temporal) and not isinstance(n, (*stateless, IntervalJoin))
         and not (isinstance(n, Edges) and not n.changes) and not (isinstance(n, (Join, Cut)) and looks_up(n))
         for n in plan.walk()
     )  # fmt: skip
@@ -86,7 +90,7 @@ class DividedPlan:
             name: _Shares(one, threads, tuning, watch=watch) for name, one in parts.below.items()
         }
         self._top, self._threads = parts.top, threads
-        self._graph = Graph(parts.top, threads, tuning, watch=watch)
+        self._graph = Graph(parts.top, threads, tuning, watch=watch, ahead=True)
 
     @property
     def graphs(self) -> list[Graph]:

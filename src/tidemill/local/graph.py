@@ -88,14 +88,15 @@ class Graph:
 
     def __init__(
         self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
-        keep_late: bool = True, pool: Executor | None = None, lenient: bool = False,
+        keep_late: bool = True, pool: Executor | None = None, lenient: bool = False, ahead: bool = False,
     ) -> None:  # fmt: skip
         """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
 
         Pass `keep_late=False` where late rows are kept before they come here, and a `pool` whose threads work
-        in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart.
+        in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart. With
+        `ahead`, results may come later than they are complete, and nobody asks for the state.
         """
-        self._lenient = lenient
+        self._lenient, self._go_ahead = lenient, ahead
         require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
@@ -137,7 +138,7 @@ class Graph:
         if isinstance(plan, Temporal):
             made = temporal_operator(
                 plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
-                lenient=self._lenient,
+                lenient=self._lenient, ahead=self._go_ahead,
             )  # fmt: skip
             return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):

@@ -61,9 +61,13 @@ _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
 
 
 def temporal_operator(
-    plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None, **options: Any
-) -> Operator:
-    """Return the operator of a node. With several `lanes`, each has a thread, where there are keys."""
+    plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None,
+    ahead: bool = False, **options: Any,
+) -> Operator:  # fmt: skip
+    """Return the operator of a node. With several `lanes`, each has a thread, where there are keys.
+
+    Where results may come later than they are complete (`ahead`), threads may take turns in place of keys.
+    """
     if isinstance(plan, Lifetime):
         return LifetimeOperator(plan)
     if isinstance(plan, Unnest):
@@ -74,6 +78,8 @@ def temporal_operator(
         return LookupOperator(plan, tuning, threads=lanes if pool is None else 1, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
+    if isinstance(plan, IntervalJoin) and ahead and lanes > 1 and threadsafe(plan):
+        return IntervalOperator(plan, tuning, ahead=lanes, **options)
     kind = _KEEPING[type(plan)]
     if until_next(plan) is not None:
         kind = NextOperator
