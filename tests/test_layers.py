@@ -64,7 +64,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("as_of_operator",),
         (
             "cut_operator", "interval_operator", "join_operator", "lifetime_operator", "lookup_operator",
-            "rows_by_key", "snapshot_operator",
+            "next_operator", "rows_by_key", "snapshot_operator",
         ),
         ("edge_sweep", "interval_answers", "snapshot_values"),
         ("ahead", "interval_ranges", "range_values"),

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from tidemill.core.schema import internal
@@ -21,8 +20,8 @@ from tidemill.core.threads import borrowed, on_threads, returned
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.expr.nodes import Column
 from tidemill.io.chunks import Chunk, step_of
-from tidemill.kernels.row_batches import taken_rows
-from tidemill.kernels.shards import lane_of
+from tidemill.kernels.row_batches import shared_out
+from tidemill.kernels.shards import shares_of
 from tidemill.local.graph import Graph
 from tidemill.local.lookup_operator import looks_up
 from tidemill.local.run_graph import run_graph
@@ -153,8 +152,7 @@ class _Shares:
             batch = leaf.runner.run(batch)
         if leaf.column is None:
             return [batch] * len(self.graphs)
-        share = lane_of(batch.column(leaf.column), len(self.graphs))
-        return [taken_rows(batch, np.flatnonzero(share == number)) for number in range(len(self.graphs))]
+        return shared_out(batch, shares_of(batch.column(leaf.column), len(self.graphs)))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
-from tidemill.plan.as_of import as_of
+from tidemill.plan.as_of import as_of, until_next
 from tidemill.plan.faults import check_inputs
 from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, copied, kept_rows
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
@@ -250,6 +250,12 @@ def _temporal(plan: Temporal) -> list[str]:
             f"{plan}:",
             "  each point looks up the last rows of its key, so the two steps before it need not run",
             f"  keeps the last rows of each key{held}",
+        ]
+    elif until_next(plan) is not None:
+        lines = [
+            f"{plan}:",
+            "  each row ends where the next one of its key starts, in one pass over the stream",
+            "  keeps the last rows of each key",
         ]
     elif isinstance(plan, Cut):
         kept = "keeps the rows that nothing has ended" if plan.kind == "clip" else _HOLDING

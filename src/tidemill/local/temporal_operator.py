@@ -247,7 +247,7 @@ class TemporalOperator(Operator):
     @property
     def wants_advance(self) -> bool:
         kept = sum(b.num_rows for b in self._kept_rows)
-        return bool(self.waiting >= max(self._tuning.few_waiting, kept))
+        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * kept))
 
     def _due(
         self, port: int, below: int, chosen: Callable[[pa.RecordBatch], Mask] | None = None
