@@ -14,6 +14,7 @@ from tidemill.core.time import FOREVER, Domain
 from tidemill.plan import build
 from tidemill.plan import build_intervals as intervals
 from tidemill.plan import build_temporal as temporal
+from tidemill.plan.foresight import foresight
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
 from tidemill.windows.spec import Window
@@ -354,6 +355,28 @@ class Stream(Query):
 
     # -- intervals
 
+    @property
+    def leaks(self) -> bool:
+        """Whether rows know of events after their time: a model must not be trained on them as they are."""
+        return self.waits != 0
+
+    @property
+    def waits(self) -> timedelta | int | None:
+        """How long after the time of a row the events are that its values depend on; None if nobody knows.
+
+        It is an int on logical time, and `tm.FOREVER` if all later events count. The end of a lifetime, which
+        is a column of its own, may be known later.
+
+        >>> from tidemill.aggregates.basic import count
+        >>> from tidemill.windows.spec import tumbling
+        >>> s = stream("s", time="t", schema={"t": "int64", "k": "int64"})
+        >>> s.waits, s.window(tumbling(60)).agg(n=count()).waits
+        (0, 60)
+        >>> s.interval_join(s, on="k", preceding=9, following=5).agg(n=count()).waits
+        5
+        """
+        return _time_of(foresight(self.plan).ticks, self.plan)
+
     def interval_join(
         self, probe: Stream, on: Any = None, *, preceding: Any = None, following: Any = None,
         closed: str = "both", where: Any = None, max_rows: int | None = None,
@@ -591,10 +614,7 @@ class IntervalJoined:
         It is an int on logical time, and `tm.FOREVER` if only the end of the inputs makes it certain.
         """
         asked = self._several[0][1]  # the ends are the same
-        ticks = asked.interval.waits
-        if ticks is None or ticks == FOREVER or asked.base.domain is Domain.LOGICAL:
-            return ticks
-        return timedelta(microseconds=ticks)
+        return _time_of(asked.interval.waits, asked.base)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
         """Each row with aggregates of its probe rows: those of none where there are none.
@@ -617,6 +637,13 @@ class IntervalJoined:
         if len(self._several) > 1:
             raise UserError("pairs", expected="one interval", got="several", hint="ask for .agg(...)")
         return Stream(intervals.pairs(self._several[0][1], how, suffix), self._scope)
+
+
+def _time_of(ticks: int | None, plan: Plan) -> timedelta | int | None:
+    """Return a length of time as users write it."""
+    if ticks is None or ticks == FOREVER or plan.domain is Domain.LOGICAL:
+        return ticks
+    return timedelta(microseconds=ticks)
 
 
 class Grouped:

@@ -10,7 +10,7 @@ from tidemill.core.schema import internal
 from tidemill.core.time import FOREVER, Domain, format_duration
 from tidemill.core.types import DataType
 from tidemill.expr.nodes import Column, Node, columns_of
-from tidemill.features.foresight import foresight, future_of
+from tidemill.plan.foresight import foresight, future_of
 from tidemill.plan.intervals import (
     Bound,
     IntervalAggregate,
