@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import tidemill as tm
@@ -119,7 +120,7 @@ def test_a_set_shows_itself() -> None:
     assert page.count("<tr>") == 8 and "orders of half an hour" in page and "list&lt;struct&lt;" in page
 
 
-def test_what_leaks_says_so_in_the_feature_the_plan_and_the_training_set() -> None:
+def test_what_leaks_says_so_in_the_feature_the_plan_and_the_training_set(tmp_path: Path) -> None:
     found = known()
     assert found.leaks == ("bought",)
     assert "interval_join on user in [t, t+10] bought=count()" in repr(found.query)
@@ -130,6 +131,10 @@ def test_what_leaks_says_so_in_the_feature_the_plan_and_the_training_set() -> No
     assert b"tidemill.leaks" not in schema.field("n").metadata
     assert schema.field("n").metadata[b"comment"] == b"orders of half an hour"
     assert schema.metadata[b"tidemill.fingerprint"].decode() == found.fingerprint
+    assert found.to_pandas(ask=ASKED, buy=BOUGHT, look=LOOKED).attrs["tidemill.leaks"] == "bought"
+    found.to_parquet(tmp_path / "set.parquet", ask=ASKED, buy=BOUGHT, look=LOOKED)
+    kept = pq.read_schema(tmp_path / "set.parquet")
+    assert kept.metadata[b"tidemill.leaks"] == b"bought" and kept.field("bought").metadata[b"tidemill.leaks"]
 
 
 HIDDEN: dict[str, Callable[[], tm.Stream]] = {
