@@ -70,7 +70,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("ahead", "interval_ranges", "range_values"),
         ("last_range", "matching", "ranking", "stage_operator", "union"),
         ("temporal_operator", "window_operator"),
-        ("lane_threads", "lanes", "late_rows"),
+        ("lane_threads", "lanes", "late_rows", "refused_rows"),
         ("collector",),
         ("last_rows",),
         ("results", "window_slides", "state_columns"),

@@ -332,10 +332,18 @@ class Graph:
         found = {step.name: step.operator.late() for step in self.steps}
         return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
 
-    def refused(self) -> dict[str, pa.Table]:
-        """Return the rows so far that operators could not use, by the name of the step."""
-        found = {step.name: step.operator.refused() for step in self.steps}
-        return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
+    def refused(self) -> dict[str, tuple[int, pa.Table]]:
+        """Return how many rows operators could not use, and the newest ones, by the name of the step.
+
+        Those of a second input have its number in the name.
+        """
+        found = {}
+        for step in self.steps:
+            for port in range(step.operator.ports):
+                refused = step.operator.refused(port)
+                if refused is not None and refused[0]:
+                    found[f"{step.name}, input {port + 1}" if port else step.name] = refused
+        return found
 
     @property
     def described(self) -> str:

@@ -48,7 +48,8 @@ class IntervalOperator(TemporalOperator):
         answered, previous = self._since(base, matching.keys[0])
         waiting = None if answered is None else np.flatnonzero(~answered)
         own = reach(self.plan.interval, base, previous)
-        self._refuse_bad(base, own)
+        if self._lenient:
+            self._refuse_bad(base, probe, matching, own)
         asked = Question.of(self.plan, matching, base, probe, own, waiting)
         results, sure = self._asked(asked, base, probe, below)
         if below == FOREVER:
@@ -98,12 +99,12 @@ class IntervalOperator(TemporalOperator):
         earlier_times(keys, base.starts, order_by(keys, base.starts), previous)
         return answered, np.where(known, base.state(_PREVIOUS), previous)
 
-    def _refuse_bad(self, base: Side, own: Reach) -> None:
-        """Keep a copy of new base rows whose bounds are null or negative; they are answered with no rows."""
-        if not self._lenient or own.bad is None:
-            return
-        bad = np.flatnonzero(own.bad & base.is_new)
-        if len(bad):
+    def _refuse_bad(self, base: Side, probe: Side, matching: Matching, own: Reach) -> None:
+        """Keep copies of new rows that have nothing to do with another one because something is missing."""
+        for port, (side, keys) in enumerate(zip((base, probe), matching.keys)):
+            if len(null := np.flatnonzero((keys < 0) & side.is_new)):
+                self._refuse(side.rows.take(pa.array(null)), "null key: nothing is equal to it", port)
+        if own.bad is not None and len(bad := np.flatnonzero(own.bad & base.is_new)):
             self._refuse(base.rows.take(pa.array(bad)), "no interval: a bound is null or negative")
 
     # -- what is kept

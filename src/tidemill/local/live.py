@@ -439,9 +439,11 @@ class Live:
     def refused(self) -> dict[str, pa.Table]:
         """Return the rows that an operator could not use, with the reason, by the name of the operator.
 
-        Such are ends without a start, second starts, and rows for which a condition on pairs failed.
+        Such are ends without a start, second starts, rows for which a condition on pairs failed, and rows of
+        interval joins with a null key or without an interval. Of each input the newest 65,536 are there;
+        `stats` counts all.
         """
-        return self._emission.refused()
+        return {name: rows for name, (_, rows) in self._emission.refused().items()}
 
     @_in_turn
     def stats(self) -> LiveStats:
@@ -460,7 +462,7 @@ class Live:
             inputs, self._rows_out, partials, held, self._emission.before_start, self._failed_callbacks,
             self._seconds, {step.name: step.seconds for step in self._emission.steps},
             {name: table.rows for name, table in self._tables.items()},
-            {name: len(rows) for name, rows in self._emission.refused().items()},
+            {name: count for name, (count, _) in self._emission.refused().items()},
         )  # fmt: skip
 
     def __repr__(self) -> str:
