@@ -245,7 +245,10 @@ def test_a_null_key_is_equal_to_nothing() -> None:
     server.push(**{name: {**row, "user": None} for name, row in one.items()})
     [row] = server.flush().to_pylist()
     assert (row["user"], row["n"], row["item"]) == (None, 0, None)
-    assert server.stats().late == 0
+    refused = [table for table in server.refused().values() if table.num_rows]
+    assert [table["user"].to_pylist() for table in refused] == [[None]] * 4
+    assert all("null key" in str(table["late_reason"]) for table in refused)
+    assert sum(server.stats().refused.values()) == 4 and server.stats().late == 0
 
 
 @pytest.mark.parametrize(("name", "rows"), [("ask", ASKED), ("buy", BOUGHT), ("look", LOOKED)])
