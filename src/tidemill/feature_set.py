@@ -17,6 +17,7 @@ from tidemill.stream import IntervalJoined, Stream
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    import pandas
     import pyarrow as pa
 
     from tidemill.features.server import FeatureServer
@@ -162,6 +163,16 @@ class FeatureSet(Query):
 
         found = super().run(disorder=disorder, emit=emit, progress=progress, **inputs)
         return pa.Table.from_arrays(found.columns, schema=self.definition.marked(found.schema))
+
+    @property
+    def _arrow_schema(self) -> pa.Schema:
+        return self.definition.marked(super()._arrow_schema)
+
+    def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
+        """`run`, as a pandas DataFrame; its `attrs` have what the metadata of the table says about the set."""
+        found = super().to_pandas(**inputs)
+        found.attrs |= {f"tidemill.{name}": value for name, value in self.definition.about.items()}
+        return found
 
     def with_labels(self, **types: Any) -> FeatureSet:
         """The same features of rows of the entity that have more columns, such as what a model shall predict.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import tidemill as tm
@@ -119,7 +120,7 @@ def test_a_set_shows_itself() -> None:
     assert page.count("<tr>") == 8 and "orders of half an hour" in page and "list&lt;struct&lt;" in page
 
 
-def test_what_leaks_says_so_in_the_feature_the_plan_and_the_training_set() -> None:
+def test_what_leaks_says_so_in_the_feature_the_plan_and_the_training_set(tmp_path: Path) -> None:
     found = known()
     assert found.leaks == ("bought",)
     assert "interval_join on user in [t, t+10] bought=count()" in repr(found.query)
@@ -130,6 +131,10 @@ def test_what_leaks_says_so_in_the_feature_the_plan_and_the_training_set() -> No
     assert b"tidemill.leaks" not in schema.field("n").metadata
     assert schema.field("n").metadata[b"comment"] == b"orders of half an hour"
     assert schema.metadata[b"tidemill.fingerprint"].decode() == found.fingerprint
+    assert found.to_pandas(ask=ASKED, buy=BOUGHT, look=LOOKED).attrs["tidemill.leaks"] == "bought"
+    found.to_parquet(tmp_path / "set.parquet", ask=ASKED, buy=BOUGHT, look=LOOKED)
+    kept = pq.read_schema(tmp_path / "set.parquet")
+    assert kept.metadata[b"tidemill.leaks"] == b"bought" and kept.field("bought").metadata[b"tidemill.leaks"]
 
 
 HIDDEN: dict[str, Callable[[], tm.Stream]] = {
@@ -240,7 +245,10 @@ def test_a_null_key_is_equal_to_nothing() -> None:
     server.push(**{name: {**row, "user": None} for name, row in one.items()})
     [row] = server.flush().to_pylist()
     assert (row["user"], row["n"], row["item"]) == (None, 0, None)
-    assert server.stats().late == 0
+    refused = [table for table in server.refused().values() if table.num_rows]
+    assert [table["user"].to_pylist() for table in refused] == [[None]] * 4
+    assert all("null key" in str(table["late_reason"]) for table in refused)
+    assert sum(server.stats().refused.values()) == 4 and server.stats().late == 0
 
 
 @pytest.mark.parametrize(("name", "rows"), [("ask", ASKED), ("buy", BOUGHT), ("look", LOOKED)])

@@ -50,7 +50,7 @@ MEMBERS: dict[str, Callable[[], tm.Stream]] = {
 }  # fmt: skip
 
 
-@examples(8, of=300)
+@examples(8, of=60)
 @given(data=st.fixed_dictionaries({"a": POINTS, "b": POINTS, "c": POINTS}), seed=SEEDS)
 def test_servers_of_random_sets_give_what_history_gives(data: dict[str, Any], seed: int) -> None:
     chosen = random.Random(seed).sample(list(MEMBERS), 3)
