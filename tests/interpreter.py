@@ -270,7 +270,7 @@ _INSTEAD: dict[str, dict[str, Any]] = {
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
         "word": _word, "bytes_at": _word, "byte_at": _byte_at, "float_of": _float_of, "in_order": _in_order,
-        "popcount": _popcount, "address_of": _address_of,
+        "popcount": _popcount, "address_of": _address_of, "fetch": lambda address: None,
     },
     "tidemill.jit.addresses": {
         "pointer": _pointer, "carray": _carray, "column_at": _column_at,

@@ -101,6 +101,14 @@ def test_the_examples_about_interval_joins_run_and_name_every_option() -> None:
         assert [o for o in options if not re.search(rf"`{o}\b", page.read_text())] == []
 
 
+def test_the_examples_about_feature_sets_run() -> None:
+    page = ROOT / "docs" / "features.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert failed == 0 and tried > 30
+    methods = {n for n, v in vars(tm.FeatureSet).items() if not n.startswith("_") and callable(v)}
+    assert methods - {"live"} <= set(re.findall(r"(\w+)\(", page.read_text()))
+
+
 def test_the_examples_of_queries_on_lifetimes_run(capsys: pytest.CaptureFixture[str]) -> None:
     from examples import temporal_orders, temporal_searches
 

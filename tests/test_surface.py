@@ -20,7 +20,8 @@ DESIGN = {
     "session", "windows", "extent", "wids", "count", "count_if", "sum", "min", "max", "mean", "var",
     "std", "product", "first", "last", "arg_min", "arg_max", "any", "all", "top_k", "bottom_k",
     "distinct_count", "quantile", "median", "collect", "count_by", "sum_by", "mean_by", "min_by",
-    "max_by", "top_keys", "ewma", "drawdown", "entropy", "covariance", "correlation", "aggregate",
+    "max_by", "top_keys", "ewma", "drawdown", "entropy", "first_k", "last_k",
+    "covariance", "correlation", "aggregate",
     "UserError", "UnsupportedError", "InternalError", "FOREVER",
 }  # fmt: skip
 

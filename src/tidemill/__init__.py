@@ -9,6 +9,8 @@ from tidemill.aggregates.holistic import (
     count_by,
     distinct_count,
     entropy,
+    first_k,
+    last_k,
     max_by,
     mean_by,
     median,
@@ -36,6 +38,7 @@ from tidemill.expr.fluent import (
     udf,
     when,
 )  # fmt: skip
+from tidemill.feature_set import FeatureSet, feature, features
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
 from tidemill.plan.punctuation import Punctuation
@@ -87,14 +90,14 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "FOREVER", "Disorder", "Emit", "Expr", "InternalError", "Latency", "Punctuation", "Query", "Replicas",
-    "Stream", "StreamWriter", "TidemillError", "UnsupportedError", "UserError", "Wheel", "Window",
-    "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds", "calendar", "check_aggregate",
-    "coalesce", "col", "collect", "concat", "correlation", "count", "count_by", "count_if", "covariance",
-    "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma", "extent", "first", "follow",
-    "greatest", "hopping", "items", "landmark", "last", "least", "lines", "lit", "max", "max_by", "mean",
-    "mean_by", "median", "min", "min_by", "open_wheel", "per_event", "product", "quantile",
-    "quantile_sketch", "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines",
-    "std", "stream", "sum", "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids",
-    "windows", "write_stream",
+    "FOREVER", "Disorder", "Emit", "Expr", "FeatureSet", "InternalError", "Latency", "Punctuation",
+    "Query", "Replicas", "Stream", "StreamWriter", "TidemillError", "UnsupportedError", "UserError",
+    "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds", "calendar",
+    "check_aggregate", "coalesce", "col", "collect", "concat", "correlation", "count", "count_by",
+    "count_if", "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma",
+    "extent", "feature", "features", "first", "first_k", "follow", "greatest", "hopping", "items",
+    "landmark", "last", "last_k", "least", "lines", "lit", "max", "max_by", "mean", "mean_by", "median",
+    "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch", "read_stream",
+    "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream", "sum", "sum_by",
+    "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows", "write_stream",
 ]  # fmt: skip

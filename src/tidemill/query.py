@@ -42,6 +42,11 @@ class Query:
         """Names and types of the result. A query on tables alone has no lifetimes."""
         return shown(self.plan).schema
 
+    @property
+    def _arrow_schema(self) -> pa.Schema:
+        """The schema of tables and files."""
+        return self.schema.to_arrow()
+
     @functools.cached_property
     def optimized(self) -> Plan:
         """The plan after the optimizer's rules."""
@@ -71,7 +76,7 @@ class Query:
 
         counts: dict[str, int] = {}
         if disorder is None and emit is None:
-            schema = self.schema.to_arrow()
+            schema = self._arrow_schema
             batches = list(run(self.optimized, inputs, progress=progress, counts=counts))
         else:
             live = self.live(disorder, emit=emit)
@@ -156,19 +161,19 @@ class Query:
         """
         from tidemill.io.sinks import write_parquet
 
-        return write_parquet(path, self.schema.to_arrow(), self._written(inputs, progress))
+        return write_parquet(path, self._arrow_schema, self._written(inputs, progress))
 
     def to_csv(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
         """Answer into a CSV file with a header, as `to_parquet` does."""
         from tidemill.io.sinks import write_csv
 
-        return write_csv(path, self.schema.to_arrow(), self._written(inputs, progress))
+        return write_csv(path, self._arrow_schema, self._written(inputs, progress))
 
     def to_ipc(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
         """Answer into an Arrow IPC file, as `to_parquet` does."""
         from tidemill.io.sinks import write_ipc
 
-        return write_ipc(path, self.schema.to_arrow(), self._written(inputs, progress))
+        return write_ipc(path, self._arrow_schema, self._written(inputs, progress))
 
     def on_spark(self, spark: Any, *, detect: str = "auto") -> SparkQuery:
         """The same query on Spark; see `SparkQuery`.

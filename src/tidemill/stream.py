@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from tidemill.core.time import FOREVER, Domain
 from tidemill.plan import build
 from tidemill.plan import build_intervals as intervals
 from tidemill.plan import build_temporal as temporal
+from tidemill.plan.foresight import foresight
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
 from tidemill.windows.spec import Window
@@ -353,6 +355,28 @@ class Stream(Query):
 
     # -- intervals
 
+    @property
+    def leaks(self) -> bool:
+        """Whether rows know of events after their time: a model must not be trained on them as they are."""
+        return self.waits != 0
+
+    @property
+    def waits(self) -> timedelta | int | None:
+        """How long after the time of a row the events are that its values depend on; None if nobody knows.
+
+        It is an int on logical time, and `tm.FOREVER` if all later events count. The end of a lifetime, which
+        is a column of its own, may be known later.
+
+        >>> from tidemill.aggregates.basic import count
+        >>> from tidemill.windows.spec import tumbling
+        >>> s = stream("s", time="t", schema={"t": "int64", "k": "int64"})
+        >>> s.waits, s.window(tumbling(60)).agg(n=count()).waits
+        (0, 60)
+        >>> s.interval_join(s, on="k", preceding=9, following=5).agg(n=count()).waits
+        5
+        """
+        return _time_of(foresight(self.plan).ticks, self.plan)
+
     def interval_join(
         self, probe: Stream, on: Any = None, *, preceding: Any = None, following: Any = None,
         closed: str = "both", where: Any = None, max_rows: int | None = None,
@@ -366,7 +390,8 @@ class Stream(Query):
 
         The interval reaches from `preceding` before the row up to `following` after it. Both are durations,
         `tm.FOREVER`, or expressions of the row; the one that is not given is 0. The ends are part of it;
-        `closed="left"`, `"right"` or `"neither"` leaves one out, or both.
+        `closed="left"`, `"right"` or `"neither"` leaves one out, or both. With `preceding=["1h", "1d"]`
+        there are several intervals, and names of aggregates end in `_1h` and `_1d`.
 
         - `max_rows`: only the nearest ones in time.
         - `exclude_current_time`: none at the very instant of the row.
@@ -384,11 +409,16 @@ class Stream(Query):
         [{'t': 13, 'user': 7, 'n': 2, 'paid': 11}, {'t': 14, 'user': 8, 'n': 0, 'paid': None}]
         """
         step = "interval_join"
-        asked = self._asked(probe, on, where, step, lateness, lambda base: intervals.interval(
-            base, step, preceding=preceding, following=following, closed=closed, max_rows=max_rows,
-            prevailing=prevailing, exclude_current_time=exclude_current_time, since_previous=since_previous,
-        ))  # fmt: skip
-        return IntervalJoined(intervals.with_base(asked) if include_base else asked, self._scope)
+        several = []
+        for end, length in intervals.lengths(self.plan, preceding, step):
+            interval = functools.partial(
+                intervals.interval, step=step, preceding=length, following=following, closed=closed,
+                max_rows=max_rows, prevailing=prevailing, exclude_current_time=exclude_current_time,
+                since_previous=since_previous,
+            )  # fmt: skip
+            asked = self._asked(probe, on, where, step, lateness, interval)
+            several.append((end, intervals.with_base(asked) if include_base else asked))
+        return IntervalJoined(several, self._scope)
 
     def last_join(
         self, probe: Stream, on: Any = None, *, tolerance: Any = None, direction: str = "backward",
@@ -563,17 +593,19 @@ class Stream(Query):
 class IntervalJoined:
     """Rows with the probe rows of their intervals, before anything is asked of these; see `interval_join`."""
 
-    def __init__(self, asked: intervals.Asked, scope: tuple[str, ...]) -> None:
-        self._asked, self._scope = asked, scope
+    def __init__(self, several: list[tuple[str, intervals.Asked]], scope: tuple[str, ...]) -> None:
+        self._several, self._scope = several, scope
+        """Joins, one for each interval, with what names of their aggregates end in."""
 
     def __repr__(self) -> str:
-        interval = self._asked.interval.shown(self._asked.base.domain)
-        return f"interval_join {self._asked.match} in {interval}: ask for .agg(...) or .pairs()"
+        joins = [asked for _, asked in self._several]
+        shown = ", ".join(asked.interval.shown(asked.base.domain) for asked in joins)
+        return f"interval_join {joins[0].match} in {shown}: ask for .agg(...) or .pairs()"
 
     @property
     def leaks(self) -> bool:
         """Whether rows after the row that asks may count: a feature that knows the future."""
-        return self._asked.interval.leaks
+        return any(asked.interval.leaks for _, asked in self._several)
 
     @property
     def waits(self) -> timedelta | int | None:
@@ -581,17 +613,15 @@ class IntervalJoined:
 
         It is an int on logical time, and `tm.FOREVER` if only the end of the inputs makes it certain.
         """
-        ticks = self._asked.interval.waits
-        if ticks is None or ticks == FOREVER or self._asked.base.domain is Domain.LOGICAL:
-            return ticks
-        return timedelta(microseconds=ticks)
+        asked = self._several[0][1]  # the ends are the same
+        return _time_of(asked.interval.waits, asked.base)
 
     def agg(self, /, **aggregates: Aggregate) -> Stream:
         """Each row with aggregates of its probe rows: those of none where there are none.
 
         Arguments are columns of the probe stream.
         """
-        return Stream(intervals.aggregate(self._asked, aggregates), self._scope)
+        return Stream(intervals.aggregates(self._several, aggregates), self._scope)
 
     def pairs(self, *, how: str = "left", suffix: str = "_right") -> Stream:
         """A row for each probe row, with the columns of both; once with nulls where there are none.
@@ -604,7 +634,16 @@ class IntervalJoined:
         >>> a.interval_join(b, preceding=5).pairs().run(a=[{"t": 9, "v": 1}], b=two).to_pylist()
         [{'t': 9, 'v': 1, 't_right': 4, 'v_right': 5}, {'t': 9, 'v': 1, 't_right': 9, 'v_right': 6}]
         """
-        return Stream(intervals.pairs(self._asked, how, suffix), self._scope)
+        if len(self._several) > 1:
+            raise UserError("pairs", expected="one interval", got="several", hint="ask for .agg(...)")
+        return Stream(intervals.pairs(self._several[0][1], how, suffix), self._scope)
+
+
+def _time_of(ticks: int | None, plan: Plan) -> timedelta | int | None:
+    """Return a length of time as users write it."""
+    if ticks is None or ticks == FOREVER or plan.domain is Domain.LOGICAL:
+        return ticks
+    return timedelta(microseconds=ticks)
 
 
 class Grouped:

@@ -41,6 +41,8 @@ EXAMPLES: dict[str, list[Aggregate]] = {
     "top_k": [tm.top_k(col.x, 3)],
     "bottom_k": [tm.bottom_k(col.x, 3)],
     "collect": [tm.collect(col.s)],
+    "first_k": [tm.first_k(col.s, 3)],
+    "last_k": [tm.last_k(col.x, 2)],
     "entropy": [tm.entropy(col.s)],
     "count_by": [tm.count_by(col.s)],
     "sum_by": [tm.sum_by(col.x, col.s)],

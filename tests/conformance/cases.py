@@ -118,6 +118,7 @@ FAMILIES: dict[str, dict[str, Aggregate]] = {
         "different": tm.distinct_count(col.s), "different_x": tm.distinct_count(col.x),
         "top": tm.top_k(col.x, 2), "bottom": tm.bottom_k(col.v, 3), "top_s": tm.top_k(col.s, 2),
         "collected": tm.collect(col.x), "collected_s": tm.collect(col.s),
+        "first_k": tm.first_k(col.s, 2), "last_k": tm.last_k(col.x, 2),
         "entropy": tm.entropy(col.s),
     },
     "histograms": {

@@ -39,13 +39,16 @@ AGGREGATES: dict[str, dict[str, Any]] = {
     "few": FEW,
     "in order": IN_ORDER,
     "first and last": {"f": tm.first(col.v), "l": tm.last(col.s), "m": tm.arg_max(col.v, col.x)},
-    "to lists": {"c": tm.collect(col.v), "top": tm.top_k(col.v, 2)},
+    "to lists": {
+        "c": tm.collect(col.v), "top": tm.top_k(col.v, 2), "late": tm.last_k(col.s, 2),
+        "early": tm.first_k(col.v, 2),
+    },
     "holistic": {"q": tm.median(col.v), "d": tm.distinct_count(col.s)},
     "by category": {"c": tm.count_by(col.s), "m": tm.max_by(col.v, col.s)},
     "in Python": {"mid": middle(col.v)},
     "in Python, in order": {"r": longest_run()(col.v), "l": last_three(col.s)},
     "sketches": {"h": tm.distinct_count(col.v, method="hll")},
-}
+}  # fmt: skip
 
 WHERE: dict[str, Callable[[Any, Any], Any]] = {
     "cheap": lambda a, b: a.v < b.v,

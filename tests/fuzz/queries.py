@@ -205,7 +205,8 @@ _TAKES: dict[str, tuple[tuple[str, ...], ...]] = {
     "arg_max": (_ORDERED, _ORDERED), "ewma": (_NUMBER,), "drawdown": (_NUMBER,),
     "quantile": (_NUMBER,), "median": (_NUMBER,), "distinct_count": (_ORDERED,),
     "entropy": (_ORDERED,), "top_k": (_ORDERED,), "bottom_k": (_ORDERED,),
-    "top_keys": (_ORDERED,), "collect": (_ORDERED,), "count_by": (_ORDERED,),
+    "top_keys": (_ORDERED,), "collect": (_ORDERED,), "first_k": (_ORDERED,), "last_k": (_ORDERED,),
+    "count_by": (_ORDERED,),
     "sum_by": (_NUMBER, _ORDERED), "mean_by": (_NUMBER, _ORDERED), "min_by": (_ORDERED, _ORDERED),
     "max_by": (_ORDERED, _ORDERED), "hll": (("int", "str", "ts"),), "kll": (_NUMBER,),
     "user:rms": (("float",),), "user:mean_log": (("float",),), "user:thirds": (("int",),),
@@ -234,7 +235,7 @@ def random_aggregates(
             agg["half_life"] = _ticks(pick, clock, 1, 9)
         if f in ("quantile", "kll"):
             agg["q"] = pick.choice((0, 0.25, 0.3, 0.5, 0.95, 1))
-        if f in ("top_k", "bottom_k"):
+        if f in ("top_k", "bottom_k", "first_k", "last_k"):
             agg["k"] = pick.choice((1, 2, 5))
         if f == "top_keys":
             agg["n"] = pick.choice((1, 2, 5))

@@ -23,6 +23,8 @@ CASES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "top_k": ((FLOATS,), (2,)),
     "bottom_k": ((INTS,), (3,)),
     "collect": ((INTS, FLOATS), ()),
+    "first_k": ((INTS, FLOATS), (2,)),
+    "last_k": ((INTS, INTS), (3,)),
     "count_by": ((FLOATS,), ()),
     "sum_by": ((INTS, INTS), ()),
     "mean_by": ((INTS, INTS), ()),

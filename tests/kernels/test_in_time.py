@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.examples import TIMES
 from tidemill.kernels.in_time import joined_by_key, meet_parts, next_starts, session_ends
-from tidemill.kernels.meeting import BEGIN, chain_up, meet
+from tidemill.kernels.meeting import BEGIN, both_in_order, chain_slots, chain_up, meet
 from tidemill.kernels.order import ordered
 
 NEVER = 99
@@ -76,16 +76,21 @@ def test_each_pair_that_holds_together_is_found_once() -> None:
         below = pick.randint(0, 20)  # rows that were kept start before all new ones
         sides = [random_rows(pick, below) for _ in range(2)]
         kept = [sum(t < below for _, t, _ in rows) for rows, *_ in sides]
-        nodes, heads = np.zeros((sum(len(rows) for rows, *_ in sides), 2), np.int64), ints(*[-1] * 6)
-        args, first = [], 0
-        for side, ((rows, keys, starts, ends), count) in enumerate(zip(sides, kept)):
-            chain_up(keys, ends, count, first, side, nodes, heads)
-            args += [keys, starts, ends, ordered(starts[count:], count)]
-            first += len(rows)
+        keys, starts, ends = (np.concatenate([side[i] for side in sides]) for i in (1, 2, 3))
+        first = len(sides[0][0])
+        slots = np.zeros(len(keys), np.int64)
+        for side, part in enumerate((slice(0, first), slice(first, None))):
+            chain_slots(keys[part], side, slots[part])
+        nodes, heads = np.zeros((len(keys), 2), np.int64), ints(*[-1] * 6)
+        chain_up(slots, ends, 0, kept[0], nodes, heads)
+        chain_up(slots, ends, first, kept[1], nodes, heads)
+        news = [ordered(starts[count:], count) for (_, _, starts, _), count in zip(sides, kept)]
+        order = np.zeros(sum(map(len, news)), np.int64)
+        both_in_order(starts, *news, first, order)
         at, found, room = ints(*BEGIN), [], pick.randint(1, 4)
         while True:
             out = [ints(*[0] * room) for _ in range(4)]
-            n = meet(*args, nodes, heads, at, *out)
+            n = meet(slots, starts, ends, order, first, nodes, heads, at, *out)
             found += list(zip(*(a[:n].tolist() for a in out)))
             if n < room:
                 break

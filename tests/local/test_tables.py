@@ -21,7 +21,9 @@ from tidemill.plan.nodes import sources
 from tidemill.reference.run import run as run_reference
 from tidemill.stream import Stream
 
-COLUMNS = {"k": "int64", "far": "int64", "f": "float64", "w": "string", "b": "bool", "at": "timestamp", "x": "int64"}
+COLUMNS = {
+    "k": "int64", "far": "int64", "f": "float64", "w": "string", "b": "bool", "at": "timestamp", "x": "int64",
+}  # fmt: skip
 A, B = (tm.table(name, schema=COLUMNS) for name in "ab")
 VALUES: dict[str, list[Any]] = {
     "k": [*range(-2, 9), None],
@@ -40,8 +42,8 @@ WAYS = [
     (1, Tuning()), (2, EAGER), (1, EAGER), *(
         (threads, replace(EAGER, groups=ways, many_grouped=most))
         for threads, ways, most in (
-            (2, ("rows",), 0), (3, ("sorted", "hashed"), 1 << 30), (2, ("hashed",), 0), (1, ("rows", "hashed"), 5),
-            (2, ("rows", "hashed"), 1 << 30),
+            (2, ("rows",), 0), (3, ("sorted", "hashed"), 1 << 30), (2, ("hashed",), 0),
+            (1, ("rows", "hashed"), 5), (2, ("rows", "hashed"), 1 << 30),
         )
     )
 ]  # fmt: skip

@@ -75,6 +75,11 @@ def _top_keys(rows: list[Row], n: int) -> list[dict[str, Any]]:
     return ordered[:n]
 
 
+def _first_k(rows: list[Row], k: int) -> list[Any]:
+    instants = (list(g) for _, g in itertools.groupby(rows, key=lambda r: r[0]))
+    return [r[1] for g in instants for r in reversed(g)][:k]
+
+
 def _pairs(key: DataType, value: DataType) -> DataType:
     return list_of(struct_of({"key": key, "value": value}))
 
@@ -84,6 +89,8 @@ DEFINITIONS: dict[str, tuple[Callable[..., Any], Callable[[Types], DataType]]] =
     "distinct_count": (lambda rows: len({order_key(r) for r in rows}), lambda t: INT64),
     "top_k": (lambda rows, k: [r[0] for r in rows[::-1][:k]], lambda t: list_of(t[0])),
     "bottom_k": (lambda rows, k: [r[0] for r in rows[:k]], lambda t: list_of(t[0])),
+    "first_k": (_first_k, lambda t: list_of(t[1])),
+    "last_k": (lambda rows, k: [r[1] for r in rows[::-1][:k]], lambda t: list_of(t[1])),
     "collect": (lambda rows: [r[1] for r in rows], lambda t: list_of(t[1])),
     "entropy": (_entropy, lambda t: FLOAT64),
     "count_by": (_by(len), lambda t: _pairs(t[0], INT64)),
@@ -145,8 +152,24 @@ def bottom_k(x: Operand, k: int) -> Aggregate:
 
 def collect(x: Operand) -> Aggregate:
     """All values in order of time; ties by value."""
+    return _in_time("collect", x)
+
+
+def first_k(x: Operand, k: int) -> Aggregate:
+    """The values of the k earliest rows that have one, earliest first; ties go to the greater value."""
+    return _in_time("first_k", x, _positive("first_k", k), shown=(("k", k),))
+
+
+def last_k(x: Operand, k: int) -> Aggregate:
+    """The values of the k latest rows that have one, latest first; ties go to the greater value."""
+    return _in_time("last_k", x, _positive("last_k", k), shown=(("k", k),))
+
+
+def _in_time(
+    name: str, x: Operand, *params: Any, shown: tuple[tuple[str, Any], ...] = ()
+) -> Aggregate:
     args = (argument(x), EVENT_TIME)
-    return Aggregate("collect", args, (Part(BAG, args[::-1]),), NamedLower("collect"), ())
+    return Aggregate(name, args, (Part(BAG, args[::-1]),), NamedLower(name, params), (), shown)
 
 
 def entropy(x: Operand) -> Aggregate:

@@ -108,6 +108,20 @@ def _copy_bytes(typing: Any, to: Any, source: Any, n: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+def _fetch(typing: Any, address: Any) -> Any:
+    """Ask for the memory at an address, which is read or written soon. The address need not exist."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = [ir.IntType(8).as_pointer(), *[ir.IntType(32)] * 3]
+        kind = ir.FunctionType(ir.VoidType(), kinds)
+        ask = builder.module.declare_intrinsic("llvm.prefetch", kinds[:1], kind)
+        how = [ir.Constant(ir.IntType(32), n) for n in (1, 3, 1)]  # to write, to keep, of data
+        builder.call(ask, [builder.inttoptr(args[0], kinds[0]), *how])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 def _float_of(typing: Any, bits: Any) -> Any:
     """Return the float with these bits."""
 
@@ -148,4 +162,5 @@ word: Any = intrinsic(_word)
 bytes_at: Any = intrinsic(_bytes_at)
 byte_at: Any = intrinsic(_byte_at)
 copy_bytes: Any = intrinsic(_copy_bytes)
+fetch: Any = intrinsic(_fetch)
 float_of: Any = intrinsic(_float_of)

@@ -212,6 +212,40 @@ def _collect(low: Ints, high: Ints, t: Column, x: Column, offsets: Ints, items: 
     return m
 
 
+@kernel
+def _before(t: int, x: Any, other_t: int, other_x: Any, latest: bool) -> bool:
+    """Return whether a row is before another one; of one time, the one with the greater value."""
+    if t != other_t:
+        return bool((t > other_t) if latest else (t < other_t))
+    return bool(x > other_x or (x != x and other_x == other_x))
+
+
+@kernel
+def _of_time(
+    low: Ints, high: Ints, t: Column, x: Column, k: int, latest: bool, offsets: Ints, items: Column
+) -> None:
+    """Write the values of the first k rows of each window in order of time, or of the last k ones."""
+    m = 0
+    times = np.empty(min(k, max(items.size, 1)), dtype=np.int64)
+    for i in range(low.size):
+        n = 0
+        for j in range(high[i] - low[i]):
+            # Rows mostly come in order of time, so the first ones that are looked at stay.
+            row = high[i] - 1 - j if latest else low[i] + j
+            if n == k and not _before(t[row], x[row], times[n - 1], items[m + n - 1], latest):
+                continue
+            at = n if n < k else k - 1
+            while at > 0 and _before(t[row], x[row], times[at - 1], items[m + at - 1], latest):
+                times[at] = times[at - 1]
+                items[m + at] = items[m + at - 1]
+                at -= 1
+            times[at] = t[row]
+            items[m + at] = x[row]
+            n = min(n + 1, k)
+        m += n
+        offsets[i + 1] = m
+
+
 _COUNT, _SUM, _MEAN, _MIN, _MAX = 0, 1, 2, 3, 4
 
 
@@ -380,6 +414,16 @@ def _collected(low: Ints, high: Ints, args: list[Column]) -> Lowered:
     return Lowered([items], offsets=offsets)
 
 
+def _k_of_time(latest: bool) -> Callable[..., Lowered]:
+    def apply(low: Ints, high: Ints, args: list[Column], k: int) -> Lowered:
+        offsets, room = _listed(low, high, k)
+        items = empty(room, args[1].dtype)
+        _of_time(low, high, args[0], args[1], k, latest, offsets, items)
+        return Lowered([items], offsets=offsets)
+
+    return apply
+
+
 def _grouped(how: int, dtype: Any) -> Callable[..., Lowered]:
     def apply(low: Ints, high: Ints, args: list[Column]) -> Lowered:
         offsets, room = _listed(low, high)
@@ -425,6 +469,8 @@ _LOWER: dict[str, Callable[..., Lowered]] = {
     "top_k": _k(True),
     "bottom_k": _k(False),
     "collect": _collected,
+    "first_k": _k_of_time(False),
+    "last_k": _k_of_time(True),
     "count_by": _grouped(_COUNT, np.int64),
     "sum_by": _totals(_SUM),
     "mean_by": _totals(_MEAN),

@@ -9,11 +9,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.jit.intrinsics import address_of, fetch
 from tidemill.jit.kernel import kernel
 
 Ints = npt.NDArray[np.int64]
 _NONE = 1 << 62
 """A start after all others."""
+_SOON = 16
+"""So many rows ahead, what is known of a key is asked for."""
 
 
 @kernel
@@ -42,6 +45,32 @@ def next_starts(
                 later[k] = other_starts[other_order[j]]
             j -= 1
         out[i] = later[keys[i]] if keys[i] >= 0 else never
+
+
+@kernel
+def own_next_starts(keys: Ints, starts: Ints, order: Ints, seen: Ints, never: int, out: Ints) -> None:
+    """Write the first start of a row of the same key that is after that of each row, or `never`.
+
+    `order` has the rows in order of their start. `seen` has room for two instants of each key.
+
+    >>> out, seen = np.empty(3, np.int64), np.empty((1, 2), np.int64)
+    >>> own_next_starts(np.array([0, 0, 0]), np.array([4, 4, 7]), np.arange(3), seen, 99, out)
+    >>> out
+    array([ 7,  7, 99])
+    """
+    for k in range(seen.shape[0]):
+        seen[k, 0] = never
+        seen[k, 1] = never
+    rows = address_of(seen)
+    for p in range(order.size - 1, -1, -1):
+        if p >= _SOON:
+            fetch(rows + 16 * keys[np.uint64(order[np.uint64(p - _SOON)])])
+        row = np.uint64(order[np.uint64(p)])
+        key = np.uint64(keys[row])
+        if seen[key, 0] != starts[row]:
+            seen[key, 1] = seen[key, 0]
+            seen[key, 0] = starts[row]
+        out[row] = seen[key, 1]
 
 
 @kernel

@@ -58,80 +58,137 @@ def earlier_times(keys: Ints, times: Ints, order: Ints, out: Ints) -> None:
 
 
 @kernel
-def interval_ranges(
-    keys: Ints, low: Ints, high: Ints, probe_keys: Ints, probe_times: Ints, prevailing: bool, first: Ints,
-    last: Ints,
-) -> tuple[int, bool]:  # fmt: skip
-    """Write the range of the probe rows of each base row, with times in `[low, high]`.
+def rows_by_key(
+    keys: Ints, times: Ints, in_order: Ints, heads: Ints, order: Ints, sorted_times: Ints
+) -> bool:
+    """Order rows by key and time; return whether two rows of a key have the same time.
 
-    Base rows and probe rows are in order of key and time. Keys below 0 match nothing. With `prevailing`, a
-    range begins with the last row before it. Returns how many pairs there are, and whether ranges of a key
-    only move forward.
-
-    >>> one, at = np.array([0]), np.array([5])
-    >>> first, last = np.empty(1, np.int64), np.empty(1, np.int64)
-    >>> times = np.array([1, 3, 5, 7])
-    >>> interval_ranges(one, at - 2, at, np.zeros(4, np.int64), times, False, first, last)
-    (2, True)
-    >>> first, last
-    (array([1]), array([3]))
+    `in_order` has the rows in order of their time. Rows with a key below 0 are left out. The rows of key `k`
+    are `order[heads[k]:heads[k + 1]]`.
     """
-    pairs = 0
-    forward = True
-    group = 0
-    end = 0
-    a = 0
-    b = 0
+    heads[:] = 0
     for i in range(keys.size):
+        if keys[i] >= 0:
+            heads[keys[i] + 1] += 1
+    for k in range(1, heads.size):
+        heads[k] += heads[k - 1]
+    place = heads[:-1].copy()
+    ties = False
+    for i in in_order:
         k = keys[i]
-        if i == 0 or k != keys[i - 1]:
-            group = end
-            while group < probe_keys.size and probe_keys[group] < k:
-                group += 1
-            end = group
-            while end < probe_keys.size and probe_keys[end] == k:
-                end += 1
-            a = group
-            b = group
         if k < 0:
-            first[i] = a
-            last[i] = a
             continue
-        before_a = a
-        before_b = b
-        a = _from_near(probe_times, group, end, a, low[i])
-        b = a
-        if low[i] <= high[i]:
-            b = _from_near(probe_times, a, end, before_b, high[i] + 1) if high[i] < _FAR else end
-        if prevailing and a > group:
-            a -= 1
-        if i > 0 and k == keys[i - 1] and (a < before_a or b < before_b):
-            forward = False
-        first[i] = a
-        last[i] = b
-        pairs += b - a
-    return pairs, forward
+        p = place[k]
+        ties |= p > heads[k] and sorted_times[p - 1] == times[i]
+        order[p] = i
+        sorted_times[p] = times[i]
+        place[k] = p + 1
+    return ties
 
 
 @kernel
-def nearest_rows(at: Ints, times: Ints, most: int, first: Ints, last: Ints, sure: Ints) -> tuple[int, bool]:
+def ranges_in_time(
+    keys: Ints, in_order: Ints, low: Ints, high: Ints, probe_keys: Ints, probe_times: Ints,
+    probe_in_order: Ints, heads: Ints, prevailing: bool, first: Ints, last: Ints,
+) -> bool:  # fmt: skip
+    """As `ranges_by_key`, in one pass over both sides in order of time, if intervals only move forward.
+
+    Otherwise return False; what was written has no meaning then.
+    """
+    passed = np.empty((heads.size - 1, 2), dtype=np.int64)  # side by side, so that a key is one cache line
+    for k in range(heads.size - 1):
+        passed[k, 0] = heads[k]
+        passed[k, 1] = heads[k]
+    before = 0
+    until = 0
+    previous_low = -2 * _FAR
+    previous_high = -2 * _FAR
+    n = probe_in_order.size
+    for i in in_order:
+        k = keys[i]
+        if k < 0:
+            first[i] = 0
+            last[i] = 0
+            continue
+        if low[i] < previous_low or high[i] < previous_high:
+            return False
+        previous_low = low[i]
+        previous_high = high[i]
+        while until < n and probe_times[probe_in_order[until]] <= previous_high:
+            other = probe_keys[probe_in_order[until]]
+            if other >= 0:
+                passed[other, 1] += 1
+            until += 1
+        while before < n and probe_times[probe_in_order[before]] < previous_low:
+            other = probe_keys[probe_in_order[before]]
+            if other >= 0:
+                passed[other, 0] += 1
+            before += 1
+        a = passed[k, 0]
+        last[i] = max(a, passed[k, 1])
+        first[i] = a - 1 if prevailing and a > heads[k] else a
+    return True
+
+
+@kernel
+def ranges_by_key(
+    keys: Ints, in_order: Ints, low: Ints, high: Ints, heads: Ints, times: Ints, prevailing: bool,
+    first: Ints, last: Ints,
+) -> bool:  # fmt: skip
+    """Write the range of the probe rows of each base row, with times in `[low, high]`.
+
+    `in_order` has the base rows in order of time, and `heads` and `times` the probe rows in order of key and
+    time. Keys below 0 match nothing. With `prevailing`, a range begins with the last row before it. Returns
+    whether ranges of a key only move forward.
+
+    >>> one, at = np.array([0]), np.array([5])
+    >>> first, last = np.empty(1, np.int64), np.empty(1, np.int64)
+    >>> ranges_by_key(one, one, at - 2, at, np.array([0, 4]), np.array([1, 3, 5, 7]), False, first, last)
+    True
+    >>> first, last
+    (array([1]), array([3]))
+    """
+    near_first = heads[:-1].copy()
+    near_last = heads[:-1].copy()
+    forward = True
+    for i in in_order:
+        k = keys[i]
+        if k < 0:
+            first[i] = 0
+            last[i] = 0
+            continue
+        group = heads[k]
+        end = heads[k + 1]
+        a = _from_near(times, group, end, near_first[k], low[i])
+        b = a
+        if low[i] <= high[i]:
+            b = _from_near(times, a, end, near_last[k], high[i] + 1) if high[i] < _FAR else end
+        forward &= a >= near_first[k] and b >= near_last[k]
+        near_first[k] = a
+        near_last[k] = b
+        if prevailing and a > group:
+            a -= 1
+        first[i] = a
+        last[i] = b
+    return forward
+
+
+@kernel
+def nearest_rows(at: Ints, times: Ints, most: int, first: Ints, last: Ints, sure: Ints) -> None:
     """Keep only the nearest rows of each range, at most so many; the earlier one of two that are as near.
 
-    Where there are so many, `sure` gets the instant up to which no other row can be nearer. Returns how many
-    pairs are left, and whether ranges still only move forward.
+    Where there are so many, `sure` gets the instant up to which no other row can be nearer.
     """
-    pairs = 0
-    forward = True
     for i in range(first.size):
         a = first[i]
         b = last[i]
         if b - a >= most:
-            middle = _first_from(times, a, b, at[i] + 1)
-            if middle == b:
+            if times[b - 1] <= at[i]:
                 a = b - most
-            elif middle == a:
+            elif times[a] > at[i]:
                 b = a + most
             else:
+                middle = _first_from(times, a, b, at[i] + 1)
                 left = middle
                 right = middle
                 while right - left < most:
@@ -143,36 +200,72 @@ def nearest_rows(at: Ints, times: Ints, most: int, first: Ints, last: Ints, sure
                 a = left
                 b = right
             sure[i] = min(sure[i], at[i] + max(at[i] - times[a], times[b - 1] - at[i], 0))
-        if i > 0 and (a < first[i - 1] or b < last[i - 1]):
-            forward = False
         first[i] = a
         last[i] = b
-        pairs += b - a
-    return pairs, forward
 
 
 @kernel
 def needed_rows(
-    keys: Ints, times: Ints, from_low: int, from_at: int, most: int, prevailing: bool,
+    heads: Ints, order: Ints, times: Ints, from_low: int, from_at: int, most: int, prevailing: bool,
     needed: npt.NDArray[np.bool_],
 ) -> None:  # fmt: skip
     """Mark the rows that base rows to come may need: those from `from_low` on, and the last one before it
     with `prevailing`. With `most` above 0, of the rows before `from_at` only so many of a key, the last ones.
 
-    Rows are in order of key and time.
+    Rows are as `rows_by_key` orders them.
     """
-    past = 0
-    spared = False
-    for back in range(keys.size):
-        i = keys.size - 1 - back
-        if back == 0 or keys[i] != keys[i + 1]:
-            past = 0
-            spared = False
-        keep = times[i] >= from_low
-        if not keep and prevailing and not spared:
-            keep = True
-            spared = True
-        if keep and most > 0 and times[i] < from_at:
-            past += 1
-            keep = past <= most
-        needed[i] = keep and keys[i] >= 0
+    for k in range(heads.size - 1):
+        past = 0
+        spared = False
+        i = heads[k + 1] - 1
+        while i >= heads[k]:
+            keep = times[i] >= from_low
+            if not keep and prevailing and not spared:
+                keep = True
+                spared = True
+            if keep and most > 0 and times[i] < from_at:
+                past += 1
+                keep = past <= most
+            if not keep:
+                break  # nor is an earlier row
+            needed[order[i]] = True
+            i -= 1
+
+
+@kernel
+def instants_of(heads: Ints, times: Ints, out: Ints) -> None:
+    """Number the instants of rows in order of key and time: rows of a key and a time have the same number."""
+    n = -1
+    for k in range(heads.size - 1):
+        for i in range(heads[k], heads[k + 1]):
+            if i == heads[k] or times[i] != times[i - 1]:
+                n += 1
+            out[i] = n
+
+
+@kernel
+def only_rows(first: Ints, last: Ints, order: Ints, others: Ints) -> bool:
+    """Write the only probe row of each base row, -1 if there is none; return False if there are several."""
+    for i in range(first.size):
+        n = last[i] - first[i]
+        if n > 1:
+            return False
+        others[i] = order[first[i]] if n == 1 else -1
+    return True
+
+
+@kernel
+def spelled_pairs(
+    first: Ints, last: Ints, order: Ints, begin: int, end: int, alone: bool, own: Ints, others: Ints
+) -> None:
+    """Write the pairs of the base rows `begin` to `end`; with `alone` a place of -1 for those without any."""
+    n = 0
+    for i in range(begin, end):
+        if alone and first[i] == last[i]:
+            own[n] = i
+            others[n] = -1
+            n += 1
+        for j in range(first[i], last[i]):
+            own[n] = i
+            others[n] = order[j]
+            n += 1

@@ -10,98 +10,127 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.jit.intrinsics import address_of, fetch
 from tidemill.jit.kernel import kernel
 
 Ints = npt.NDArray[np.int64]
 _FRESH = -2
 """In place of a row of a chain: no row of it was looked at."""
-BEGIN = (0, 0, _FRESH, -1)
-"""Where `meet` begins: the next row of each side, and where it is in a chain."""
+BEGIN = (0, _FRESH, -1)
+"""Where `meet` begins: the next row, and where it is in a chain."""
+_SOON, _SOONER = 24, 8
+"""So many rows ahead, the chain of a row is asked for, and then the first row of the chain."""
 
 
 @kernel
-def chain_up(keys: Ints, ends: Ints, count: int, first: int, side: int, nodes: Ints, heads: Ints) -> None:
-    """Put the first `count` rows of a side into the chains of their keys, if they have one.
+def chain_slots(keys: Ints, side: int, slots: Ints) -> None:
+    """Number the chains of the rows of a side: those of a key are neighbours. Below 0: a row has none."""
+    for row in range(keys.size):
+        slots[row] = 2 * keys[row] + side if keys[row] >= 0 else -1
 
-    `nodes` has the end of each row and the next row of its chain; rows of the side begin at `first`.
+
+@kernel
+def both_in_order(starts: Ints, order: Ints, other_order: Ints, first: int, out: Ints) -> None:
+    """Merge the rows of two sides, each in order of their start; those of `order` come first if they tie.
+
+    Rows of the other side are numbered from `first` on.
+
+    >>> out = np.empty(3, np.int64)
+    >>> both_in_order(np.array([2, 5, 2]), np.array([0, 1]), np.array([0]), 2, out)
+    >>> out
+    array([0, 2, 1])
     """
-    for row in range(count):
-        if keys[row] >= 0:
-            mine = 2 * keys[row] + side
-            nodes[first + row, 0] = ends[row]
-            nodes[first + row, 1] = heads[mine]
-            heads[mine] = first + row
+    i = 0
+    j = 0
+    while i < order.size and j < other_order.size:
+        one = order[np.uint64(i)]
+        other = other_order[np.uint64(j)] + first
+        later = int(starts[np.uint64(other)] < starts[np.uint64(one)])  # no branch: it is any order
+        out[np.uint64(i + j)] = other if later else one
+        i += 1 - later
+        j += later
+    for rest in range(i, order.size):
+        out[rest + j] = order[rest]
+    for rest in range(j, other_order.size):
+        out[i + rest] = other_order[rest] + first
+
+
+@kernel
+def chain_up(slots: Ints, ends: Ints, first: int, count: int, nodes: Ints, heads: Ints) -> None:
+    """Put the `count` rows from `first` on into their chains, if they have one.
+
+    `nodes` has the end of each row and the next row of its chain; `heads` has the first row of each chain.
+    """
+    for row in range(first, first + count):
+        if slots[row] >= 0:
+            nodes[row, 0] = ends[row]
+            nodes[row, 1] = heads[slots[row]]
+            heads[slots[row]] = row
 
 
 @kernel
 def meet(
-    keys: Ints, starts: Ints, ends: Ints, order: Ints, other_keys: Ints, other_starts: Ints, other_ends: Ints,
-    other_order: Ints, nodes: Ints, heads: Ints, at: Ints, left: Ints, right: Ints, start: Ints, end: Ints,
+    slots: Ints, starts: Ints, ends: Ints, order: Ints, first: int, nodes: Ints, heads: Ints, at: Ints,
+    left: Ints, right: Ints, start: Ints, end: Ints,
 ) -> int:  # fmt: skip
     """Write pairs, and when both rows hold, until there is no more room; return how many were written.
 
-    `order` has the new rows of a side in order of their start. `at` says where to go on, and is past the last
-    rows when all is done. Keys below 0 match nothing. Each pair is found where the second of its rows starts;
-    of two that start together, the left one comes first.
+    Rows from `first` on are those of the right side. `order` has the new rows in order of their start, of two
+    that start together the left one first. `at` says where to go on, and is past the last row when all is
+    done. Each pair is found where the second of its rows starts.
     """
-    i = at[0]
-    j = at[1]
-    node = at[2]
-    before = at[3]
+    p = at[0]
+    node = at[1]
+    before = at[2]
     n = 0
-    others = keys.size
-    while i < order.size or j < other_order.size:
-        side = 0
-        if i >= order.size:
-            side = 1
-        elif j < other_order.size and other_starts[other_order[j]] < starts[order[i]]:
-            side = 1
-        if side == 0:
-            row = order[i]
-            k, begins, until, place = keys[row], starts[row], ends[row], row
-        else:
-            row = other_order[j]
-            k, begins, until, place = other_keys[row], other_starts[row], other_ends[row], others + row
-        if k >= 0:
-            mine = 2 * k + side
+    chains = address_of(heads)
+    rows = address_of(nodes)
+    while p < order.size:
+        if p + _SOON < order.size:
+            soon = slots[np.uint64(order[np.uint64(p + _SOON)])]
+            if soon >= 0:
+                fetch(chains + 8 * (soon ^ 1))
+            soon = slots[np.uint64(order[np.uint64(p + _SOONER)])]
+            if soon >= 0:
+                fetch(rows + 16 * heads[np.uint64(soon ^ 1)])
+        row = order[np.uint64(p)]
+        mine = slots[np.uint64(row)]
+        if mine >= 0:
+            begins = starts[np.uint64(row)]
+            until = ends[np.uint64(row)]
             theirs = mine ^ 1
             if node == _FRESH:
-                node = heads[theirs]
+                node = heads[np.uint64(theirs)]
                 before = -1
             while node >= 0:
-                following = nodes[node, 1]
-                over = nodes[node, 0]
+                following = nodes[np.uint64(node), 1]
+                over = nodes[np.uint64(node), 0]
                 if over <= begins:
                     if before < 0:
-                        heads[theirs] = following
+                        heads[np.uint64(theirs)] = following
                     else:
-                        nodes[before, 1] = following
+                        nodes[np.uint64(before), 1] = following
                 else:
                     if n == left.size:
-                        at[0] = i
-                        at[1] = j
-                        at[2] = node
-                        at[3] = before
+                        at[0] = p
+                        at[1] = node
+                        at[2] = before
                         return n
-                    left[n] = row if side == 0 else node
-                    right[n] = node - others if side == 0 else row
-                    start[n] = begins
-                    end[n] = min(over, until)
+                    left[np.uint64(n)] = min(row, node)
+                    right[np.uint64(n)] = max(row, node) - first
+                    start[np.uint64(n)] = begins
+                    end[np.uint64(n)] = min(over, until)
                     n += 1
                     before = node
                 node = following
             # A point of the right side is over before the next row of the left side starts.
-            if side == 0 or until > begins + 1:
-                nodes[place, 0] = until
-                nodes[place, 1] = heads[mine]
-                heads[mine] = place
+            if row < first or until > begins + 1:
+                nodes[np.uint64(row), 0] = until
+                nodes[np.uint64(row), 1] = heads[np.uint64(mine)]
+                heads[np.uint64(mine)] = row
             node = _FRESH
-        if side == 0:
-            i += 1
-        else:
-            j += 1
-    at[0] = i
-    at[1] = j
-    at[2] = node
-    at[3] = before
+        p += 1
+    at[0] = p
+    at[1] = node
+    at[2] = before
     return n

@@ -44,6 +44,8 @@ class Pool:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}
+        self._unseen = 0
+        """Bytes that came back since all were counted, which takes longer than many a loop."""
         self._untouched: dict[int, list[npt.NDArray[np.uint8]]] = {}
         """Pieces of slabs that nobody has taken yet: they take no memory."""
         self._slab: dict[int, int] = {}
@@ -90,9 +92,12 @@ class Pool:
         size, now = len(memory), next(self._clock)
         self._free.setdefault(size, []).append(memory)
         self._returned[size] = now
-        spare = self.held - self.most
-        if spare > 0:
-            self._release(spare)
+        self._unseen += size
+        if self._unseen > self.most >> 4:
+            self._unseen = 0
+            spare = self.held - (self.most - (self.most >> 4))
+            if spare > 0:
+                self._release(spare)
         if now % _SOME_TIME == 0:
             self._surplus = {size: len(free) for size, free in list(self._free.items())}
 
@@ -178,13 +183,16 @@ def empty_like(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return empty(array.shape, array.dtype)
 
 
-def taken(values: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """As `values[places]`, in memory that was used before. All places must exist.
+def taken(
+    values: npt.NDArray[Any], places: npt.NDArray[Any], *, last: int | None = None
+) -> npt.NDArray[Any]:
+    """As `values[places]`, in memory that was used before. All places must exist; `last` is the greatest.
 
     >>> taken(np.array([5, 6, 7]), np.array([2, 0]))
     array([7, 5])
     """
     places = np.asarray(places)
-    assert not len(places) or int(places.max()) < len(values), "a place that does not exist"
+    last = int(places.max(initial=-1)) if last is None else last
+    assert last < len(values), "a place that does not exist"
     # Other modes than `clip` copy the result.
     return np.take(values, places, out=empty(places.shape, values.dtype), mode="clip")

@@ -29,14 +29,14 @@ def _take(data: Any, valid: Any, places: Ints, out: Any, out_valid: Any) -> None
         out_valid[i] = there and (valid.size == 0 or valid[row] != 0)
 
 
-def taken_column(column: pa.Array, places: Ints) -> pa.Array:
-    """As `column.take`; all places must exist.
+def taken_column(column: pa.Array, places: Ints, *, last: int | None = None) -> pa.Array:
+    """As `column.take`; all places must exist, of which `last` is the greatest.
 
     >>> taken_column(pa.array([5, 6, 7]), np.array([2, 0])).to_pylist()
     [7, 5]
     """
     if _is_plain(column):
-        return build(taken(values(column), places), None, column.type)
+        return build(taken(values(column), places, last=last), None, column.type)
     if pa.types.is_string(column.type):
         return taken_strings(column, places)
     if _is_fixed(column):
@@ -72,8 +72,24 @@ def taken_rows(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
     """As `rows.take`; all places must exist."""
     if not rows.num_columns:
         return rows.take(pa.array(places))
-    columns = [taken_column(column, places) for column in rows.columns]
+    last = int(places.max(initial=-1))
+    columns = [taken_column(column, places, last=last) for column in rows.columns]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def shared_out(rows: pa.RecordBatch, shares: Sequence[Ints]) -> list[pa.RecordBatch]:
+    """As `taken_rows` for several sets of places: each column is copied at once, while it is in the cache.
+
+    >>> rows = pa.record_batch({"a": [5, 6, 7]})
+    >>> [part["a"].to_pylist() for part in shared_out(rows, [np.array([2, 0]), np.array([1])])]
+    [[7, 5], [6]]
+    """
+    lasts = [int(places.max(initial=-1)) for places in shares]
+    columns = [
+        [taken_column(column, places, last=last) for places, last in zip(shares, lasts)]
+        for column in rows.columns
+    ]
+    return [pa.RecordBatch.from_arrays(list(own), schema=rows.schema) for own in zip(*columns)]
 
 
 def divided(

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from tidemill.core.schema import internal
@@ -21,8 +20,8 @@ from tidemill.core.threads import borrowed, on_threads, returned
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.expr.nodes import Column
 from tidemill.io.chunks import Chunk, step_of
-from tidemill.kernels.row_batches import taken_rows
-from tidemill.kernels.shards import lane_of
+from tidemill.kernels.row_batches import shared_out
+from tidemill.kernels.shards import shares_of
 from tidemill.local.graph import Graph
 from tidemill.local.lookup_operator import looks_up
 from tidemill.local.run_graph import run_graph
@@ -31,6 +30,7 @@ from tidemill.local.temporal import threadsafe
 from tidemill.local.tuning import Tuning
 from tidemill.local.turns import in_turn
 from tidemill.plan.division import Division, division
+from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Filter, Plan, Project, Source, leaves_of
 from tidemill.plan.stages import stage_of
 from tidemill.plan.temporal import Cut, Edges, Join, Lifetime, Temporal, Unnest
@@ -70,10 +70,13 @@ def parts_of(plan: Plan) -> Parts | None:
 
 
 def _keeps(plan: Plan) -> bool:
-    """Return whether an operator on lifetimes in the plan keeps rows by key."""
+    """Return whether an operator on lifetimes in the plan keeps rows by key.
+
+    Interval joins do as well, but threads may take turns at their base rows, whatever the keys.
+    """
     stateless = (Lifetime, Unnest)
     return any(
-        isinstance(n, Temporal) and not isinstance(n, stateless)
+        isinstance(n, Temporal) and not isinstance(n, (*stateless, IntervalJoin))
         and not (isinstance(n, Edges) and not n.changes) and not (isinstance(n, (Join, Cut)) and looks_up(n))
         for n in plan.walk()
     )  # fmt: skip
@@ -87,7 +90,7 @@ class DividedPlan:
             name: _Shares(one, threads, tuning, watch=watch) for name, one in parts.below.items()
         }
         self._top, self._threads = parts.top, threads
-        self._graph = Graph(parts.top, threads, tuning, watch=watch)
+        self._graph = Graph(parts.top, threads, tuning, watch=watch, ahead=True)
 
     @property
     def graphs(self) -> list[Graph]:
@@ -149,8 +152,7 @@ class _Shares:
             batch = leaf.runner.run(batch)
         if leaf.column is None:
             return [batch] * len(self.graphs)
-        share = lane_of(batch.column(leaf.column), len(self.graphs))
-        return [taken_rows(batch, np.flatnonzero(share == number)) for number in range(len(self.graphs))]
+        return shared_out(batch, shares_of(batch.column(leaf.column), len(self.graphs)))
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ class Emission(Protocol):
     def before_start(self) -> int:
         """The number of rows before the start of all windows."""
 
-    def refused(self) -> dict[str, pa.Table]:
-        """Return the rows that operators could not use, by the name of the step."""
+    def refused(self) -> dict[str, tuple[int, pa.Table]]:
+        """Return how many rows operators could not use, and the newest ones, by the name of the step."""
 
     def snapshot(self) -> Snapshot: ...
     def track(self) -> None:
@@ -283,7 +283,7 @@ class Revised:
     def before_start(self) -> int:
         return (self._kept or self._prompt).before_start
 
-    def refused(self) -> dict[str, pa.Table]:
+    def refused(self) -> dict[str, tuple[int, pa.Table]]:
         return self._prompt.refused()
 
     def snapshot(self) -> Snapshot:

@@ -23,9 +23,9 @@ from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
-from tidemill.plan.as_of import as_of
+from tidemill.plan.as_of import as_of, until_next
 from tidemill.plan.faults import check_inputs
-from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, copied
+from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, copied, kept_rows
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
 from tidemill.plan.properties import properties
@@ -223,16 +223,7 @@ def _interval_join(plan: IntervalJoin) -> list[str]:
         f"{length(waits)} after its time" if waits else "its time")  # fmt: skip
     leaks = "; it knows the future" if asked.leaks else ""
     lines.append(f"  a base row is answered when the watermark is above {when}{leaks}")
-    kept = "all probe rows"
-    if asked.max_rows is not None and not by_condition:
-        kept = f"the last {asked.max_rows} probe rows of each key" if asked.max_rows > 1 else (
-            "the last probe row of each key")  # fmt: skip
-    elif asked.reach is not None:
-        kept = f"probe rows of the last {length(asked.reach)}" if asked.reach else "probe rows that wait"
-    elif asked.prevailing and isinstance(asked.preceding, int) and asked.preceding < FOREVER:
-        kept = f"probe rows of the last {length(asked.preceding)}, and the one before them of each key"
-        kept = "all probe rows" if by_condition else kept
-    return [*lines, f"  keeps base rows that wait, and {kept}"]
+    return [*lines, f"  keeps base rows that wait, and {kept_rows(plan)}"]
 
 
 def _temporal(plan: Temporal) -> list[str]:
@@ -259,6 +250,12 @@ def _temporal(plan: Temporal) -> list[str]:
             f"{plan}:",
             "  each point looks up the last rows of its key, so the two steps before it need not run",
             f"  keeps the last rows of each key{held}",
+        ]
+    elif until_next(plan) is not None:
+        lines = [
+            f"{plan}:",
+            "  each row ends where the next one of its key starts, in one pass over the stream",
+            "  keeps the last rows of each key",
         ]
     elif isinstance(plan, Cut):
         kept = "keeps the rows that nothing has ended" if plan.kind == "clip" else _HOLDING

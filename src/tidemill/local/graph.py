@@ -90,15 +90,15 @@ class Graph:
 
     def __init__(
         self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
-        keep_late: bool = True, pool: Executor | None = None, lenient: bool = False, whole: bool = False,
+        keep_late: bool = True, pool: Executor | None = None, lenient: bool = False, ahead: bool = False,
     ) -> None:  # fmt: skip
         """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
 
         Pass `keep_late=False` where late rows are kept before they come here, and a `pool` whose threads work
-        in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart.
-        `whole` says that inputs are read to their ends, and that nobody asks for a state or results before.
+        in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart. With
+        `ahead`, results may come later than they are complete, and nobody asks for the state.
         """
-        self._lenient, self._whole, self._threads = lenient, whole, threads
+        self._lenient, self._go_ahead, self._threads = lenient, ahead, threads
         require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
@@ -140,12 +140,12 @@ class Graph:
         if isinstance(plan, Temporal):
             made = temporal_operator(
                 plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
-                lenient=self._lenient,
+                lenient=self._lenient, ahead=self._go_ahead,
             )  # fmt: skip
             return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):
             stage = stage_over(plan.input, self._shared, self._shared)
-            if self._whole and plan.group_keys and _groups_table(plan):
+            if self._go_ahead and plan.group_keys and _groups_table(plan):
                 return GroupOperator(plan, stage, self._threads, self._tuning), (stage.base,)
             if slides_over_another(plan):
                 return LastRangeOperator(plan, stage, self._tuning, keep_late=self._keep_late), (stage.base,)
@@ -336,10 +336,18 @@ class Graph:
         found = {step.name: step.operator.late() for step in self.steps}
         return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
 
-    def refused(self) -> dict[str, pa.Table]:
-        """Return the rows so far that operators could not use, by the name of the step."""
-        found = {step.name: step.operator.refused() for step in self.steps}
-        return {name: rows for name, rows in found.items() if rows is not None and len(rows)}
+    def refused(self) -> dict[str, tuple[int, pa.Table]]:
+        """Return how many rows operators could not use, and the newest ones, by the name of the step.
+
+        Those of a second input have its number in the name.
+        """
+        found = {}
+        for step in self.steps:
+            for port in range(step.operator.ports):
+                refused = step.operator.refused(port)
+                if refused is not None and refused[0]:
+                    found[f"{step.name}, input {port + 1}" if port else step.name] = refused
+        return found
 
     @property
     def described(self) -> str:

@@ -4,11 +4,11 @@ Rows of a table have no time, so a group is complete at the end, and there is no
 rows of each key. The first rows show how:
 
 - `rows`: keys are few. Each thread takes whole batches, with keys and partials of its own.
-- `sorted`: a key column does not fall. Batches are cut where its value changes, so that no key has rows in two
-  pieces: each thread takes whole pieces. What lies across a cut goes to a share of its own. Where a key comes
-  in order, its id needs no hash table (`IntIndex`).
-- `hashed`: keys are many. Rows are divided by a hash of their keys, on all threads, and at the end each thread
-  takes whole parts, one after another, whose keys and partials fit in its cache.
+- `sorted`: a key column does not fall. Batches are cut where its value changes, so that no key has rows in
+  two pieces: each thread takes whole pieces. What lies across a cut goes to a share of its own. Where a key
+  comes in order, its id needs no hash table (`IntIndex`).
+- `hashed`: keys are many. Rows are divided by a hash of their keys, on all threads, and at the end each
+  thread takes whole parts, one after another, whose keys and partials fit in its cache.
 
 Nothing depends on what the first rows show: where a key falls later, or keys become many, what was collected
 so far is divided among the parts.

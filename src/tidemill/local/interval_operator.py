@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,15 @@ import pyarrow as pa
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.kernels.intervals import earlier_times, needed_rows
 from tidemill.kernels.memory import empty
-from tidemill.kernels.order import order_by, ordered
-from tidemill.kernels.row_batches import taken_column, taken_rows
-from tidemill.local.interval_ranges import FAR, Found, find
+from tidemill.kernels.order import order_by
+from tidemill.local.ahead import Ahead
+from tidemill.local.interval_answers import IntervalAnswers
+from tidemill.local.interval_ranges import FAR, Question, Reach, reach
 from tidemill.local.lifetimes import Ints, Mask
+from tidemill.local.limits import Limits
 from tidemill.local.matching import Matching
-from tidemill.local.range_values import RangeValues
 from tidemill.local.temporal_operator import Side, TemporalOperator
-from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, IntervalPairs, copied
+from tidemill.plan.intervals import IntervalJoin
 
 _ANSWERED, _PREVIOUS = "\0state answered", "\0state previous"
 """Whether a base row was answered, and the time of the base row before it."""
@@ -29,11 +30,15 @@ class IntervalOperator(TemporalOperator):
 
     plan: IntervalJoin
 
-    def __init__(self, plan: IntervalJoin, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, plan: IntervalJoin, *args: Any, ahead: int = 0, **kwargs: Any) -> None:
+        """With `ahead`, so many threads compute answers while the caller reads on, and they come later.
+
+        Nobody may ask such an operator for its state.
+        """
         self.state = ((_ANSWERED, _PREVIOUS) if plan.interval.since_previous else (), ())
         super().__init__(plan, *args, **kwargs)
-        aggregates = plan.aggregates if isinstance(plan, IntervalAggregate) else None
-        self._values = None if aggregates is None else RangeValues(plan.probe, aggregates)
+        self._answers = IntervalAnswers(plan)
+        self._ahead = Ahead(ahead) if ahead else None
 
     def _work(
         self, sides: list[Side], below: int
@@ -41,36 +46,65 @@ class IntervalOperator(TemporalOperator):
         base, probe = sides
         matching = Matching.of(self.plan.match, base, probe, self._refusing(base))
         answered, previous = self._since(base, matching.keys[0])
-        waiting = np.flatnonzero(~answered)
-        found = find(self.plan, matching, base, probe, waiting, previous)
-        self._refuse_bad(base, found)
-        ready = (found.sure < below) | (below == FOREVER)
-        done = answered.copy()
-        done[found.base[ready]] = True
-        open_ = np.flatnonzero(~done)
-        if len(open_):
-            self._held = int(base.starts[open_].min())
-            self._wake = int(found.sure[~ready].min())
+        waiting = None if answered is None else np.flatnonzero(~answered)
+        own = reach(self.plan.interval, base, previous)
+        if self._lenient:
+            self._refuse_bad(base, probe, matching, own)
+        asked = Question.of(self.plan, matching, base, probe, own, waiting)
+        results, sure = self._asked(asked, base, probe, below)
+        if below == FOREVER:
+            return results, [side.rows.slice(0, 0) for side in sides]
+        open_ = sure >= below
+        rest = asked.base[open_]
+        if len(rest):
+            self._held, self._wake = int(base.starts[rest].min()), int(sure[open_].min())
+        done = np.ones(len(base.starts), dtype=np.bool_)
+        done[rest] = False
         kept = [
             self._base_to_keep(base, matching.keys[0], done, previous),
-            self._probe_to_keep(found, open_, probe, below),
+            self._probe_to_keep(asked, own, rest, probe, below),
         ]
-        return self._answers(found.only(ready), base, probe), kept
+        return results, kept
 
-    def _since(self, base: Side, keys: Ints) -> tuple[Mask, Ints | None]:
+    def _asked(
+        self, asked: Question, base: Side, probe: Side, below: int
+    ) -> tuple[Iterable[pa.RecordBatch], Ints]:
+        """Return answers to base rows that are ready, and when each row will be."""
+        if self._ahead is None:
+            found = asked.answer()
+            ready = found if below == FOREVER else found.only(found.sure < below)
+            return self._answers.of(ready, base, probe), found.sure
+        now = asked if below == FOREVER else asked.only(asked.sure < below)
+        if len(now.base):
+            since = int(base.starts[now.base].min())
+            self._ahead.submit(since, lambda: list(self._answers.of(now.answer(), base, probe)))
+        return self._ahead.results(0 if below == FOREVER else None), asked.sure
+
+    @property
+    def promise(self) -> Limits:
+        held = FOREVER if self._ahead is None else self._ahead.since
+        return Limits(min(self._done, self._held, held))
+
+    def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+
+    def _since(self, base: Side, keys: Ints) -> tuple[Mask | None, Ints | None]:
         """Return which base rows were answered, and the time of the one before each, if that matters."""
         if not self.plan.interval.since_previous:
-            return np.zeros(len(base.starts), dtype=np.bool_), None
+            return None, None
         known = ~base.is_new
         answered = known & (base.state(_ANSWERED) != 0)
         previous = empty(len(base.starts))
         earlier_times(keys, base.starts, order_by(keys, base.starts), previous)
         return answered, np.where(known, base.state(_PREVIOUS), previous)
 
-    def _refuse_bad(self, base: Side, found: Found) -> None:
-        """Keep a copy of new base rows whose bounds are null or negative; they are answered with no rows."""
-        bad = np.flatnonzero(found.reach.bad & base.is_new)
-        if self._lenient and len(bad):
+    def _refuse_bad(self, base: Side, probe: Side, matching: Matching, own: Reach) -> None:
+        """Keep copies of new rows that have nothing to do with another one because something is missing."""
+        for port, (side, keys) in enumerate(zip((base, probe), matching.keys)):
+            if len(null := np.flatnonzero((keys < 0) & side.is_new)):
+                self._refuse(side.rows.take(pa.array(null)), "null key: nothing is equal to it", port)
+        if own.bad is not None and len(bad := np.flatnonzero(own.bad & base.is_new)):
             self._refuse(base.rows.take(pa.array(bad)), "no interval: a bound is null or negative")
 
     # -- what is kept
@@ -85,81 +119,21 @@ class IntervalOperator(TemporalOperator):
         keep &= ~done | (keys >= 0)
         return base.keep(keep, **{_ANSWERED: done.astype(np.int64), _PREVIOUS: previous})
 
-    def _probe_to_keep(self, found: Found, open_: Ints, probe: Side, below: int) -> pa.RecordBatch:
-        asked, needed = self.plan.interval, np.zeros(len(probe.starts), dtype=np.bool_)
-        if below < FOREVER:
-            at = below - asked.offset
-            low = BEGINNING if not isinstance(asked.preceding, int) else at - min(asked.preceding, FAR)
-            if len(open_):
-                at = min(at, int(found.reach.at[open_].min()))
-                low = min(low, int(found.reach.low[open_].min()))
-            if asked.prevailing and found.by_condition:
-                low = BEGINNING
-            most = 0 if asked.max_rows is None or found.by_condition else asked.max_rows
-            mask = np.zeros(len(found.probe), dtype=np.bool_)
-            needed_rows(found.keys, found.times, low, at, most, asked.prevailing, mask)
-            needed[found.probe] = mask
+    def _probe_to_keep(
+        self, question: Question, own: Reach, open_: Ints, probe: Side, below: int
+    ) -> pa.RecordBatch:
+        asked, rows, by_condition = self.plan.interval, question.probe, question.by_condition
+        at = below - asked.offset
+        low = BEGINNING if not isinstance(asked.preceding, int) else at - min(asked.preceding, FAR)
+        if len(open_):
+            at = min(at, int(own.at[open_].min()))
+            low = min(low, int(own.low[open_].min()))
+        if asked.prevailing and by_condition:
+            low = BEGINNING
+        most = 0 if asked.max_rows is None or by_condition else asked.max_rows
+        needed = np.zeros(len(probe.starts), dtype=np.bool_)
+        needed_rows(rows.heads, rows.order, rows.times, low, at, most, asked.prevailing, needed)
         return probe.keep(needed)
 
     def _ends(self, port: int, kept: pa.RecordBatch) -> int:
         return FOREVER  # `_wake` says when base rows can be answered
-
-    # -- answers
-
-    def _answers(self, found: Found, base: Side, probe: Side) -> Iterator[pa.RecordBatch]:
-        if not len(found.base):
-            return
-        rows = base.rows.select(list(self.plan.base.schema.names))
-        if isinstance(self.plan, IntervalPairs):
-            yield from self._pairs(self.plan, found, rows, probe)
-            return
-        order = ordered(found.base)  # results come as rows did
-        values = [taken_column(column, order) for column in self._aggregates(found, probe)]
-        own = taken_rows(rows, found.base[order])
-        yield pa.RecordBatch.from_arrays([*own.columns, *values], schema=self.plan.schema.to_arrow())
-
-    def _aggregates(self, found: Found, probe: Side) -> list[pa.Array]:
-        """Return the aggregates of base rows, in order of key and time."""
-        values = self._values
-        assert values is not None and isinstance(self.plan, IntervalAggregate)
-        in_order = not values.layout.commutative
-        if not copied(self.plan):
-            first, last, places = found.first, found.last, None
-            if in_order:  # rows of one time are one element, in which values decide the order
-                places = _instants(found)
-                bounds = np.append(places, places[-1] + 1 if len(places) else 0)
-                first, last = bounds[first], bounds[last]
-            return values.of_ranges(
-                probe.rows, found.probe, first, last, places=places, moving=found.moving
-            )
-        rank = np.empty(len(probe.starts), dtype=np.int64)
-        rank[found.probe] = _instants(found)
-        copies = ((own, found.probe[others]) for own, others in found.pairs())
-        return values.of_copies(probe.rows, copies, rank, len(found.base))
-
-    def _pairs(
-        self, plan: IntervalPairs, found: Found, rows: pa.RecordBatch, probe: Side
-    ) -> Iterator[pa.RecordBatch]:
-        alone = np.ones(len(found.base), dtype=np.bool_)
-        for own, others in found.pairs():
-            alone[own] = False
-            yield self._paired(plan, rows, found.base[own], probe, pa.array(found.probe[others]))
-        if plan.kind == "left":
-            left = found.base[alone]
-            yield self._paired(plan, rows, left, probe, pa.nulls(len(left), pa.int64()))
-
-    def _paired(
-        self, plan: IntervalPairs, rows: pa.RecordBatch, own: Ints, probe: Side, others: pa.Array
-    ) -> pa.RecordBatch:
-        left = taken_rows(rows, own)
-        right = [probe.rows.column(of).take(others) for _, of in plan.columns]
-        return pa.RecordBatch.from_arrays([*left.columns, *right], schema=plan.schema.to_arrow())
-
-
-def _instants(found: Found) -> Ints:
-    """Number the instants of probe rows by key: rows of a key and a time have the same number."""
-    keys, times = found.keys, found.times
-    if not len(keys):
-        return keys
-    new = np.append(True, (keys[1:] != keys[:-1]) | (times[1:] != times[:-1]))
-    return np.cumsum(new) - 1

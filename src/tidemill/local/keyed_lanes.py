@@ -104,8 +104,9 @@ class KeyedLanes(Operator):
         found = [rows for lane in self._lanes if (rows := lane.late()) is not None]
         return max(found, key=len) if len({r.schema for r in found}) > 1 else pa.concat_tables(found)
 
-    def refused(self) -> pa.Table | None:
-        return pa.concat_tables([rows for lane in self._lanes if (rows := lane.refused()) is not None])
+    def refused(self, port: int) -> tuple[int, pa.Table] | None:
+        counts, tables = zip(*(found for lane in self._lanes if (found := lane.refused(port)) is not None))
+        return sum(counts), pa.concat_tables(tables)
 
     def close(self) -> None:
         if self._own is not None:
@@ -121,6 +122,8 @@ class KeyedLanes(Operator):
         # All lanes have the same watermarks; the second number is what each of them holds back.
         ticks[0][:2] = [min(t[0] for t in ticks), min(t[1] for t in ticks)]
         merged |= {n: t for n, t in states[0].items() if n.startswith("limits")}  # all lanes have the same
+        refused = [sum(counts) for counts in zip(*(column(s["refused"], "rows").tolist() for s in states))]
+        merged["refused"] = numbers(rows=refused)
         return merged | {"about": states[0]["about"], "known": numbers(tick=ticks[0])}
 
     def restore(self, state: Snapshot) -> None:

@@ -77,13 +77,15 @@ class Live:
     def __init__(
         self, plan: Plan, disorder: Disorder | None = None, *, emit: Emit | None = None,
         latency: Latency | None = None, threads: int = 1, pool: Executor | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, serves: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
+        """`serves` says what the query is for those who have its checkpoints: others are refused."""
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise UserError("live", expected="threads= at least 1", got=repr(threads))
         if pool is not None and not isinstance(pool, Executor):
             raise UserError("live", expected="pool= a concurrent.futures executor", got=f"{pool!r:.80}")
         policy = disorder or Disorder()
+        self._serves = dict(serves or {})
         self._says_nothing = disorder is None
         """Whether nobody said how far rows may be out of order."""
         for given, kind in ((policy, Disorder), (emit, Emit), (latency, Latency)):
@@ -437,9 +439,11 @@ class Live:
     def refused(self) -> dict[str, pa.Table]:
         """Return the rows that an operator could not use, with the reason, by the name of the operator.
 
-        Such are ends without a start, second starts, and rows for which a condition on pairs failed.
+        Such are ends without a start, second starts, rows for which a condition on pairs failed, and rows of
+        interval joins with a null key or without an interval. Of each input the newest 65,536 are there;
+        `stats` counts all.
         """
-        return self._emission.refused()
+        return {name: rows for name, (_, rows) in self._emission.refused().items()}
 
     @_in_turn
     def stats(self) -> LiveStats:
@@ -458,7 +462,7 @@ class Live:
             inputs, self._rows_out, partials, held, self._emission.before_start, self._failed_callbacks,
             self._seconds, {step.name: step.seconds for step in self._emission.steps},
             {name: table.rows for name, table in self._tables.items()},
-            {name: len(rows) for name, rows in self._emission.refused().items()},
+            {name: count for name, (count, _) in self._emission.refused().items()},
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -496,7 +500,7 @@ class Live:
             "inputs": {name: given.saved() for name, given in self._inputs.items()},
             "tables": {name: table.saved() for name, table in self._tables.items()},
             "positions": self.positions, "rows_out": self._rows_out,
-            "reached": {} if self._delayed is None else self._delayed.reached,
+            "reached": {} if self._delayed is None else self._delayed.reached, "serves": self._serves,
         }  # fmt: skip
         more = [name for name, given in self._inputs.items() if since_last and given.saved_late]
         rows = {name: given.late() for name, given in self._inputs.items()}
@@ -535,6 +539,13 @@ class Live:
             self._load(files.read(Path(path)))
 
     def _load(self, saved: files.Checkpoint) -> None:
+        served = saved.about.get("serves", {})
+        if self._serves and served != self._serves:
+            wanted, got = (", ".join(f"{n} {v}" for n, v in one.items()) for one in (self._serves, served))
+            raise UserError(
+                "restore", expected=f"a checkpoint of {wanted}", got=f"one of {got or 'another query'}",
+                hint="restore it with the definition that it was saved for, or start again without it",
+            )  # fmt: skip
         if set(saved.about["inputs"]) != set(self._inputs):
             raise UserError(
                 "restore", expected=f"inputs {sorted(self._inputs)}", got=str(sorted(saved.about["inputs"]))

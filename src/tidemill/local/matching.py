@@ -15,7 +15,7 @@ from tidemill.expr.evaluate import evaluate as define
 from tidemill.expr.nodes import Node, columns_of
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import ids_of
-from tidemill.kernels.meeting import BEGIN, chain_up, meet
+from tidemill.kernels.meeting import BEGIN, both_in_order, chain_slots, chain_up, meet
 from tidemill.kernels.memory import empty
 from tidemill.kernels.overlaps import spelled_out, starting_within
 from tidemill.kernels.row_batches import taken_column
@@ -92,20 +92,23 @@ class Matching:
 
     def overlapping(self, most: int) -> Iterator[Pairs]:
         """Yield the pairs that match, of which at least one row is new; about `most` of them at once."""
-        sides = (self.left, self.right)
-        nodes = empty((sum(len(side.starts) for side in sides), 2))
-        heads = np.full(2 * self.count, -1, dtype=np.int64)
-        rows: list[Ints] = []
-        first = 0
-        for number, (side, keys) in enumerate(zip(sides, self.keys)):
-            chain_up(keys, side.ends, side.kept, first, number, nodes, heads)
-            rows += [keys, side.starts, side.ends, side.new_in_order]
-            first += len(side.starts)
+        left, right = self.left, self.right
+        first = len(left.starts)
+        rows = first + len(right.starts)
+        slots, order = empty(rows), empty(len(left.new_in_order) + len(right.new_in_order))
+        chain_slots(self.keys[0], 0, slots[:first])
+        chain_slots(self.keys[1], 1, slots[first:])
+        starts = np.concatenate([left.starts, right.starts], out=empty(rows))
+        ends = np.concatenate([left.ends, right.ends], out=empty(rows))
+        both_in_order(starts, left.new_in_order, right.new_in_order, first, order)
+        nodes, heads = empty((rows, 2)), np.full(2 * self.count, -1, dtype=np.int64)
+        chain_up(slots, ends, 0, left.kept, nodes, heads)
+        chain_up(slots, ends, first, right.kept, nodes, heads)
         at = np.array(BEGIN, dtype=np.int64)
-        room = min(most, max(_FEW, first))
+        room = min(most, max(_FEW, rows))
         while True:
             pairs = [empty(room) for _ in range(4)]
-            found = meet(*rows, nodes, heads, at, *pairs)
+            found = meet(slots, starts, ends, order, first, nodes, heads, at, *pairs)
             yield from self.passing(Pairs(*(column[:found] for column in pairs)))
             if found < room:
                 return

@@ -120,8 +120,10 @@ class Operator(ABC):
         """Return the late rows so far, unchanged; None if no row can be late for this operator."""
         return None
 
-    def refused(self) -> pa.Table | None:
-        """Return the rows so far that could not be used, with the reason; None if there can be none.
+    def refused(self, port: int) -> tuple[int, pa.Table] | None:
+        """Return how many rows of a port could not be used, and the newest ones with the reason.
+
+        None if there can be none.
 
         Only operators of live queries keep such rows: elsewhere they are an error.
         """

@@ -52,8 +52,9 @@ def _run(
     unknown = None in opened.rows.values()
     parts = None if opened.threads == 1 or (prompt and unknown) else parts_of(opened.plan)
     if parts is None:
-        graphs = [Graph(opened.plan, opened.threads, tuning, watch=opened.watch, whole=True)]
-        yield from run_graph(graphs[0], chunks, opened.threads, prompt=prompt and unknown)
+        late = not (prompt and unknown)
+        graphs = [Graph(opened.plan, opened.threads, tuning, watch=opened.watch, ahead=late)]
+        yield from run_graph(graphs[0], chunks, opened.threads, prompt=not late)
     else:
         divided = DividedPlan(parts, opened.threads, tuning, watch=opened.watch)
         graphs = divided.graphs

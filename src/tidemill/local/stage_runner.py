@@ -104,10 +104,11 @@ class StageRunner:
         """Return the result if no row passes, or if all do; otherwise None."""
         columns, args, failure = prepared
         kernel = stage_kernel(columns, self._expressions.nodes[: len(self._predicates)], (), False)
-        m, err = kernel.run(batch.num_rows, *args, _NO_INDEX)
-        raise_for(err, "where", failure)
-        if m not in (0, batch.num_rows):
-            return None
+        for rows in (MANY, batch.num_rows):  # mostly, the first ones tell
+            m, err = kernel.run(rows, *args, _NO_INDEX)
+            raise_for(err, "where", failure)
+            if m not in (0, rows):
+                return None
         if m == 0:
             return pa.RecordBatch.from_arrays(
                 [pa.nulls(0, f.type) for f in self._arrow], schema=self._arrow

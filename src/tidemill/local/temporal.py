@@ -16,6 +16,7 @@ from tidemill.local.join_operator import JoinOperator
 from tidemill.local.keyed_lanes import KeyedLanes
 from tidemill.local.lifetime_operator import EdgesOperator, LifetimeOperator, UnnestOperator
 from tidemill.local.lookup_operator import LookupOperator, looks_up
+from tidemill.local.next_operator import NextOperator
 from tidemill.local.operator import Operator
 from tidemill.local.rows_by_key import (
     ChangesOperator,
@@ -30,7 +31,7 @@ from tidemill.local.snapshot_operator import SnapshotOperator
 from tidemill.local.state_plan import plan_states
 from tidemill.local.temporal_operator import TemporalOperator
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.plan.as_of import as_of
+from tidemill.plan.as_of import as_of, until_next
 from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, IntervalPairs
 from tidemill.plan.nodes import Filter, Plan, Project, WindowAggregate, unknown_node
 from tidemill.plan.temporal import (
@@ -60,9 +61,13 @@ _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
 
 
 def temporal_operator(
-    plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None, **options: Any
-) -> Operator:
-    """Return the operator of a node. With several `lanes`, each has a thread, where there are keys."""
+    plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None,
+    ahead: bool = False, **options: Any,
+) -> Operator:  # fmt: skip
+    """Return the operator of a node. With several `lanes`, each has a thread, where there are keys.
+
+    Where results may come later than they are complete (`ahead`), threads may take turns in place of keys.
+    """
     if isinstance(plan, Lifetime):
         return LifetimeOperator(plan)
     if isinstance(plan, Unnest):
@@ -73,7 +78,13 @@ def temporal_operator(
         return LookupOperator(plan, tuning, threads=lanes if pool is None else 1, **options)
     if type(plan) not in _KEEPING:
         raise unknown_node(plan, "local", "local/temporal.py")
-    kind = AsOfOperator if as_of(plan) is not None else _KEEPING[type(plan)]
+    if isinstance(plan, IntervalJoin) and ahead and lanes > 1 and threadsafe(plan):
+        return IntervalOperator(plan, tuning, ahead=lanes, **options)
+    kind = _KEEPING[type(plan)]
+    if until_next(plan) is not None:
+        kind = NextOperator
+    elif as_of(plan) is not None:
+        kind = AsOfOperator
     make = partial(kind, plan, tuning, **options)
     keys = _keys(plan) if lanes > 1 else None
     if keys is None or not threadsafe(plan):
@@ -85,7 +96,9 @@ def _keys(plan: Temporal) -> tuple[str, ...] | None:
     """Return a key column of each input by which rows can be divided; None if there is none."""
     if isinstance(plan, (Join, Cut, IntervalJoin)):
         left, right = plan.match.left_keys, plan.match.right_keys
-        return (left[0], right[0]) if left else None
+        if not left:
+            return None
+        return (left[0], right[0]) if until_next(plan) is None else (right[0],)
     keys = payload(plan) if isinstance(plan, Stitch) else getattr(plan, "keys", ())
     source = plan.children()[0].schema
     keys = [k for k in keys if source[k].is_fixed or source[k].kind in ("string", "binary")]

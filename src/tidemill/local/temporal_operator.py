@@ -26,9 +26,9 @@ from tidemill.local.late_rows import LateRows
 from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, ends_of, starts_of
 from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot, Watermarks
+from tidemill.local.refused_rows import RefusedRows
 from tidemill.local.snapshot import column, numbers, tables
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.plan.disorder import REASON
 from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import Cut, Join, Temporal
@@ -115,7 +115,7 @@ class TemporalOperator(Operator):
         """The least start of results that are not complete; `_work` sets it."""
         self._by_key = [KeyLimits(one.schema) for one in self.inputs]
         """Watermarks of some keys of each port."""
-        self._refused: list[pa.RecordBatch] = []
+        self._refused = [RefusedRows(schema) for schema in self._schemas]
         self._late = [LateRows(one.schema, Column(one.time), (), keep=keep_late) for one in self.inputs]
 
     def _reads(self, plan: Temporal) -> tuple[Plan, ...]:
@@ -247,7 +247,7 @@ class TemporalOperator(Operator):
     @property
     def wants_advance(self) -> bool:
         kept = sum(b.num_rows for b in self._kept_rows)
-        return bool(self.waiting >= max(self._tuning.few_waiting, kept))
+        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * kept))
 
     def _due(
         self, port: int, below: int, chosen: Callable[[pa.RecordBatch], Mask] | None = None
@@ -290,10 +290,9 @@ class TemporalOperator(Operator):
     def promise(self) -> Limits:
         return Limits(min(self._done, self._held))
 
-    def _refuse(self, rows: pa.RecordBatch, reason: str) -> None:
-        """Keep rows of the first port apart, which cannot be used."""
-        rows = rows.select(self._schemas[0].names)
-        self._refused.append(rows.append_column(REASON, pa.repeat(pa.scalar(reason), rows.num_rows)))
+    def _refuse(self, rows: pa.RecordBatch, reason: str, port: int = 0) -> None:
+        """Keep rows of a port apart, which cannot be used."""
+        self._refused[port].add(rows, reason)
 
     def _refusing(self, side: Side) -> Callable[[Ints, str], None] | None:
         """Return what keeps rows of a side apart, by their places; None if they are an error."""
@@ -301,12 +300,8 @@ class TemporalOperator(Operator):
             return None
         return lambda rows, reason: self._refuse(side.rows.take(pa.array(rows)), reason)
 
-    def refused(self) -> pa.Table | None:
-        return pa.Table.from_batches(self._refused, schema=self._refused_schema)
-
-    @property
-    def _refused_schema(self) -> pa.Schema:
-        return self._schemas[0].append(pa.field(REASON, pa.string()))
+    def refused(self, port: int) -> tuple[int, pa.Table] | None:
+        return self._refused[port].count, self._refused[port].table()
 
     # -- what it holds
 
@@ -329,13 +324,14 @@ class TemporalOperator(Operator):
     def snapshot(self) -> Snapshot:
         state: Snapshot = {
             "about": pa.table({"format": [_FORMAT], "plan": [str(self.plan)]}),
-            "refused": pa.Table.from_batches(self._refused, schema=self._refused_schema),
             "known": numbers(tick=[self._done, self._held, *self._marks.ports]),
+            "refused": numbers(rows=[refused.count for refused in self._refused]),
         }
         for port, schema in enumerate(self._schemas):
             state[f"waiting{port}"] = pa.Table.from_batches(self._waiting[port], schema=schema)
             state[f"kept{port}"] = pa.Table.from_batches([self._kept_rows[port]])
             state[f"late{port}"] = self._late[port].table()
+            state[f"refused{port}"] = self._refused[port].table()
             for number, limits in enumerate(self._by_key[port].tables(_BELOW)):
                 state[f"limits{port}.{number}"] = limits
         return state | self._extra()
@@ -364,12 +360,13 @@ class TemporalOperator(Operator):
     def restore(self, state: Snapshot) -> None:
         wanted = {
             "about": pa.schema([("format", pa.int64()), ("plan", pa.string())]),
-            "refused": self._refused_schema, "known": pa.schema([("tick", pa.int64())]),
+            "known": pa.schema([("tick", pa.int64())]), "refused": pa.schema([("rows", pa.int64())]),
         }  # fmt: skip
         for port, schema in enumerate(self._schemas):
             kept = self._kept_schema(port)
             wanted |= {f"waiting{port}": schema, f"kept{port}": kept, f"late{port}": schema}
-        about, refused, known, *rows = tables(state, wanted | self._extra_schemas())
+            wanted[f"refused{port}"] = self._refused[port].schema
+        about, known, counts, *rows = tables(state, wanted | self._extra_schemas())
         if about.to_pylist() != [{"format": _FORMAT, "plan": str(self.plan)}]:
             got = str(about.to_pylist())[:200]
             raise UserError("restore", expected=f"a snapshot of {self.plan}", got=got)
@@ -377,18 +374,21 @@ class TemporalOperator(Operator):
         if len(ticks) != 2 + self.ports:
             raise UserError("restore", expected=f"{2 + self.ports} watermarks", got=str(len(ticks)))
         self._done, self._held = ticks[:2]
-        self._refused = refused.to_batches()
+        refused = column(counts, "rows").tolist() or [0] * self.ports
+        if len(refused) != self.ports or min(refused) < 0:
+            raise UserError("restore", expected=f"{self.ports} counts of rows", got=str(refused))
         self._next = BEGINNING
         for port, one in enumerate(self.inputs):
             self._marks.raise_to(port, ticks[2 + port])
-            waiting, kept, late = rows[3 * port : 3 * port + 3]
+            waiting, kept, late, bad = rows[4 * port : 4 * port + 4]
+            self._refused[port].restore(bad, refused[port])
             self._waiting[port] = [b for b in waiting.to_batches() if b.num_rows]
             self._kept_rows[port] = _one_batch(kept)
             for batch in (*self._waiting[port], self._kept_rows[port]):
                 check_lifetimes(one, batch)
             self._late[port].restore(late)
             self._load_limits(port, [t for n, t in state.items() if n.startswith(f"limits{port}.")])
-        self._load_extra(rows[3 * self.ports :])
+        self._load_extra(rows[4 * self.ports :])
 
 
 _BELOW = "\0below"

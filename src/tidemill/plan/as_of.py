@@ -1,7 +1,8 @@
-"""Joins of points with the last known value: `points.join(s.until_next(k), on=k)`.
+"""The last known value, `s.until_next(k)`, and joins of points with it.
 
-Such a join needs the last rows of each key only. No row of it waits until an end is known, as it would if the
-rows of `s` had to have their ends before they are joined.
+A row holds until the next one of its key starts, so one pass over `s` finds all ends. A join of points with
+it, `points.join(s.until_next(k), on=k)`, needs the last rows of each key only. No row of it waits until an
+end is known, as it would if the rows of `s` had to have their ends before they are joined.
 """
 
 from __future__ import annotations
@@ -24,6 +25,35 @@ class AsOf:
     """They hold for so many ticks at most."""
 
 
+@dataclass(frozen=True)
+class UntilNext:
+    """A stream whose rows hold until the next one of their key starts."""
+
+    rows: Plan
+    """The stream; it may give its rows other ends."""
+    keys: tuple[str, ...]
+
+
+def until_next(plan: Plan) -> UntilNext | None:
+    """Return which stream a step ends at the next start of each key; None if it does something else.
+
+    >>> import tidemill as tm
+    >>> s = tm.stream("s", time="t", schema={"t": "int64", "k": "string"})
+    >>> until_next(s.until_next("k").plan).keys
+    ('k',)
+    >>> until_next(s.lasting(5).clip(s, on="k").plan)
+    """
+    if not isinstance(plan, Cut) or plan.kind != "clip" or plan.match.keys or plan.match.where is not None:
+        return None
+    lasting = plan.left
+    if not isinstance(lasting, Lifetime) or lasting.input is not plan.right or not _only_end(lasting):
+        return None
+    end = dict(lasting.outputs)[lasting.end_column or ""]
+    if not isinstance(end, Literal) or end.value is not None:
+        return None
+    return UntilNext(plan.right, plan.match.scope)
+
+
 def as_of(plan: Plan) -> AsOf | None:
     """Return what a join looks up as of each instant; None if it is not such a join.
 
@@ -38,26 +68,19 @@ def as_of(plan: Plan) -> AsOf | None:
     if properties(plan.left).duration != 1:
         return None
     right, tolerance = _at_most(plan.right)
-    if not isinstance(right, Cut) or right.kind != "clip":
-        return None
-    if right.match.keys or right.match.where is not None:
-        return None
-    lasting = right.left
-    if not isinstance(lasting, Lifetime) or lasting.input is not right.right or not _only_end(lasting):
-        return None
-    end = dict(lasting.outputs)[lasting.end_column or ""]
-    if not isinstance(end, Literal) or end.value is not None:
-        return None
-    if not right.match.scope or {*plan.match.right_keys} != {*right.match.scope}:
+    found = until_next(right)
+    if found is None or not found.keys or {*plan.match.right_keys} != {*found.keys}:
         return None
     where = plan.match.where
     if where is not None and f"{RIGHT}{plan.right.end}" in columns_of(where):
         return None  # the end of a row is not known when it is looked up
-    return AsOf(right.right, tolerance)
+    return AsOf(found.rows, tolerance)
 
 
 def inputs_of(plan: Temporal) -> tuple[Plan, ...]:
     """Return the plans that the operator of a node reads."""
+    if (last := until_next(plan)) is not None:
+        return (last.rows,)
     found = as_of(plan)
     return plan.children() if found is None else (plan.children()[0], found.rows)
 

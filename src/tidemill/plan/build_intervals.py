@@ -61,6 +61,27 @@ def interval(
     )  # fmt: skip
 
 
+def lengths(base: Plan, given: Any, step: str) -> list[tuple[str, Any]]:
+    """Return the lengths of one interval or of several, with what names of their aggregates end in.
+
+    The names of one have no such end.
+    """
+    if not isinstance(given, (list, tuple)):
+        return [("", given)]
+    found = [_bound(base, one, f"{step} preceding=") for one in given]
+    ticks = [one for one in found if not isinstance(one, Node)]
+    if not found or len(set(ticks)) < len(found):
+        raise UserError(f"{step} preceding=", expected="durations that differ", got=f"{given!r:.80}")
+    return [(_ending(base, one), value) for one, value in zip(ticks, given)]
+
+
+def _ending(base: Plan, ticks: int) -> str:
+    """Return what the names of columns end in that are about so many ticks: `_1h30m`."""
+    if ticks == FOREVER:
+        return "_forever"
+    return f"_{format_duration(ticks) if base.domain is Domain.CLOCK and ticks else ticks}"
+
+
 def _bound(base: Plan, given: Any, step: str) -> Bound:
     if isinstance(given, int) and not isinstance(given, bool) and given in (0, FOREVER):
         return given
@@ -78,6 +99,16 @@ def require_times(base: Plan, probe: Plan, step: str) -> None:
                 step, expected=f"a {name} stream, whose rows have a time", got="a table",
                 hint="join a table with .join(table, on=...)",
             )  # fmt: skip
+
+
+def aggregates(several: Iterable[tuple[str, Asked]], named: Mapping[str, Any]) -> Plan:
+    """Return base rows with aggregates of each of several intervals, whose names have the ends given."""
+    plan: Plan | None = None
+    for end, asked in several:
+        own = asked if plan is None else replace(asked, base=plan)
+        plan = aggregate(own, {f"{name}{end}": one for name, one in named.items()})
+    assert plan is not None
+    return plan
 
 
 def aggregate(asked: Asked, aggregates: Mapping[str, Any]) -> Plan:
@@ -182,8 +213,7 @@ def _lags(asked: Asked, given: Any) -> list[tuple[str, int]]:
         ticks = _bound(asked.base, one, step)
         if isinstance(ticks, Node) or ticks == FOREVER:
             raise UserError(step, expected="durations", got=f"{one!r:.80}")
-        shown = format_duration(ticks) if asked.base.domain is Domain.CLOCK and ticks else str(ticks)
-        found.append((f"_{shown.replace(' ', '')}", ticks))
+        found.append((_ending(asked.base, ticks), ticks))
     if not found or len(dict(found)) < len(found):
         raise UserError(step, expected="durations that differ", got=f"{given!r:.80}")
     return found

@@ -177,6 +177,24 @@ def copied(plan: IntervalAggregate) -> bool:
     return plan.match.where is not None or plan.interval.has_hole or in_order
 
 
+def kept_rows(plan: IntervalJoin) -> str:
+    """Describe which probe rows an interval join keeps."""
+    asked, by_condition = plan.interval, plan.match.where is not None
+
+    def length(ticks: int) -> str:
+        return format_duration(ticks) if plan.domain is Domain.CLOCK else str(ticks)
+
+    if asked.max_rows is not None and not by_condition:
+        rows = "row" if asked.max_rows == 1 else f"{asked.max_rows} rows"
+        return f"the last probe {rows} of each key"
+    if asked.reach is not None:
+        return f"probe rows of the last {length(asked.reach)}" if asked.reach else "probe rows that wait"
+    if asked.prevailing and isinstance(asked.preceding, int) and asked.preceding < FOREVER:
+        kept = f"probe rows of the last {length(asked.preceding)}, and the one before them of each key"
+        return "all probe rows" if by_condition else kept
+    return "all probe rows"
+
+
 def read_of_base(node: IntervalJoin) -> frozenset[str]:
     """Return the columns that bounds read."""
     return frozenset().union(*map(columns_of, node.interval.computed))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
 from tidemill.spark.private import require_classic
@@ -28,3 +30,12 @@ def require_classic_batch(step: str, df: DataFrame) -> None:
     """Refuse, besides, frames of Spark Connect."""
     require_batch(step, df)
     require_classic(step, df.sparkSession)
+
+
+def with_metadata(df: DataFrame, columns: Mapping[str, Mapping[str, str]]) -> DataFrame:
+    """Return the frame with metadata at some columns: `df.schema["n"].metadata` is what is said of `n`."""
+    shown = []
+    for name in df.columns:
+        column = F.col(f"`{name.replace('`', '``')}`")
+        shown.append(column.alias(name, metadata=dict(columns[name])) if name in columns else column)
+    return df.select(*shown)

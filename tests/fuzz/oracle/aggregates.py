@@ -43,11 +43,13 @@ def aggregate(spec: Spec, rows: list[Any], time: str) -> Any:
     return AGGREGATES[name](args, spec)
 
 
-_BY_TIME = ("first", "last", "collect", "ewma")
+_BY_TIME = ("first", "last", "collect", "first_k", "last_k", "ewma")
 _LISTS = (
     "top_k",
     "bottom_k",
     "collect",
+    "first_k",
+    "last_k",
     "count_by",
     "sum_by",
     "mean_by",
@@ -255,6 +257,11 @@ def _collect(args: Args, spec: Spec) -> Any:
     return [x for x, _ in sorted(args, key=lambda a: (a[1], rank(a[0])))]
 
 
+def _first_k(args: Args, spec: Spec) -> Any:
+    greatest_first = sorted(args, key=lambda a: rank(a[0]), reverse=True)
+    return [x for x, _ in sorted(greatest_first, key=lambda a: a[1])][: spec["k"]]
+
+
 # --- estimates ------------------------------------------------------------------------------------
 
 
@@ -321,6 +328,8 @@ AGGREGATES: dict[str, Callable[[Args, Spec], Any]] = {
     "bottom_k": lambda a, s: _ordered(a)[: s["k"]],
     "top_keys": _top_keys,
     "collect": _collect,
+    "first_k": _first_k,
+    "last_k": lambda a, s: _collect(a, s)[::-1][: s["k"]],
     "count_by": _by(len),
     "sum_by": _by(_sum),
     "mean_by": _by(_mean_by),
