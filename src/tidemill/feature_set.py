@@ -169,7 +169,7 @@ class FeatureSet(Query):
         return self.definition.marked(super()._arrow_schema)
 
     def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
-        """`run`, as a pandas DataFrame; its `attrs` have what the metadata of the table says about the set."""
+        """`run`, as a pandas DataFrame; its `attrs` have what the metadata of the table says of the set."""
         found = super().to_pandas(**inputs)
         found.attrs |= {f"tidemill.{name}": value for name, value in self.definition.about.items()}
         return found
