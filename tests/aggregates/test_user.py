@@ -13,8 +13,8 @@ import tidemill as tm
 from tests.conformance.harness import assert_same, by_reference, locally
 from tidemill import col
 from tidemill.aggregates.algebra import Aggregate, Form, OpaqueForm
+from tidemill.codegen.state_plan import plan_states
 from tidemill.core.errors import UserError
-from tidemill.local.state_plan import plan_states
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.stream import Stream
 

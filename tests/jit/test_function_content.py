@@ -120,7 +120,7 @@ from tests import compiling
 from tidemill.codegen.algebra import record_type
 from tidemill.codegen.fold import fold_kernel
 from tidemill.kernels.texts import Texts
-from tidemill.local.state_plan import plan_states
+from tidemill.codegen.state_plan import plan_states
 
 compiling.listen()
 

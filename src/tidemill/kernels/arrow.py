@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.core.types import DataType
 from tidemill.kernels.memory import discard, empty
 
 _WIDTH = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
@@ -89,6 +90,11 @@ def build(
     else:
         body = pa.py_buffer(np.ascontiguousarray(data))
     return pa.Array.from_buffers(kind, n, [bitmap, body], nulls)
+
+
+def allocate(kind: DataType, n: int) -> npt.NDArray[Any]:
+    """Allocate a fixed-width output column of a kernel."""
+    return empty(n, {"float64": np.float64, "bool": np.uint8}.get(kind.kind, np.int64))
 
 
 def enlarged(

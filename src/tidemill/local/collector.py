@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.accumulate import AccumulateKernel, LoopShape, accumulate_kernel
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.state_plan import StatePlan
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING
@@ -28,7 +29,6 @@ from tidemill.local.expressions import evaluate, row_by_row
 from tidemill.local.intake import Intake, LoopNodes
 from tidemill.local.marks import FIRST, LAST
 from tidemill.local.pane_store import PaneStore
-from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps, in_windows
 from tidemill.plan.nodes import WindowAggregate

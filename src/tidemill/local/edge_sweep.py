@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import Algebra, NamedLower
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.kernel_errors import raise_for
+from tidemill.codegen.state_plan import plan_states
 from tidemill.codegen.sweep import SweepKernel, record_type, sweep_kernel
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
-from tidemill.kernels.arrow import build, validity, values
+from tidemill.kernels.arrow import allocate, build, validity, values
 from tidemill.kernels.memory import empty
-from tidemill.local.expressions import Expressions, allocate
-from tidemill.local.kernel_errors import raise_for
+from tidemill.local.expressions import Expressions
 from tidemill.local.lifetimes import Ints
-from tidemill.local.state_plan import plan_states
 from tidemill.local.temporal_operator import Side
 from tidemill.plan.temporal import SnapshotAggregate
 

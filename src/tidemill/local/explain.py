@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemill.aggregates.algebra import Algebra, OpaqueForm
+from tidemill.codegen.state_plan import plan_states, refusal
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_part
 from tidemill.core.time import FOREVER, Domain, format_duration, to_datetime
@@ -19,7 +20,6 @@ from tidemill.local.last_range import aggregate_of_copies, slides_over_another
 from tidemill.local.lookup_operator import looks_up
 from tidemill.local.range_values import RangeValues
 from tidemill.local.snapshot_values import SnapshotValues
-from tidemill.local.state_plan import plan_states, refusal
 from tidemill.local.window_operator import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels

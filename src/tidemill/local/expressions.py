@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.expressions import COMPILED
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.codegen.stage_kernel import stage_kernel
 from tidemill.core.batch import to_rows
 from tidemill.core.errors import UserError
@@ -35,10 +36,8 @@ from tidemill.expr.nodes import (
 )  # fmt: skip
 from tidemill.expr.typing import type_of
 from tidemill.jit.user_functions import refusal
-from tidemill.kernels.arrow import build, validity, values
-from tidemill.kernels.memory import empty
+from tidemill.kernels.arrow import allocate, build, validity, values
 from tidemill.kernels.strings import call, cast
-from tidemill.local.kernel_errors import raise_for
 
 LEVELS = 64
 """Maximum depth of an expression compiled as one loop: Numba recurses over its blocks in Python."""
@@ -280,11 +279,6 @@ def _compiled(
     _, err = kernel.run(n, *args, np.empty(0, dtype=np.int64), *outputs)
     raise_for(err, str(node), failure)
     return build(out, valid if kernel.nullable[0] else None, to_arrow(kind))
-
-
-def allocate(kind: DataType, n: int) -> np.ndarray[Any, Any]:
-    """Allocate a fixed-width output column of a kernel."""
-    return empty(n, {"float64": np.float64, "bool": np.uint8}.get(kind.kind, np.int64))
 
 
 def _called(node: Udf, args: list[pa.Array], rows: int) -> pa.Array:

@@ -15,7 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.codegen.plane_windows import PlaneWindowsKernel
+from tidemill.codegen.state_plan import StatePlan
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FARTHEST
 from tidemill.core.types import STRING, to_arrow
@@ -25,7 +27,6 @@ from tidemill.kernels.memory import empty, empty_like
 from tidemill.kernels.pane_records import pick
 from tidemill.local.changes import ChangedPartials
 from tidemill.local.collector import Collector, Prepared
-from tidemill.local.kernel_errors import raise_for
 from tidemill.local.last_rows import LastRowsSlide
 from tidemill.local.limits import Limits
 from tidemill.local.marks import FIRST, Marks
@@ -33,7 +34,6 @@ from tidemill.local.pane_store import Elements, PaneStore, Planes
 from tidemill.local.results import Results
 from tidemill.local.snapshot import column, ids
 from tidemill.local.state_columns import add_states, saved_fields, state_columns
-from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_slides import Grid, Progress, Slide, slide_for
 from tidemill.plan.nodes import WindowAggregate

@@ -21,6 +21,8 @@ from tidemill.codegen.accumulate import AccumulateKernel
 from tidemill.codegen.algebra import numpy_type, record_type
 from tidemill.codegen.combine_partials import combine_kernel, merge_kernel
 from tidemill.codegen.fold_ordered_rows import refold_kernel
+from tidemill.codegen.kernel_errors import raise_for
+from tidemill.codegen.state_plan import StatePlan
 from tidemill.core.errors import UserError
 from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.core.types import STRING
@@ -30,10 +32,8 @@ from tidemill.kernels.memory import discard, empty
 from tidemill.kernels.order import float_key, order_by
 from tidemill.kernels.pane_records import drain, grouped, moved, spread, unroll
 from tidemill.kernels.texts import Texts
-from tidemill.local.kernel_errors import raise_for
 from tidemill.local.marks import Marks
 from tidemill.local.object_states import combine_objects, update_object
-from tidemill.local.state_plan import StatePlan
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.faults import far_time, null_time
 from tidemill.plan.nodes import WindowAggregate

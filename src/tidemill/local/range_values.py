@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate, Algebra
 from tidemill.aggregates.layout import Layout, StatePart
+from tidemill.codegen.state_plan import plan_states
 from tidemill.core.schema import Schema, internal
 from tidemill.core.types import INT64
 from tidemill.expr.nodes import columns_of
@@ -17,7 +18,6 @@ from tidemill.kernels.row_batches import taken_rows
 from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.lifetimes import Ints
 from tidemill.local.results import Results
-from tidemill.local.state_plan import plan_states
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import NamedWindow, Plan, Source, WindowAggregate
 from tidemill.windows.spec import Window, tumbling

@@ -14,20 +14,19 @@ from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.aggregates.values import functions
 from tidemill.aggregates.values import lower as lower_row
 from tidemill.codegen.fold import FoldKernel, fold_kernel
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.codegen.plane_windows import PlaneWindowsKernel, plane_windows_kernel
+from tidemill.codegen.state_plan import StatePlan
 from tidemill.core.errors import UserError
 from tidemill.core.types import DataType, to_arrow
-from tidemill.kernels.arrow import build
+from tidemill.kernels.arrow import allocate, build
 from tidemill.kernels.holistic import lower as lower_multiset
 from tidemill.kernels.memory import empty
 from tidemill.kernels.texts import Texts
 from tidemill.kernels.window_ranges import Ranges
-from tidemill.local.expressions import allocate
-from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_slides import slid, slid_rows
 from tidemill.local.object_states import fold_object
 from tidemill.local.pane_store import Elements
-from tidemill.local.state_plan import StatePlan
 
 
 class Results:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import Algebra
 from tidemill.aggregates.layout import StatePart
+from tidemill.codegen.state_plan import plan_states
 from tidemill.core.schema import Schema, internal
 from tidemill.core.types import INT64
 from tidemill.expr.nodes import columns_of
@@ -23,7 +24,6 @@ from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.lifetimes import Ints, Keyed
 from tidemill.local.matching import ranges
 from tidemill.local.results import Results
-from tidemill.local.state_plan import plan_states
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
 from tidemill.plan.properties import properties

@@ -10,17 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.codegen.stage_kernel import StageKernel, stage_kernel
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column, Literal, Node, columns_of
 from tidemill.expr.typing import type_of
-from tidemill.kernels.arrow import build
+from tidemill.kernels.arrow import allocate, build
 from tidemill.kernels.memory import empty
 from tidemill.kernels.substrings import taken
-from tidemill.local.expressions import Expressions, allocate, evaluate, repeated, row_by_row
-from tidemill.local.kernel_errors import raise_for
+from tidemill.local.expressions import Expressions, evaluate, repeated, row_by_row
 
 Prepared = tuple[Columns, list[Any], UserError | None]
 """What `Expressions.prepare` returns."""

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
+from tidemill.codegen.state_plan import plan_states
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Node
 from tidemill.local.as_of_operator import AsOfOperator
@@ -28,7 +29,6 @@ from tidemill.local.rows_by_key import (
     TopOperator,
 )
 from tidemill.local.snapshot_operator import SnapshotOperator
-from tidemill.local.state_plan import plan_states
 from tidemill.local.temporal_operator import TemporalOperator
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.plan.as_of import as_of, until_next

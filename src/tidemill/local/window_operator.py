@@ -26,6 +26,7 @@ from tidemill.aggregates.basic import any as any_of
 from tidemill.aggregates.basic import count
 from tidemill.aggregates.basic import max as greatest
 from tidemill.aggregates.layout import Layout, layout
+from tidemill.codegen.state_plan import StatePlan, plan_states
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FARTHEST, FOREVER
@@ -50,7 +51,6 @@ from tidemill.local.row_numbers import ROW, RowNumbers
 from tidemill.local.snapshot import column, limits_of, limits_table, numbers, tables
 from tidemill.local.sorted_rows import in_order
 from tidemill.local.stage_runner import StageRunner, stage_runner
-from tidemill.local.state_plan import StatePlan, plan_states
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.window_gaps import has_gaps
 from tidemill.local.window_slides import ROWS, Progress, ends_name

@@ -13,9 +13,8 @@ from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import Domain
 from tidemill.core.types import STRING, to_arrow
-from tidemill.kernels.arrow import build
+from tidemill.kernels.arrow import allocate, build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.expressions import allocate
 from tidemill.plan.nodes import WINDOW, WINDOW_END, WINDOW_START, WindowAggregate
 from tidemill.wheels.loops.insert import has_eight_bytes
 from tidemill.wheels.memory.store import RingStore

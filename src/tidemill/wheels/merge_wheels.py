@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.core.errors import UserError
-from tidemill.local.kernel_errors import raise_for
 from tidemill.wheels.memory.merge_stores import merged as merged_stores
 from tidemill.wheels.objects.store import ObjectStore
 from tidemill.wheels.spec import FIRST_TIME, HIDDEN, WheelSpec, kind_of

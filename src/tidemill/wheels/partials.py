@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.kernels.order import order_by
-from tidemill.local.kernel_errors import raise_for
 from tidemill.local.partial_batches import PANE, key_name
 from tidemill.local.state_columns import state_fields
 from tidemill.wheels.loops.merge_cells import merge_kernel

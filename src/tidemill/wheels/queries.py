@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.core.errors import UserError
 from tidemill.core.instants import RANGE, is_instant, many_ticks, ticks_of
 from tidemill.core.time import FARTHEST, DurationLike, InstantLike, duration
@@ -17,7 +18,6 @@ from tidemill.core.types import to_arrow
 from tidemill.io.chunks import Chunk
 from tidemill.io.window_source import WindowSource
 from tidemill.kernels.arrow import build
-from tidemill.local.kernel_errors import raise_for
 from tidemill.plan.nodes import WheelWindows
 from tidemill.plan.wheel_facts import WheelFacts
 from tidemill.wheels.explain import Explained, explain

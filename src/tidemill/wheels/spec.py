@@ -13,6 +13,7 @@ from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.basic import max as greatest_of
 from tidemill.aggregates.basic import min as least_of
 from tidemill.aggregates.layout import Result
+from tidemill.codegen.state_plan import plan_states
 from tidemill.core.errors import UnsupportedError, UserError
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.schema import users_name
@@ -20,7 +21,6 @@ from tidemill.core.time import FARTHEST, Domain
 from tidemill.core.time_reading import Reading
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
-from tidemill.local.state_plan import plan_states
 from tidemill.optimize.fold_constants import fold_constants
 from tidemill.plan import build as plans
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.core.errors import UserError
 from tidemill.core.forks import renew_locks
 from tidemill.core.time import FARTHEST
@@ -17,7 +18,6 @@ from tidemill.io.arrow_checks import require_sound
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.order import order_by
-from tidemill.local.kernel_errors import raise_for
 from tidemill.wheels.closing_windows import ClosingWindows
 from tidemill.wheels.lineage import Lineage, Version
 from tidemill.wheels.loops.range_plan import BASE, UNIT

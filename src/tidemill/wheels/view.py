@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, Result
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.core.errors import UserError
 from tidemill.core.forks import renew_locks
 from tidemill.core.schema import Schema
@@ -22,7 +23,6 @@ from tidemill.core.time import Domain, instant, to_datetime
 from tidemill.core.types import DataType, to_arrow
 from tidemill.kernels.arrow import build
 from tidemill.kernels.keys import KeyIndex
-from tidemill.local.kernel_errors import raise_for
 from tidemill.plan.wheel_facts import HeldRing, WheelFacts
 from tidemill.wheels.loops.range_plan import LOW
 from tidemill.wheels.memory.bucketed_store import Buckets

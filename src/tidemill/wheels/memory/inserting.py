@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.codegen.columns import Columns
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.kernels.arrow import values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.local.intake import Intake, LoopNodes
-from tidemill.local.kernel_errors import raise_for
 from tidemill.wheels.loops.insert import InsertKernel, has_eight_bytes, insert_kernel
 from tidemill.wheels.memory.store import RingStore
 from tidemill.wheels.spec import WheelSpec

@@ -20,7 +20,7 @@ from tidemill.codegen.algebra import numpy_type
 from tidemill.core.errors import UserError
 from tidemill.core.time import FOREVER
 from tidemill.jit.addresses import frame_of
-from tidemill.local.expressions import allocate
+from tidemill.kernels.arrow import allocate
 from tidemill.wheels.loops.answer import CHANGED, Storage, answer_kernel
 from tidemill.wheels.loops.close import DONE, FAILED, NEEDS_MARKS, close_kernel
 from tidemill.wheels.loops.fold import fold_kernel, lower_kernel

@@ -20,13 +20,13 @@ from tidemill.aggregates import sketches
 from tidemill.aggregates.algebra import Algebra, Form, Multiset, ObjectForm, Sketch
 from tidemill.aggregates.layout import Layout, Result, StatePart
 from tidemill.aggregates.values import functions, lower
+from tidemill.codegen.kernel_errors import raise_for
 from tidemill.core.errors import UserError
 from tidemill.core.floats import order_key
 from tidemill.core.types import to_arrow
 from tidemill.expr.functions import checked
 from tidemill.kernels.functions import NULL_STATE, OVERFLOW
 from tidemill.local.expressions import plain
-from tidemill.local.kernel_errors import raise_for
 from tidemill.local.object_states import combine_objects
 from tidemill.local.state_columns import objects_in, objects_out, state_columns, state_fields
 from tidemill.local.window_operator import WindowOperator
