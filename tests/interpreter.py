@@ -132,6 +132,9 @@ _OF_ARRAYS = ("copy", "shape", "size")
 """What kernels ask arrays for; any other attribute is a field of a record."""
 
 
+_WITH_KERNELS = tuple(f"tidemill.{name}" for name in ("kernels", "jit", "intervals.loops", "wheels.loops"))
+
+
 class _Rewriting(ast.NodeTransformer):
     """Decorators go; fields of records are items; conversions wrap; comparisons give Python's bools, which
     add up; division never raises."""
@@ -165,7 +168,7 @@ class _Rewriting(ast.NodeTransformer):
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
-        if (node.module or "").startswith(("tidemill.kernels", "tidemill.jit", "tidemill.wheels.loops")):
+        if (node.module or "").startswith(_WITH_KERNELS):
             node.module = _module(node.module or "").__name__
         return node
 

@@ -93,7 +93,7 @@ def accumulate_kernel(
         _FIND_KEY[shape.key](e)
         _OPEN[shape.store](e, layout, fixed)
         for index in fixed:
-            _accumulate(e, PartCode(index, layout.parts[index]), args[index])
+            accumulate_row(e, PartCode(index, layout.parts[index]), args[index])
         for position, index in enumerate(kept):
             _keep(e, args[index], index, position)
     buffers = []
@@ -180,7 +180,7 @@ def _rows_between_panes(
                 with e.block("for j in range(b, stop):"):
                     e.line("i = np.uint64(j)")
                     for index in fixed:
-                        _accumulate(e, PartCode(index, layout.parts[index]), args[index], "f_")
+                        accumulate_row(e, PartCode(index, layout.parts[index]), args[index], "f_")
                 for name in names:
                     e.line(f"r.{name} = f_{name}")
                 e.line("continue")
@@ -358,7 +358,7 @@ def with_arguments(
         step(args)
 
 
-def _accumulate(e: Emitter, part: PartCode, nodes: tuple[Node, ...], place: str = "r.") -> None:
+def accumulate_row(e: Emitter, part: PartCode, nodes: tuple[Node, ...], place: str = "r.") -> None:
     """Emit code that adds a row to the fields of a part; their names begin with `place`."""
 
     def step(args: list[Value]) -> None:

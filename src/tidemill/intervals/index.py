@@ -1,0 +1,199 @@
+"""The time-travel index: rows by key and time, and aggregates of any interval of them (paper 004, V-A)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.aggregates.layout import Layout
+from tidemill.codegen.fold import fold_kernel
+from tidemill.codegen.kernel_errors import raise_for
+from tidemill.core.errors import UnsupportedError
+from tidemill.core.types import to_arrow
+from tidemill.expr.nodes import Node
+from tidemill.intervals.partials import Lifting, partial_fields, refusal
+from tidemill.kernels.arrow import allocate, build
+from tidemill.kernels.intervals import nearest_rows, ranges_by_key
+from tidemill.kernels.memory import empty
+from tidemill.kernels.order import order_by
+from tidemill.kernels.texts import Texts
+
+Ints = npt.NDArray[np.int64]
+
+
+class TimeTravelIndex:
+    """Keeps rows by key and time, and aggregates those of any interval.
+
+    Keys are numbers `0, 1, 2, …`. One thread at a time may write: `insert` and `expire`. Any thread may read
+    at any time: it sees, of each key, all rows of a batch or none.
+
+    >>> from tidemill.aggregates.basic import count, sum
+    >>> from tidemill.aggregates.layout import layout
+    >>> from tidemill.core.schema import schema
+    >>> from tidemill.expr.fluent import col
+    >>> asked = layout((("n", count()), ("s", sum(col.x))), schema({"x": "int64"}))
+    >>> index = TimeTravelIndex(asked)
+    >>> index.arguments
+    (Column(col.x),)
+    >>> index.insert(np.array([0, 1, 0]), np.array([5, 3, 2]), [pa.array([10, 20, 30])])
+    >>> key, low, high = np.array([0, 0, 1]), np.array([1, 3, 9]), np.array([5, 5, 9])
+    >>> [c.to_pylist() for c in index.answers(key, low, high)]
+    [[2, 1, 0], [40, 10, None]]
+    >>> index.answer(0, 1, 5)
+    (2, 40)
+    """
+
+    def __init__(self, layout: Layout, *, ties: int = 0) -> None:
+        """Rows of a key are in order of time, then of so many `ties`, then as they came."""
+        if why := refusal(layout):
+            raise UnsupportedError("the time-travel index", why, instead="aggregate the rows of `rows_in`")
+        self.layout, self.ties = layout, ties
+        self._lifting, self._texts = Lifting(layout), Texts()
+        fields = [("time", "i8"), ("place", "i8"), *((f"tie{j}", "i8") for j in range(ties))]
+        self._type = np.dtype([*fields, *partial_fields(layout)], align=True)
+        self._rows, self._keys = np.empty(0, dtype=self._type), np.empty(0, dtype=np.int64)
+        self._placed = 0
+        every = tuple(range(len(layout.parts)))
+        self._fold = fold_kernel(layout, every, ("tree",) * len(every), tuple(range(len(layout.results))))
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        """The expressions over a row whose values `insert` is given."""
+        return self._lifting.arguments
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are kept."""
+        return len(self._rows)
+
+    def size(self) -> tuple[int, int]:
+        """Return the number of rows, and the bytes that hold them."""
+        return self.rows, self._rows.nbytes + self._keys.nbytes
+
+    # -- the writer
+
+    def insert(
+        self, keys: Ints, times: Ints, arguments: Sequence[pa.Array], *, places: Ints | None = None,
+        ties: Sequence[Ints] = (),
+    ) -> None:  # fmt: skip
+        """Insert rows in any order. Rows with a key below 0 are left out.
+
+        `arguments` has a column for each of `index.arguments`. `places` are numbers by which `rows_in` names
+        rows, by default `0, 1, 2, …` as rows come. `ties` are columns that sort rows of one time.
+        """
+        records = empty(len(keys), self._type)
+        records["time"] = times
+        records["place"] = np.arange(self._placed, self._placed + len(keys)) if places is None else places
+        for j, column in enumerate(ties):
+            records[f"tie{j}"] = column
+        self._lifting.into(records, arguments, self._texts)
+        self._placed += len(keys)
+        known = keys >= 0
+        all_keys = np.concatenate((self._keys, keys[known]))
+        rows = np.concatenate((self._rows, records[known]))
+        order = order_by(all_keys, rows["time"].copy(), *(rows[f"tie{j}"].copy() for j in range(self.ties)))
+        self._rows, self._keys = rows[order], all_keys[order]
+
+    def expire(self, below: int) -> None:
+        """Drop rows with a time below an instant, a block at a time: some of them may stay for a while."""
+        keep = self._rows["time"] >= below
+        self._rows, self._keys = self._rows[keep], self._keys[keep]
+
+    def snapshot(self) -> pa.Table:
+        """Return all rows with their keys and partials; `restore` takes it back."""
+        columns = {"key": pa.array(self._keys)}
+        for name in self._type.names or ():
+            own = self._rows[name].copy()
+            columns[name] = self._texts.decode(own) if name in self._lifting.text_fields else pa.array(own)
+        return pa.table(columns)
+
+    def restore(self, saved: pa.Table) -> None:
+        """Take the rows of a snapshot, in place of those that are kept."""
+        self._keys = saved["key"].to_numpy().copy()
+        self._rows = empty(saved.num_rows, self._type)
+        for name in self._type.names or ():
+            column = saved[name].combine_chunks()
+            own = self._rows[name]
+            text = name in self._lifting.text_fields
+            own[:] = self._texts.pool.encode(column) if text else column.to_numpy(zero_copy_only=False)
+        self._placed = int(self._rows["place"].max(initial=-1)) + 1
+
+    # -- readers
+
+    def answers(
+        self, keys: Ints, low: Ints, high: Ints, *, prevailing: bool = False, max_rows: int | None = None,
+        at: Ints | None = None,
+    ) -> list[pa.Array]:  # fmt: skip
+        """Return the results of the layout for intervals of keys: of rows with `low <= time <= high`.
+
+        Unknown keys and those below 0 have no rows. With `prevailing`, the last row before the interval
+        belongs to it. With `max_rows`, only so many rows nearest to the instant `at` do; of two that are as
+        near, the earlier one.
+        """
+        n = len(keys)
+        first, last = self._ranges(keys, low, high, prevailing, max_rows, at)
+        outputs = [(allocate(r.type, n), empty(n, np.uint8)) for r in self.layout.results]
+        suffixes = empty(len(self._rows), self._type)
+        err = self._fold.run(
+            n, first, last, 0, self._rows, suffixes, self._texts.table, *(a for o in outputs for a in o)
+        )
+        raise_for(err, "interval join")
+        return [self._column(j, *output) for j, output in enumerate(outputs)]
+
+    def answer(
+        self, key: int, low: int, high: int, *, prevailing: bool = False, max_rows: int | None = None,
+        at: int | None = None,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """Return the results of the layout for one interval, as Python values. See `answers`.
+
+        Instants and durations are ticks.
+        """
+        found = self.answers(
+            np.array([key]), np.array([low]), np.array([high]), prevailing=prevailing, max_rows=max_rows,
+            at=None if at is None else np.array([at]),
+        )  # fmt: skip
+        return tuple(_plain(column) for column in found)
+
+    def rows_in(
+        self, keys: Ints, low: Ints, high: Ints, *, prevailing: bool = False, max_rows: int | None = None,
+        at: Ints | None = None,
+    ) -> tuple[Ints, Ints]:  # fmt: skip
+        """Return which rows belong to intervals, by the places given to `insert`. See `answers`.
+
+        Those of interval `i` are `places[offsets[i]:offsets[i + 1]]`, in order of time.
+        """
+        first, last = self._ranges(keys, low, high, prevailing, max_rows, at)
+        offsets = np.append(0, np.cumsum(last - first))
+        rows = [np.arange(a, b) for a, b in zip(first.tolist(), last.tolist())]
+        found = np.concatenate([np.empty(0, dtype=np.int64), *rows])
+        return offsets, self._rows["place"][found]
+
+    def _ranges(
+        self, keys: Ints, low: Ints, high: Ints, prevailing: bool, max_rows: int | None, at: Ints | None
+    ) -> tuple[Ints, Ints]:
+        n, count = len(keys), int(self._keys[-1]) + 1 if len(self._keys) else 0
+        heads = np.searchsorted(self._keys, np.arange(count + 1))
+        keys = np.where(keys < count, keys, -1)
+        first, last = empty(n), empty(n)
+        times = self._rows["time"].copy()
+        ranges_by_key(keys, np.arange(n), low, high, heads, times, prevailing, first, last)
+        if max_rows is not None:
+            assert at is not None
+            nearest_rows(at, times, max_rows, first, last, np.empty(n, dtype=np.int64))
+        return first, last
+
+    def _column(self, j: int, data: npt.NDArray[Any], valid: npt.NDArray[Any]) -> pa.Array:
+        kind = self.layout.results[j].type
+        if kind.kind == "string":
+            return self._texts.decode(np.where(valid != 0, data, -1))
+        return build(data, valid, to_arrow(kind))
+
+
+def _plain(column: pa.Array) -> Any:
+    if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
+        column = column.cast(pa.int64())
+    return column[0].as_py()
