@@ -52,6 +52,9 @@ STREAMS = {Domain.LOGICAL: _streams("int64"), Domain.CLOCK: _streams("timestamp"
 """Ticks are numbers, or microseconds: rows of both are the same."""
 
 
+D = tm.table("d", schema={"k": "int64", "w": "int64"})
+
+
 def _long(a: Stream, n: int) -> Any:
     """A duration of so many ticks, in the time of a stream."""
     return n if a.plan.domain is Domain.LOGICAL else timedelta(microseconds=n)
@@ -103,6 +106,12 @@ ONE: dict[str, Callable[[Stream, int], Stream]] = {
     "apply a join": lambda a, n: a.group_by("k").apply(
         lambda g: g.join(g.agg(n=tm.count()), how="left").select("k", v=col.v * 2 - col.n)),
     "apply top": lambda a, n: a.group_by("k").apply(lambda g: g.where(col.v > 0).top(1, by="v")),
+    "look up": lambda a, n: a.join(D, on="k").select("k", v=col.v + col.w),
+    "look up, left": lambda a, n: a.join(D, on={"v": "k"}, how="left", where=lambda l, r: r.w != l.k).select(
+        "k", v=tm.coalesce(col.w, col.v)),
+    "look up a group": lambda a, n: a.join(D.group_by("k").agg(m=tm.max(col.w)), on="k").select("k", v="m"),
+    "in a table": lambda a, n: a.where_exists(D.where(col.w > n - 4), on="k"),
+    "not in a table": lambda a, n: a.where_not_exists(D, on={"v": "w"}),
     "windows": lambda a, n: a.at_start().group_by("k").window(tm.tumbling(_long(a, n))).agg(v=tm.count()),
 }  # fmt: skip
 
@@ -122,6 +131,12 @@ TWO: dict[str, Callable[[Stream, Stream, int], Stream]] = {
     "where_not_exists, where": lambda a, b, n: a.where_not_exists(b, on="k", where=lambda l, r: l.v < r.v),
     "clip": lambda a, b, n: a.clip(b, on="k").where(col.k.is_not_null()),
     "clip, where": lambda a, b, n: a.clip(b, where=lambda l, r: l.v < r.v),
+    "as of": lambda a, b, n: a.at_start().join(b.until_next("k"), on="k").select("k", v=col.v - col.v_right),
+    "as of, soon": lambda a, b, n: a.at_start().join(
+        b.until_next("k").at_most(_long(a, n)), on="k", how="left", where=lambda l, r: l.v != r.v,
+    ).select("k", v=tm.coalesce(col.v_right, col.v)),
+    "as of another key": lambda a, b, n: a.at_end().join(b.until_next("v"), on={"k": "v"}).select(
+        "k", v=col.k_right),
     "union": lambda a, b, n: _edges(a).union(_edges(b)),
     "union, filtered": lambda a, b, n: _edges(a).union(_edges(b)).where(col.v > 1).lasting(_long(a, n)),
 }  # fmt: skip
@@ -156,7 +171,14 @@ _INTERVAL = st.builds(
     _POINT,
     st.none() | st.integers(1, 9) | st.integers(1, 3),
 )
-DATA = st.fixed_dictionaries({"s": st.lists(_INTERVAL, max_size=6), "p": st.lists(_POINT, max_size=6)})
+_ENTRY = st.fixed_dictionaries({"k": st.none() | st.integers(0, 2), "w": st.none() | st.integers(-3, 5)})
+DATA = st.fixed_dictionaries(
+    {
+        "s": st.lists(_INTERVAL, max_size=6),
+        "p": st.lists(_POINT, max_size=6),
+        "d": st.lists(_ENTRY, max_size=4),
+    }
+)
 
 
 class _TooLarge(Exception):
@@ -218,6 +240,7 @@ def test_every_step_is_run(name: str, domain: Domain) -> None:
     rows = {
         "s": [{"t": t, "u": t + 1 + t % 4, "k": t % 3, "v": t % 5} for t in range(8)],
         "p": [{"t": t, "k": t % 2, "v": t % 4} for t in range(9)],
+        "d": [{"k": k, "w": k + 2} for k in (0, 1, 1)],
     }
     query = ONE[name](s, 3) if name in ONE else TWO[name](s, p, 3)
     inputs = inputs_of(query, rows)

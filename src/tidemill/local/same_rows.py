@@ -14,7 +14,7 @@ from tidemill.kernels.arrow import validity, values
 Mask = npt.NDArray[np.bool_]
 
 
-def same_rows(one: pa.Table, other: pa.Table, schema: Schema) -> Mask:
+def same_rows(one: pa.Table | pa.RecordBatch, other: pa.Table | pa.RecordBatch, schema: Schema) -> Mask:
     """Return whether the rows at each place are equal. Nulls are equal to nulls, and NaN to NaN.
 
     >>> from tidemill.core.schema import schema
@@ -23,7 +23,7 @@ def same_rows(one: pa.Table, other: pa.Table, schema: Schema) -> Mask:
     >>> same_rows(one, one.set_column(0, "a", [[1, 3, None]]), kinds)
     array([ True, False,  True])
     """
-    same = np.ones(len(one), dtype=np.bool_)
+    same = np.ones(one.num_rows, dtype=np.bool_)
     for name, kind in schema:
         a, b = (as_array(table.column(name)) for table in (one, other))
         if kind.is_fixed:
@@ -50,6 +50,8 @@ def _same_fixed(a: pa.Array, b: pa.Array, floats: bool) -> Mask:
     return same_or_null
 
 
-def as_array(column: pa.ChunkedArray) -> pa.Array:
+def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return a column in one piece."""
+    if isinstance(column, pa.Array):
+        return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -16,6 +16,7 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import entered_and_left, merged_edges
+from tidemill.kernels.row_batches import taken_column
 from tidemill.local.edge_sweep import EdgeSweep, Values, sweeps
 from tidemill.local.lifetimes import Ints, Keyed, Mask, instants
 from tidemill.local.operator import Snapshot
@@ -64,16 +65,16 @@ class SnapshotOperator(TemporalOperator):
         sweep = self._sweep
         found = self._key_by_key(side, below) if sweep is None else self._swept(sweep, side, below)
         if len(self._open):
-            self._held = int(values(_column(self._open, _SINCE)).min())
-        return [batch for table in found for batch in table.combine_chunks().to_batches()], [kept]
+            self._held = int(values(as_array(self._open.column(_SINCE))).min())
+        return found, [kept]
 
-    def _swept(self, sweep: EdgeSweep, side: Side, below: int) -> list[pa.Table]:
+    def _swept(self, sweep: EdgeSweep, side: Side, below: int) -> list[pa.RecordBatch]:
         """Return the rows that are complete, by one pass over edges."""
         index = KeyIndex(self._key_schema) if self.plan.keys else None
         kid = self._ids(index, side.rows)
         open_ = Values(
-            self._ids(index, self._open), values(_column(self._open, _SINCE)),
-            np.full(len(self._open), _OPEN), [_column(self._open, n) for n in self._values.names],
+            self._ids(index, self._open), values(as_array(self._open.column(_SINCE))),
+            np.full(len(self._open), _OPEN), [as_array(self._open.column(n)) for n in self._values.names],
         )  # fmt: skip
         keys = index.count if index is not None else 1
         complete, still = sweep.run(side, kid, keys, open_, below, in_turn=self._in_turn)
@@ -87,7 +88,7 @@ class SnapshotOperator(TemporalOperator):
             self._open = pa.Table.from_arrays(arrays, schema=self._open_schema)
         return found
 
-    def _key_by_key(self, side: Side, below: int) -> list[pa.Table]:
+    def _key_by_key(self, side: Side, below: int) -> list[pa.RecordBatch]:
         """Return the rows that are complete, key by key."""
         index = KeyIndex(self._key_schema) if self.plan.keys else None
         kid = self._ids(index, side.rows)
@@ -99,50 +100,56 @@ class SnapshotOperator(TemporalOperator):
             np.append(np.where(at_key[1:] == at_key[:-1], at[1:], _OPEN), _OPEN) if len(at) else at
         )
         found, there = self._snapshots(side, edges)
-        # The values so far go on until the first edge of their key.
-        first = edges.first_of(open_key)
-        ends_now = first < edges.end_of(open_key)
-        ended = self._open.filter(pa.array(ends_now))
-        pieces = np.flatnonzero(there)
-        key = np.concatenate([open_key[ends_now], at_key[pieces]])
-        start = np.concatenate([values(_column(ended, _SINCE)), at[pieces]])
-        end = np.concatenate([at[first[ends_now]], until[pieces]])
-        value = pa.concat_tables(
-            [ended.select(list(self._values.names)), found.take(pa.array(pieces))]
-        )
+        # Values: those so far, which go on until the first edge of their key, and then those at the edges.
+        since, first = values(as_array(self._open.column(_SINCE))), edges.first_of(open_key)
+        touched = first < edges.end_of(open_key)
+        ended, pieces = np.flatnonzero(touched), np.flatnonzero(there)
+        value = [
+            pa.concat_arrays([as_array(self._open.column(n)), as_array(found.column(n))])
+            for n in self._values.names
+        ]
+        key = np.concatenate([open_key[ended], at_key[pieces]])
+        start = np.concatenate([since[ended], at[pieces]])
+        end = np.concatenate([at[first[ended]], until[pieces]])
+        place = np.concatenate([ended, len(open_key) + pieces])
         order = order_by(key)  # what was open is the first of its key
-        key, start, end = key[order], start[order], end[order]
-        value = value.take(pa.array(order)).combine_chunks()
+        key, start, end, place = key[order], start[order], end[order], place[order]
         begins = np.ones(len(key), dtype=np.bool_)
         if len(key) > 1:
-            same = (key[1:] == key[:-1]) & (start[1:] == end[:-1])
-            if len(self._values):
-                same &= same_rows(value.slice(1), value.slice(0, len(key) - 1), self._values)
-            begins[1:] = ~same
+            begins[1:] = (key[1:] != key[:-1]) | (start[1:] != end[:-1])
+            begins[1:] |= ~self._same(value, place[1:], place[:-1])
         runs = np.flatnonzero(begins)
         last = np.append(runs[1:], len(key))[: len(runs)] - 1
-        result = self._rows(index, key[runs], start[runs], end[last], value.take(pa.array(runs)).columns)
-        complete = (end[last] != _OPEN) | (below == FOREVER)
-        still = pa.concat_tables([
-            self._open.filter(pa.array(~ends_now)),
-            self._as_open(result, start[runs]).filter(pa.array(~complete)),
-        ])  # fmt: skip
-        if below == FOREVER and len(still):
-            since = values(_column(still, _SINCE))
-            rest = still.select(list(self._values.names))
-            ids = self._ids(index, still)
-            result = pa.concat_tables([
-                result.filter(pa.array(complete)),
-                self._rows(index, ids, since, np.full(len(ids), _OPEN), rest.columns),
-            ])  # fmt: skip
-            complete, still = np.ones(len(result), dtype=np.bool_), self._open_schema.empty_table()
-        self._open = still.combine_chunks()
-        return [result.filter(pa.array(complete))]
+        key, start, end, place = key[runs], start[runs], end[last], place[runs]
+        untouched = np.flatnonzero(~touched)
+        if below == FOREVER:
+            key, start, place = _after(key, open_key, start, since, place, rest=untouched)
+            end = np.append(end, np.full(len(untouched), _OPEN))
+            self._open = self._open_schema.empty_table()
+            return [self._rows(index, key, start, end, _at(value, place))]
+        open_ = np.flatnonzero(end == _OPEN)
+        still, open_since, at_open = _after(
+            key[open_], open_key, start[open_], since, place[open_], rest=untouched
+        )
+        keys = [] if index is None else index.decode(still)
+        self._open = pa.Table.from_arrays(
+            [*keys, pa.array(open_since), *_at(value, at_open)], schema=self._open_schema
+        )
+        done = np.flatnonzero(end != _OPEN)
+        return [self._rows(index, key[done], start[done], end[done], _at(value, place[done]))]
+
+    def _same(self, value: list[pa.Array], one: Ints, other: Ints) -> Mask:
+        """Return whether the values at two places each are equal."""
+        names = list(self._values.names)
+        if not names:
+            return np.ones(len(one), dtype=np.bool_)
+        pair = (pa.RecordBatch.from_arrays(_at(value, places), names=names) for places in (one, other))
+        return same_rows(*pair, self._values)
 
     def _ids(self, index: KeyIndex | None, rows: Any) -> Ints:
         if index is None or not rows.num_rows:
             return np.zeros(rows.num_rows, dtype=np.int64)
-        return index.encode([_column(rows, n) for n in self.plan.keys])
+        return index.encode([as_array(rows.column(n)) for n in self.plan.keys])
 
     def _snapshots(self, side: Side, edges: Edges) -> tuple[pa.Table, Mask]:
         """Return the values at the edges, and at which of them some row holds."""
@@ -158,17 +165,11 @@ class SnapshotOperator(TemporalOperator):
 
     def _rows(
         self, index: KeyIndex | None, key: Ints, start: Ints, end: Ints, value: Sequence[pa.Array]
-    ) -> pa.Table:
+    ) -> pa.RecordBatch:
         kind = to_arrow(self.plan.schema[self.plan.time])
         keys = [] if index is None else index.decode(key)
         arrays = [*keys, instants(start, kind), instants(end, kind), *value]
-        return pa.Table.from_arrays(arrays, schema=self.plan.schema.to_arrow())
-
-    def _as_open(self, result: pa.Table, start: Ints) -> pa.Table:
-        keys, found = (
-            [result.column(n) for n in names] for names in (self.plan.keys, self._values.names)
-        )
-        return pa.Table.from_arrays([*keys, pa.array(start), *found], schema=self._open_schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.plan.schema.to_arrow())
 
     # -- state
 
@@ -230,7 +231,12 @@ class Edges:
         return self._begin[keys + 1]
 
 
-def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
-    """Return a column of rows in one piece."""
-    found = rows.column(name)
-    return as_array(found) if isinstance(found, pa.ChunkedArray) else found
+def _at(value: list[pa.Array], places: Ints) -> list[pa.Array]:
+    return [taken_column(column, places) for column in value]
+
+
+def _after(
+    key: Ints, open_key: Ints, start: Ints, since: Ints, place: Ints, *, rest: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Return the keys, starts and places of values, and behind them those of the `rest` of what was open."""
+    return np.append(key, open_key[rest]), np.append(start, since[rest]), np.append(place, rest)

@@ -34,6 +34,8 @@ PLACE = internal("place")
 """The column with the places of rows, or of copies of rows."""
 _PLACES = 1 << 31
 """Places of the copies at one instant."""
+_MOST_INSTANTS = 1 << 29
+"""One operator numbers so many instants, whose places are below all instants that are too far."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,14 @@ class SnapshotValues:
         schema = Schema((*((n, source[n]) for n in self._names), (PLACE, INT64)))
         self._source, self._schema = Source("rows", schema, PLACE), schema.to_arrow()
         self._values = plan.schema.select(tuple(r.name for r in plan.layout.results)).to_arrow()
-        self._by_row = self._windows(tumbling(1, on=PLACE))
-        layout = self._by_row.layout
+        self._rows = WindowOperator(self._windows(tumbling(1, on=PLACE)), watch=False)
+        """Gives each row a partial of its own; it is made once, as that takes longer than an advance."""
+        layout = self._rows.plan.layout
         sliding = tuple(map(_sliding, layout.parts))
         self._results = Results(layout, plan_states(layout, sliding), sliding)
+        self._copies: WindowOperator | None = None
+        """A window for each instant. They are numbered on from call to call: one that was asked for is closed."""
+        self._instants = 0
 
     def _windows(self, spec: Window) -> WindowAggregate:
         return WindowAggregate(self._source, (), (NamedWindow(None, spec),), self._plan.aggregates)
@@ -72,7 +78,7 @@ class SnapshotValues:
     @property
     def not_exact(self) -> tuple[str, ...]:
         """The parts that cannot be taken out of a partial again, exactly."""
-        parts = self._by_row.layout.parts
+        parts = self._rows.plan.layout.parts
         return tuple(str(p.part) for p in parts if _sliding(p) != "subtract")
 
     def at(self, batch: pa.RecordBatch, rows: Keyed, moments: Moments) -> pa.Table:
@@ -81,11 +87,11 @@ class SnapshotValues:
             return self._values.empty_table()
         if not (self._allowed and self._are_in_turn(rows)):
             return self._of_copies(batch, rows, moments)
-        operator = WindowOperator(self._by_row, watch=False)
-        operator.push(0, self._placed(batch, rows.order, np.arange(len(rows.order))))
-        elements, texts = operator.store.elements(), operator.store.texts
+        store = self._rows.partials_of(self._placed(batch, rows.order, np.arange(len(rows.order))))
         none = np.zeros(len(moments.at), dtype=np.int64)
-        columns = self._results.columns(elements, Ranges(none, none, moments.leave, moments.enter), texts)
+        columns = self._results.columns(
+            store.elements(), Ranges(none, none, moments.leave, moments.enter), store.texts
+        )
         return pa.Table.from_arrays(columns, schema=self._values)
 
     def _are_in_turn(self, rows: Keyed) -> bool:
@@ -100,21 +106,24 @@ class SnapshotValues:
         return pa.RecordBatch.from_arrays([*taken.columns, pa.array(place)], schema=self._schema)
 
     def _of_copies(self, batch: pa.RecordBatch, rows: Keyed, moments: Moments) -> pa.Table:
-        operator = WindowOperator(self._windows(tumbling(_PLACES, on=PLACE)), watch=False)
+        n, first, operator = len(moments.at), self._instants, self._copies
+        if operator is None or first + n > _MOST_INSTANTS:
+            first, operator = 0, WindowOperator(self._windows(tumbling(_PLACES, on=PLACE)), watch=False)
+        self._copies = None  # if it fails half-way, the next call makes another one
         _, rank = np.unique(rows.starts, return_inverse=True)
         at = Keyed(moments.at, moments.keys, moments.at, moments.at)
         for own, others in ranges(rows, at, 0):
-            operator.push(0, self._placed(batch, rows.order[own], others * _PLACES + rank[own]))
+            operator.push(0, self._placed(batch, rows.order[own], (first + others) * _PLACES + rank[own]))
             operator.settle()
-        n = len(moments.at)
-        found = list(operator.advance(0, n * _PLACES, prompt=True))
+        found = list(operator.advance(0, (first + n) * _PLACES, prompt=True))
+        self._instants, self._copies = first + n, operator
         if not found:
             return pa.Table.from_arrays(
                 [pa.nulls(n, f.type) for f in self._values], schema=self._values
             )
         batches = pa.concat_batches(found)
         place = np.zeros(n, dtype=np.int64)
-        place[values(batches.column("window_start")) // _PLACES] = np.arange(batches.num_rows)
+        place[values(batches.column("window_start")) // _PLACES - first] = np.arange(batches.num_rows)
         return pa.Table.from_batches([batches]).select(self._values.names).take(pa.array(place))
 
 

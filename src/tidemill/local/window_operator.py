@@ -462,6 +462,14 @@ class WindowOperator(Operator):
             ids[some] = self.keys.encode(keys.decode(some))
             lane.absorb(store, ids, self.keys.count)
 
+    def partials_of(self, batch: pa.RecordBatch) -> PaneStore:
+        """Return the partials of some rows, which are not of the operator: for who reads partials only."""
+        if self._compact is not None:
+            batch = self._compact.run(batch)
+        side = self._side_collector()
+        side.add(batch)
+        return side.store
+
     def goes_on_to(self, window: int, pane: int) -> None:
         """Record that another part of the stream has rows up to a pane; filled windows continue to it."""
         for lane in self.lanes:
