@@ -6,7 +6,7 @@ Peers have no interval join that aggregates. They get the fastest of the forms t
   A window over the union of both streams (`RANGE`, a segment tree) took three times as long.
   *duckdb, plain* is the range join, and pairs that are grouped. Without slots of time, as many pairs of a
   key would meet as there are: each slot is as long as the interval, and a request meets two of them.
-- DuckDB, other aggregates: the window over the union of both streams, or the range join, whichever was faster.
+- DuckDB, other aggregates: the range join. *duckdb, plain* is the window over the union of both streams.
 - Polars, sums: as DuckDB's. Other aggregates: `rolling_…_by` over the union of both.
 """
 
@@ -25,7 +25,8 @@ def sums(pair: Pair) -> Question:
         f'requests.interval_join(orders, on="k", preceding="{far}us").agg(n=tm.count(), s=tm.sum(col.v))'
         '.select("ts", "k", "n", "s")',
         f"""WITH sums AS (
-    SELECT ts, k, count(*) OVER w AS n, sum(v) OVER w AS s FROM orders WINDOW w AS (PARTITION BY k ORDER BY ts)
+    SELECT ts, k, count(*) OVER w AS n, sum(v) OVER w AS s
+    FROM orders WINDOW w AS (PARTITION BY k ORDER BY ts)
 ), asked AS (SELECT ts, k, ts - INTERVAL {far} MICROSECOND AS low FROM requests)
 SELECT asked.ts, asked.k, coalesce(a.n, 0) - coalesce(b.n, 0) AS n,
        CASE WHEN coalesce(a.n, 0) > coalesce(b.n, 0) THEN a.s - coalesce(b.s, 0) END AS s

@@ -1,4 +1,4 @@
-"""Every case of the benchmark of interval joins on few rows: all systems answer alike; data are as they say."""
+"""Every case of the benchmark of interval joins, on few rows: systems answer alike; data are as they say."""
 
 from __future__ import annotations
 
