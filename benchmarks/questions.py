@@ -56,7 +56,7 @@ class Question:
 
     def query(self, streams: Mapping[str, tm.Stream]) -> tm.Stream:
         """Tidemill's query."""
-        found = _evaluated(self.tidemill, {"tm": tm, "col": col, **self.names, **streams})
+        found = evaluated(self.tidemill, {"tm": tm, "col": col, **self.names, **streams})
         assert isinstance(found, tm.Stream)
         return found
 
@@ -81,13 +81,13 @@ def on_one_and_two(
 
 def _collected(polars: str, engine: str) -> Asked:
     text = f'{polars}.collect(engine="{engine}")'
-    return Asked(text, lambda t: _evaluated(text, {"pl": pl, **{n: f.lazy() for n, f in t.polars.items()}}))
+    return Asked(text, lambda t: evaluated(text, {"pl": pl, **{n: f.lazy() for n, f in t.polars.items()}}))
 
 
-def _evaluated(text: str, names: Mapping[str, Any]) -> Any:
+def evaluated(text: str, names: Mapping[str, Any]) -> Any:
     """The value of the last line, after the assignments above it.
 
-    >>> _evaluated("a = b + 1\\na * 2", {"b": 3})
+    >>> evaluated("a = b + 1\\na * 2", {"b": 3})
     8
     """
     *before, last = ast.parse(text).body

@@ -51,7 +51,8 @@ class Benchmark:
 
 
 MODULES = {
-    "disorder": "benchmarks.disorder", "exchange": "benchmarks.exchange", "latency": "benchmarks.latency",
+    "disorder": "benchmarks.disorder", "exchange": "benchmarks.exchange",
+    "intervals": "benchmarks.intervals", "latency": "benchmarks.latency",
     "progressive": "benchmarks.progressive", "relational": "benchmarks.relational",
     "temporal": "benchmarks.temporal", "wheels": "benchmarks.wheels",
     "windows": "benchmarks.windows",

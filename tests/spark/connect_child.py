@@ -106,6 +106,17 @@ class Cases:
         found, expected = (t.select(expected.column_names).sort_by(order) for t in (found, expected))
         assert found.to_pylist() == expected.to_pylist() and len(found) > 5
 
+    def intervals(self) -> None:
+        """A feature set: interval joins and as-of joins, by a key and without one."""
+        counts = STREAM.interval_join(STREAM, on="k", preceding=[5, 50]).agg(n=tm.count(), s=tm.sum(col.v))
+        features = tm.features("f", entity=STREAM, features=[
+            counts, STREAM.last_join(STREAM.select(y=col.x), direction="forward").select("y")])  # fmt: skip
+        found = features.offline(self.spark, self.df).toArrow()
+        expected = features.run(rows=self.table)
+        order = [(n, "ascending") for n in ("t", "k", "v", "x")]
+        found, expected = (t.select(expected.column_names).sort_by(order) for t in (found, expected))
+        assert found.to_pylist() == expected.to_pylist() and len(found) == 400
+
     def calendar(self) -> None:
         days = CLOCK.group_by("k").window(tm.calendar("day", tz="America/St_Johns"), window_id=True)
         query = days.agg(n=tm.count(), s=tm.sum(col.v))

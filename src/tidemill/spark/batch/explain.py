@@ -6,7 +6,6 @@ from tidemill.aggregates.algebra import Algebra
 from tidemill.core.errors import UserError
 from tidemill.core.schema import users_part
 from tidemill.expr.nodes import Column, Node, Udf
-from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Plan, WindowAggregate
 from tidemill.plan.stages import Stage
 from tidemill.plan.steps import describe as describe_plan
@@ -76,8 +75,6 @@ def _windows(plan: WindowAggregate) -> list[str]:
 
 
 def _temporal(plan: Temporal) -> list[str]:
-    if isinstance(plan, IntervalJoin):
-        return [f"{plan}: Spark refuses it; run it in this process"]
     way = way_of(plan)
     steps = [*way.first, *(f"shuffle {s}" for s in way.shuffles), _RUNS[way.name], *way.last]
     return [f"{plan}: {way.name}, because {way.why}", *(f"  {step}" for step in steps)]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill.core.errors import UnsupportedError
 from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import unknown_node
 from tidemill.plan.properties import properties
@@ -69,8 +68,6 @@ class Way:
 
 def way_of(plan: Temporal) -> Way:
     """Choose the way of an operator from the plan alone."""
-    if isinstance(plan, IntervalJoin):
-        raise _in_process_only(plan)
     if isinstance(plan, (Lifetime, Unnest)):
         always = properties(plan).everlasting
         return Way("columns", "its rows hold for ever" if always else "each row by itself")
@@ -95,6 +92,9 @@ def way_of(plan: Temporal) -> Way:
         side = ("left", "right")[divided_side(plan) or 0]
         shuffle = f"rows of the {side} side by slices of time, with the rows that hold there meanwhile"
         return Way("together", met, (shuffle,), (f"divide time, in two more passes over the {side} side",))
+    if isinstance(plan, IntervalJoin):
+        shuffle = _to_tasks(_shown_keys(plan), "rows of both sides")
+        return Way("together", "rows meet in intervals of time", (shuffle,))
     by = ", ".join(_partition(plan))
     return Way("together", _WHY[type(plan)], (_to_tasks(by, "rows"),))
 
@@ -110,15 +110,11 @@ _WHY: dict[type[Temporal], str] = {
 }
 
 
-def _in_process_only(plan: IntervalJoin) -> UnsupportedError:
-    return UnsupportedError("spark", str(plan), instead="run it in this process: query.run(...)")
-
-
 def _to_tasks(keys: str, what: str) -> str:
     return f"{what} by {keys}" if keys else f"all {what} to one task"
 
 
-def _shown_keys(plan: Join | Cut, *, by_time: bool = False) -> str:
+def _shown_keys(plan: Join | Cut | IntervalJoin, *, by_time: bool = False) -> str:
     names = [*plan.match.scope, *(a if a == b else f"{a}={b}" for a, b in plan.match.keys)]
     return ", ".join([*names, *(["their time"] if by_time else [])])
 
@@ -135,13 +131,11 @@ def _partition(plan: Temporal) -> tuple[str, ...]:
 
 def temporal(plan: Temporal, inputs: Sequence[DataFrame], detect: str = "off") -> DataFrame:
     """Compile an operator over the frames of its inputs, which have columns of user types."""
-    if isinstance(plan, IntervalJoin):
-        raise _in_process_only(plan)
-    if isinstance(plan, (Join, Cut)):
+    if isinstance(plan, (Join, Cut)) and why_spark(plan) is not None:
         left, right = inputs
-        if why_spark(plan) is not None:
-            return spark_join(plan, left, right)
-        return _matched(plan, left, right, detect)
+        return spark_join(plan, left, right)
+    if isinstance(plan, (Join, Cut, IntervalJoin)):
+        return _matched(plan, inputs, detect)
     [frame] = inputs
     for kind, compiled in _COLUMNS.items():
         if isinstance(plan, kind):
@@ -178,19 +172,18 @@ _ALONE = {"left": (0,), "right": (1,), "outer": (0, 1), "not_exists": (0,), "cli
 """The sides of which rows that nothing matches are in the result."""
 
 
-def _matched(plan: Join | Cut, left: DataFrame, right: DataFrame, detect: str) -> DataFrame:
+def _matched(plan: Join | Cut | IntervalJoin, frames: Sequence[DataFrame], detect: str) -> DataFrame:
     match = plan.match
-    sides = (plan.left, plan.right)
-    alone = _ALONE.get(plan.kind, ())
-    frames = []
-    for port, (side, frame) in enumerate(zip(sides, (left, right))):
+    alone = (0,) if isinstance(plan, IntervalJoin) else _ALONE.get(plan.kind, ())
+    sides = []
+    for port, (side, frame) in enumerate(zip(plan.children(), frames)):
         rows = internal_rows(side, frame, checked=not match.left_keys)  # tasks see all rows with keys
         if port not in alone:  # null is equal to nothing
             own = places(side, "c")
             for pair in match.keys:
                 rows = rows.filter(F.col(own[pair[port]]).isNotNull())
-        frames.append(rows)
-    return _together(plan, frames, (match.left_keys, match.right_keys), detect)
+        sides.append(rows)
+    return _together(plan, sides, (match.left_keys, match.right_keys), detect)
 
 
 # --- columns ----------------------------------------------------------------------------------------
