@@ -69,7 +69,7 @@ class SnapshotValues:
         sliding = tuple(map(_sliding, layout.parts))
         self._results = Results(layout, plan_states(layout, sliding), sliding)
         self._copies: WindowOperator | None = None
-        """A window for each instant. They are numbered on from call to call: one that was asked for is closed."""
+        """A window for each instant, numbered on from call to call: one that was asked for is closed."""
         self._instants = 0
 
     def _windows(self, spec: Window) -> WindowAggregate:
