@@ -119,8 +119,8 @@ class SnapshotOperator(TemporalOperator):
             begins[1:] = (key[1:] != key[:-1]) | (start[1:] != end[:-1])
             begins[1:] |= ~self._same(value, place[1:], place[:-1])
         runs = np.flatnonzero(begins)
-        last = np.append(runs[1:], len(key))[: len(runs)] - 1
-        key, start, end, place = key[runs], start[runs], end[last], place[runs]
+        last_of = np.append(runs[1:], len(key))[: len(runs)] - 1
+        key, start, end, place = key[runs], start[runs], end[last_of], place[runs]
         untouched = np.flatnonzero(~touched)
         if below == FOREVER:
             key, start, place = _after(key, open_key, start, since, place, rest=untouched)
@@ -131,9 +131,9 @@ class SnapshotOperator(TemporalOperator):
         still, open_since, at_open = _after(
             key[open_], open_key, start[open_], since, place[open_], rest=untouched
         )
-        keys = [] if index is None else index.decode(still)
+        held = [] if index is None else index.decode(still)
         self._open = pa.Table.from_arrays(
-            [*keys, pa.array(open_since), *_at(value, at_open)], schema=self._open_schema
+            [*held, pa.array(open_since), *_at(value, at_open)], schema=self._open_schema
         )
         done = np.flatnonzero(end != _OPEN)
         return [self._rows(index, key[done], start[done], end[done], _at(value, place[done]))]
@@ -143,8 +143,8 @@ class SnapshotOperator(TemporalOperator):
         names = list(self._values.names)
         if not names:
             return np.ones(len(one), dtype=np.bool_)
-        pair = (pa.RecordBatch.from_arrays(_at(value, places), names=names) for places in (one, other))
-        return same_rows(*pair, self._values)
+        a, b = (pa.RecordBatch.from_arrays(_at(value, places), names=names) for places in (one, other))
+        return same_rows(a, b, self._values)
 
     def _ids(self, index: KeyIndex | None, rows: Any) -> Ints:
         if index is None or not rows.num_rows:
