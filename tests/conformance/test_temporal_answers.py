@@ -145,7 +145,8 @@ def test_rows_of_a_table_alone_start_where_every_clock_can_show_it() -> None:
     shown = [{**row, **{n: row[n] and to_datetime(row[n]) for n in ("t", "u")}} for row in given["visits"]]
     live = query.live()
     live.push(limits=given["limits"])
-    got = [row for table in (*(live.push(visits=row) for row in shown), live.flush()) for row in table.to_pylist()]
+    tables = [*(live.push(visits=row) for row in shown), live.flush()]
+    got = [row for table in tables for row in table.to_pylist()]
     ticks = [{**row, **{n: row[n] and instant(row[n]) for n in ("valid_from", "valid_to")}} for row in got]
     assert_rows(ticks, expected, "live")
     # A table that a stream has cut is one as well; a query on tables alone has no times.

@@ -442,8 +442,8 @@ class FromEdges(Temporal):
 def start_alone(plan: Join, side: Plan) -> int | None:
     """Return where the row of a join starts that has a row of one side alone which holds since ever.
 
-    Rows of a table have no start. In a result with times they start at the first instant that its kind of time
-    can show, and what is over by then is not there. None if rows of the side have starts.
+    Rows of a table have no start. In a result with times they start at the first instant that its kind of
+    time can show, and what is over by then is not there. None if rows of the side have starts.
     """
     if side.time != ALWAYS or plan.time == ALWAYS:
         return None
