@@ -24,7 +24,7 @@ settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERPRETED = (
-    "aggregates", "conformance", "expr", "features", "fuzz", "intervals", "local", "optimize", "plan",
+    "aggregates", "conformance", "expr", "features", "first_hour", "fuzz", "intervals", "local", "optimize", "plan",
     "spark", "wheels",
 )  # fmt: skip
 """Folders whose tests run generated kernels as plain Python, as examples in docstrings do: combinations of a
