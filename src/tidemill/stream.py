@@ -773,8 +773,8 @@ def stream(
 
     The schema is a dict, a schema of Arrow, Polars, pandas (`frame.dtypes`) or Spark, or data that has these
     columns: a frame, a table, the path of a file. (`tm.read` keeps the data as well.) A timestamp column is
-    clock time; an integer column is logical time. Without `end` an event is a point in time; `end` names the column
-    with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
+    clock time; an integer column is logical time. Without `end` an event is a point in time; `end` names the
+    column with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
 
     Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
     what they count; without it they are refused. It is the unit of the time column, or a dict with one

@@ -44,7 +44,8 @@ def test_asked_a_csv_file_without_writing_its_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bring", [
-    frame, lambda: frame().set_index("ts"), lambda: pl.from_pandas(frame()), lambda: pl.from_pandas(frame()).lazy(),
+    frame, lambda: frame().set_index("ts"), lambda: pl.from_pandas(frame()),
+    lambda: pl.from_pandas(frame()).lazy(),
     lambda: pa.Table.from_pandas(frame()), lambda: pa.Table.from_pandas(frame()).to_reader(),
     lambda: frame().to_dict("records"), lambda: iter(frame().to_dict("records")),
     lambda: pa.Table.from_pandas(frame()).to_batches(),

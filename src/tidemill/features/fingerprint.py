@@ -19,8 +19,8 @@ from tidemill.plan.nodes import Plan
 def fingerprint(plan: Plan) -> str:
     """Return a hash of what a plan says: 16 digits.
 
-    Functions in Python are known by their name; rows that a stream was made of do not count. What is as it is by default is left out, so that
-    options to come change no hash.
+    Functions in Python are known by their name; rows that a stream was made of do not count. What is as it
+    is by default is left out, so that options to come change no hash.
 
     >>> import tidemill as tm
     >>> def asked(size):

@@ -71,6 +71,5 @@ def _part(file: str, group: int) -> Any:
     import pyarrow.dataset as ds
 
     [fragment] = ds.dataset(file, format="parquet").get_fragments()
-    return ds.FileSystemDataset(
-        [fragment.subset(row_group_ids=[group])], fragment.physical_schema, fragment.format, fragment.filesystem
-    )
+    one = fragment.subset(row_group_ids=[group])
+    return ds.FileSystemDataset([one], one.physical_schema, one.format, one.filesystem)

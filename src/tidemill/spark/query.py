@@ -117,7 +117,8 @@ class SparkQuery:
     def explain(self, **inputs: Any) -> Explanation:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
 
-        Without inputs it runs nothing, also where streams have their rows. With them, `detect="auto"` decides as in `run`, which may count keys.
+        Without inputs it runs nothing, also where streams have their rows. With them, `detect="auto"` decides
+        as in `run`, which may count keys.
         """
         if not inputs:
             exchanges = outlook(self._spark, self._detect)
