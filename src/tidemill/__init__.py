@@ -99,6 +99,6 @@ __all__ = [
     "extent", "feature", "features", "first", "first_k", "follow", "greatest", "hopping", "items",
     "landmark", "last", "last_k", "least", "lines", "lit", "max", "max_by", "mean", "mean_by", "median",
     "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch", "read",
-    "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream", "sum", "sum_by",
-    "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows", "write_stream",
+    "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream", "sum",
+    "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows", "write_stream",
 ]  # fmt: skip

@@ -87,8 +87,8 @@ def read(
 
     The source is the path of a Parquet, Arrow, CSV or JSON-lines file, a directory or a glob; a frame of
     pandas, Polars or Spark; Arrow data; or a list of dicts. `time` names the time column. What is found can
-    be seen: print the stream. `schema={"v": "float64"}` says the types of some columns, where the first rows of a text
-    file are not like the others. The other options are those of `tm.stream`.
+    be seen: print the stream. `schema={"v": "float64"}` says the types of some columns, where the first rows
+    of a text file are not like the others. The other options are those of `tm.stream`.
 
     The stream has the name of the file, or `name`. Files are read when a query runs, on Spark by its tasks.
 
