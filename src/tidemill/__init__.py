@@ -92,13 +92,14 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "FOREVER", "DataStream", "Disorder", "Emit", "Expr", "FeatureSet", "InternalError", "Latency",
-    "Punctuation", "Query", "Replicas", "Stream", "StreamWriter", "TidemillError", "UnsupportedError", "UserError",
-    "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds", "calendar",
-    "check_aggregate", "coalesce", "col", "collect", "concat", "correlation", "count", "count_by",
-    "count_if", "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma",
-    "extent", "feature", "features", "first", "first_k", "follow", "greatest", "hopping", "items",
+    "Punctuation", "Query", "Replicas", "Stream", "StreamWriter", "TidemillError", "UnsupportedError",
+    "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
+    "calendar", "check_aggregate", "coalesce", "col", "collect", "concat", "correlation", "count",
+    "count_by", "count_if", "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy",
+    "ewma", "extent", "feature", "features", "first", "first_k", "follow", "greatest", "hopping", "items",
     "landmark", "last", "last_k", "least", "lines", "lit", "max", "max_by", "mean", "mean_by", "median",
     "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch", "read",
-    "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream", "sum",
-    "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows", "write_stream",
+    "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream",
+    "sum", "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows",
+    "write_stream",
 ]  # fmt: skip
