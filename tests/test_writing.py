@@ -35,6 +35,7 @@ ALLOWED = {
     "benchmarks/relational/serialized.py:_ours": "a temporary file without a name to keep",
     "benchmarks/temporal/spark.py:_files": "in a directory of this run alone",
     "benchmarks/progressive.py:_file": "in a directory of this run alone",
+    "benchmarks/start.py:file_of": "in a directory of this run alone",
     "benchmarks/latency/feed.py:Feed.saved": "in a directory of this run alone",
     "benchmarks/latency/bytewax_peer.py:main": "in a directory of this run alone",
     "benchmarks/latency/pathway_peer.py:main": "in a directory of this run alone",
