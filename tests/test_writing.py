@@ -36,6 +36,7 @@ ALLOWED = {
     "benchmarks/intervals/spark.py:_files": "in a directory of this run alone",
     "benchmarks/temporal/spark.py:_files": "in a directory of this run alone",
     "benchmarks/progressive.py:_file": "in a directory of this run alone",
+    "benchmarks/start.py:file_of": "in a directory of this run alone",
     "benchmarks/latency/feed.py:Feed.saved": "in a directory of this run alone",
     "benchmarks/latency/bytewax_peer.py:main": "in a directory of this run alone",
     "benchmarks/latency/pathway_peer.py:main": "in a directory of this run alone",
