@@ -13,7 +13,7 @@ from tidemill.optimize.choices import with_choices
 from tidemill.optimize.optimizer import optimize
 from tidemill.plan.build_temporal import shown
 from tidemill.plan.format import format_plan
-from tidemill.plan.nodes import Plan
+from tidemill.plan.nodes import Plan, with_held
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -56,7 +56,7 @@ class Query:
         self, *, disorder: Disorder | None = None, emit: Emit | None = None, progress: bool = False,
         **inputs: Any,
     ) -> pa.Table:  # fmt: skip
-        """Answer in this process: one input for each stream, by name.
+        """Answer in this process: one input for each stream, by name; none for those that `tm.read` made.
 
         An input is a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, an
         iterable of batches or of dicts, or a path to Parquet, CSV or JSON lines (a file, a
@@ -75,6 +75,7 @@ class Query:
         from tidemill.local.run_live import run_live
 
         counts: dict[str, int] = {}
+        inputs = with_held(self.plan, inputs)
         if disorder is None and emit is None:
             schema = self._arrow_schema
             batches = list(run(self.optimized, inputs, progress=progress, counts=counts))
@@ -97,6 +98,7 @@ class Query:
         from tidemill.local.run import run
         from tidemill.local.run_live import run_live
 
+        inputs = with_held(self.plan, inputs)
         if disorder is None and emit is None and latency is None:
             return run(self.optimized, inputs, progress=progress, prompt=True)
         live = self.live(disorder, emit=emit, latency=latency)
@@ -106,7 +108,7 @@ class Query:
         """The result for a file: nobody waits for its first rows."""
         from tidemill.local.run import run
 
-        return run(self.optimized, inputs, progress=progress)
+        return run(self.optimized, with_held(self.plan, inputs), progress=progress)
 
     def progressive(self, reports: int = 20, **inputs: Any) -> Iterator[ProgressReport]:
         """Answer in this process over a growing part of the data, while all of it is read once.
@@ -127,7 +129,7 @@ class Query:
         """
         from tidemill.local.progressive import progressive
 
-        return progressive(self.optimized, inputs, reports)
+        return progressive(self.optimized, with_held(self.plan, inputs), reports)
 
     def live(
         self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
@@ -195,7 +197,8 @@ class Query:
         from tidemill.local.explain import with_inputs
         from tidemill.spark.batch.explain import describe as on_spark
 
-        plan, wheel = with_inputs(self.optimized, inputs) if inputs else (self.optimized, None)
+        given = with_held(self.plan, inputs) if inputs else {}
+        plan, wheel = with_inputs(self.optimized, given) if given else (self.optimized, None)
         sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan, with_choices)}
         if wheel is not None:
             sections["wheel"] = wheel
@@ -228,7 +231,7 @@ def reconcile(
     """
     from tidemill.local.reconcile import reconcile
 
-    return reconcile(query.optimized, given, late, inputs)
+    return reconcile(query.optimized, given, late, with_held(query.plan, inputs))
 
 
 def restore(
