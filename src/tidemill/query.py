@@ -12,6 +12,7 @@ from tidemill.core.schema import Schema
 from tidemill.optimize.choices import with_choices
 from tidemill.optimize.optimizer import optimize
 from tidemill.plan.build_temporal import shown
+from tidemill.plan.faults import by_name
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan
 
@@ -53,10 +54,10 @@ class Query:
         return optimize(shown(self.plan))
 
     def run(
-        self, *, disorder: Disorder | None = None, emit: Emit | None = None, progress: bool = False,
-        **inputs: Any,
+        self, data: Any = None, /, *, disorder: Disorder | None = None, emit: Emit | None = None,
+        progress: bool = False, **inputs: Any,
     ) -> pa.Table:  # fmt: skip
-        """Answer in this process: one input for each stream, by name.
+        """Answer in this process: one input for each stream, by name. That of one stream needs no name.
 
         An input is a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, an
         iterable of batches or of dicts, or a path to Parquet, CSV or JSON lines (a file, a
@@ -74,6 +75,7 @@ class Query:
         from tidemill.local.run import run, table_of
         from tidemill.local.run_live import run_live
 
+        inputs = by_name(self.plan, data, inputs)
         counts: dict[str, int] = {}
         if disorder is None and emit is None:
             schema = self._arrow_schema
@@ -85,8 +87,8 @@ class Query:
         return table_of(batches, schema, counts)
 
     def batches(
-        self, *, disorder: Disorder | None = None, emit: Emit | None = None, latency: Latency | None = None,
-        progress: bool = False, **inputs: Any,
+        self, data: Any = None, /, *, disorder: Disorder | None = None, emit: Emit | None = None,
+        latency: Latency | None = None, progress: bool = False, **inputs: Any,
     ) -> Iterator[pa.RecordBatch]:  # fmt: skip
         """Answer in this process, as a stream of record batches.
 
@@ -97,16 +99,17 @@ class Query:
         from tidemill.local.run import run
         from tidemill.local.run_live import run_live
 
+        inputs = by_name(self.plan, data, inputs, step="batches")
         if disorder is None and emit is None and latency is None:
             return run(self.optimized, inputs, progress=progress, prompt=True)
         live = self.live(disorder, emit=emit, latency=latency)
         return run_live(self.optimized, inputs, live, progress=progress)
 
-    def _written(self, inputs: dict[str, Any], progress: bool) -> Iterator[pa.RecordBatch]:
+    def _written(self, data: Any, inputs: dict[str, Any], progress: bool) -> Iterator[pa.RecordBatch]:
         """The result for a file: nobody waits for its first rows."""
         from tidemill.local.run import run
 
-        return run(self.optimized, inputs, progress=progress)
+        return run(self.optimized, by_name(self.plan, data, inputs), progress=progress)
 
     def progressive(self, reports: int = 20, **inputs: Any) -> Iterator[ProgressReport]:
         """Answer in this process over a growing part of the data, while all of it is read once.
@@ -144,36 +147,42 @@ class Query:
 
         return Live(self.optimized, disorder, emit=emit, latency=latency, threads=threads, pool=pool)
 
-    def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
+    def to_pandas(self, data: Any = None, /, **inputs: Any) -> pandas.DataFrame:
         """`run`, as a pandas DataFrame."""
-        return self.run(**inputs).to_pandas()
+        return self.run(data, **inputs).to_pandas()
 
-    def to_polars(self, **inputs: Any) -> Any:
+    def to_polars(self, data: Any = None, /, **inputs: Any) -> Any:
         """`run`, as a Polars DataFrame."""
         import polars
 
-        return polars.from_arrow(self.run(**inputs))
+        return polars.from_arrow(self.run(data, **inputs))
 
-    def to_parquet(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
+    def to_parquet(
+        self, path: str | PathLike[str], data: Any = None, /, *, progress: bool = False, **inputs: Any
+    ) -> int:
         """Answer into a Parquet file, batch by batch; it appears whole or not at all.
 
         Returns the number of rows written.
         """
         from tidemill.io.sinks import write_parquet
 
-        return write_parquet(path, self._arrow_schema, self._written(inputs, progress))
+        return write_parquet(path, self._arrow_schema, self._written(data, inputs, progress))
 
-    def to_csv(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
+    def to_csv(
+        self, path: str | PathLike[str], data: Any = None, /, *, progress: bool = False, **inputs: Any
+    ) -> int:
         """Answer into a CSV file with a header, as `to_parquet` does."""
         from tidemill.io.sinks import write_csv
 
-        return write_csv(path, self._arrow_schema, self._written(inputs, progress))
+        return write_csv(path, self._arrow_schema, self._written(data, inputs, progress))
 
-    def to_ipc(self, path: str | PathLike[str], *, progress: bool = False, **inputs: Any) -> int:
+    def to_ipc(
+        self, path: str | PathLike[str], data: Any = None, /, *, progress: bool = False, **inputs: Any
+    ) -> int:
         """Answer into an Arrow IPC file, as `to_parquet` does."""
         from tidemill.io.sinks import write_ipc
 
-        return write_ipc(path, self._arrow_schema, self._written(inputs, progress))
+        return write_ipc(path, self._arrow_schema, self._written(data, inputs, progress))
 
     def on_spark(self, spark: Any, *, detect: str = "auto") -> SparkQuery:
         """The same query on Spark; see `SparkQuery`.
@@ -185,7 +194,7 @@ class Query:
 
         return SparkQuery(self.optimized, spark, detect)
 
-    def explain(self, **inputs: Any) -> Explanation:
+    def explain(self, data: Any = None, /, **inputs: Any) -> Explanation:
         """Logical plan, optimised plan, and what each engine will do; a script prints it.
 
         With inputs of which one is a wheel: what comes from it, or why nothing can.
@@ -195,6 +204,7 @@ class Query:
         from tidemill.local.explain import with_inputs
         from tidemill.spark.batch.explain import describe as on_spark
 
+        inputs = by_name(self.plan, data, inputs, step="explain")
         plan, wheel = with_inputs(self.optimized, inputs) if inputs else (self.optimized, None)
         sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan, with_choices)}
         if wheel is not None:

@@ -16,7 +16,7 @@ from tidemill.local.explain import from_wheel
 from tidemill.local.progress_report import ProgressReport, require_count
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.disorder import Disorder
-from tidemill.plan.faults import check_inputs
+from tidemill.plan.faults import by_name, check_inputs
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
 from tidemill.plan.usable_rows import checks_of, usable_only
@@ -40,9 +40,12 @@ class SparkQuery:
         self._plan, self._spark, self._detect = plan, spark, detect
 
     def run(
-        self, *, disorder: Disorder | None = None, arrival: str | None = None, **inputs: Any
-    ) -> DataFrame:
+        self, data: Any = None, /, *, disorder: Disorder | None = None, arrival: str | None = None,
+        **inputs: Any,
+    ) -> DataFrame:  # fmt: skip
         """The result as a DataFrame; nothing runs until something asks for its rows.
+
+        There is one input for each stream, by name. That of a query of one stream needs no name.
 
         A wheel in place of rows answers windows that lie between its slots. One that Spark built is read
         by tasks, a bucket each; another one by the driver, at once.
@@ -50,6 +53,7 @@ class SparkQuery:
         By default all rows count. With `disorder`, rows may be late, as in `query.run` over rows in the order
         of `arrival`: a column of timestamps or numbers. Rows of equal arrival come in order of their times.
         """
+        inputs = by_name(self._plan, data, inputs)
         plan = self._with_wheels(inputs)
         if disorder is not None:
             require_supported(disorder)
@@ -106,11 +110,12 @@ class SparkQuery:
             )  # fmt: skip
         return accepted(rows, leaf, disorder, arrival)
 
-    def explain(self, **inputs: Any) -> Explanation:
+    def explain(self, data: Any = None, /, **inputs: Any) -> Explanation:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
 
         Without inputs it runs nothing. With them, `detect="auto"` decides as in `run`, which may count keys.
         """
+        inputs = by_name(self._plan, data, inputs, step="explain")
         if not inputs:
             exchanges = outlook(self._spark, self._detect)
             return Explanation({"spark": describe(self._plan), "exchanges": exchanges})
