@@ -11,6 +11,7 @@ from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.features.definition import Definition, Member, define, described
 from tidemill.features.labels import entity_streams
+from tidemill.plan.nodes import with_held
 from tidemill.query import Query
 from tidemill.stream import IntervalJoined, Stream
 
@@ -280,7 +281,7 @@ class FeatureSet(Query):
         for name, given in (("runs", runs), ("seed", seed)):
             if isinstance(given, bool) or not isinstance(given, int) or given < (name == "runs"):
                 raise UserError("verify", expected=f"{name}= a number of at least 0", got=repr(given))
-        given_inputs = {**(sample or {}), **inputs}
+        given_inputs = with_held(self.plan, {**(sample or {}), **inputs})
         check_inputs(self.plan, given_inputs, step="verify")
 
         def offline(definition: Definition, tables: dict[str, pa.Table]) -> pa.Table:

@@ -14,7 +14,7 @@ from tidemill.optimize.optimizer import optimize
 from tidemill.plan.build_temporal import shown
 from tidemill.plan.faults import by_name
 from tidemill.plan.format import format_plan
-from tidemill.plan.nodes import Plan
+from tidemill.plan.nodes import Plan, with_held
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -53,11 +53,17 @@ class Query:
         """The plan after the optimizer's rules."""
         return optimize(shown(self.plan))
 
+    def _inputs(self, data: Any, inputs: dict[str, Any], step: str = "run") -> dict[str, Any]:
+        """The inputs by name: those given, of which one may have none, and those that streams hold."""
+        return with_held(self.plan, by_name(self.plan, data, inputs, step=step))
+
     def run(
         self, data: Any = None, /, *, disorder: Disorder | None = None, emit: Emit | None = None,
         progress: bool = False, **inputs: Any,
     ) -> pa.Table:  # fmt: skip
-        """Answer in this process: one input for each stream, by name. That of one stream needs no name.
+        """Answer in this process: one input for each stream, by name; none for those that `tm.read` made.
+
+        A query of one stream also takes it without a name: `query.run(path)`.
 
         An input is a pyarrow Table, RecordBatchReader or Dataset, a pandas or Polars frame, an
         iterable of batches or of dicts, or a path to Parquet, CSV or JSON lines (a file, a
@@ -75,8 +81,8 @@ class Query:
         from tidemill.local.run import run, table_of
         from tidemill.local.run_live import run_live
 
-        inputs = by_name(self.plan, data, inputs)
         counts: dict[str, int] = {}
+        inputs = self._inputs(data, inputs)
         if disorder is None and emit is None:
             schema = self._arrow_schema
             batches = list(run(self.optimized, inputs, progress=progress, counts=counts))
@@ -99,7 +105,7 @@ class Query:
         from tidemill.local.run import run
         from tidemill.local.run_live import run_live
 
-        inputs = by_name(self.plan, data, inputs, step="batches")
+        inputs = self._inputs(data, inputs, "batches")
         if disorder is None and emit is None and latency is None:
             return run(self.optimized, inputs, progress=progress, prompt=True)
         live = self.live(disorder, emit=emit, latency=latency)
@@ -109,7 +115,7 @@ class Query:
         """The result for a file: nobody waits for its first rows."""
         from tidemill.local.run import run
 
-        return run(self.optimized, by_name(self.plan, data, inputs), progress=progress)
+        return run(self.optimized, self._inputs(data, inputs), progress=progress)
 
     def progressive(self, reports: int = 20, **inputs: Any) -> Iterator[ProgressReport]:
         """Answer in this process over a growing part of the data, while all of it is read once.
@@ -130,7 +136,7 @@ class Query:
         """
         from tidemill.local.progressive import progressive
 
-        return progressive(self.optimized, inputs, reports)
+        return progressive(self.optimized, with_held(self.plan, inputs), reports)
 
     def live(
         self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
@@ -204,8 +210,8 @@ class Query:
         from tidemill.local.explain import with_inputs
         from tidemill.spark.batch.explain import describe as on_spark
 
-        inputs = by_name(self.plan, data, inputs, step="explain")
-        plan, wheel = with_inputs(self.optimized, inputs) if inputs else (self.optimized, None)
+        given = self._inputs(data, inputs, "explain") if inputs or data is not None else {}
+        plan, wheel = with_inputs(self.optimized, given) if given else (self.optimized, None)
         sections = {"logical": format_plan(self.plan), "optimised": format_plan(plan, with_choices)}
         if wheel is not None:
             sections["wheel"] = wheel
@@ -238,7 +244,7 @@ def reconcile(
     """
     from tidemill.local.reconcile import reconcile
 
-    return reconcile(query.optimized, given, late, inputs)
+    return reconcile(query.optimized, given, late, with_held(query.plan, inputs))
 
 
 def restore(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER, Domain
@@ -770,9 +772,10 @@ def stream(
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
-    The schema is a dict, a `pyarrow.Schema` or a Spark `StructType`. A timestamp column is clock
-    time; an integer column is logical time. Without `end` an event is a point in time; `end` names the column
-    with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
+    The schema is a dict, a schema of Arrow, Polars, pandas (`frame.dtypes`) or Spark, or data that has these
+    columns: a frame, a table, the path of a file. (`tm.read` keeps the data as well.) A timestamp column is
+    clock time; an integer column is logical time. Without `end` an event is a point in time; `end` names the
+    column with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
 
     Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
     what they count; without it they are refused. It is the unit of the time column, or a dict with one
@@ -785,7 +788,8 @@ def stream(
     >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
     Schema(t: int64, x: float64)
     """
-    _require_name(name, "stream")
+    require_name(name, "stream")
+    schema = _described(schema, f"stream {name!r}")
     return Stream(build.source(name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz))
 
 
@@ -800,11 +804,22 @@ def table(name: str, *, schema: Any) -> Stream:
     >>> clicks.join(ads, on="ad").run(clicks=[{"t": 5, "ad": 1}], ads=known).to_pylist()
     [{'ad': 1, 'campaign': 'x', 'valid_from': 5, 'valid_to': 6}]
     """
-    _require_name(name, "table")
+    require_name(name, "table")
+    schema = _described(schema, f"table {name!r}")
     return Stream(temporal.table(name, schema))
 
 
-def _require_name(name: Any, step: str) -> None:
+def _described(schema: Any, step: str) -> Any:
+    """Return a schema as nodes read it. A dict needs no look at data, and no import of what reads it."""
+    if type(schema) is dict or isinstance(schema, (Schema, pa.Schema)):
+        return schema
+    from tidemill.io.schemas import declared
+
+    return declared(schema, step=step)
+
+
+def require_name(name: Any, step: str) -> None:
+    """Raise an error unless a stream can have this name."""
     if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
         raise UserError(
             step, expected=f"a name that can be an argument of run(), other than {RESERVED}",
