@@ -11,6 +11,7 @@ from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.features.definition import Definition, Member, define, described
 from tidemill.features.labels import entity_streams
+from tidemill.plan.nodes import with_held
 from tidemill.query import Query
 from tidemill.stream import IntervalJoined, Stream
 
@@ -151,8 +152,8 @@ class FeatureSet(Query):
     # -- training
 
     def run(
-        self, *, disorder: Disorder | None = None, emit: Emit | None = None, progress: bool = False,
-        **inputs: Any,
+        self, data: Any = None, /, *, disorder: Disorder | None = None, emit: Emit | None = None,
+        progress: bool = False, **inputs: Any,
     ) -> pa.Table:  # fmt: skip
         """The features of each row of the entity, in this process, as `run` of a query.
 
@@ -161,16 +162,16 @@ class FeatureSet(Query):
         """
         import pyarrow as pa
 
-        found = super().run(disorder=disorder, emit=emit, progress=progress, **inputs)
+        found = super().run(data, disorder=disorder, emit=emit, progress=progress, **inputs)
         return pa.Table.from_arrays(found.columns, schema=self.definition.marked(found.schema))
 
     @property
     def _arrow_schema(self) -> pa.Schema:
         return self.definition.marked(super()._arrow_schema)
 
-    def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
+    def to_pandas(self, data: Any = None, /, **inputs: Any) -> pandas.DataFrame:
         """`run`, as a pandas DataFrame; its `attrs` have what the metadata of the table says of the set."""
-        found = super().to_pandas(**inputs)
+        found = super().to_pandas(data, **inputs)
         found.attrs |= {f"tidemill.{name}": value for name, value in self.definition.about.items()}
         return found
 
@@ -283,7 +284,7 @@ class FeatureSet(Query):
         for name, given in (("runs", runs), ("seed", seed)):
             if isinstance(given, bool) or not isinstance(given, int) or given < (name == "runs"):
                 raise UserError("verify", expected=f"{name}= a number of at least 0", got=repr(given))
-        given_inputs = {**(sample or {}), **inputs}
+        given_inputs = with_held(self.plan, {**(sample or {}), **inputs})
         check_inputs(self.plan, given_inputs, step="verify")
 
         def offline(definition: Definition, tables: dict[str, pa.Table]) -> pa.Table:
@@ -299,9 +300,9 @@ class FeatureSet(Query):
 
     # -- what it is
 
-    def explain(self, **inputs: Any) -> Explanation:
+    def explain(self, data: Any = None, /, **inputs: Any) -> Explanation:
         """As of a query, after a list of the features."""
-        return Explanation({"features": str(self.definition), **super().explain(**inputs).sections})
+        return Explanation({"features": str(self.definition), **super().explain(data, **inputs).sections})
 
     def __repr__(self) -> str:
         return str(self.definition)

@@ -129,6 +129,22 @@ def test_expired_rows_are_not_missed(batches: list[list[Any]], base: list[Any], 
     assert index.rows == 0
 
 
+@examples(15, of=100)
+@given(batches, st.lists(base_rows, max_size=8), st.integers(0, 30))
+def test_the_prevailing_row_is_spared(batches: list[list[Any]], base: list[Any], below: int) -> None:
+    plan = planned({"n": tm.count(), "first": tm.min(col.t)}, prevailing=True)
+    index = TimeTravelIndex(plan.layout)
+    rows: list[Any] = []
+    for batch in batches:
+        rows += batch
+        insert(index, batch)
+        index.expire(below, spare=1)
+    later = [row for row in base if row["t"] - row["back"] >= below]
+    check(index, plan, rows, later, prevailing=True)
+    index.expire(100, spare=1)
+    assert index.rows == len({row["k"] for row in rows})
+
+
 @examples(10, of=60)
 @given(batches, st.lists(base_rows, max_size=8))
 def test_a_restored_index_answers_the_same(batches: list[list[Any]], base: list[Any]) -> None:

@@ -98,9 +98,18 @@ class TimeTravelIndex:
         order = order_by(all_keys, rows["time"].copy(), *(rows[f"tie{j}"].copy() for j in range(self.ties)))
         self._rows, self._keys = rows[order], all_keys[order]
 
-    def expire(self, below: int) -> None:
-        """Drop rows with a time below an instant, a block at a time: some of them may stay for a while."""
-        keep = self._rows["time"] >= below
+    def expire(self, below: int, *, spare: int = 0) -> None:
+        """Drop rows with a time below an instant, except for the last `spare` of each key.
+
+        Rows go a block at a time: some of them may stay for a while. An interval that begins below the
+        instant has no defined answer afterwards, but for the rows that are spared: a row that prevails, or
+        the last few that `max_rows` asks for.
+        """
+        old = self._rows["time"] < below
+        ends = np.searchsorted(self._keys, self._keys + 1)
+        keep = ~old
+        olds = np.append(0, np.cumsum(old))
+        keep |= olds[ends] - olds[:-1] <= spare  # old rows of the key from this one on
         self._rows, self._keys = self._rows[keep], self._keys[keep]
 
     def snapshot(self) -> pa.Table:

@@ -125,7 +125,7 @@ class IntervalOperator(TemporalOperator):
     def _probe_to_keep(
         self, question: Question, own: Reach, open_: Ints, probe: Side, below: int
     ) -> pa.RecordBatch:
-        asked, rows, by_condition = self.plan.interval, question.probe, question.by_condition
+        asked, by_condition = self.plan.interval, question.by_condition
         at = below - asked.offset
         low = BEGINNING if not isinstance(asked.preceding, int) else at - min(asked.preceding, FAR)
         if len(open_):
@@ -133,6 +133,9 @@ class IntervalOperator(TemporalOperator):
             low = min(low, int(own.low[open_].min()))
         if asked.prevailing and by_condition:
             low = BEGINNING
+        if question.wants_last:
+            return probe.keep(question.rows.last_needed(low, at))
+        rows = question.probe
         most = 0 if asked.max_rows is None or by_condition else asked.max_rows
         needed = np.zeros(len(probe.starts), dtype=np.bool_)
         needed_rows(rows.heads, rows.order, rows.times, low, at, most, asked.prevailing, needed)
