@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -60,7 +61,7 @@ class ArrivalOperator(IntervalOperator):
             return
         starts = starts_of(self.inputs[0], batch)
         cuts = [0, *(np.flatnonzero(starts[1:] < starts[:-1]) + 1).tolist(), len(starts)]
-        for begin, end in zip(cuts, cuts[1:]):
+        for begin, end in itertools.pairwise(cuts):
             yield batch.slice(begin, end - begin)
 
     def _answered(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

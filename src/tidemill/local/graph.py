@@ -184,8 +184,10 @@ class Graph:
         """Push a batch of a stream and return the results."""
         if self._on_arrival is None:
             return self._passed_on(self._from[stream], batch)
-        each = [batch] if stream not in self._row_by_row else [batch.slice(i, 1) for i in range(batch.num_rows)]
-        return [found for rows in each for found in self._all_passed_on(self._from[stream], (rows,))]
+        each: Iterable[pa.RecordBatch] = (batch,)
+        if stream in self._row_by_row:
+            each = (batch.slice(row, 1) for row in range(batch.num_rows))
+        return list(self._all_passed_on(self._from[stream], each))
 
     def expect_late(self, late: bool) -> None:
         """Say whether rows to come may be below their watermarks; if not, operators do not look for them."""

@@ -116,7 +116,7 @@ class Live:
         else:
             self._emission = Revised(plan, emit, threads, pool, self._inputs)
         self._come_last = base_streams(plan) if on_arrival else frozenset[str]()
-        """The inputs whose rows are answered when they come: after those of the same call that others have."""
+        """The inputs whose rows are answered when they come: after other rows of the same call."""
         self.schema = self._schema = self._emission.schema
         """The columns of the tables that it returns."""
         self._nothing = self._schema.empty_table()
