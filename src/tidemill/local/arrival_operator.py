@@ -80,11 +80,11 @@ class ArrivalOperator(IntervalOperator):
 
     # -- time
 
-    def advance(self, port: int, below: int, *, prompt: bool = False) -> Sequence[pa.RecordBatch]:
+    def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         self._marks.raise_to(port, below)
         if self.wants_advance or self._reached == FOREVER:
             self._forget()
-        return ()
+        return iter(())
 
     @property
     def wants_advance(self) -> bool:

@@ -49,7 +49,7 @@ class Arrivals:
             return list(rows_of_node(node, below, {}))
         base, probe = self._came.setdefault(id(node), ([], []))
         probe += below[1]
-        found = []
+        found = list[Row]()
         for one in below[0]:
             base.append(one)
             found += answer(node, one, base, probe)
