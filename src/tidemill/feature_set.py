@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
@@ -226,20 +226,23 @@ class FeatureSet(Query):
 
     def live(
         self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
-        threads: int = 1, pool: Executor | None = None,
+        threads: int = 1, pool: Executor | None = None, answers: Literal["exact", "on arrival"] = "exact",
     ) -> FeatureServer:  # fmt: skip
         """A live query that gives features, as `live` of a query; see `online`."""
         from tidemill.features.server import FeatureServer
 
-        options = {"emit": emit, "latency": latency, "threads": threads, "pool": pool}
+        options: dict[str, Any] = {"emit": emit, "latency": latency, "answers": answers}
+        options |= {"threads": threads, "pool": pool}
         return FeatureServer(self.definition, self.optimized, disorder, **options)
 
     def online(
-        self, disorder: Disorder | None = None, *, threads: int = 1, pool: Executor | None = None
-    ) -> FeatureServer:
+        self, disorder: Disorder | None = None, *, answers: Literal["exact", "on arrival"] = "exact",
+        threads: int = 1, pool: Executor | None = None,
+    ) -> FeatureServer:  # fmt: skip
         """A server of features: push rows of all streams as they come, and get those of the entity back.
 
-        Each row comes when its features can no longer change. See `tm.Query.live` for the options.
+        Each row comes when its features can no longer change; with `answers="on arrival"`, in the call that
+        pushes it, with the features of the rows that came so far. See `tm.Query.live` for the options.
 
         >>> import tidemill as tm
         >>> ask = tm.stream("ask", time="t", schema={"t": "int64", "user": "int64"})
@@ -251,7 +254,7 @@ class FeatureSet(Query):
         >>> server.punctuate(10).to_pylist()
         [{'t': 9, 'user': 7, 'n': 1}]
         """
-        return self.live(disorder, threads=threads, pool=pool)
+        return self.live(disorder, threads=threads, pool=pool, answers=answers)
 
     # -- proof
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import Schema
@@ -140,18 +140,21 @@ class Query:
 
     def live(
         self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
-        threads: int = 1, pool: Executor | None = None,
+        threads: int = 1, pool: Executor | None = None, answers: Literal["exact", "on arrival"] = "exact",
     ) -> Live:  # fmt: skip
         """The same query on rows that keep coming; see `Live`.
 
         `disorder` says how far rows may be out of order, and what happens to those that come too late. `emit`
         asks for the rows of open windows, and for corrections; `latency` lets rows wait for larger batches.
+        With `answers="on arrival"`, base rows of interval joins are answered when they come, from what has
+        come so far, and not when they can no longer change.
         All work is done in calls of the result; several threads are used during a call only. They belong to
         the package, or to a `pool` of yours, which several queries may share; call from a thread outside it.
         """
         from tidemill.local.live import Live
 
-        return Live(self.optimized, disorder, emit=emit, latency=latency, threads=threads, pool=pool)
+        policies: dict[str, Any] = {"emit": emit, "latency": latency, "answers": answers}
+        return Live(self.optimized, disorder, threads=threads, pool=pool, **policies)
 
     def to_pandas(self, data: Any = None, /, **inputs: Any) -> pandas.DataFrame:
         """`run`, as a pandas DataFrame."""
@@ -250,12 +253,14 @@ def reconcile(
 def restore(
     query: Query, path: str | PathLike[str], disorder: Disorder | None = None, *, emit: Emit | None = None,
     latency: Latency | None = None, threads: int = 1, pool: Executor | None = None,
+    answers: Literal["exact", "on arrival"] = "exact",
 ) -> Live:  # fmt: skip
     """Continue a live query from a checkpoint; `live.positions` says from where to read its inputs.
 
     The query must be the one whose state was saved. The policies and the number of threads may be others, but
-    `emit` must keep complete windows for as long as before.
+    `emit` must keep complete windows for as long as before, and `answers` must be the same.
     """
     from tidemill.local.live import restored
 
-    return restored(query.live(disorder, emit=emit, latency=latency, threads=threads, pool=pool), path)
+    policies: dict[str, Any] = {"emit": emit, "latency": latency, "answers": answers}
+    return restored(query.live(disorder, threads=threads, pool=pool, **policies), path)

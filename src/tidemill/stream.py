@@ -401,7 +401,7 @@ class Stream(Query):
         - `include_base`: the rows of this stream count as probe rows, too.
         - `prevailing`: the last row before the interval counts, too.
         - `since_previous`: only rows after the last row of this stream that is earlier.
-        - `lateness`: how late rows of this stream may come to a live query that answers on arrival.
+        - `lateness`: how late rows may come to a live query that answers on arrival.
 
         >>> from tidemill.aggregates.basic import count, sum
         >>> ask = stream("ask", time="t", schema={"t": "int64", "user": "int64"})
