@@ -61,7 +61,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("graph", "turns"),
         ("spray", "table_stages", "temporal"),
         ("keyed_lanes",),
-        ("as_of_operator",),
+        ("arrival_operator", "as_of_operator"),
         (
             "cut_operator", "interval_operator", "join_operator", "lifetime_operator", "lookup_operator",
             "next_operator", "rows_by_key", "snapshot_operator",

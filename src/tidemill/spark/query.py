@@ -17,7 +17,7 @@ from tidemill.local.explain import from_wheel
 from tidemill.local.progress_report import ProgressReport, require_count
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.disorder import Disorder
-from tidemill.plan.faults import check_inputs
+from tidemill.plan.faults import by_name, check_inputs
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, sources, with_held, without_held
 from tidemill.plan.usable_rows import checks_of, usable_only
@@ -43,11 +43,13 @@ class SparkQuery:
         self._held = with_held(plan, {})
 
     def run(
-        self, *, disorder: Disorder | None = None, arrival: str | None = None, **inputs: Any
-    ) -> DataFrame:
+        self, data: Any = None, /, *, disorder: Disorder | None = None, arrival: str | None = None,
+        **inputs: Any,
+    ) -> DataFrame:  # fmt: skip
         """The result as a DataFrame; nothing runs until something asks for its rows.
 
-        Streams that `tm.read` made need no input: tasks read their files, and frames in memory are sent.
+        There is one input for each stream, by name; a query of one stream also takes it without a name.
+        Streams that `tm.read` made need none: tasks read their files, and frames in memory are sent.
 
         A wheel in place of rows answers windows that lie between its slots. One that Spark built is read
         by tasks, a bucket each; another one by the driver, at once.
@@ -55,7 +57,7 @@ class SparkQuery:
         By default all rows count. With `disorder`, rows may be late, as in `query.run` over rows in the order
         of `arrival`: a column of timestamps or numbers. Rows of equal arrival come in order of their times.
         """
-        inputs = self._frames(inputs)
+        inputs = self._frames(by_name(self._plan, data, inputs))
         plan = self._with_wheels(inputs)
         if disorder is not None:
             require_supported(disorder)
@@ -114,12 +116,13 @@ class SparkQuery:
             )  # fmt: skip
         return accepted(rows, leaf, disorder, arrival)
 
-    def explain(self, **inputs: Any) -> Explanation:
+    def explain(self, data: Any = None, /, **inputs: Any) -> Explanation:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
 
         Without inputs it runs nothing, also where streams have their rows. With them, `detect="auto"` decides
         as in `run`, which may count keys.
         """
+        inputs = by_name(self._plan, data, inputs, step="explain")
         if not inputs:
             exchanges = outlook(self._spark, self._detect)
             return Explanation({"spark": describe(self._plan), "exchanges": exchanges})
