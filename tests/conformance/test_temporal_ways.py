@@ -1,11 +1,12 @@
 """Every way to run an operator is forced, on the same rows, and gives the rows of the definition.
 
-Snapshots have ways of their own in `test_temporal.py`, tables that are grouped in `tests/local/test_tables.py`.
+Snapshots have ways of their own in `test_temporal.py`, grouped tables in `tests/local/test_tables.py`.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import random
 from collections.abc import Callable
@@ -50,7 +51,7 @@ def _rows(seed: int, size: int = 18) -> Inputs:
     def payload() -> Row:
         return {
             "k": pick.choice([0, 1, 2, 2, None]), "v": pick.choice([*range(-2, 5), None]),
-            "s": pick.choice(["", "a", "b", "ab", None]), "x": pick.choice([0.0, -0.0, 0.5, float("nan"), None]),
+            "s": pick.choice(["", "a", "b", "ab", None]), "x": pick.choice([0.0, -0.0, 0.5, math.nan, None]),
         }  # fmt: skip
 
     starts = [pick.randint(0, 25) for _ in range(size)]
@@ -141,7 +142,8 @@ WORDS: dict[str, tuple[Callable[[], Stream], Callable[[], Stream], str, str]] = 
         lambda: S.where_exists(Q, on="k"), lambda: S.where_exists(Q, on="k", where=_any), "cut", "cut",
     ),
     "not exists, by pairs": (
-        lambda: S.where_not_exists(Q, on="k"), lambda: S.where_not_exists(Q, on="k", where=_any), "cut", "cut",
+        lambda: S.where_not_exists(Q, on="k"), lambda: S.where_not_exists(Q, on="k", where=_any),
+        "cut", "cut",
     ),
     "as of": (
         lambda: K.join(LATER.until_next("k"), on="k"),
