@@ -25,6 +25,8 @@ ALWAYS, ALWAYS_END = internal("since"), internal("until")
 """The lifetime of rows of a table, which hold for ever."""
 ALWAYS_START = -FARTHEST
 """Where it starts."""
+_FIRST_INT = -FARTHEST // 2
+"""Where it starts in results on logical time, so that it can be shifted."""
 LEFT, RIGHT = "left.", "right."
 """What the columns of both sides begin with in a condition on pairs."""
 EDGE, CHANGE = "edge", "change"
@@ -447,7 +449,7 @@ def start_alone(plan: Join, side: Plan) -> int | None:
     """
     if side.time != ALWAYS or plan.time == ALWAYS:
         return None
-    return FIRST_SHOWN if plan.domain is Domain.CLOCK else ALWAYS_START
+    return FIRST_SHOWN if plan.domain is Domain.CLOCK else _FIRST_INT
 
 
 def lifetime(plan: Plan) -> frozenset[str]:
