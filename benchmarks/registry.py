@@ -54,8 +54,8 @@ MODULES = {
     "disorder": "benchmarks.disorder", "exchange": "benchmarks.exchange",
     "intervals": "benchmarks.intervals", "latency": "benchmarks.latency",
     "progressive": "benchmarks.progressive", "relational": "benchmarks.relational",
-    "temporal": "benchmarks.temporal", "wheels": "benchmarks.wheels",
-    "windows": "benchmarks.windows",
+    "start": "benchmarks.start", "temporal": "benchmarks.temporal",
+    "wheels": "benchmarks.wheels", "windows": "benchmarks.windows",
 }  # fmt: skip
 
 

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tidemill.aggregates.algebra import Aggregate
+import pyarrow as pa
+
 from tidemill.core.errors import UserError
-from tidemill.core.schema import Schema, users_name
+from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER, Domain
+from tidemill.expr.fluent import Arithmetic
 from tidemill.plan import build
 from tidemill.plan import build_intervals as intervals
 from tidemill.plan import build_temporal as temporal
+from tidemill.plan.asked import by_name
 from tidemill.plan.foresight import foresight
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
@@ -268,7 +271,7 @@ class Stream(Query):
 
     # -- snapshots
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """Aggregates of the rows that hold at each instant; see `Grouped.agg`.
 
         >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
@@ -276,7 +279,7 @@ class Stream(Query):
         >>> s.agg(n=count()).run(s=[{"t": 1, "u": 4}, {"t": 3, "u": 4}]).to_pylist()
         [{'valid_from': 1, 'valid_to': 3, 'n': 1}, {'valid_from': 3, 'valid_to': 4, 'n': 2}]
         """
-        return Grouped(self.plan, self._scope, self._scope).agg(**aggregates)
+        return Grouped(self.plan, self._scope, self._scope).agg(*unnamed, **aggregates)
 
     def distinct(self, /, *columns: Any) -> Stream:
         """The values of some columns, of all by default, that some row has at each instant.
@@ -398,7 +401,7 @@ class Stream(Query):
         - `include_base`: the rows of this stream count as probe rows, too.
         - `prevailing`: the last row before the interval counts, too.
         - `since_previous`: only rows after the last row of this stream that is earlier.
-        - `lateness`: how late rows of this stream may come to a live query that answers on arrival.
+        - `lateness`: how late rows may come to a live query that answers on arrival.
 
         >>> from tidemill.aggregates.basic import count, sum
         >>> ask = stream("ask", time="t", schema={"t": "int64", "user": "int64"})
@@ -616,12 +619,13 @@ class IntervalJoined:
         asked = self._several[0][1]  # the ends are the same
         return _time_of(asked.interval.waits, asked.base)
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """Each row with aggregates of its probe rows: those of none where there are none.
 
         Arguments are columns of the probe stream.
         """
-        return Stream(intervals.aggregates(self._several, aggregates), self._scope)
+        named = by_name("agg", unnamed, aggregates)
+        return Stream(intervals.aggregates(self._several, named), self._scope)
 
     def pairs(self, *, how: str = "left", suffix: str = "_right") -> Stream:
         """A row for each probe row, with the columns of both; once with nulls where there are none.
@@ -667,7 +671,7 @@ class Grouped:
         listed += [NamedWindow(n, w) for n, w in named.items()]
         return Windowed(self._plan, self._keys, tuple(listed), self._scope, ids=window_id)
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """Aggregates of the rows that hold at each instant, by key.
 
         The result has a row for each longest interval, `valid_from` to `valid_to`, in which the values of a
@@ -680,11 +684,8 @@ class Grouped:
         >>> s.group_by("k").agg(n=count()).run(s=rows).to_pylist()
         [{'k': 7, 'valid_from': 1, 'valid_to': 4, 'n': 1}, {'k': 7, 'valid_from': 4, 'valid_to': 6, 'n': 2}]
         """
-        if not aggregates:
-            raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
-        for name in aggregates:
-            users_name(name, step="agg")
-        return Stream(temporal.snapshot_aggregate(self._plan, self._keys, aggregates), self._scope)
+        named = by_name("agg", unnamed, aggregates)
+        return Stream(temporal.snapshot_aggregate(self._plan, self._keys, named), self._scope)
 
     def top(self, count: int, /, *, by: Any, least: bool = False) -> Stream:
         """The rows with the greatest values of a column, by key; see `Stream.top`.
@@ -741,8 +742,11 @@ class Windowed:
         added = tuple(n for n in names if n not in self._scope)
         return Windowed(plan, (*self._keys, *added), self._windows, self._scope, ids=self._ids)
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """One row for each window and key: the keys, `window_start`, `window_end`, the results.
+
+        A result without a name has that of the aggregate and its columns: `tm.sum("price")` is `sum_price`.
+        Results can be computed with: `rate=tm.sum(col.paid) / tm.count()`, null where one of them is.
 
         >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
         >>> from tidemill.aggregates.basic import count
@@ -750,9 +754,8 @@ class Windowed:
         >>> s.window(tumbling(10)).agg(n=count()).run(s=[{"t": 12, "v": 5}]).to_pylist()
         [{'window_start': 10, 'window_end': 20, 'n': 1}]
         """
-        for name in aggregates:
-            users_name(name, step="agg")
-        node = build.window_aggregate(self._plan, self._keys, self._windows, aggregates, self._ids)
+        named = by_name("agg", unnamed, aggregates)
+        node = build.window_aggregate(self._plan, self._keys, self._windows, named, self._ids)
         return Stream(node, self._scope)
 
     def __repr__(self) -> str:
@@ -769,9 +772,10 @@ def stream(
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
-    The schema is a dict, a `pyarrow.Schema` or a Spark `StructType`. A timestamp column is clock
-    time; an integer column is logical time. Without `end` an event is a point in time; `end` names the column
-    with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
+    The schema is a dict, a schema of Arrow, Polars, pandas (`frame.dtypes`) or Spark, or data that has these
+    columns: a frame, a table, the path of a file. (`tm.read` keeps the data as well.) A timestamp column is
+    clock time; an integer column is logical time. Without `end` an event is a point in time; `end` names the
+    column with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
 
     Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
     what they count; without it they are refused. It is the unit of the time column, or a dict with one
@@ -784,7 +788,8 @@ def stream(
     >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
     Schema(t: int64, x: float64)
     """
-    _require_name(name, "stream")
+    require_name(name, "stream")
+    schema = _described(schema, f"stream {name!r}")
     return Stream(build.source(name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz))
 
 
@@ -799,11 +804,22 @@ def table(name: str, *, schema: Any) -> Stream:
     >>> clicks.join(ads, on="ad").run(clicks=[{"t": 5, "ad": 1}], ads=known).to_pylist()
     [{'ad': 1, 'campaign': 'x', 'valid_from': 5, 'valid_to': 6}]
     """
-    _require_name(name, "table")
+    require_name(name, "table")
+    schema = _described(schema, f"table {name!r}")
     return Stream(temporal.table(name, schema))
 
 
-def _require_name(name: Any, step: str) -> None:
+def _described(schema: Any, step: str) -> Any:
+    """Return a schema as nodes read it. A dict needs no look at data, and no import of what reads it."""
+    if type(schema) is dict or isinstance(schema, (Schema, pa.Schema)):
+        return schema
+    from tidemill.io.schemas import declared
+
+    return declared(schema, step=step)
+
+
+def require_name(name: Any, step: str) -> None:
+    """Raise an error unless a stream can have this name."""
     if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
         raise UserError(
             step, expected=f"a name that can be an argument of run(), other than {RESERVED}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -157,16 +157,21 @@ def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
     return found[::-1]
 
 
-@contextmanager
-def readable(source: Source, place: str) -> Iterator[None]:
+def readable(source: Source, place: str) -> AbstractContextManager[None]:
     """Turn any error while a file is read into a `UserError` that names the file."""
+    return readable_at(step_of(source, place))
+
+
+@contextmanager
+def readable_at(step: str) -> Iterator[None]:
+    """Turn any error while a file is read into a `UserError` of a step."""
     try:
         yield
     except TidemillError:
         raise
     except Exception as broken:  # a damaged file can cause any error of Arrow, the system or Python
         said = f"{broken}" or type(broken).__name__
-        raise UserError(step_of(source, place), f"cannot be read: {said}") from broken
+        raise UserError(step, f"cannot be read: {said}") from broken
 
 
 def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[RawChunk]:

@@ -62,6 +62,33 @@ def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
             yield from _raw_chunks(reader, source, place, first_row=1)
 
 
+def found_csv(path: Path) -> pa.Schema:
+    """Return the columns of a CSV file with the types of their first values."""
+    import pyarrow.csv as csv
+
+    if _blank(path):
+        return pa.schema([])
+    options = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
+    with csv.open_csv(path, read_options=options) as reader:
+        return pa.schema([_known(field) for field in reader.schema])
+
+
+def found_json(path: Path) -> pa.Schema:
+    """Return the columns of a file of JSON lines with the types of their first values."""
+    import pyarrow.json as pj
+
+    if _blank(path):
+        return pa.schema([])
+    with pj.open_json(path, read_options=pj.ReadOptions(block_size=_BLOCK)) as reader:
+        return pa.schema([_known(field) for field in reader.schema])
+
+
+def _known(field: pa.Field) -> pa.Field:
+    """Return a column that was found in text: times of day, and what had no value, stay text."""
+    unsure = pa.types.is_null(field.type) or pa.types.is_time(field.type)
+    return field.with_type(pa.string()) if unsure else field
+
+
 def parse_csv(lines: bytes, columns: list[str], source: Source, step: str) -> pa.RecordBatch:
     """Parse whole lines of CSV, after the header; the columns are those of the file, in its order."""
     import pyarrow.csv as csv
