@@ -82,7 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("expressions", "snapshot"),
         ("operator",),
         ("attributes", "key_limits", "lifetimes", "same_rows"),
-        ("limits", "marks", "progress_report", "threads", "tuning", "window_gaps"),
+        ("limits", "marks", "order", "progress_report", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),
