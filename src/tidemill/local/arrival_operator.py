@@ -88,7 +88,7 @@ class ArrivalOperator(IntervalOperator):
     def _asked_by(
         self, rows: pa.RecordBatch, refusing: Callable[[Side], Callable[[Ints, str], None] | None]
     ) -> tuple[Side, Side, Question, Mask | None]:
-        """Return both sides, new base rows behind those kept; what these ask for; and whose bounds are bad."""
+        """Return both sides, new base rows last; what the new ones ask for; and whose bounds are bad."""
         self._waiting[0] = [rows]
         base, probe = self._due(0, FOREVER), self._due(1, FOREVER)
         self._kept_rows[1] = probe.rows
