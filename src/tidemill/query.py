@@ -8,6 +8,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemill.core.brought_names import ORDERED, KnowsBroughtNames
 from tidemill.core.errors import UnsupportedError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import Schema
@@ -253,8 +254,10 @@ class Query:
         return Explanation(sections)
 
 
-class Ordered(Query):
+class Ordered(KnowsBroughtNames, Query):
     """A query whose result has an order, and perhaps a number of rows; nothing comes after it."""
+
+    _brought, _called = ORDERED, "a query that is sorted"
 
     def __init__(self, query: Query, orders: tuple[Order, ...]) -> None:
         super().__init__(query.plan)

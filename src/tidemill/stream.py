@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemill.core.brought_names import GROUPED, STREAM, WINDOWED, KnowsBroughtNames
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER, Domain
@@ -23,7 +24,7 @@ from tidemill.query import Query
 from tidemill.windows.spec import Window
 
 
-class Stream(Query):
+class Stream(KnowsBroughtNames, Query):
     """Events in time, and everything that can be asked of them.
 
     Streams are values: every method returns a new one. An event holds during its lifetime: at the instant
@@ -36,10 +37,23 @@ class Stream(Query):
       source clicks time=ts
     """
 
+    _brought, _called = STREAM, "a stream"
+
     def __init__(self, plan: Plan, scope: tuple[str, ...] = ()) -> None:
         super().__init__(plan)
         self._scope = scope
         """The keys of the groups that this query runs in, inside of `apply`."""
+
+    def _without(self, name: str) -> str:
+        if name in self.schema and name not in self._brought:
+            return f"a stream has no {name!r}: its column is col.{name}, or e.{name} in lambda e: ..."
+        return super()._without(name)
+
+    def __getitem__(self, name: Any) -> Any:
+        raise UserError(
+            "stream", expected="columns as col.price, rows by .where(...)", got=f"[{name!r:.80}]",
+            hint=".select('a', 'b') for some columns, .where(col.a > 1) for some rows",
+        )  # fmt: skip
 
     def _like(self, plan: Plan) -> Stream:
         return Stream(plan, self._scope)
@@ -593,8 +607,10 @@ class Stream(Query):
         return Grouped(self.plan, self._scope, self._scope).window(*windows, window_id=window_id, **named)
 
 
-class IntervalJoined:
+class IntervalJoined(KnowsBroughtNames):
     """Rows with the probe rows of their intervals, before anything is asked of these; see `interval_join`."""
+
+    _brought, _called = WINDOWED, "an interval join"
 
     def __init__(self, several: list[tuple[str, intervals.Asked]], scope: tuple[str, ...]) -> None:
         self._several, self._scope = several, scope
@@ -650,8 +666,10 @@ def _time_of(ticks: int | None, plan: Plan) -> timedelta | int | None:
     return timedelta(microseconds=ticks)
 
 
-class Grouped:
+class Grouped(KnowsBroughtNames):
     """A stream seen key by key; add a window next, or aggregate what holds at each instant."""
+
+    _brought, _called = GROUPED, "a grouped stream"
 
     def __init__(self, plan: Plan, keys: tuple[str, ...], scope: tuple[str, ...] = ()) -> None:
         self._plan, self._keys, self._scope = plan, keys, scope
@@ -727,8 +745,10 @@ class Grouped:
         return f"grouped by {list(self._keys)}: add .agg(...), or .window(...) and .agg(...), or .apply(...)"
 
 
-class Windowed:
+class Windowed(KnowsBroughtNames):
     """A stream cut into windows; add aggregates next."""
+
+    _brought, _called = WINDOWED, "a stream cut into windows"
 
     def __init__(
         self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...],
