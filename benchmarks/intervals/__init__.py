@@ -30,6 +30,6 @@ BENCHMARK = Benchmark(
         "spark": "On Spark, on two cores",
     },
     page="benchmarks-intervals.md",
-    peers=(*PEERS, offline.PANDAS, "spark"),
+    peers=(*PEERS, offline.PANDAS, "spark", "spark, range join"),
     quick=dataclasses.replace(QUICK, last_start=120.0),
 )

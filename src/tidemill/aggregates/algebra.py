@@ -21,13 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Union
 
+from tidemill.core.brought_names import AGGREGATE, KnowsBroughtNames
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.schema import Schema, internal
 from tidemill.core.time import Duration
 from tidemill.core.types import BOOL, FLOAT64, INT64, STRING, DataType
-from tidemill.expr.fluent import Expr, as_node, recording
+from tidemill.expr.fluent import Arithmetic, Expr, as_node, recording
 from tidemill.expr.functions import TypeMismatch, unify
-from tidemill.expr.nodes import Cast, Column, Literal, Node
+from tidemill.expr.nodes import Cast, Column, Literal, Node, ResultOf
 from tidemill.expr.typing import resolve, type_of
 
 EVENT_TIME = Column(internal("time"))
@@ -139,8 +140,13 @@ class NamedLower:
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """What a user writes in `.agg(...)`: parts, and how they are lowered together."""
+class Aggregate(KnowsBroughtNames, Arithmetic):
+    """What a user writes in `.agg(...)`: parts, and how they are lowered together.
+
+    Arithmetic between aggregates is an expression over their results (`plan.asked`).
+    """
+
+    _brought, _called = AGGREGATE, "an aggregate"
 
     name: str
     args: tuple[Node, ...]
@@ -152,6 +158,10 @@ class Aggregate:
     params: tuple[tuple[str, Any], ...] = ()
     returns: DataType | None = None
     """Type of the result, needed only where `lower` cannot be recorded."""
+
+    @property
+    def node(self) -> Node:
+        return ResultOf(self)
 
     @property
     def given(self) -> tuple[Node, ...]:

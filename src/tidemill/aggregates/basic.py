@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
-from tidemill.core.types import FLOAT64, DataType
+from tidemill.core.types import DURATION, FLOAT64, INT64, DataType
 from tidemill.expr.fluent import Expr, Operand, argument, call, greatest, least, when
 from tidemill.expr.fluent import condition as a_condition
 from tidemill.expr.functions import INT_MAX, INT_MIN
@@ -161,7 +161,7 @@ def _condition(step: str, given: Operand) -> Node:
 
 
 def sum(x: Operand) -> Aggregate:
-    """The sum. The sum of ints is an int, and an error when it is outside int64."""
+    """The sum. The sum of ints is an int, and an error when it is outside int64. True counts as 1."""
     args = (argument(x),)
     return Aggregate("sum", args, (Part(SUM, args),), _sum_of)
 
@@ -213,6 +213,9 @@ def all(x: Operand) -> Aggregate:
 def mean(x: Operand) -> Aggregate:
     """The arithmetic mean, from a sum and a count that it shares with others.
 
+    The mean of a condition is its rate: true counts as 1, false as 0. The mean of durations is a duration,
+    rounded to a microsecond, half away from zero.
+
     >>> from tidemill.expr.fluent import col
     >>> mean(col.price).parts == sum(col.price).parts + count(col.price).parts
     True
@@ -223,3 +226,8 @@ def mean(x: Operand) -> Aggregate:
 
 def _mean_of(s: Any, n: Any) -> Any:
     return _sum_as_float(s) / n[0]
+
+
+def mean_of_durations(s: Any, n: Any) -> Any:
+    """Lower the mean of durations, whose type is known once it is bound."""
+    return _mean_of((s[0].cast(INT64), s[1]), n).round().cast(INT64).cast(DURATION)

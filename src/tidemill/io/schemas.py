@@ -137,7 +137,7 @@ def _from_dtypes(dtypes: Mapping[Any, Any], step: str) -> pa.Schema:
     """Read `frame.dtypes` of pandas. Of objects, pandas does not know the type."""
     import pandas
 
-    unknown = [str(name) for name, dtype in dtypes.items() if str(dtype) == "object"]
+    unknown = [str(name) for name, dtype in dtypes.items() if pandas.api.types.is_object_dtype(dtype)]
     if unknown:
         raise UserError(
             step, expected="dtypes that say what a column holds", got=f"object for {unknown}",

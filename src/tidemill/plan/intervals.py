@@ -117,7 +117,7 @@ class IntervalJoin(Temporal):
     match: Match
     interval: Interval
     lateness: int
-    """How late base rows may come to a live query that answers on arrival, in ticks."""
+    """How late rows may come to a live query that answers on arrival, in ticks."""
 
     @property
     def time(self) -> str:

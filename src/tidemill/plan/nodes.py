@@ -14,7 +14,7 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import InternalError, UnsupportedError, UserError
-from tidemill.core.schema import Schema, users_part
+from tidemill.core.schema import Schema, is_internal, users_part
 from tidemill.core.text_form import PLAIN_TEXT, TextForm
 from tidemill.core.time import Domain, to_datetime
 from tidemill.core.time_reading import PLAIN, Reading
@@ -375,7 +375,7 @@ def _asked(
 ) -> str:
     """Format aggregates, keys and windows."""
     by = f" by {', '.join(keys)}" if keys else ""
-    what = ", ".join(f"{name}={value}" for name, value in aggregates)
+    what = ", ".join(str(value) if is_internal(name) else f"{name}={value}" for name, value in aggregates)
     return f"{what}{by} over {'; '.join(map(str, windows))}"
 
 
