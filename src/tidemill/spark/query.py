@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import functools
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,9 +24,10 @@ from tidemill.spark.batch.disorder import accepted, late_rows, require_supported
 from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.progressive import progressive, require_partials
 from tidemill.spark.batch.run import frame_of
+from tidemill.spark.batch.slice_choice import DEFAULT, SliceTuning
 from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
-from tidemill.spark.frames import require_batch
+from tidemill.spark.frames import printed_plan, require_batch
 from tidemill.spark.inputs import frame_of_data
 from tidemill.spark.private import require_classic
 from tidemill.spark.settings import ansi
@@ -38,14 +38,19 @@ from tidemill.wheels.queries import WheelQueries
 class SparkQuery:
     """An optimised plan bound to a Spark session."""
 
-    def __init__(self, plan: Plan, spark: SparkSession, detect: str = "auto") -> None:
+    def __init__(
+        self, plan: Plan, spark: SparkSession, detect: str = "auto", tuning: SliceTuning = DEFAULT
+    ) -> None:
         self._plan, self._spark, self._detect = without_held(plan), spark, detect
+        self._tuning = tuning
         self._held = with_held(plan, {})
 
     def run(
         self, *, disorder: Disorder | None = None, arrival: str | None = None, **inputs: Any
     ) -> DataFrame:
         """The result as a DataFrame; nothing runs until something asks for its rows.
+
+        Only with `detect="auto"` some rows of large inputs are read before: see `Query.on_spark`.
 
         Streams that `tm.read` made need no input: tasks read their files, and frames in memory are sent.
 
@@ -61,7 +66,8 @@ class SparkQuery:
             require_supported(disorder)
             plan = usable_only(plan)
         with ansi(self._spark):
-            return frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
+            leaf = functools.partial(self._frame, inputs=inputs, disorder=disorder, arrival=arrival)
+            return frame_of(plan, leaf, self._detect, self._tuning)
 
     def late(
         self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame
@@ -134,7 +140,7 @@ class SparkQuery:
             sections["wheel"] = "\n".join(from_wheels)
         decisions: list[Decision] = []
         with watched(decisions):
-            executed = _physical(self.run(**inputs))
+            executed = printed_plan(self.run(**inputs))
         if decisions:
             sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
         return Explanation({**sections, "Spark's plan": executed})
@@ -157,13 +163,6 @@ class SparkQuery:
 
     def __repr__(self) -> str:
         return f"on Spark:\n{format_plan(self._plan)}"
-
-
-def _physical(df: DataFrame) -> str:
-    """Spark's physical plan, which its interface prints."""
-    with redirect_stdout(io.StringIO()) as printed:
-        df.explain()
-    return printed.getvalue().removeprefix("== Physical Plan ==\n").rstrip()
 
 
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:
