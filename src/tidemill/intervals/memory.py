@@ -123,6 +123,8 @@ class BlockMemory:
             at = first
             while True:
                 at = insert_groups(self._store, keys, words, order, ties, at)
+                s = self._store
+                assert s.own[ROWS_TOP] + LEAF <= len(s.rows) and s.own[NODES_TOP] <= len(s.nodes)
                 self._summarise(summary)
                 if at == TOO_MANY:
                     raise UserError(

@@ -55,8 +55,8 @@ LACK_ROWS, LACK_NODES, LACK_TOUCHED = 1, 2, 4
 QUEUES, QUEUE = 8, 4
 """Where the queues of released memory begin, one for each size; the numbers of a queue are below."""
 OLDEST, NEWEST, LENGTH, READY = range(4)
-NODES = 4
-"""The queue of nodes, behind those of leaves of 4, 8, 16 and 32 rows."""
+FULL, NODES = 3, 4
+"""The queue of full leaves, behind those of 4, 8 and 16 rows; the queue of nodes."""
 OWN = QUEUES + QUEUE * (NODES + 1)
 _QUARANTINE = 16
 """One block of so many is kept unused, so that readers seldom begin again."""
@@ -88,17 +88,8 @@ class Store(NamedTuple):
 
 
 @kernel
-def size_of(rows: int) -> Any:
-    """Return the number of the smallest size of leaves that so many rows fit in."""
-    c = 0
-    while UNIT << c < rows:
-        c += 1
-    return c
-
-
-@kernel
 def take(s: Store, c: int) -> Any:
-    """Return the place of a leaf of a size, or of a node: of unused memory, which there must be."""
+    """Return the place of a leaf of a size, or of a node, in unused memory, which there must be."""
     own = s.own
     q = QUEUES + QUEUE * c
     nodes = c == NODES
@@ -121,6 +112,21 @@ def take(s: Store, c: int) -> Any:
         own[top] += size
     stamps[u] = own[TICK]
     return u * unit
+
+
+@kernel
+def take_leaf(s: Store, rows: int) -> Any:
+    """Return the place of a leaf for so many rows, and its size: the smallest one, or a full one.
+
+    So `_has_room` of `insert` is right whatever the sizes are.
+    """
+    c = 0
+    while UNIT << c < rows:
+        c += 1
+    fresh = s.own[ROWS_TOP] + (UNIT << c) <= s.rows.shape[0] - LEAF
+    if not fresh and s.own[QUEUES + QUEUE * c + READY] == 0:
+        c = FULL
+    return take(s, c), c
 
 
 @kernel
