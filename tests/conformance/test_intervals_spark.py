@@ -74,7 +74,7 @@ class Engine:
             return query.on_spark(self.spark).run(**frames)
         decisions: list[Decision] = []
         with watched(decisions):
-            found = SparkQuery(query.optimized, self.spark, "auto", self.tuning).run(**frames)
+            found = SparkQuery(query.optimized, self.spark, tuning=self.tuning).run(**frames)
         self.divided += [d for d in decisions if isinstance(d, Divided)]
         return found
 
@@ -199,10 +199,10 @@ def test_no_rows(engine: Engine) -> None:
 
 def test_explain() -> None:
     words = "together, because rows meet in intervals of time\n  shuffle rows of both sides by k"
+    few, none = ", or by slices of time where few keys have most rows", "; no key is divided by time: "
     for options, more in (
-        ({"preceding": 5}, ", or by slices of time where few keys have most rows"),
-        ({"preceding": tm.FOREVER}, "; no key is divided by time: rows of any age may belong to the interval"),
-    ):
+        ({"preceding": 5}, few), ({"preceding": tm.FOREVER}, f"{none}rows of any age may belong to the interval"),
+    ):  # fmt: skip
         text = str(asked(options, KINDS["few"]).explain())
         assert f"{words}{more}\n  run" in text.split("== spark ==")[1], text
 
@@ -210,7 +210,7 @@ def test_explain() -> None:
 def test_explain_says_what_a_sample_found(spark: Any) -> None:
     query = asked({"preceding": 3}, KINDS["few"])
     frames = {name: spark.createDataFrame(from_rows(rows, A.plan.schema)) for name, rows in data(1).items()}
-    text = str(SparkQuery(query.optimized, spark, "auto", TINY).explain(**frames))
+    text = str(SparkQuery(query.optimized, spark, tuning=TINY).explain(**frames))
     assert "large keys in slices of time — else few tasks have most rows" in text, text
     assert "are copied" in text and "tasks: 4; the largest gets" in text, text
     assert "no key is divided — there are few rows" in str(query.on_spark(spark).explain(**frames))

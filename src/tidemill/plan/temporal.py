@@ -18,13 +18,15 @@ from tidemill.core.time import FARTHEST, FIRST_SHOWN, FOREVER, Domain, format_du
 from tidemill.core.types import INT64, STRING, DataType
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.plan.nodes import Plan
+from tidemill.plan.nodes import Plan, asked
 
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
 ALWAYS, ALWAYS_END = internal("since"), internal("until")
 """The lifetime of rows of a table, which hold for ever."""
 ALWAYS_START = -FARTHEST
 """Where it starts."""
+_FIRST_INT = -FARTHEST // 2
+"""Where it starts in results on logical time, so that it can be shifted."""
 LEFT, RIGHT = "left.", "right."
 """What the columns of both sides begin with in a condition on pairs."""
 EDGE, CHANGE = "edge", "change"
@@ -138,7 +140,7 @@ class SnapshotAggregate(Temporal):
 
     def __str__(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        what = ", ".join(f"{name}={value}" for name, value in self.aggregates)
+        what = asked(self.aggregates)
         return f"snapshot {what}{by}" if what else f"distinct{by}"
 
 
@@ -447,7 +449,7 @@ def start_alone(plan: Join, side: Plan) -> int | None:
     """
     if side.time != ALWAYS or plan.time == ALWAYS:
         return None
-    return FIRST_SHOWN if plan.domain is Domain.CLOCK else ALWAYS_START
+    return FIRST_SHOWN if plan.domain is Domain.CLOCK else _FIRST_INT
 
 
 def lifetime(plan: Plan) -> frozenset[str]:
