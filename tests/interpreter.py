@@ -241,6 +241,10 @@ def _in_order(address: int) -> np.int64:
     return np.int64(ctypes.c_int64.from_address(int(address)).value)
 
 
+def _publish(address: int, value: int) -> None:
+    ctypes.c_int64.from_address(int(address)).value = int(value)
+
+
 def _popcount(bits: Any) -> np.int64:
     return np.int64((int(bits) & (1 << 64) - 1).bit_count())
 
@@ -273,7 +277,7 @@ _INSTEAD: dict[str, dict[str, Any]] = {
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,
         "word": _word, "bytes_at": _word, "byte_at": _byte_at, "float_of": _float_of, "in_order": _in_order,
-        "popcount": _popcount, "address_of": _address_of, "fetch": lambda address: None,
+        "popcount": _popcount, "publish": _publish, "address_of": _address_of, "fetch": lambda address: None,
     },
     "tidemill.jit.addresses": {
         "pointer": _pointer, "carray": _carray, "column_at": _column_at,

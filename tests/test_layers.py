@@ -61,6 +61,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("graph", "turns"),
         ("spray", "table_stages", "temporal"),
         ("keyed_lanes",),
+        ("indexed_operator",),
         ("arrival_operator", "as_of_operator"),
         (
             "cut_operator", "interval_operator", "join_operator", "lifetime_operator", "lookup_operator",
@@ -81,7 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("expressions", "snapshot"),
         ("operator",),
         ("attributes", "key_limits", "lifetimes", "same_rows"),
-        ("limits", "marks", "progress_report", "threads", "tuning", "window_gaps"),
+        ("limits", "marks", "order", "progress_report", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),

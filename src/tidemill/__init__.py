@@ -86,8 +86,17 @@ def __getattr__(name: str) -> Any:
     if name == "spark":
         return import_module("tidemill.spark")
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tidemill.core.brought_names import MODULE, unknown
+
+        raise AttributeError(unknown("tidemill", name, MODULE, __all__))
     return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names; modules are not among them, but for `tidemill.spark`."""
+    return sorted([*__all__, "spark"])
 
 
 __all__ = [

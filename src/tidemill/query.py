@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemill.core.brought_names import ORDERED, KnowsBroughtNames
+from tidemill.core.errors import UnsupportedError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import Schema
 from tidemill.optimize.choices import with_choices
@@ -15,6 +18,7 @@ from tidemill.plan.build_temporal import shown
 from tidemill.plan.faults import by_name
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, with_held
+from tidemill.plan.order import Order, limited, sorted_by
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -110,6 +114,32 @@ class Query:
             return run(self.optimized, inputs, progress=progress, prompt=True)
         live = self.live(disorder, emit=emit, latency=latency)
         return run_live(self.optimized, inputs, live, progress=progress)
+
+    def sort(self, /, *columns: Any, descending: bool | list[bool] = False) -> Ordered:
+        """The rows of the result in the order of some columns: the last step of a query.
+
+        Rows that are equal in these are in the order of the other columns, from left to right: the order is
+        the same on every engine. Null is below all values, NaN above all numbers. A live query, whose rows
+        come when they are complete, has no order.
+
+        >>> import tidemill as tm
+        >>> s = tm.stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> s.sort("v", descending=True).limit(2).run([{"t": t, "v": t % 3} for t in range(5)]).to_pylist()
+        [{'t': 2, 'v': 2}, {'t': 1, 'v': 1}]
+        """
+        return Ordered(self, sorted_by((), self.schema, columns, descending))
+
+    def limit(self, count: int, /) -> Ordered:
+        """The first rows of the result, in the order of `sort`, or of the columns from left to right.
+
+        All of the input is read: the first rows of a result are known once all are.
+
+        >>> import tidemill as tm
+        >>> s = tm.stream("s", time="t", schema={"t": "int64"})
+        >>> s.limit(2).run([{"t": 9}, {"t": 5}, {"t": 7}]).to_pylist()
+        [{'t': 5}, {'t': 7}]
+        """
+        return Ordered(self, limited((), count))
 
     def _written(self, data: Any, inputs: dict[str, Any], progress: bool) -> Iterator[pa.RecordBatch]:
         """The result for a file: nobody waits for its first rows."""
@@ -222,6 +252,89 @@ class Query:
         if plan is self.optimized:
             sections["spark"] = on_spark(plan)
         return Explanation(sections)
+
+
+class Ordered(KnowsBroughtNames, Query):
+    """A query whose result has an order, and perhaps a number of rows; nothing comes after it."""
+
+    _brought, _called = ORDERED, "a query that is sorted"
+
+    def __init__(self, query: Query, orders: tuple[Order, ...]) -> None:
+        super().__init__(query.plan)
+        self._query, self._orders = query, orders
+
+    def __repr__(self) -> str:
+        steps = [*map(str, reversed(self._orders)), *repr(self._query).splitlines()]
+        depth = len(self._orders)
+        return "\n".join("  " * min(at, depth) + step for at, step in enumerate(steps))
+
+    @property
+    def _arrow_schema(self) -> pa.Schema:
+        return self._query._arrow_schema
+
+    def sort(self, /, *columns: Any, descending: bool | list[bool] = False) -> Ordered:
+        """The rows in another order; equal ones stay in the order that they have."""
+        return Ordered(self._query, sorted_by(self._orders, self.schema, columns, descending))
+
+    def limit(self, count: int, /) -> Ordered:
+        """The first rows of this order."""
+        return Ordered(self._query, limited(self._orders, count))
+
+    def _ordered(self, table: pa.Table) -> pa.Table:
+        from tidemill.local.order import ordered
+
+        return ordered(table, self._orders, self.schema)
+
+    def run(
+        self, data: Any = None, /, *, disorder: Disorder | None = None, emit: Emit | None = None,
+        progress: bool = False, **inputs: Any,
+    ) -> pa.Table:  # fmt: skip
+        """Answer in this process, in order; see `Query.run`. With `emit`, the revisions are rows, too."""
+        return self._ordered(
+            self._query.run(data, disorder=disorder, emit=emit, progress=progress, **inputs)
+        )
+
+    def batches(
+        self, data: Any = None, /, *, disorder: Disorder | None = None, emit: Emit | None = None,
+        latency: Latency | None = None, progress: bool = False, **inputs: Any,
+    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
+        """Answer in this process, in order: the first batch comes when all of the input has been read."""
+        if latency is not None:
+            raise _no_order("live")
+        return iter(
+            self.run(data, disorder=disorder, emit=emit, progress=progress, **inputs).to_batches()
+        )
+
+    def _written(self, data: Any, inputs: dict[str, Any], progress: bool) -> Iterator[pa.RecordBatch]:
+        return self.batches(data, progress=progress, **inputs)
+
+    def progressive(self, reports: int = 20, **inputs: Any) -> Iterator[ProgressReport]:
+        """Answers over a growing part of the data, each in order; see `Query.progressive`."""
+        for report in self._query.progressive(reports, **inputs):
+            yield replace(report, table=self._ordered(report.table))
+
+    def live(self, *policies: Any, **named: Any) -> Live:
+        """No live query has an order: its rows come when they are complete."""
+        raise _no_order("live")
+
+    def on_spark(self, spark: Any, *, detect: str = "auto") -> SparkQuery:
+        """The same query on Spark, in the same order; see `Query.on_spark`."""
+        from tidemill.spark.query import SparkQuery
+
+        return SparkQuery(self.optimized, spark, detect, self._orders)
+
+    def explain(self, data: Any = None, /, **inputs: Any) -> Explanation:
+        """As of the query, with the order of its result."""
+        order = "; then ".join(map(str, self._orders))
+        sections = self._query.explain(data, **inputs).sections
+        return Explanation({"result": f"{order}: when all rows are there", **sections})
+
+
+def _no_order(engine: str) -> UnsupportedError:
+    return UnsupportedError(
+        engine, "sort and limit: rows come when they are complete, and which are first is known at the end",
+        instead="leave them out, and sort the tables that come: table.sort_by(...); run() has an order",
+    )  # fmt: skip
 
 
 def reconcile(

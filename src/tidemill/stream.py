@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemill.core.brought_names import GROUPED, STREAM, WINDOWED, KnowsBroughtNames
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER, Domain
@@ -23,7 +24,7 @@ from tidemill.query import Query
 from tidemill.windows.spec import Window
 
 
-class Stream(Query):
+class Stream(KnowsBroughtNames, Query):
     """Events in time, and everything that can be asked of them.
 
     Streams are values: every method returns a new one. An event holds during its lifetime: at the instant
@@ -36,10 +37,23 @@ class Stream(Query):
       source clicks time=ts
     """
 
+    _brought, _called = STREAM, "a stream"
+
     def __init__(self, plan: Plan, scope: tuple[str, ...] = ()) -> None:
         super().__init__(plan)
         self._scope = scope
         """The keys of the groups that this query runs in, inside of `apply`."""
+
+    def _without(self, name: str) -> str:
+        if name in self.schema and name not in self._brought:
+            return f"a stream has no {name!r}: its column is col.{name}, or e.{name} in lambda e: ..."
+        return super()._without(name)
+
+    def __getitem__(self, name: Any) -> Any:
+        raise UserError(
+            "stream", expected="columns as col.price, rows by .where(...)", got=f"[{name!r:.80}]",
+            hint=".select('a', 'b') for some columns, .where(col.a > 1) for some rows",
+        )  # fmt: skip
 
     def _like(self, plan: Plan) -> Stream:
         return Stream(plan, self._scope)
@@ -593,8 +607,10 @@ class Stream(Query):
         return Grouped(self.plan, self._scope, self._scope).window(*windows, window_id=window_id, **named)
 
 
-class IntervalJoined:
+class IntervalJoined(KnowsBroughtNames):
     """Rows with the probe rows of their intervals, before anything is asked of these; see `interval_join`."""
+
+    _brought, _called = WINDOWED, "an interval join"
 
     def __init__(self, several: list[tuple[str, intervals.Asked]], scope: tuple[str, ...]) -> None:
         self._several, self._scope = several, scope
@@ -650,8 +666,10 @@ def _time_of(ticks: int | None, plan: Plan) -> timedelta | int | None:
     return timedelta(microseconds=ticks)
 
 
-class Grouped:
+class Grouped(KnowsBroughtNames):
     """A stream seen key by key; add a window next, or aggregate what holds at each instant."""
+
+    _brought, _called = GROUPED, "a grouped stream"
 
     def __init__(self, plan: Plan, keys: tuple[str, ...], scope: tuple[str, ...] = ()) -> None:
         self._plan, self._keys, self._scope = plan, keys, scope
@@ -727,8 +745,10 @@ class Grouped:
         return f"grouped by {list(self._keys)}: add .agg(...), or .window(...) and .agg(...), or .apply(...)"
 
 
-class Windowed:
+class Windowed(KnowsBroughtNames):
     """A stream cut into windows; add aggregates next."""
+
+    _brought, _called = WINDOWED, "a stream cut into windows"
 
     def __init__(
         self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...],
@@ -768,7 +788,7 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 
 def stream(
     name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
-    tz: Any = None,
+    tz: Any = None, format: Any = None, nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
@@ -777,9 +797,14 @@ def stream(
     clock time; an integer column is logical time. Without `end` an event is a point in time; `end` names the
     column with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
 
-    Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
+    Where a timestamp column comes as numbers since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
     what they count; without it they are refused. It is the unit of the time column, or a dict with one
-    for each column. Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
+    for each column. Where it comes as text, `format="%m/%d/%Y %H:%M"` says how to read it, or a list of
+    formats, of which the first that fits counts; `"iso"` is ISO text, as files have it without a format.
+    Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
+
+    In CSV files, `nulls=["NA", "?"]` are null besides empty fields, in all columns or in those of a dict; a
+    `delimiter` that is not given is found, and `decimal=","` reads numbers such as 3,5.
 
     Rows may come in any order. `ordered=True` promises that none comes with an earlier time than the
     row before it, and a row that does is an error: windows over files and iterators of any length
@@ -790,7 +815,12 @@ def stream(
     """
     require_name(name, "stream")
     schema = _described(schema, f"stream {name!r}")
-    return Stream(build.source(name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz))
+    return Stream(
+        build.source(
+            name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz, format=format, nulls=nulls,
+            delimiter=delimiter, decimal=decimal,
+        )
+    )  # fmt: skip
 
 
 def table(name: str, *, schema: Any) -> Stream:

@@ -195,7 +195,7 @@ def _bounded(plan: Plan, inputs: Inputs) -> list[Row] | None:
 
     def rows(node: Plan, below: list[list[Row]]) -> list[Row]:
         found = []
-        for row in run._rows(node, below, inputs):
+        for row in run.rows_of_node(node, below, inputs):
             found.append(row)
             if len(found) > MOST_ROWS:
                 raise _TooLarge

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Union
 
+from tidemill.core.brought_names import AGGREGATE, KnowsBroughtNames
 from tidemill.core.errors import TidemillError, UserError
 from tidemill.core.schema import Schema, internal
 from tidemill.core.time import Duration
@@ -139,11 +140,13 @@ class NamedLower:
 
 
 @dataclass(frozen=True)
-class Aggregate(Arithmetic):
+class Aggregate(KnowsBroughtNames, Arithmetic):
     """What a user writes in `.agg(...)`: parts, and how they are lowered together.
 
     Arithmetic between aggregates is an expression over their results (`plan.asked`).
     """
+
+    _brought, _called = AGGREGATE, "an aggregate"
 
     name: str
     args: tuple[Node, ...]

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from datetime import date, datetime, timedelta
 from typing import Any, Union
 
+from tidemill.core.brought_names import EXPRESSION, KnowsBroughtNames
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration, instant
 from tidemill.core.types import (
@@ -212,7 +213,7 @@ class Arithmetic:
         return Expr(Cast(self.node, parse_type(to, step="cast"), strict))
 
 
-class Expr(Arithmetic):
+class Expr(KnowsBroughtNames, Arithmetic):
     """An expression over the columns of a row.
 
     >>> (col.price * 2 > 10) & col.ad.is_not_null()
@@ -220,6 +221,7 @@ class Expr(Arithmetic):
     """
 
     __slots__ = ("_node",)
+    _brought, _called = EXPRESSION, "an expression"
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -146,6 +146,18 @@ def _in_order(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+def _publish(typing: Any, address: Any, value: Any) -> Any:
+    """Write the int at an address, ordered after all earlier writes and before all later writes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        builder.store_atomic(args[1], pointer, "release", 8)
+        builder.fence("release")
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
 def _popcount(typing: Any, bits: Any) -> Any:
     """Return the number of set bits of an int64."""
 
@@ -158,6 +170,7 @@ def _popcount(typing: Any, bits: Any) -> Any:
 address_of: Any = intrinsic(_address_of)
 in_order: Any = intrinsic(_in_order)
 popcount: Any = intrinsic(_popcount)
+publish: Any = intrinsic(_publish)
 word: Any = intrinsic(_word)
 bytes_at: Any = intrinsic(_bytes_at)
 byte_at: Any = intrinsic(_byte_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.kernels.order import order_by
 from tidemill.local.interval_operator import ANSWERED, PREVIOUS, IntervalOperator
 from tidemill.local.interval_ranges import Question, reach
-from tidemill.local.lifetimes import Ints, check_lifetimes, starts_of, without_nulls
+from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, starts_of, without_nulls
 from tidemill.local.limits import Limits
 from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side
@@ -40,19 +40,24 @@ class ArrivalOperator(IntervalOperator):
         self._came += batch.num_rows
         if port == 0:
             return [found for rows in self._in_turn(batch) for found in self._answered(rows)]
-        self._waiting[1].append(self._with_keys(batch))
+        null = self._null_keys(batch, 1)
+        if null.any():
+            if self._lenient:
+                self._refuse_null_keys(batch.filter(pa.array(null)), 1)
+            batch = batch.filter(pa.array(~null))
+        if batch.num_rows:
+            self._arrived(batch)
         return ()
 
-    def _with_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the probe rows of a batch that have a key. The others belong to no base row."""
+    def _arrived(self, batch: pa.RecordBatch) -> None:
+        """Keep probe rows, which have keys."""
+        self._waiting[1].append(batch)
+
+    def _null_keys(self, batch: pa.RecordBatch, port: int) -> Mask:
+        """Return which rows of a port have a null among their keys: nothing is equal to it."""
         match = self.plan.match
-        names = match.right_keys[len(match.scope) :]
-        null = without_nulls(np.zeros(batch.num_rows, np.int64), batch, names, -1) < 0
-        if not null.any():
-            return batch
-        if self._lenient:
-            self._refuse_null_keys(batch.filter(pa.array(null)), 1)
-        return batch.filter(pa.array(~null))
+        names = self._key_columns[port][len(match.scope) :]
+        return without_nulls(np.zeros(batch.num_rows, np.int64), batch, names, -1) < 0
 
     def _in_turn(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield base rows that may be answered together: none sees one that comes after it."""
@@ -66,17 +71,40 @@ class ArrivalOperator(IntervalOperator):
 
     def _answered(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the answers to base rows."""
+        base, probe, asked, bad = self._asked_by(rows, self._refusing)
+        self._refuse_base(rows, None if bad is None else bad[-rows.num_rows :])
+        yield from self._answers.of(asked.answer(), base, probe)
+        self._kept_rows[0] = self._base_kept(base, asked.matching.keys[0], BEGINNING)
+
+    def looked_up(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the answers that base rows would have now, each alone. Nothing is kept of them."""
+        if self.plan.interval.since_previous and rows.num_rows > 1:
+            for row in range(rows.num_rows):
+                yield from self.looked_up(rows.slice(row, 1))
+            return
+        base, probe, asked, _ = self._asked_by(rows, lambda side: lambda *refused: None)
+        yield from self._answers.of(asked.answer(), base, probe)
+
+    def _asked_by(
+        self, rows: pa.RecordBatch, refusing: Callable[[Side], Callable[[Ints, str], None] | None]
+    ) -> tuple[Side, Side, Question, Mask | None]:
+        """Return both sides, new base rows last; what the new ones ask for; and whose bounds are bad."""
         self._waiting[0] = [rows]
         base, probe = self._due(0, FOREVER), self._due(1, FOREVER)
-        matching = Matching.of(self.plan.match, base, probe, self._refusing(base))
-        _, previous = self._since(base, matching.keys[0])
-        own = reach(self.plan.interval, base, previous)
-        if self._lenient:
-            self._refuse_bad(base, probe, matching, own)
-        new = None if previous is None else np.flatnonzero(base.is_new)
-        asked = Question.of(self.plan, matching, base, probe, own, new)
-        yield from self._answers.of(asked.answer(), base, probe)
-        self._kept_rows = [self._base_kept(base, matching.keys[0], previous, BEGINNING), probe.rows]
+        self._kept_rows[1] = probe.rows
+        matching = Matching.of(self.plan.match, base, probe, refusing(base))
+        own = reach(self.plan.interval, base, self._since(base, matching.keys[0])[1])
+        new = np.flatnonzero(base.is_new) if self.plan.interval.since_previous else None
+        return base, probe, Question.of(self.plan, matching, base, probe, own, new), own.bad
+
+    def _refuse_base(self, rows: pa.RecordBatch, bad: Mask | None) -> None:
+        """Keep copies of base rows that have nothing to do with another one because something is missing."""
+        if not self._lenient:
+            return
+        if (null := self._null_keys(rows, 0)).any():
+            self._refuse_null_keys(rows.filter(pa.array(null)), 0)
+        if bad is not None and bad.any():
+            self._refuse_no_interval(rows.filter(pa.array(bad)))
 
     # -- time
 
@@ -107,21 +135,20 @@ class ArrivalOperator(IntervalOperator):
             self._kept_rows = [side.rows.slice(0, 0) for side in (base, probe)]
         elif below > BEGINNING:
             matching = Matching.of(self.plan.match, base, probe)
-            previous = base.state(PREVIOUS) if self.plan.interval.since_previous else None
-            own = reach(self.plan.interval, base, previous)
+            own = reach(self.plan.interval, base, self._since(base, matching.keys[0])[1])
             nothing = np.empty(0, dtype=np.int64)
             asked = Question.of(self.plan, matching, base, probe, own, nothing)
             self._kept_rows = [
-                self._base_kept(base, matching.keys[0], previous, below),
+                self._base_kept(base, matching.keys[0], below),
                 self._probe_to_keep(asked, own, nothing, probe, below),
             ]
         else:
             self._kept_rows = [base.rows, probe.rows]
         self._came, self._left = 0, sum(rows.num_rows for rows in self._kept_rows)
 
-    def _base_kept(self, base: Side, keys: Ints, previous: Ints | None, below: int) -> pa.RecordBatch:
+    def _base_kept(self, base: Side, keys: Ints, below: int) -> pa.RecordBatch:
         """Return the base rows after which intervals of base rows to come may begin."""
-        if previous is None:
+        if not self.plan.interval.since_previous:
             return base.rows.slice(0, 0)
         order = order_by(keys, base.starts)
         own, starts = keys[order], base.starts[order]
@@ -129,4 +156,5 @@ class ArrivalOperator(IntervalOperator):
         last[:-1] = (own[1:] != own[:-1]) | (starts[1:] >= below)
         keep = np.zeros(len(order), dtype=np.bool_)
         keep[order] = (own >= 0) & ((starts >= below) | last)
-        return base.keep(keep, **{ANSWERED: np.ones(len(order), np.int64), PREVIOUS: previous})
+        done = np.ones(len(order), np.int64)
+        return base.keep(keep, **{ANSWERED: done, PREVIOUS: base.starts})

@@ -105,10 +105,13 @@ class IntervalOperator(TemporalOperator):
             if len(null := np.flatnonzero((keys < 0) & side.is_new)):
                 self._refuse_null_keys(side.rows.take(pa.array(null)), port)
         if own.bad is not None and len(bad := np.flatnonzero(own.bad & base.is_new)):
-            self._refuse(base.rows.take(pa.array(bad)), "no interval: a bound is null or negative")
+            self._refuse_no_interval(base.rows.take(pa.array(bad)))
 
     def _refuse_null_keys(self, rows: pa.RecordBatch, port: int) -> None:
         self._refuse(rows, "null key: nothing is equal to it", port)
+
+    def _refuse_no_interval(self, rows: pa.RecordBatch) -> None:
+        self._refuse(rows, "no interval: a bound is null or negative")
 
     # -- what is kept
 

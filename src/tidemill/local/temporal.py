@@ -13,6 +13,7 @@ from tidemill.local.arrival_operator import ArrivalOperator
 from tidemill.local.as_of_operator import AsOfOperator
 from tidemill.local.cut_operator import CutOperator
 from tidemill.local.expressions import row_by_row
+from tidemill.local.indexed_operator import IndexedOperator, indexed
 from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.join_operator import JoinOperator
 from tidemill.local.keyed_lanes import KeyedLanes
@@ -71,6 +72,8 @@ def temporal_operator(
     With `on_arrival`, the lateness in ticks, interval joins answer base rows when they come.
     """
     if on_arrival is not None and isinstance(plan, IntervalJoin):
+        if (kept := indexed(plan)) is not None:
+            return IndexedOperator(plan, kept, tuning, lateness=on_arrival, **options)
         return ArrivalOperator(plan, tuning, lateness=on_arrival, **options)
     if isinstance(plan, Lifetime):
         return LifetimeOperator(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,15 +15,18 @@ from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.io.data import Data
 from tidemill.local.explain import from_wheel
+from tidemill.local.order import ordered as in_order
 from tidemill.local.progress_report import ProgressReport, require_count
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.faults import by_name, check_inputs
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import Plan, Source, WheelWindows, sources, with_held, without_held
+from tidemill.plan.order import Order
 from tidemill.plan.usable_rows import checks_of, usable_only
 from tidemill.spark.batch.disorder import accepted, late_rows, require_supported
 from tidemill.spark.batch.explain import describe
+from tidemill.spark.batch.order import ordered
 from tidemill.spark.batch.progressive import progressive, require_partials
 from tidemill.spark.batch.run import frame_of
 from tidemill.spark.exchange.decision import Decision, outlook, watched
@@ -38,9 +42,12 @@ from tidemill.wheels.queries import WheelQueries
 class SparkQuery:
     """An optimised plan bound to a Spark session."""
 
-    def __init__(self, plan: Plan, spark: SparkSession, detect: str = "auto") -> None:
+    def __init__(
+        self, plan: Plan, spark: SparkSession, detect: str = "auto", orders: tuple[Order, ...] = ()
+    ) -> None:
         self._plan, self._spark, self._detect = without_held(plan), spark, detect
         self._held = with_held(plan, {})
+        self._orders = orders
 
     def run(
         self, data: Any = None, /, *, disorder: Disorder | None = None, arrival: str | None = None,
@@ -63,7 +70,8 @@ class SparkQuery:
             require_supported(disorder)
             plan = usable_only(plan)
         with ansi(self._spark):
-            return frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
+            found = frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
+            return ordered(found, self._orders, plan.schema)
 
     def late(
         self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame
@@ -97,7 +105,8 @@ class SparkQuery:
         inputs = self._frames(inputs)
         plan = self._with_wheels(inputs)
         require_partials(plan)
-        return progressive(plan, lambda leaf: self._frame(leaf, inputs), self._spark, reports)
+        found = progressive(plan, lambda leaf: self._frame(leaf, inputs), self._spark, reports)
+        return (replace(r, table=in_order(r.table, self._orders, plan.schema)) for r in found)
 
     def _frame(
         self, leaf: Source | WheelWindows, inputs: dict[str, Any], disorder: Disorder | None = None,
@@ -187,14 +196,19 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
                     step, expected=f"a column {name!r} of {kind!r}", got=f"columns {df.columns}"
                 )
             have = read_schema(type(df.schema)([found[name]]), step=step)[name]
-            ints = (have.kind, kind.kind) == ("int64", "timestamp")
-            if ints and source.reading.unit(name):
+            numbers = have.kind in ("int64", "float64") and kind.kind == "timestamp"
+            if numbers and source.reading.unit(name):
+                continue
+            text = have.kind in ("string", "int64") and kind.kind == "timestamp"
+            if text and source.reading.formats_of(name):
                 continue
             wider = (have.kind, kind.kind) in (("int64", "float64"), ("decimal", "decimal"))
             if have != kind and not wider:
                 unit = "declare the stream with unit='s' (or 'ms', 'us', 'ns'), or the column as int64"
+                format = "declare the stream with format='iso', or with the format of the text"
                 raise UserError(
                     step, expected=f"column {name!r} of type {kind!r}",
                     got=found[name].dataType.simpleString(),
-                    hint=unit if ints else "fix the schema of the stream, or cast the column",
+                    hint=unit if numbers else format if text
+                    else "fix the schema of the stream, or cast the column",
                 )  # fmt: skip
