@@ -196,14 +196,19 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
                     step, expected=f"a column {name!r} of {kind!r}", got=f"columns {df.columns}"
                 )
             have = read_schema(type(df.schema)([found[name]]), step=step)[name]
-            ints = (have.kind, kind.kind) == ("int64", "timestamp")
-            if ints and source.reading.unit(name):
+            numbers = have.kind in ("int64", "float64") and kind.kind == "timestamp"
+            if numbers and source.reading.unit(name):
+                continue
+            text = have.kind in ("string", "int64") and kind.kind == "timestamp"
+            if text and source.reading.formats_of(name):
                 continue
             wider = (have.kind, kind.kind) in (("int64", "float64"), ("decimal", "decimal"))
             if have != kind and not wider:
                 unit = "declare the stream with unit='s' (or 'ms', 'us', 'ns'), or the column as int64"
+                format = "declare the stream with format='iso', or with the format of the text"
                 raise UserError(
                     step, expected=f"column {name!r} of type {kind!r}",
                     got=found[name].dataType.simpleString(),
-                    hint=unit if ints else "fix the schema of the stream, or cast the column",
+                    hint=unit if numbers else format if text
+                    else "fix the schema of the stream, or cast the column",
                 )  # fmt: skip
