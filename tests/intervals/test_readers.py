@@ -1,4 +1,4 @@
-"""Readers of the time-travel index beside its one writer: of each key they see all rows of a batch or none."""
+"""Readers of the time-travel index beside its writer: of each key they see all rows of a batch or none."""
 
 from __future__ import annotations
 

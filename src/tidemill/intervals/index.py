@@ -103,7 +103,7 @@ class TimeTravelIndex:
 
     def _insert(self, keys: Ints, records: npt.NDArray[Any]) -> None:
         if self._lifting.text_fields:
-            self._memory.place_texts(self._texts.table, self._texts.pool.arrays)
+            self._memory.place_texts(self._texts.pool.arrays)
         n = len(keys)
         if n == 1:
             order = np.zeros(1, dtype=np.int64)

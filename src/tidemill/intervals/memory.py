@@ -42,6 +42,7 @@ from tidemill.kernels.memory import empty
 _SWEEP = 4096
 """At least so many keys are looked at when rows expire, and so many more for each row that came since."""
 _SWEEP_BY_ROW = 8
+_NO_TEXTS = np.zeros((1, 3), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class BlockMemory:
         self._swept, self._since = 0, 0
         """The next key to look at when rows expire, and the rows that came since the last time."""
         self._failed: BaseException | None = None
-        self.texts: tuple[Ints, tuple[Any, ...]] = (np.zeros((1, 3), dtype=np.int64), ())
+        self._texts: tuple[Any, ...] = ()
         self.view = self._view()
 
     def _numbers(self, n: int, kind: np.dtype[Any]) -> Ints:
@@ -96,8 +97,10 @@ class BlockMemory:
     def _view(self) -> View:
         s = self._store
         entries, elements = (_records(a, t) for a, t in ((s.nodes, self.entry_type), (s.rows, self.row_type)))
-        table, arrays = self.texts
-        return View(s.heads, s.nodes, s.rows, entries, elements, s.clock, s.limit, table, arrays)
+        texts = np.array([[*(a.ctypes.data for a in self._texts), 8]]) if self._texts else _NO_TEXTS
+        return View(
+            s.heads, s.nodes, s.rows, entries, elements, s.clock, s.limit, texts, self._texts
+        )
 
     @property
     def rows(self) -> int:
@@ -191,12 +194,11 @@ class BlockMemory:
         self.view = self._view()
         s.limit[0] = s.clock[CLOCK]  # before anything is released that the new heads do not refer to
 
-    def place_texts(self, table: Ints, arrays: tuple[Any, ...]) -> None:
-        """Say where the texts are. Readers of older rows may still have them at another place."""
-        if self.texts[1] != () and all(a is b for a, b in zip(self.texts[1], arrays)):
-            return
-        self.texts = table.copy(), arrays
-        self._replace()
+    def place_texts(self, arrays: tuple[Any, ...]) -> None:
+        """Say where the texts are (`StringIndex.arrays`). Readers of the old heads have the old ones."""
+        if len(self._texts) != len(arrays) or any(a is not b for a, b in zip(self._texts, arrays)):
+            self._texts = arrays
+            self._replace()
 
     def expire(self, below: int, spare: int) -> None:
         """Drop the leaves that end before an instant, of some keys: of all of them in a few calls."""

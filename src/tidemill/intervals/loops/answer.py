@@ -39,9 +39,11 @@ class AnswerKernel:
     """`run(order, keys, low, high, at, most, prevailing, heads, nodes, rows, entries, elements, suffixes,
     clock, limit, texts, first, *outputs) -> next, err`.
 
-    `order` has the rows in order of key and low end, of which those from `first` on are answered. If `next` is
-    before the last one, heads are too old, and it goes on with newer ones. With `most` of 0 or more, only so many rows nearest to
-    `at` belong to an interval. `entries` and `elements` are the records of `nodes` and `rows`, and `suffixes`
+    `order` has the rows in order of key and low end, of which those from `first` on are answered. If `next`
+    is before the last one, heads are too old, and it goes on with newer ones. With `most` of 0 or more, only
+    so many rows nearest to `at` belong to an interval.
+
+    `entries` and `elements` are the records of `nodes` and `rows`, and `suffixes`
     is space for a leaf of elements. Outputs are `o<j>` and `w<j>` (validity) for each result.
     """
 

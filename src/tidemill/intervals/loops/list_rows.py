@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.intervals.loops.blocks import LEVELS, NEVER, Ints, begin_to_read, read_head, was_reused
+from tidemill.intervals.loops.blocks import (
+    LEVELS,
+    NEVER,
+    Ints,
+    begin_to_read,
+    read_head,
+    was_reused,
+)
 from tidemill.intervals.loops.find import (
     CURSOR,
     ITEM,
