@@ -201,8 +201,9 @@ def test_explain() -> None:
     words = "together, because rows meet in intervals of time\n  shuffle rows of both sides by k"
     few, none = ", or by slices of time where few keys have most rows", "; no key is divided by time: "
     for options, more in (
-        ({"preceding": 5}, few), ({"preceding": tm.FOREVER}, f"{none}rows of any age may belong to the interval"),
-    ):  # fmt: skip
+        ({"preceding": 5}, few),
+        ({"preceding": tm.FOREVER}, f"{none}rows of any age may belong to the interval"),
+    ):
         text = str(asked(options, KINDS["few"]).explain())
         assert f"{words}{more}\n  run" in text.split("== spark ==")[1], text
 

@@ -94,12 +94,12 @@ def way_of(plan: Temporal) -> Way:
         shuffle = f"rows of the {side} side by slices of time, with the rows that hold there meanwhile"
         return Way("together", met, (shuffle,), (f"divide time, in two more passes over the {side} side",))
     if isinstance(plan, IntervalJoin):
-        shuffle, reason = _to_tasks(_shown_keys(plan), "rows of both sides"), Margins.of(plan)
-        if isinstance(reason, Margins):
+        shuffle, margins = _to_tasks(_shown_keys(plan), "rows of both sides"), Margins.of(plan)
+        if isinstance(margins, Margins):
             few = "where few keys have most rows" if _shown_keys(plan) else "if there are many"
             shuffle += f", or by slices of time {few}"
         else:
-            shuffle += f"; no key is divided by time: {reason}"
+            shuffle += f"; no key is divided by time: {margins}"
         return Way("together", "rows meet in intervals of time", (shuffle,))
     by = ", ".join(_partition(plan))
     return Way("together", _WHY[type(plan)], (_to_tasks(by, "rows"),))
