@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
+from tidemill.core.tables import html_table
 from tidemill.core.time import Domain
 from tidemill.core.types import FLOAT64
 from tidemill.plan import build
@@ -63,12 +63,7 @@ class DataStream(Stream):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>"
-            for row in self._columns()
-        )
-        heads = "<tr><th>column</th><th>type</th><th></th></tr>"
-        return f"<table><caption>{html.escape(self._title)}</caption>{heads}{cells}</table>"
+        return html_table(self._title, ("column", "type", ""), self._columns())
 
     @property
     def _title(self) -> str:

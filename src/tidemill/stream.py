@@ -45,7 +45,7 @@ class Stream(KnowsBroughtNames, Query):
         """The keys of the groups that this query runs in, inside of `apply`."""
 
     def _without(self, name: str) -> str:
-        if name in self.schema and name not in self._brought:
+        if "plan" in self.__dict__ and name in self.schema and name not in self._brought:
             return f"a stream has no {name!r}: its column is col.{name}, or e.{name} in lambda e: ..."
         return super()._without(name)
 

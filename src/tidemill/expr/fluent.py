@@ -388,7 +388,7 @@ class ColumnAccess:
     """
 
     def __getattr__(self, name: str) -> Expr:
-        if name.startswith("__"):
+        if name.startswith(("__", "_repr_", "_ipython_")):  # what notebooks ask every object for
             raise AttributeError(name)
         return Expr(Column(name))
 
