@@ -72,7 +72,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("last_range", "matching", "ranking", "stage_operator", "union"),
         ("group_operator",),
         ("temporal_operator", "window_operator"),
-        ("lane_threads", "lanes", "late_rows", "refused_rows"),
+        ("lane_threads", "lanes", "late_rows", "refused_rows", "waiting_rows"),
         ("collector",),
         ("last_rows",),
         ("results", "window_slides", "state_columns"),

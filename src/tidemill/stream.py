@@ -45,7 +45,7 @@ class Stream(KnowsBroughtNames, Query):
         """The keys of the groups that this query runs in, inside of `apply`."""
 
     def _without(self, name: str) -> str:
-        if name in self.schema and name not in self._brought:
+        if "plan" in self.__dict__ and name in self.schema and name not in self._brought:
             return f"a stream has no {name!r}: its column is col.{name}, or e.{name} in lambda e: ..."
         return super()._without(name)
 
@@ -788,7 +788,7 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 
 def stream(
     name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
-    tz: Any = None,
+    tz: Any = None, format: Any = None, nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
@@ -797,9 +797,14 @@ def stream(
     clock time; an integer column is logical time. Without `end` an event is a point in time; `end` names the
     column with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
 
-    Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
+    Where a timestamp column comes as numbers since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
     what they count; without it they are refused. It is the unit of the time column, or a dict with one
-    for each column. Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
+    for each column. Where it comes as text, `format="%m/%d/%Y %H:%M"` says how to read it, or a list of
+    formats, of which the first that fits counts; `"iso"` is ISO text, as files have it without a format.
+    Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
+
+    In CSV files, `nulls=["NA", "?"]` are null besides empty fields, in all columns or in those of a dict; a
+    `delimiter` that is not given is found, and `decimal=","` reads numbers such as 3,5.
 
     Rows may come in any order. `ordered=True` promises that none comes with an earlier time than the
     row before it, and a row that does is an error: windows over files and iterators of any length
@@ -810,7 +815,12 @@ def stream(
     """
     require_name(name, "stream")
     schema = _described(schema, f"stream {name!r}")
-    return Stream(build.source(name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz))
+    return Stream(
+        build.source(
+            name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz, format=format, nulls=nulls,
+            delimiter=delimiter, decimal=decimal,
+        )
+    )  # fmt: skip
 
 
 def table(name: str, *, schema: Any) -> Stream:

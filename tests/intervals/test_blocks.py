@@ -157,3 +157,16 @@ def test_the_nearest_of_many(most: int) -> None:
         first[i], last[i] = a, b
     found = [c.to_pylist() for c in index.answers(key, low, high, max_rows=most, at=at)]
     assert found == known.answers(first, last)
+
+
+def test_growing_while_released_memory_waits() -> None:
+    """Small leaves need room, too, when all that is ready to be used again are full ones."""
+    rng = np.random.default_rng(9)
+    index, known, kept = TimeTravelIndex(small_layout()), Known(), 3000
+    all_batches = batches(rng, 200_000, 100, 3000, of=5000)
+    for batch in all_batches:
+        index.insert(batch[0], batch[1], [pa.array(batch[2])])
+        index.expire(int(batch[1].max()) - kept)
+        kept += 3000
+    known.add(*map(np.concatenate, zip(*all_batches)))
+    check(index, known, questions(rng, known, 100, 100, since=int(known.times.max()) - 10_000))

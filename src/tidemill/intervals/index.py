@@ -103,7 +103,7 @@ class TimeTravelIndex:
 
     def _insert(self, keys: Ints, records: npt.NDArray[Any]) -> None:
         if self._lifting.text_fields:
-            self._memory.place_texts(self._texts.table, self._texts.pool.arrays)
+            self._memory.place_texts(self._texts.pool.arrays)
         n = len(keys)
         if n == 1:
             order = np.zeros(1, dtype=np.int64)
@@ -158,16 +158,18 @@ class TimeTravelIndex:
         belongs to it. With `max_rows`, only so many rows nearest to the instant `at` do; of two that are as
         near, the earlier one.
         """
-        n, view = len(keys), self._memory.view
+        n, first = len(keys), 0
         order = np.zeros(1, dtype=np.int64) if n == 1 else order_by(keys, low)
         outputs = [(allocate(r.type, n), empty(n, np.uint8)) for r in self.layout.results]
         most = -1 if max_rows is None else max_rows
-        err = self._answer.run(
-            order, keys, low, high, low if at is None else at, most, prevailing, view.heads,
-            view.nodes, view.rows, view.entries, view.elements, np.empty(LEAF, dtype=self._type),
-            view.clock, view.texts, *(a for o in outputs for a in o),
-        )  # fmt: skip
-        raise_for(err, "interval join")
+        while first < n:
+            view = self._memory.view
+            first, err = self._answer.run(
+                order, keys, low, high, low if at is None else at, most, prevailing, view.heads, view.nodes,
+                view.rows, view.entries, view.elements, np.empty(LEAF, dtype=self._type), view.clock,
+                view.limit, view.texts, first, *(a for o in outputs for a in o),
+            )  # fmt: skip
+            raise_for(err, "interval join")
         return [self._column(j, *output) for j, output in enumerate(outputs)]
 
     def answer(
@@ -192,19 +194,20 @@ class TimeTravelIndex:
 
         Those of interval `i` are `places[offsets[i]:offsets[i + 1]]`, in order of time.
         """
-        n, view = len(keys), self._memory.view
+        n = len(keys)
         offsets, places = np.zeros(n + 1, dtype=np.int64), empty(max(2 * n, 64))
         i, most = 0, -1 if max_rows is None else max_rows
-        while True:
-            i = list_intervals(
+        while i < n:
+            view = self._memory.view
+            i, full = list_intervals(
                 i, keys, low, high, low if at is None else at, most, prevailing, view.heads, view.nodes,
-                view.rows, view.clock, offsets, places,
+                view.rows, view.clock, view.limit, offsets, places,
             )  # fmt: skip
-            if i == n:
-                return offsets, places[: offsets[n]]
-            more = empty(2 * len(places))
-            more[: offsets[i]] = places[: offsets[i]]
-            places = more
+            if full:
+                more = empty(2 * len(places))
+                more[: offsets[i]] = places[: offsets[i]]
+                places = more
+        return offsets, places[: offsets[n]]
 
     def _column(self, j: int, data: npt.NDArray[Any], valid: npt.NDArray[Any]) -> pa.Array:
         kind = self.layout.results[j].type

@@ -127,7 +127,7 @@ def step_of(source: Source, place: str = "") -> str:
 def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     """Return the minimum time of a batch in ticks; `FOREVER` if it has no time.
 
-    Only the minimum is cast to the canonical type, because these casts keep the order.
+    Only the minimum is cast to the canonical type, because these casts keep the order. (Formats do not.)
     """
     import pyarrow.compute as pc
 
@@ -137,11 +137,13 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     if pa.types.is_dictionary(column.type):
         require_sound(batch.select([source.time]), step_of(source, place))
         column = column.cast(column.type.value_type)
-    least = pa.repeat(pc.min_max(column)["min"], 1)
-    one = pa.RecordBatch.from_arrays([least], names=[source.time])
+    if not source.reading.formats_of(source.time):
+        column = pa.repeat(pc.min_max(column)["min"], 1)
+    rows = pa.RecordBatch.from_arrays([column], names=[source.time])
     only_time = source.schema.select((source.time,))
-    found = conform(one, only_time, source.reading, step=step_of(source, place)).column(0).cast(pa.int64())
-    return FOREVER if found.null_count else int(found[0].as_py())
+    found = conform(rows, only_time, source.reading, step=step_of(source, place)).column(0).cast(pa.int64())
+    low = pc.min(found).as_py()
+    return FOREVER if low is None else int(low)
 
 
 def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:

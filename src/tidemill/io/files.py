@@ -19,11 +19,11 @@ from tidemill.plan.nodes import Source
 
 KINDS = {
     ".parquet": "Parquet", ".pq": "Parquet",
-    ".csv": "CSV",
+    ".csv": "CSV", ".tsv": "CSV", ".tab": "CSV", ".txt": "CSV",
     ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
     ".arrow": "Arrow", ".arrows": "Arrow", ".feather": "Arrow", ".ipc": "Arrow",
 }  # fmt: skip
-_PACKED = {".gz", ".bz2", ".zst"}
+_PACKED = {".gz", ".bz2", ".zst", ".xz"}
 _TEXT = {"CSV", "JSON lines"}
 
 

@@ -17,8 +17,8 @@ from tidemill.core.types import from_arrow
 from tidemill.io.chunks import readable_at
 from tidemill.io.data import is_spark
 from tidemill.io.files import files_at
+from tidemill.io.found_text import find_csv, find_json
 from tidemill.io.sources import is_instance
-from tidemill.io.text import found_csv, found_json
 
 
 def declared(value: Any, *, step: str) -> Any:
@@ -88,7 +88,8 @@ def _ipc(file: Path) -> pa.Schema:
 
 
 _OF_KIND: dict[str, Callable[[Path], pa.Schema]] = {
-    "Parquet": _parquet, "Arrow": _ipc, "CSV": found_csv, "JSON lines": found_json,
+    "Parquet": _parquet, "Arrow": _ipc,
+    "CSV": lambda file: find_csv(file).schema, "JSON lines": lambda file: find_json(file).schema,
 }  # fmt: skip
 
 
@@ -124,7 +125,10 @@ def _once(fields: Iterable[tuple[str, Any]], step: str) -> list[tuple[str, Any]]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(
-            step, expected="each column once", got=f"{twice} more than once", hint="rename columns first"
+            step,
+            expected="each column once",
+            got=f"{twice} more than once",
+            hint="rename columns first",
         )
     return listed
 

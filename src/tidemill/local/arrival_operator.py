@@ -51,7 +51,7 @@ class ArrivalOperator(IntervalOperator):
 
     def _arrived(self, batch: pa.RecordBatch) -> None:
         """Keep probe rows, which have keys."""
-        self._waiting[1].append(batch)
+        self._waiting[1].add(batch)
 
     def _null_keys(self, batch: pa.RecordBatch, port: int) -> Mask:
         """Return which rows of a port have a null among their keys: nothing is equal to it."""
@@ -89,7 +89,7 @@ class ArrivalOperator(IntervalOperator):
         self, rows: pa.RecordBatch, refusing: Callable[[Side], Callable[[Ints, str], None] | None]
     ) -> tuple[Side, Side, Question, Mask | None]:
         """Return both sides, new base rows last; what the new ones ask for; and whose bounds are bad."""
-        self._waiting[0] = [rows]
+        self._waiting[0].add(rows)
         base, probe = self._due(0, FOREVER), self._due(1, FOREVER)
         self._kept_rows[1] = probe.rows
         matching = Matching.of(self.plan.match, base, probe, refusing(base))

@@ -13,6 +13,7 @@ from tidemill.aggregates.arguments import check_arguments, fitted
 from tidemill.core.errors import UserError
 from tidemill.core.schema import internal, users_name, users_part
 from tidemill.core.schema import schema as read_schema
+from tidemill.core.text_form import text_form
 from tidemill.core.time import Domain
 from tidemill.core.time_reading import reading
 from tidemill.core.types import BOOL, DURATION, FLOAT64, NULL, TIMESTAMP
@@ -54,7 +55,7 @@ _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 
 def source(
     name: str, time: str, declared: Any, *, end: str | None = None, ordered: bool = False, unit: Any = None,
-    tz: Any = None,
+    tz: Any = None, format: Any = None, nulls: Any = None, delimiter: Any = None, decimal: Any = ".",
 ) -> Source:  # fmt: skip
     step = f"stream {name!r}"
     if not isinstance(time, str):
@@ -76,8 +77,11 @@ def source(
             raise UserError(step, expected=wanted, got=repr(other))
         if isinstance(unit, str) and other == TIMESTAMP:
             unit = {time: unit, end: unit}
-    how = reading(fields, time, unit, tz, step=step)
-    return Source(name, fields, time, ordered=ordered, reading=how, end_column=end)
+        if isinstance(format, (str, list, tuple)) and other == TIMESTAMP:
+            format = {time: format, end: format}
+    how = reading(fields, time, unit, tz, format, step=step)
+    text = text_form(fields, nulls, delimiter, decimal, step=step)
+    return Source(name, fields, time, ordered=ordered, reading=how, end_column=end, text=text)
 
 
 def table(name: str, declared: Any) -> Source:

@@ -15,6 +15,7 @@ from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import InternalError, UnsupportedError, UserError
 from tidemill.core.schema import Schema, is_internal, users_part
+from tidemill.core.text_form import PLAIN_TEXT, TextForm
 from tidemill.core.time import Domain, to_datetime
 from tidemill.core.time_reading import PLAIN, Reading
 from tidemill.core.tree import Tree
@@ -72,7 +73,9 @@ class Source(Plan):
     step: str = ""
     """The step that errors in its rows name; by default `run` and the name of the stream."""
     reading: Reading = PLAIN
-    """How ints and naive times are converted to the declared instants."""
+    """How numbers, text and naive times are converted to the declared instants."""
+    text: TextForm = PLAIN_TEXT
+    """How the fields of text files are written."""
     end_column: str | None = None
     """The end of each lifetime; without one, rows are points."""
     table: bool = False
@@ -372,8 +375,12 @@ def _asked(
 ) -> str:
     """Format aggregates, keys and windows."""
     by = f" by {', '.join(keys)}" if keys else ""
-    what = ", ".join(str(value) if is_internal(name) else f"{name}={value}" for name, value in aggregates)
-    return f"{what}{by} over {'; '.join(map(str, windows))}"
+    return f"{asked(aggregates)}{by} over {'; '.join(map(str, windows))}"
+
+
+def asked(aggregates: Iterable[tuple[str, Any]]) -> str:
+    """Format aggregates by name. Those that something is computed with have none but their text."""
+    return ", ".join(str(value) if is_internal(name) else f"{name}={value}" for name, value in aggregates)
 
 
 def sources(plan: Plan) -> tuple[Source, ...]:

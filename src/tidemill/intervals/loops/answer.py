@@ -37,14 +37,17 @@ FIND = "from tidemill.intervals.loops.find import *"
 @dataclass(frozen=True)
 class AnswerKernel:
     """`run(order, keys, low, high, at, most, prevailing, heads, nodes, rows, entries, elements, suffixes,
-    clock, texts, *outputs) -> err`.
+    clock, limit, texts, first, *outputs) -> next, err`.
 
-    `order` has the rows in order of key and low end. With `most` of 0 or more, only so many rows nearest to
-    `at` belong to an interval. `entries` and `elements` are the records of `nodes` and `rows`, and `suffixes`
+    `order` has the rows in order of key and low end, of which those from `first` on are answered. If `next`
+    is before the last one, heads are too old, and it goes on with newer ones. With `most` of 0 or more, only
+    so many rows nearest to `at` belong to an interval.
+
+    `entries` and `elements` are the records of `nodes` and `rows`, and `suffixes`
     is space for a leaf of elements. Outputs are `o<j>` and `w<j>` (validity) for each result.
     """
 
-    run: Callable[..., int]
+    run: Callable[..., tuple[int, int]]
     source: str
 
 
@@ -62,10 +65,10 @@ def answer_kernel(layout: Layout, sliding: tuple[str, ...]) -> AnswerKernel:
         for prefix in "fsmb":
             for variable, code in zip(variables(part, prefix), part.identity()):
                 e.line(f"{variable} = {code}")
-    e.line(f"errors, j, at_once = 0, 0, {AT_ONCE}")
+    e.line(f"errors, j, at_once = 0, first, {AT_ONCE}")
     with e.block("while j < order.size:"):
         e.line("k = keys[order[j]]")
-        e.line("since = in_order(address_of(clock) + 8 * CLOCK)")
+        e.line("since = begin_to_read(clock, limit)")
         e.line("read_head(heads, k, head)")
         e.line("err, q, known, last_low, last_high = 0, j, False, 0, 0")
         e.line("front, front_from, back, back_to, middle = -1, 0, -1, 0, -1")
@@ -76,20 +79,20 @@ def answer_kernel(layout: Layout, sliding: tuple[str, ...]) -> AnswerKernel:
             states = {p.index: variables(p, "f") for p in parts}
             for j, result in enumerate(layout.results):
                 output(e, j, result, layout, states)
-        # Memory that was released after `since` was in use when this version of the key was read.
-        with e.block("if in_order(address_of(clock) + 8 * REUSED) > since:"):
+        with e.block("if was_reused(clock, since):"):
             e.line("at_once = max(1, at_once >> 1)")
+            e.line("if limit[0] != NEVER:")
+            e.line("    break")
         with e.block("else:"):
             e.line("errors |= err")
             e.line("j = q")
     outputs = [name for j in range(len(layout.results)) for name in (f"o{j}", f"w{j}")]
     parameters = [
         "order", "keys", "low", "high", "at", "most", "prevailing", "heads", "nodes", "rows", "entries",
-        "elements", "suffixes", "clock", "texts", *outputs,
+        "elements", "suffixes", "clock", "limit", "texts", "first", *outputs,
     ]  # fmt: skip
-    imports = ["from tidemill.jit.intrinsics import address_of, in_order", BLOCKS, FIND]
-    lines = [*imports, "", "@kernel", f"def run({', '.join(parameters)}):", *e.lines, "    return errors", ""]
-    source = "\n".join(lines)
+    signature = f"def run({', '.join(parameters)}):"
+    source = "\n".join([BLOCKS, FIND, "", "@kernel", signature, *e.lines, "    return j, errors", ""])
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     return AnswerKernel(load(source, **functions).run, source)
 

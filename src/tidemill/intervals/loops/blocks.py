@@ -9,8 +9,9 @@ are before those of the level below it.
 One thread writes. What readers can see is never changed: rows and entries are added behind the end that they
 know of, everything else is copied. A head has two versions, and its number says which one counts, so a key
 changes for readers by one store. Memory that is released is used again in a later batch, with the batch of
-its release in `clock[REUSED]`: a reader that began before that has read something else than it thinks, and
-begins again. It never waits.
+its release in `clock[REUSED]`: a reader that began before that may have read something else than it thinks,
+and begins again. It never waits. Arrays that are too small are replaced, those of heads each time; readers of
+the old heads may go on until memory that was released after that is used again.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ LACK_ROWS, LACK_NODES, LACK_TOUCHED = 1, 2, 4
 QUEUES, QUEUE = 8, 4
 """Where the queues of released memory begin, one for each size; the numbers of a queue are below."""
 OLDEST, NEWEST, LENGTH, READY = range(4)
-NODES = 4
-"""The queue of nodes, behind those of leaves of 4, 8, 16 and 32 rows."""
+FULL, NODES = 3, 4
+"""The queue of full leaves, behind those of 4, 8 and 16 rows; the queue of nodes."""
 OWN = QUEUES + QUEUE * (NODES + 1)
 _QUARANTINE = 16
 """One block of so many is kept unused, so that readers seldom begin again."""
@@ -74,6 +75,8 @@ class Store(NamedTuple):
     heads: Ints
     """A row of numbers for each key."""
     clock: Ints
+    limit: Ints
+    """The last batch whose rows will ever be in these heads."""
     own: Ints
     row_stamps: Ints
     """The batch in which a block was taken or released, by its first unit."""
@@ -88,17 +91,8 @@ class Store(NamedTuple):
 
 
 @kernel
-def size_of(rows: int) -> Any:
-    """Return the number of the smallest size of leaves that so many rows fit in."""
-    c = 0
-    while UNIT << c < rows:
-        c += 1
-    return c
-
-
-@kernel
 def take(s: Store, c: int) -> Any:
-    """Return the place of a leaf of a size, or of a node: of unused memory, which there must be."""
+    """Return the place of a leaf of a size, or of a node, in unused memory, which there must be."""
     own = s.own
     q = QUEUES + QUEUE * c
     nodes = c == NODES
@@ -121,6 +115,21 @@ def take(s: Store, c: int) -> Any:
         own[top] += size
     stamps[u] = own[TICK]
     return u * unit
+
+
+@kernel
+def take_leaf(s: Store, rows: int) -> Any:
+    """Return the place of a leaf for so many rows, and its size: the smallest one, or a full one.
+
+    So `_has_room` of `insert` is right whatever the sizes are.
+    """
+    c = 0
+    while UNIT << c < rows:
+        c += 1
+    fresh = s.own[ROWS_TOP] + (UNIT << c) <= s.rows.shape[0] - LEAF
+    if not fresh and s.own[QUEUES + QUEUE * c + READY] == 0:
+        c = FULL
+    return take(s, c), c
 
 
 @kernel
@@ -179,6 +188,19 @@ def show_all(s: Store, keys: Ints, order: Ints, first: int) -> None:
             show(s.heads, k)
             before = k
     publish(address_of(s.clock) + 8 * CLOCK, s.own[TICK])
+
+
+@kernel
+def begin_to_read(clock: Ints, limit: Ints) -> Any:
+    """Return the last batch of which the heads have the rows."""
+    now = in_order(address_of(clock) + 8 * CLOCK)
+    return min(now, in_order(address_of(limit)))
+
+
+@kernel
+def was_reused(clock: Ints, since: int) -> Any:
+    """Return whether memory is used again that heads may have referred to when the reader began."""
+    return in_order(address_of(clock) + 8 * REUSED) > since
 
 
 @kernel

@@ -12,6 +12,7 @@ from tidemill.intervals.loops.blocks import (
     COUNT,
     FAN,
     FIRST,
+    FULL,
     LACK_NODES,
     LACK_ROWS,
     LACK_TOUCHED,
@@ -38,14 +39,12 @@ from tidemill.intervals.loops.blocks import (
     Store,
     new_version,
     release,
-    size_of,
     take,
+    take_leaf,
 )
 from tidemill.jit.kernel import kernel
 
 TOO_MANY = -1
-_FULL = 3
-"""The size of a full leaf."""
 
 
 @kernel
@@ -96,7 +95,7 @@ def _has_room(s: Store, k: int, v: int, rows: int, late: int) -> Any:
     blocks = 2 * runs + late // (LEAF // 2) + rows // LEAF + 4
     nodes = runs * (height + 2) + blocks // (FAN // 2) + 2 * LEVELS
     own = s.own
-    ready = LEAF * own[QUEUES + QUEUE * _FULL + READY]
+    ready = LEAF * own[QUEUES + QUEUE * FULL + READY]
     ready_nodes = FAN * own[QUEUES + QUEUE * NODES + READY]
     touched = runs * (height + 1) * (FAN + 2) + 3 * blocks + FAN
     own[LACKS] = 0
@@ -196,8 +195,7 @@ def _append_rows(s: Store, k: int, v: int, words: Ints, order: Ints, j: int, end
         n = meta & COUNT
         size = meta >> SIZE
         if n == 0:
-            size = size_of(min(end - j, LEAF))
-            leaf = take(s, size)
+            leaf, size = take_leaf(s, min(end - j, LEAF))
         elif n == LEAF:
             entry = np.zeros((1, s.nodes.shape[1]), dtype=np.int64)
             entry[0, FIRST] = rows[leaf, 0]
@@ -205,8 +203,7 @@ def _append_rows(s: Store, k: int, v: int, words: Ints, order: Ints, j: int, end
             entry[0, AT] = leaf
             entry[0, META] = meta | 1 << STALE
             _append_entry(s, k, v, 1, entry, 0)
-            size = _FULL
-            leaf = take(s, size)
+            leaf, size = take_leaf(s, LEAF)
             n = 0
         elif n == UNIT << size:
             leaf, n, size = _larger(s, leaf, n, size, end - j)
@@ -228,8 +225,7 @@ def _larger(s: Store, leaf: int, n: int, size: int, more: int) -> Any:
     while gone < n and rows[leaf + gone, 0] < s.own[BELOW]:
         gone += 1
     gone = max(gone - s.own[SPARE], 0)
-    c = size_of(min(n - gone + more, LEAF))
-    to = take(s, c)
+    to, c = take_leaf(s, min(n - gone + more, LEAF))
     for q in range(n - gone):
         for w in range(rows.shape[1]):
             rows[to + q, w] = rows[leaf + gone + q, w]
@@ -294,8 +290,7 @@ def _into_open_leaf(
     while True:
         left = n + late - j
         want = min(left, LEAF)
-        size = size_of(min(left + end - late, LEAF))
-        to = take(s, size)
+        to, size = take_leaf(s, min(left + end - late, LEAF))
         new = _merge(s, to, want, words, order, j, late, at, n, ties)
         j += new
         at += want - new
@@ -346,8 +341,7 @@ def _insert_run(
     at = leaf
     for p in range(pieces):
         want = total * (p + 1) // pieces - total * p // pieces
-        size = size_of(want)
-        to = take(s, size)
+        to, size = take_leaf(s, want)
         fresh = _merge(s, to, want, words, order, j, stop, at, n, ties)
         j += fresh
         at += want - fresh
