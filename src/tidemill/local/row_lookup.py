@@ -157,7 +157,10 @@ def _ticks_of(value: datetime) -> int:
     return (value - (_NAIVE_EPOCH if value.tzinfo is None else _EPOCH)) // _TICK
 
 
-_into_ticks: dict[str, Callable[[Any], int]] = {"timestamp": _ticks_of, "duration": lambda value: value // _TICK}
+_into_ticks: dict[str, Callable[[Any], int]] = {
+    "timestamp": _ticks_of,
+    "duration": lambda value: value // _TICK,
+}
 _from_ticks: dict[str, Callable[[int], Any]] = {
     "timestamp": lambda ticks: _EPOCH + timedelta(microseconds=ticks),
     "duration": lambda ticks: timedelta(microseconds=ticks),
