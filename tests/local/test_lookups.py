@@ -49,7 +49,8 @@ def some(pick: random.Random, count: int, *names: str) -> list[Row]:
         "t": lambda: START + timedelta(seconds=pick.randrange(7200)),
         "user": lambda: pick.choice(["ann", "ben", "", None]), "n": lambda: pick.choice([0, 1, 2, 3, None]),
         "x": lambda: pick.choice([0.5, -0.0, 0.0, math.nan, None]),
-        "item": lambda: pick.choice(["tea", "cup", "jam", None]), "ok": lambda: pick.choice([True, False, None]),
+        "item": lambda: pick.choice(["tea", "cup", "jam", None]),
+        "ok": lambda: pick.choice([True, False, None]),
         "far": lambda: pick.choice([timedelta(minutes=9), timedelta(seconds=-1), None]),
     }  # fmt: skip
     return [{n: columns[n]() for n in names} for _ in range(count)]
@@ -108,7 +109,7 @@ def test_a_row_whose_probe_rows_may_be_gone_is_refused() -> None:
     assert live.lookup({**row, "t": START - timedelta(minutes=5)})["c"] == 0
     late = {**row, "t": START - timedelta(minutes=5, seconds=1)}
     for rows in (late, [row, late]):
-        with pytest.raises(tm.UserError, match="a time in 't' from 2026-11-18T23:55.* on: older rows"):
+        with pytest.raises(tm.UserError, match=r"a time in 't' from 2026-11-18T23:55.* on: older rows"):
             live.lookup(rows)
 
 
