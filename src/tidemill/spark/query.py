@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import functools
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +28,10 @@ from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.order import ordered
 from tidemill.spark.batch.progressive import progressive, require_partials
 from tidemill.spark.batch.run import frame_of
+from tidemill.spark.batch.slice_choice import DEFAULT, SliceTuning
 from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
-from tidemill.spark.frames import require_batch
+from tidemill.spark.frames import printed_plan, require_batch
 from tidemill.spark.inputs import frame_of_data
 from tidemill.spark.private import require_classic
 from tidemill.spark.settings import ansi
@@ -43,9 +43,11 @@ class SparkQuery:
     """An optimised plan bound to a Spark session."""
 
     def __init__(
-        self, plan: Plan, spark: SparkSession, detect: str = "auto", orders: tuple[Order, ...] = ()
-    ) -> None:
+        self, plan: Plan, spark: SparkSession, detect: str = "auto", orders: tuple[Order, ...] = (), *,
+        tuning: SliceTuning = DEFAULT,
+    ) -> None:  # fmt: skip
         self._plan, self._spark, self._detect = without_held(plan), spark, detect
+        self._tuning = tuning
         self._held = with_held(plan, {})
         self._orders = orders
 
@@ -54,6 +56,8 @@ class SparkQuery:
         **inputs: Any,
     ) -> DataFrame:  # fmt: skip
         """The result as a DataFrame; nothing runs until something asks for its rows.
+
+        Only with `detect="auto"` some rows of large inputs are read before: see `Query.on_spark`.
 
         There is one input for each stream, by name; a query of one stream also takes it without a name.
         Streams that `tm.read` made need none: tasks read their files, and frames in memory are sent.
@@ -70,7 +74,8 @@ class SparkQuery:
             require_supported(disorder)
             plan = usable_only(plan)
         with ansi(self._spark):
-            found = frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
+            leaf = functools.partial(self._frame, inputs=inputs, disorder=disorder, arrival=arrival)
+            found = frame_of(plan, leaf, self._detect, self._tuning)
             return ordered(found, self._orders, plan.schema)
 
     def late(
@@ -146,7 +151,7 @@ class SparkQuery:
             sections["wheel"] = "\n".join(from_wheels)
         decisions: list[Decision] = []
         with watched(decisions):
-            executed = _physical(self.run(**inputs))
+            executed = printed_plan(self.run(**inputs))
         if decisions:
             sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
         return Explanation({**sections, "Spark's plan": executed})
@@ -169,13 +174,6 @@ class SparkQuery:
 
     def __repr__(self) -> str:
         return f"on Spark:\n{format_plan(self._plan)}"
-
-
-def _physical(df: DataFrame) -> str:
-    """Spark's physical plan, which its interface prints."""
-    with redirect_stdout(io.StringIO()) as printed:
-        df.explain()
-    return printed.getvalue().removeprefix("== Physical Plan ==\n").rstrip()
 
 
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:
