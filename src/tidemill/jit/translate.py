@@ -22,6 +22,7 @@ _OF_VIEWS = ("shape",)
 _OF_ARRAYS = {"shape", "size", "dtype", "sort", "copy"}
 """What kernels ask arrays for; any other attribute is a field of a record."""
 _CASTS = {"power": "_power", "float64": "float", "bool_": "bool", "int64": "_int64"}
+_BITS = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _CAN_WRAP = (ast.Add, ast.Sub, ast.Mult, ast.LShift)
 
 
@@ -161,7 +162,7 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         target = node.target
-        division = isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow))
+        division = isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, *_BITS))
         if isinstance(target, ast.Name) and (division or self._can_wrap(node.op, target, node.value)):
             whole = ast.BinOp(_name(target.id), node.op, node.value)
             return ast.Assign([target], self.visit(whole))
@@ -247,6 +248,9 @@ class _Rewriting(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         wraps = self._can_wrap(node.op, node.left, node.right)
         divisor = node.right
+        if isinstance(node.op, _BITS):  # such as `x & -x`, which wraps for the lowest number
+            node.left, node.right = self._bits(node.left), self._bits(node.right)
+            return node
         self.generic_visit(node)
         if isinstance(node.op, ast.Div):
             return _call("_divided", node.left, node.right)
@@ -258,6 +262,13 @@ class _Rewriting(ast.NodeTransformer):
         if isinstance(node.op, ast.LShift) and not wraps:
             return _call("_wrapped", node)
         return _masked(node) if wraps else node
+
+    def _bits(self, node: ast.expr) -> ast.expr:
+        computed = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))
+        negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+        wraps = (computed or negated) and not self._is_unsigned(node)
+        found = self.visit(node)
+        return _call("_wrapped", found) if wraps else found
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         wraps = not isinstance(node.op, ast.Not) and self._is_unsigned(node.operand)
