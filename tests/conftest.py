@@ -24,8 +24,8 @@ settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERPRETED = (
-    "aggregates", "conformance", "expr", "features", "fuzz", "intervals", "local", "optimize", "plan",
-    "spark", "wheels",
+    "aggregates", "conformance", "expr", "features", "first_hour", "fuzz", "intervals", "local", "optimize",
+    "plan", "spark", "wheels",
 )  # fmt: skip
 """Folders whose tests run generated kernels as plain Python, as examples in docstrings do: combinations of a
 few rows each. Tests marked `compiled` are the sample of them that is compiled as it is for users; in a soak

@@ -109,6 +109,13 @@ def test_the_examples_about_feature_sets_run() -> None:
     assert methods - {"live"} <= set(re.findall(r"(\w+)\(", page.read_text()))
 
 
+def test_the_examples_about_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "files.md"
+    monkeypatch.chdir(tmp_path)
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert failed == 0 and tried > 5
+
+
 def test_the_examples_of_queries_on_lifetimes_run(capsys: pytest.CaptureFixture[str]) -> None:
     from examples import temporal_orders, temporal_searches
 

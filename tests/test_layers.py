@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
 
-API = ("__init__", "stream", "query", "feature_set", "demo")
+API = ("__init__", "stream", "query", "feature_set", "data_stream", "demo")
 LAYERS: tuple[tuple[str, ...], ...] = (
     API,
     ("cli", "serve", "plot", "sql"),
@@ -40,7 +40,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "spark": (
         ("__init__", "query"),
         ("wheels",),
-        ("batch", "dia"),
+        ("batch", "dia", "inputs"),
         ("exchange",),
         ("expr",),
         ("caching", "frames", "settings", "workers"),
@@ -61,7 +61,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("graph", "turns"),
         ("spray", "table_stages", "temporal"),
         ("keyed_lanes",),
-        ("as_of_operator",),
+        ("indexed_operator",),
+        ("arrival_operator", "as_of_operator"),
         (
             "cut_operator", "interval_operator", "join_operator", "lifetime_operator", "lookup_operator",
             "next_operator", "rows_by_key", "snapshot_operator",
@@ -71,7 +72,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("last_range", "matching", "ranking", "stage_operator", "union"),
         ("group_operator",),
         ("temporal_operator", "window_operator"),
-        ("lane_threads", "lanes", "late_rows", "refused_rows"),
+        ("lane_threads", "lanes", "late_rows", "refused_rows", "waiting_rows"),
         ("collector",),
         ("last_rows",),
         ("results", "window_slides", "state_columns"),
@@ -81,7 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("expressions", "snapshot"),
         ("operator",),
         ("attributes", "key_limits", "lifetimes", "same_rows"),
-        ("limits", "marks", "progress_report", "threads", "tuning", "window_gaps"),
+        ("limits", "marks", "order", "progress_report", "threads", "tuning", "window_gaps"),
     ),
     "wheels": (
         ("open_wheel",),

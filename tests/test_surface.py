@@ -40,6 +40,10 @@ def test_nothing_public_is_left_off_the_list() -> None:
     assert defined - {"annotations", "TYPE_CHECKING", "Any"} <= set(tm.__all__)
 
 
+def test_dir_lists_the_public_names_and_no_others() -> None:
+    assert set(dir(tm)) == {*tm.__all__, "spark"}
+
+
 @pytest.mark.parametrize("name", [n for n in tm.__all__ if callable(getattr(tm, n))])
 def test_every_function_and_class_is_documented(name: str) -> None:
     assert inspect.getdoc(getattr(tm, name))

@@ -33,6 +33,7 @@ ALLOWED = {
     "benchmarks/exchange/network.py:Network.start": "a log, and a list that grows",
     "benchmarks/exchange/network.py:_locked": "a lock file, which stays empty",
     "benchmarks/relational/serialized.py:_ours": "a temporary file without a name to keep",
+    "benchmarks/intervals/spark.py:_files": "in a directory of this run alone",
     "benchmarks/temporal/spark.py:_files": "in a directory of this run alone",
     "benchmarks/progressive.py:_file": "in a directory of this run alone",
     "benchmarks/start.py:file_of": "in a directory of this run alone",

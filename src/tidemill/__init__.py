@@ -27,6 +27,7 @@ from tidemill.aggregates.sketches import distinct_sketch, quantile_sketch
 from tidemill.aggregates.user import aggregate
 from tidemill.core.errors import InternalError, TidemillError, UnsupportedError, UserError
 from tidemill.core.time import FOREVER
+from tidemill.data_stream import DataStream, read
 from tidemill.expr.fluent import (
     Expr,
     coalesce,
@@ -85,19 +86,29 @@ def __getattr__(name: str) -> Any:
     if name == "spark":
         return import_module("tidemill.spark")
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tidemill.core.brought_names import MODULE, unknown
+
+        raise AttributeError(unknown("tidemill", name, MODULE, __all__))
     return getattr(import_module(_LATER[name]), name)
 
 
+def __dir__() -> list[str]:
+    """The public names; modules are not among them, but for `tidemill.spark`."""
+    return sorted([*__all__, "spark"])
+
+
 __all__ = [
-    "FOREVER", "Disorder", "Emit", "Expr", "FeatureSet", "InternalError", "Latency", "Punctuation",
-    "Query", "Replicas", "Stream", "StreamWriter", "TidemillError", "UnsupportedError", "UserError",
-    "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds", "calendar",
-    "check_aggregate", "coalesce", "col", "collect", "concat", "correlation", "count", "count_by",
-    "count_if", "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy", "ewma",
-    "extent", "feature", "features", "first", "first_k", "follow", "greatest", "hopping", "items",
+    "FOREVER", "DataStream", "Disorder", "Emit", "Expr", "FeatureSet", "InternalError", "Latency",
+    "Punctuation", "Query", "Replicas", "Stream", "StreamWriter", "TidemillError", "UnsupportedError",
+    "UserError", "Wheel", "Window", "aggregate", "all", "any", "arg_max", "arg_min", "bottom_k", "bounds",
+    "calendar", "check_aggregate", "coalesce", "col", "collect", "concat", "correlation", "count",
+    "count_by", "count_if", "covariance", "distinct_count", "distinct_sketch", "drawdown", "entropy",
+    "ewma", "extent", "feature", "features", "first", "first_k", "follow", "greatest", "hopping", "items",
     "landmark", "last", "last_k", "least", "lines", "lit", "max", "max_by", "mean", "mean_by", "median",
-    "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch", "read_stream",
-    "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream", "sum", "sum_by",
-    "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows", "write_stream",
+    "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch", "read",
+    "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream",
+    "sum", "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows",
+    "write_stream",
 ]  # fmt: skip

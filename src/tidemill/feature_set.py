@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.features.definition import Definition, Member, define, described
 from tidemill.features.labels import entity_streams
+from tidemill.plan.nodes import with_held
 from tidemill.query import Query
 from tidemill.stream import IntervalJoined, Stream
 
@@ -151,8 +152,8 @@ class FeatureSet(Query):
     # -- training
 
     def run(
-        self, *, disorder: Disorder | None = None, emit: Emit | None = None, progress: bool = False,
-        **inputs: Any,
+        self, data: Any = None, /, *, disorder: Disorder | None = None, emit: Emit | None = None,
+        progress: bool = False, **inputs: Any,
     ) -> pa.Table:  # fmt: skip
         """The features of each row of the entity, in this process, as `run` of a query.
 
@@ -161,16 +162,16 @@ class FeatureSet(Query):
         """
         import pyarrow as pa
 
-        found = super().run(disorder=disorder, emit=emit, progress=progress, **inputs)
+        found = super().run(data, disorder=disorder, emit=emit, progress=progress, **inputs)
         return pa.Table.from_arrays(found.columns, schema=self.definition.marked(found.schema))
 
     @property
     def _arrow_schema(self) -> pa.Schema:
         return self.definition.marked(super()._arrow_schema)
 
-    def to_pandas(self, **inputs: Any) -> pandas.DataFrame:
+    def to_pandas(self, data: Any = None, /, **inputs: Any) -> pandas.DataFrame:
         """`run`, as a pandas DataFrame; its `attrs` have what the metadata of the table says of the set."""
-        found = super().to_pandas(**inputs)
+        found = super().to_pandas(data, **inputs)
         found.attrs |= {f"tidemill.{name}": value for name, value in self.definition.about.items()}
         return found
 
@@ -225,20 +226,23 @@ class FeatureSet(Query):
 
     def live(
         self, disorder: Disorder | None = None, *, emit: Emit | None = None, latency: Latency | None = None,
-        threads: int = 1, pool: Executor | None = None,
+        threads: int = 1, pool: Executor | None = None, answers: Literal["exact", "on arrival"] = "exact",
     ) -> FeatureServer:  # fmt: skip
         """A live query that gives features, as `live` of a query; see `online`."""
         from tidemill.features.server import FeatureServer
 
-        options = {"emit": emit, "latency": latency, "threads": threads, "pool": pool}
+        options: dict[str, Any] = {"emit": emit, "latency": latency, "answers": answers}
+        options |= {"threads": threads, "pool": pool}
         return FeatureServer(self.definition, self.optimized, disorder, **options)
 
     def online(
-        self, disorder: Disorder | None = None, *, threads: int = 1, pool: Executor | None = None
-    ) -> FeatureServer:
+        self, disorder: Disorder | None = None, *, answers: Literal["exact", "on arrival"] = "exact",
+        threads: int = 1, pool: Executor | None = None,
+    ) -> FeatureServer:  # fmt: skip
         """A server of features: push rows of all streams as they come, and get those of the entity back.
 
-        Each row comes when its features can no longer change. See `tm.Query.live` for the options.
+        Each row comes when its features can no longer change; with `answers="on arrival"`, in the call that
+        pushes it, with the features of the rows that came so far. See `tm.Query.live` for the options.
 
         >>> import tidemill as tm
         >>> ask = tm.stream("ask", time="t", schema={"t": "int64", "user": "int64"})
@@ -250,7 +254,7 @@ class FeatureSet(Query):
         >>> server.punctuate(10).to_pylist()
         [{'t': 9, 'user': 7, 'n': 1}]
         """
-        return self.live(disorder, threads=threads, pool=pool)
+        return self.live(disorder, threads=threads, pool=pool, answers=answers)
 
     # -- proof
 
@@ -280,7 +284,7 @@ class FeatureSet(Query):
         for name, given in (("runs", runs), ("seed", seed)):
             if isinstance(given, bool) or not isinstance(given, int) or given < (name == "runs"):
                 raise UserError("verify", expected=f"{name}= a number of at least 0", got=repr(given))
-        given_inputs = {**(sample or {}), **inputs}
+        given_inputs = with_held(self.plan, {**(sample or {}), **inputs})
         check_inputs(self.plan, given_inputs, step="verify")
 
         def offline(definition: Definition, tables: dict[str, pa.Table]) -> pa.Table:
@@ -296,9 +300,9 @@ class FeatureSet(Query):
 
     # -- what it is
 
-    def explain(self, **inputs: Any) -> Explanation:
+    def explain(self, data: Any = None, /, **inputs: Any) -> Explanation:
         """As of a query, after a list of the features."""
-        return Explanation({"features": str(self.definition), **super().explain(**inputs).sections})
+        return Explanation({"features": str(self.definition), **super().explain(data, **inputs).sections})
 
     def __repr__(self) -> str:
         return str(self.definition)

@@ -7,20 +7,24 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tidemill.aggregates.algebra import Aggregate
+import pyarrow as pa
+
+from tidemill.core.brought_names import GROUPED, STREAM, WINDOWED, KnowsBroughtNames
 from tidemill.core.errors import UserError
-from tidemill.core.schema import Schema, users_name
+from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER, Domain
+from tidemill.expr.fluent import Arithmetic
 from tidemill.plan import build
 from tidemill.plan import build_intervals as intervals
 from tidemill.plan import build_temporal as temporal
+from tidemill.plan.asked import by_name
 from tidemill.plan.foresight import foresight
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
 from tidemill.windows.spec import Window
 
 
-class Stream(Query):
+class Stream(KnowsBroughtNames, Query):
     """Events in time, and everything that can be asked of them.
 
     Streams are values: every method returns a new one. An event holds during its lifetime: at the instant
@@ -33,10 +37,23 @@ class Stream(Query):
       source clicks time=ts
     """
 
+    _brought, _called = STREAM, "a stream"
+
     def __init__(self, plan: Plan, scope: tuple[str, ...] = ()) -> None:
         super().__init__(plan)
         self._scope = scope
         """The keys of the groups that this query runs in, inside of `apply`."""
+
+    def _without(self, name: str) -> str:
+        if "plan" in self.__dict__ and name in self.schema and name not in self._brought:
+            return f"a stream has no {name!r}: its column is col.{name}, or e.{name} in lambda e: ..."
+        return super()._without(name)
+
+    def __getitem__(self, name: Any) -> Any:
+        raise UserError(
+            "stream", expected="columns as col.price, rows by .where(...)", got=f"[{name!r:.80}]",
+            hint=".select('a', 'b') for some columns, .where(col.a > 1) for some rows",
+        )  # fmt: skip
 
     def _like(self, plan: Plan) -> Stream:
         return Stream(plan, self._scope)
@@ -268,7 +285,7 @@ class Stream(Query):
 
     # -- snapshots
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """Aggregates of the rows that hold at each instant; see `Grouped.agg`.
 
         >>> s = stream("s", time="t", end="u", schema={"t": "int64", "u": "int64"})
@@ -276,7 +293,7 @@ class Stream(Query):
         >>> s.agg(n=count()).run(s=[{"t": 1, "u": 4}, {"t": 3, "u": 4}]).to_pylist()
         [{'valid_from': 1, 'valid_to': 3, 'n': 1}, {'valid_from': 3, 'valid_to': 4, 'n': 2}]
         """
-        return Grouped(self.plan, self._scope, self._scope).agg(**aggregates)
+        return Grouped(self.plan, self._scope, self._scope).agg(*unnamed, **aggregates)
 
     def distinct(self, /, *columns: Any) -> Stream:
         """The values of some columns, of all by default, that some row has at each instant.
@@ -398,7 +415,7 @@ class Stream(Query):
         - `include_base`: the rows of this stream count as probe rows, too.
         - `prevailing`: the last row before the interval counts, too.
         - `since_previous`: only rows after the last row of this stream that is earlier.
-        - `lateness`: how late rows of this stream may come to a live query that answers on arrival.
+        - `lateness`: how late rows may come to a live query that answers on arrival.
 
         >>> from tidemill.aggregates.basic import count, sum
         >>> ask = stream("ask", time="t", schema={"t": "int64", "user": "int64"})
@@ -590,8 +607,10 @@ class Stream(Query):
         return Grouped(self.plan, self._scope, self._scope).window(*windows, window_id=window_id, **named)
 
 
-class IntervalJoined:
+class IntervalJoined(KnowsBroughtNames):
     """Rows with the probe rows of their intervals, before anything is asked of these; see `interval_join`."""
+
+    _brought, _called = WINDOWED, "an interval join"
 
     def __init__(self, several: list[tuple[str, intervals.Asked]], scope: tuple[str, ...]) -> None:
         self._several, self._scope = several, scope
@@ -616,12 +635,13 @@ class IntervalJoined:
         asked = self._several[0][1]  # the ends are the same
         return _time_of(asked.interval.waits, asked.base)
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """Each row with aggregates of its probe rows: those of none where there are none.
 
         Arguments are columns of the probe stream.
         """
-        return Stream(intervals.aggregates(self._several, aggregates), self._scope)
+        named = by_name("agg", unnamed, aggregates)
+        return Stream(intervals.aggregates(self._several, named), self._scope)
 
     def pairs(self, *, how: str = "left", suffix: str = "_right") -> Stream:
         """A row for each probe row, with the columns of both; once with nulls where there are none.
@@ -646,8 +666,10 @@ def _time_of(ticks: int | None, plan: Plan) -> timedelta | int | None:
     return timedelta(microseconds=ticks)
 
 
-class Grouped:
+class Grouped(KnowsBroughtNames):
     """A stream seen key by key; add a window next, or aggregate what holds at each instant."""
+
+    _brought, _called = GROUPED, "a grouped stream"
 
     def __init__(self, plan: Plan, keys: tuple[str, ...], scope: tuple[str, ...] = ()) -> None:
         self._plan, self._keys, self._scope = plan, keys, scope
@@ -667,7 +689,7 @@ class Grouped:
         listed += [NamedWindow(n, w) for n, w in named.items()]
         return Windowed(self._plan, self._keys, tuple(listed), self._scope, ids=window_id)
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """Aggregates of the rows that hold at each instant, by key.
 
         The result has a row for each longest interval, `valid_from` to `valid_to`, in which the values of a
@@ -680,11 +702,8 @@ class Grouped:
         >>> s.group_by("k").agg(n=count()).run(s=rows).to_pylist()
         [{'k': 7, 'valid_from': 1, 'valid_to': 4, 'n': 1}, {'k': 7, 'valid_from': 4, 'valid_to': 6, 'n': 2}]
         """
-        if not aggregates:
-            raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
-        for name in aggregates:
-            users_name(name, step="agg")
-        return Stream(temporal.snapshot_aggregate(self._plan, self._keys, aggregates), self._scope)
+        named = by_name("agg", unnamed, aggregates)
+        return Stream(temporal.snapshot_aggregate(self._plan, self._keys, named), self._scope)
 
     def top(self, count: int, /, *, by: Any, least: bool = False) -> Stream:
         """The rows with the greatest values of a column, by key; see `Stream.top`.
@@ -726,8 +745,10 @@ class Grouped:
         return f"grouped by {list(self._keys)}: add .agg(...), or .window(...) and .agg(...), or .apply(...)"
 
 
-class Windowed:
+class Windowed(KnowsBroughtNames):
     """A stream cut into windows; add aggregates next."""
+
+    _brought, _called = WINDOWED, "a stream cut into windows"
 
     def __init__(
         self, plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...],
@@ -741,8 +762,11 @@ class Windowed:
         added = tuple(n for n in names if n not in self._scope)
         return Windowed(plan, (*self._keys, *added), self._windows, self._scope, ids=self._ids)
 
-    def agg(self, /, **aggregates: Aggregate) -> Stream:
+    def agg(self, /, *unnamed: Arithmetic, **aggregates: Arithmetic) -> Stream:
         """One row for each window and key: the keys, `window_start`, `window_end`, the results.
+
+        A result without a name has that of the aggregate and its columns: `tm.sum("price")` is `sum_price`.
+        Results can be computed with: `rate=tm.sum(col.paid) / tm.count()`, null where one of them is.
 
         >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
         >>> from tidemill.aggregates.basic import count
@@ -750,9 +774,8 @@ class Windowed:
         >>> s.window(tumbling(10)).agg(n=count()).run(s=[{"t": 12, "v": 5}]).to_pylist()
         [{'window_start': 10, 'window_end': 20, 'n': 1}]
         """
-        for name in aggregates:
-            users_name(name, step="agg")
-        node = build.window_aggregate(self._plan, self._keys, self._windows, aggregates, self._ids)
+        named = by_name("agg", unnamed, aggregates)
+        node = build.window_aggregate(self._plan, self._keys, self._windows, named, self._ids)
         return Stream(node, self._scope)
 
     def __repr__(self) -> str:
@@ -765,17 +788,23 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 
 def stream(
     name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
-    tz: Any = None,
+    tz: Any = None, format: Any = None, nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
-    The schema is a dict, a `pyarrow.Schema` or a Spark `StructType`. A timestamp column is clock
-    time; an integer column is logical time. Without `end` an event is a point in time; `end` names the column
-    with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
+    The schema is a dict, a schema of Arrow, Polars, pandas (`frame.dtypes`) or Spark, or data that has these
+    columns: a frame, a table, the path of a file. (`tm.read` keeps the data as well.) A timestamp column is
+    clock time; an integer column is logical time. Without `end` an event is a point in time; `end` names the
+    column with the end of each lifetime, `[time, end)`. There, null is an end that never comes.
 
-    Where a timestamp column comes as ints since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
+    Where a timestamp column comes as numbers since the epoch, `unit="s"` (or `"ms"`, `"us"`, `"ns"`) says
     what they count; without it they are refused. It is the unit of the time column, or a dict with one
-    for each column. Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
+    for each column. Where it comes as text, `format="%m/%d/%Y %H:%M"` says how to read it, or a list of
+    formats, of which the first that fits counts; `"iso"` is ISO text, as files have it without a format.
+    Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
+
+    In CSV files, `nulls=["NA", "?"]` are null besides empty fields, in all columns or in those of a dict; a
+    `delimiter` that is not given is found, and `decimal=","` reads numbers such as 3,5.
 
     Rows may come in any order. `ordered=True` promises that none comes with an earlier time than the
     row before it, and a row that does is an error: windows over files and iterators of any length
@@ -784,8 +813,14 @@ def stream(
     >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
     Schema(t: int64, x: float64)
     """
-    _require_name(name, "stream")
-    return Stream(build.source(name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz))
+    require_name(name, "stream")
+    schema = _described(schema, f"stream {name!r}")
+    return Stream(
+        build.source(
+            name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz, format=format, nulls=nulls,
+            delimiter=delimiter, decimal=decimal,
+        )
+    )  # fmt: skip
 
 
 def table(name: str, *, schema: Any) -> Stream:
@@ -799,11 +834,22 @@ def table(name: str, *, schema: Any) -> Stream:
     >>> clicks.join(ads, on="ad").run(clicks=[{"t": 5, "ad": 1}], ads=known).to_pylist()
     [{'ad': 1, 'campaign': 'x', 'valid_from': 5, 'valid_to': 6}]
     """
-    _require_name(name, "table")
+    require_name(name, "table")
+    schema = _described(schema, f"table {name!r}")
     return Stream(temporal.table(name, schema))
 
 
-def _require_name(name: Any, step: str) -> None:
+def _described(schema: Any, step: str) -> Any:
+    """Return a schema as nodes read it. A dict needs no look at data, and no import of what reads it."""
+    if type(schema) is dict or isinstance(schema, (Schema, pa.Schema)):
+        return schema
+    from tidemill.io.schemas import declared
+
+    return declared(schema, step=step)
+
+
+def require_name(name: Any, step: str) -> None:
+    """Raise an error unless a stream can have this name."""
     if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
         raise UserError(
             step, expected=f"a name that can be an argument of run(), other than {RESERVED}",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
+from benchmarks import resources
 from benchmarks.harness import Case
-from benchmarks.intervals import data, offline
+from benchmarks.intervals import data, offline, spark
 from benchmarks.intervals.data import Pair
 
 pytestmark = pytest.mark.interpreted
@@ -35,3 +38,18 @@ def test_rows_come_in_order_unless_they_are_shuffled() -> None:
         ts = np.asarray(data.rows_of(Pair(500, shuffled=shuffled), "orders")["ts"].cast("int64"))
         assert bool((np.diff(ts) > 0).all()) is not shuffled
         assert len(np.unique(ts)) == 500
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[None]:
+    yield
+    resources.close()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in spark.cases(quick=True)])
+def test_spark_answers_alike(session: None, case: Case) -> None:
+    given = case.data()
+    found = {name: system(given) for name, system in case.systems.items()}
+    case.check(found)
+    assert found["tidemill"]["rows"] == case.params["rows a side"]

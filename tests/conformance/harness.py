@@ -77,6 +77,24 @@ def in_batches(
     return to_rows(list(run_graph(graph, {source.name: chunks}, threads=2)), query.schema)
 
 
+def live(query: Stream, rows: Sequence[Row], pick: random.Random) -> list[Row]:
+    """A live query that is given the rows in batches of random sizes."""
+    going = query.live()
+    tables = [going.push(s=table_of(query, some)) for some in split(rows, pick)] + [going.flush()]
+    return to_rows([b for table in tables for b in table.to_batches()], query.schema)
+
+
+def agree(query: Stream, rows: Sequence[Row], spark: Any = None) -> list[Row]:
+    """Require one answer of all engines, and return it. The stream is called `s`."""
+    expected = by_reference(query, rows)
+    assert_same(locally(query, rows), expected, query.schema, "locally")
+    pick = random.Random(len(rows))
+    assert_same(live(query, pick.sample(list(rows), len(rows)), pick), expected, query.schema, "live")
+    if spark is not None:
+        assert_same(on_spark(spark, query, rows), expected, query.schema, "on Spark")
+    return expected
+
+
 def on_spark(spark: Any, query: Stream, rows: Sequence[Row], *, parts: int = 3) -> list[Row]:
     """Spark batch, with rows spread over partitions in no order."""
     df = spark.createDataFrame(table_of(query, rows)).repartition(parts)

@@ -9,6 +9,7 @@ import pytest
 import tidemill as tm
 from tests.conformance.temporal import assert_rows, by_reference, in_process
 from tidemill import col
+from tidemill.core.time import instant, to_datetime
 from tidemill.stream import Stream
 
 Row = dict[str, Any]
@@ -124,6 +125,34 @@ def test_edges_put_together() -> None:
     expected = rows("t id v valid_to", (1, 7, 5, 4), (4, 7, 6, None), (2, 8, 9, 3))
     assert_rows(by_reference(query, {"e": given}), expected, "by definition")
     assert_rows(query.run(e=given).to_pylist(), expected, "run")
+
+
+def test_rows_of_a_table_alone_start_where_every_clock_can_show_it() -> None:
+    schema = {"t": "timestamp", "u": "timestamp", "k": "int64"}
+    visits = tm.stream("visits", time="t", end="u", schema=schema)
+    limits = tm.table("limits", schema={"k": "int64", "limit": "int64"})
+    query = visits.join(limits, on="k", how="right")
+    old, later, first, now, then = (instant(f"{year}-01-01") for year in (1500, 1600, 1678, 2026, 2027))
+    given = {
+        "visits": rows("t u k", (old, later, 1), (old, later, 2), (later, None, 2), (now, then, 1)),
+        "limits": rows("k limit", (1, 10), (2, 20), (3, 30)),
+    }
+    alone = [(1, 10, first, now), (1, 10, then, None), (3, 30, first, None)]
+    both = [(1, 10, old, later), (1, 10, now, then), (2, 20, old, later), (2, 20, later, None)]
+    expected = rows("k limit valid_from valid_to", *alone, *both)
+    assert_rows(by_reference(query, given), expected, "by definition")
+    assert_rows(in_process(query, given), expected, "run")
+    shown = [{**row, **{n: row[n] and to_datetime(row[n]) for n in ("t", "u")}} for row in given["visits"]]
+    live = query.live()
+    live.push(limits=given["limits"])
+    tables = [*(live.push(visits=row) for row in shown), live.flush()]
+    got = [row for table in tables for row in table.to_pylist()]
+    ticks = [{**row, **{n: row[n] and instant(row[n]) for n in ("valid_from", "valid_to")}} for row in got]
+    assert_rows(ticks, expected, "live")
+    # A table that a stream has cut is one as well; a query on tables alone has no times.
+    cut = limits.where_not_exists(visits, on="k").join(visits, on="k", how="left").select("k")
+    assert rows("k valid_from valid_to", (3, first, None))[0] in in_process(cut, given)
+    assert limits.join(limits, on="k", how="outer").run(limits=given["limits"]).num_rows == 3
 
 
 def test_a_table_holds_for_ever() -> None:

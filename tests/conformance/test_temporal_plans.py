@@ -112,6 +112,10 @@ ONE: dict[str, Callable[[Stream, int], Stream]] = {
     "look up a group": lambda a, n: a.join(D.group_by("k").agg(m=tm.max(col.w)), on="k").select("k", v="m"),
     "in a table": lambda a, n: a.where_exists(D.where(col.w > n - 4), on="k"),
     "not in a table": lambda a, n: a.where_not_exists(D, on={"v": "w"}),
+    "table, right": lambda a, n: a.join(D, on="k", how="right").select("k", v=tm.coalesce(col.v, col.w)),
+    "table, outer": lambda a, n: a.join(D, on={"v": "w"}, how="outer").where(col.k > 0).select("k", "v"),
+    "table, cut and joined": lambda a, n: D.where_not_exists(a, on="k").join(
+        a, on={"w": "v"}, how="left").select("k", v="w"),
     "windows": lambda a, n: a.at_start().group_by("k").window(tm.tumbling(_long(a, n))).agg(v=tm.count()),
 }  # fmt: skip
 
@@ -191,7 +195,7 @@ def _bounded(plan: Plan, inputs: Inputs) -> list[Row] | None:
 
     def rows(node: Plan, below: list[list[Row]]) -> list[Row]:
         found = []
-        for row in run._rows(node, below, inputs):
+        for row in run.rows_of_node(node, below, inputs):
             found.append(row)
             if len(found) > MOST_ROWS:
                 raise _TooLarge

@@ -228,6 +228,7 @@ CLOCK = {
     "from edges": Q.from_edges("k", "x", start=col.on),
     "lasting": Q.lasting("2s"),
     "table": Q.join(D, on={"k": "name"}),
+    "table, right": C.join(D, on={"k": "name"}, how="right"),
 }
 MANY = ("edges", "chop", "top", "lag", "lasting", "stitch", "from edges", "table", "left, floats")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,3 +45,16 @@ def test_float_key_is_the_one_order_of_floats(values: list[float]) -> None:
                 assert (k < j) == (math.isnan(y) and not math.isnan(x))
             else:
                 assert (k < j) == (x < y)
+
+
+@pytest.mark.parametrize("bits", [30, 50, 58, 61, 63, 64])
+@pytest.mark.parametrize("equal", [1, 3, 200])
+def test_order_by_of_keys_that_differ_in_their_last_bits(bits: int, equal: int) -> None:
+    rng = np.random.default_rng(bits)
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    keys = rng.integers(low, high, 3_000 // equal, endpoint=True)
+    keys = np.concatenate([keys + np.minimum(i, high - keys) for i in range(equal)])
+    rng.shuffle(keys)
+    assert (order_by(keys) == np.argsort(keys, kind="stable")).all()
+    second = rng.integers(0, 3, len(keys))
+    assert (order_by(second, keys) == np.lexsort((keys, second))).all()

@@ -10,7 +10,7 @@ import pytest
 
 import tidemill as tm
 from tidemill import col
-from tidemill.core.errors import UnsupportedError, UserError
+from tidemill.core.errors import UserError
 
 ASK = tm.stream("ask", time="t", schema={"t": "int64", "k": "int64", "far": "int64"})
 BUY = tm.stream("buy", time="t", schema={"t": "int64", "k": "int64", "paid": "int64"})
@@ -126,10 +126,3 @@ def test_leaks_and_waits() -> None:
         "before": (False, 0), "ahead": (True, 7), "all ahead": (True, tm.FOREVER), "of the row": (True, None),
         "of the clock": (True, timedelta(seconds=90)),
     }  # fmt: skip
-
-
-def test_spark_refuses_it_when_the_plan_is_made(spark: Any) -> None:
-    query = ASK.last_join(BUY, on="k")
-    nothing = spark.createDataFrame([], "t long, k long, far long, paid long")
-    with pytest.raises(UnsupportedError, match="the spark engine cannot run interval_join"):
-        query.on_spark(spark).run(ask=nothing, buy=nothing)

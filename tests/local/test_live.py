@@ -363,7 +363,7 @@ def live_inputs(events: int, late: int, watermark: int) -> dict[str, Any]:
     from tidemill.core.time import Domain
     from tidemill.local.live_stats import InputStats
 
-    return {"s": InputStats(events, late, 0, 0, 0, 0, 0, 0, 0, watermark, False, Domain.LOGICAL)}
+    return {"s": InputStats(events, late, 0, 0, 0, 0, 0, 0, 0, 0, watermark, False, Domain.LOGICAL)}
 
 
 def test_promises_of_keys_are_restored(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ TYPED = tm.stream("c", time="ts", schema={"ts": "timestamp", "k": "string", "x":
         (tm.sum("k"), "expected a number, got col.k"),
         (tm.sum(col.ts), "expected a number, got col.ts, which is timestamp"),
         (tm.mean_by(col.k, col.b), "expected a number, got col.k"),
-        (tm.sum_by(col.b, col.k), "expected a number, got col.b"),
+        (tm.sum_by(col.ts, col.k), "expected a number, got col.ts"),
         (tm.correlation(col.x, col.k), "expected a number, got col.k"),
         (tm.ewma(col.x, half_life=60), "half_life.*never mix"),
     ],

@@ -1,15 +1,43 @@
-"""Checks of the arguments of built-in aggregates, before anything runs."""
+"""Checks of the arguments of built-in aggregates, before anything runs, and what follows from their types."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.basic import mean_of_durations
 from tidemill.aggregates.registry import entry_of
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import Domain, Duration
+from tidemill.core.types import BOOL, DURATION, INT64
+from tidemill.expr.nodes import Cast
 from tidemill.expr.typing import type_of
 
-_NO_NUMBER = {"string", "binary", "bool", "decimal", "list", "struct"}
+_NO_NUMBER = {"string", "binary", "decimal", "list", "struct"}
+
+
+def fitted(aggregate: Aggregate, schema: Schema) -> Aggregate:
+    """An aggregate for the types of its arguments, which are resolved.
+
+    Where it computes with numbers, a bool is 0 or 1. The mean of durations is a duration.
+
+    >>> from tidemill.aggregates.basic import mean
+    >>> from tidemill.core.schema import schema
+    >>> print(fitted(mean("b"), schema({"b": "bool"})))
+    mean(cast(col.b as int64))
+    """
+    entry = entry_of(aggregate)
+    if entry is None:
+        return aggregate
+    numbers = [aggregate.given[position] for position in entry.numbers]
+    kinds = [type_of(node, schema) for node in numbers]
+    if BOOL in kinds:
+        bools = [node for node, kind in zip(numbers, kinds) if kind == BOOL]
+        return aggregate.over(lambda node: Cast(node, INT64) if node in bools else node)
+    if entry.name == "mean" and kinds == [DURATION]:
+        return replace(aggregate, lower=mean_of_durations)
+    return aggregate
 
 
 def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: str) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
-from tidemill.core.types import FLOAT64, DataType
+from tidemill.aggregates.algebra import Aggregate, Algebra, Field, Part, built_in
+from tidemill.core.types import DURATION, FLOAT64, INT64, DataType
 from tidemill.expr.fluent import Expr, Operand, argument, call, greatest, least, when
 from tidemill.expr.fluent import condition as a_condition
 from tidemill.expr.functions import INT_MAX, INT_MIN
@@ -139,20 +139,20 @@ ALL = Algebra(
 def _one(algebra: Algebra, x: Operand, name: str | None = None, empty: Any = None) -> Aggregate:
     node = argument(x)
     part = Part(algebra, (node,))
-    return Aggregate(name or algebra.name, (node,), (part,), lambda s: s[0], empty)
+    return Aggregate(name or algebra.name, (node,), (part,), Field(), empty)
 
 
 def count(x: Operand | None = None) -> Aggregate:
     """How many rows; with an argument, in how many it is not null. 0 over nothing."""
     args = () if x is None else (argument(x),)
-    return Aggregate("count", args, (Part(COUNT, args),), lambda n: n[0], 0)
+    return Aggregate("count", args, (Part(COUNT, args),), Field(), 0)
 
 
 def count_if(condition: Operand) -> Aggregate:
     """In how many rows a condition is true. 0 over nothing."""
     given = _condition("count_if", condition)
     node = when(Expr(given)).then(True).node
-    return Aggregate("count_if", (given,), (Part(COUNT, (node,)),), lambda n: n[0], 0)
+    return Aggregate("count_if", (given,), (Part(COUNT, (node,)),), Field(), 0)
 
 
 def _condition(step: str, given: Operand) -> Node:
@@ -161,7 +161,7 @@ def _condition(step: str, given: Operand) -> Node:
 
 
 def sum(x: Operand) -> Aggregate:
-    """The sum. The sum of ints is an int, and an error when it is outside int64."""
+    """The sum. The sum of ints is an int, and an error when it is outside int64. True counts as 1."""
     args = (argument(x),)
     return Aggregate("sum", args, (Part(SUM, args),), _sum_of)
 
@@ -213,6 +213,9 @@ def all(x: Operand) -> Aggregate:
 def mean(x: Operand) -> Aggregate:
     """The arithmetic mean, from a sum and a count that it shares with others.
 
+    The mean of a condition is its rate: true counts as 1, false as 0. The mean of durations is a duration,
+    rounded to a microsecond, half away from zero.
+
     >>> from tidemill.expr.fluent import col
     >>> mean(col.price).parts == sum(col.price).parts + count(col.price).parts
     True
@@ -223,3 +226,8 @@ def mean(x: Operand) -> Aggregate:
 
 def _mean_of(s: Any, n: Any) -> Any:
     return _sum_as_float(s) / n[0]
+
+
+def mean_of_durations(s: Any, n: Any) -> Any:
+    """Lower the mean of durations, whose type is known once it is bound."""
+    return _mean_of((s[0].cast(INT64), s[1]), n).round().cast(INT64).cast(DURATION)

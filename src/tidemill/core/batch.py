@@ -10,7 +10,16 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time_reading import PLAIN, Reading, floored, inside
-from tidemill.core.types import FLOAT64, INT64, NULL, TIMESTAMP, DataType, from_arrow, to_arrow
+from tidemill.core.types import (
+    FLOAT64,
+    INT64,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    from_arrow,
+    to_arrow,
+)
 
 _INT32_MAX = (1 << 31) - 1
 
@@ -51,17 +60,21 @@ def _as(array: pa.Array, kind: DataType, reading: Reading, step: str, name: str)
     if array.type == want:
         return array
     have = from_arrow(array.type, step=step, column=name)
-    ints = have == INT64 and kind == TIMESTAMP
+    numbers = have in (INT64, FLOAT64) and kind == TIMESTAMP
+    strings = have == STRING and kind == TIMESTAMP
     wider = (have == INT64 and kind == FLOAT64) or have.kind == kind.kind == "decimal"
-    if have not in (kind, NULL) and not wider and not ints:
+    if have not in (kind, NULL) and not wider and not numbers and not strings:
         raise UserError(
             step, expected=f"column {name!r} of type {kind!r}", got=str(array.type),
             hint="fix the schema of the stream, or cast the column",
         )  # fmt: skip
     if pa.types.is_dictionary(array.type):
         array = _decoded(array)
-    if ints:
-        return reading.from_ints(array, name, step=step)
+    if numbers:
+        convert = reading.from_ints if have == INT64 else reading.from_floats
+        return convert(array, name, step=step)
+    if strings:
+        return reading.from_strings(array.cast(pa.string()), name, step=step)
     if kind.of and reading.zoned and _holds_naive(array.type):
         raise inside(step, name, str(array.type))
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":

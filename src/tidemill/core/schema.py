@@ -30,6 +30,11 @@ def internal(name: str) -> str:
     return _INTERNAL + name
 
 
+def is_internal(name: str) -> bool:
+    """Whether a name is that of an internal column."""
+    return name.startswith(_INTERNAL)
+
+
 def users_part(name: str) -> str:
     """Return a name for people: that of an internal column without its mark."""
     return name.removeprefix(_INTERNAL)
@@ -37,7 +42,7 @@ def users_part(name: str) -> str:
 
 def users_name(name: str, *, step: str) -> str:
     """Check the name that a user gives to a column, and return it."""
-    if name.startswith(_INTERNAL):
+    if is_internal(name):
         raise UserError(step, expected="a column name that does not start with NUL", got=repr(name))
     return name
 

@@ -23,6 +23,9 @@ BEGINNING = -(1 << 63)
 FARTHEST = 1 << 61
 """The maximum distance of an event from zero, so that window arithmetic cannot overflow: 73 000 years."""
 
+FIRST_SHOWN = -9_214_560_000_000_000
+"""1678-01-01, the first year that all clocks can show: those of 64 bits of nanoseconds begin in 1677."""
+
 _UNITS = {
     "us": 1, "µs": 1, "microsecond": 1, "microseconds": 1,
     "ms": 1_000, "millisecond": 1_000, "milliseconds": 1_000,

@@ -44,6 +44,10 @@ class ClockTable:
     ahead: Ints
     shown: Ints
 
+    def offsets(self, instants: Ints) -> Ints:
+        found: Ints = self.ahead[np.searchsorted(self.since, instants, side="right") - 1]
+        return found
+
     def latest(self, instants: Ints) -> Ints:
         at = np.searchsorted(self.since, instants, side="right") - 1
         found: Ints = np.maximum(instants + self.ahead[at], self.shown[at])
@@ -53,6 +57,16 @@ class ClockTable:
         at = np.searchsorted(self.shown[1:], times)
         found: Ints = np.maximum(self.since[at], times - self.ahead[at])
         return found
+
+
+def shown(zone: str, instants: Ints) -> Ints:
+    """The time that the clock of a zone shows at each instant, in ticks since its 1970.
+
+    >>> at = np.array(["2026-07-01T12:00"], dtype="datetime64[us]").astype(np.int64)
+    >>> str(shown("Europe/Berlin", at).astype("datetime64[us]")[0])
+    '2026-07-01T14:00:00.000000'
+    """
+    return _repeated(instants, lambda some: some + _table_for(zone, some).offsets(some))
 
 
 def latest(zone: str, instants: Ints) -> Ints:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Union
 
+from tidemill.core.brought_names import EXPRESSION, KnowsBroughtNames
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration, instant
 from tidemill.core.types import (
@@ -25,8 +26,8 @@ from tidemill.core.types import (
 )  # fmt: skip
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 
-Scalar = Union[None, bool, int, float, str, datetime, timedelta]
-Operand = Union["Expr", Scalar]
+Scalar = Union[None, bool, int, float, str, date, timedelta]
+Operand = Union["Arithmetic", Scalar]
 
 
 _RECORDING: ContextVar[bool] = ContextVar("recording", default=False)
@@ -42,26 +43,19 @@ def recording() -> Iterator[None]:
         _RECORDING.reset(token)
 
 
-class Expr:
-    """An expression over the columns of a row.
+class Arithmetic:
+    """What an expression and the result of an aggregate have in common: both stand for a value of a row.
 
-    >>> (col.price * 2 > 10) & col.ad.is_not_null()
-    (((col.price * 2) > 10) & is_not_null(col.ad))
+    `==` is not among it: aggregates are compared by what they are.
     """
 
-    __slots__ = ("node",)
+    __slots__ = ()
     __array_ufunc__ = None
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
-
-    def __repr__(self) -> str:
-        if _RECORDING.get():  # `str((x, y))` asks for it, too
-            raise UserError(
-                "expression", f"{self.node} has no text until it meets a row",
-                hint="write .cast('string'), or wrap the function in tm.udf",
-            )  # fmt: skip
-        return str(self.node)
+    @property
+    def node(self) -> Node:
+        """The expression as a frozen tree."""
+        raise NotImplementedError
 
     def __bool__(self) -> bool:
         raise UserError(
@@ -69,14 +63,6 @@ class Expr:
             f"{self.node} has no truth value until it meets a row",
             hint="write & | ~ instead of and/or/not, .is_in() instead of in, when() instead of if",
         )
-
-    def __hash__(self) -> int:
-        if _RECORDING.get():  # `table.get(x, 0)` and `x in a_set` would find nothing, and say so
-            raise UserError(
-                "expression", f"{self.node} has no hash until it meets a row",
-                hint="write .is_in() instead of in, or wrap the function in tm.udf",
-            )  # fmt: skip
-        return hash(self.node)
 
     # arithmetic
     def __add__(self, other: Operand) -> Expr:
@@ -163,12 +149,6 @@ class Expr:
         return call("pow", self, exponent)
 
     # comparison
-    def __eq__(self, other: Operand) -> Expr:  # type: ignore[override]
-        return call("eq", self, _value(other))
-
-    def __ne__(self, other: Operand) -> Expr:  # type: ignore[override]
-        return call("ne", self, _value(other))
-
     def __lt__(self, other: Operand) -> Expr:
         return call("lt", self, _value(other))
 
@@ -231,6 +211,46 @@ class Expr:
     def cast(self, to: object, *, strict: bool = True) -> Expr:
         """As another type. Where a value does not fit: an error, or null when not strict."""
         return Expr(Cast(self.node, parse_type(to, step="cast"), strict))
+
+
+class Expr(KnowsBroughtNames, Arithmetic):
+    """An expression over the columns of a row.
+
+    >>> (col.price * 2 > 10) & col.ad.is_not_null()
+    (((col.price * 2) > 10) & is_not_null(col.ad))
+    """
+
+    __slots__ = ("_node",)
+    _brought, _called = EXPRESSION, "an expression"
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def node(self) -> Node:
+        return self._node
+
+    def __repr__(self) -> str:
+        if _RECORDING.get():  # `str((x, y))` asks for it, too
+            raise UserError(
+                "expression", f"{self.node} has no text until it meets a row",
+                hint="write .cast('string'), or wrap the function in tm.udf",
+            )  # fmt: skip
+        return str(self.node)
+
+    def __hash__(self) -> int:
+        if _RECORDING.get():  # `table.get(x, 0)` and `x in a_set` would find nothing, and say so
+            raise UserError(
+                "expression", f"{self.node} has no hash until it meets a row",
+                hint="write .is_in() instead of in, or wrap the function in tm.udf",
+            )  # fmt: skip
+        return hash(self.node)
+
+    def __eq__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return call("eq", self, _value(other))
+
+    def __ne__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return call("ne", self, _value(other))
 
     # time parts, UTC
     def year(self) -> Expr:
@@ -333,7 +353,7 @@ class ColumnAccess:
     """
 
     def __getattr__(self, name: str) -> Expr:
-        if name.startswith("__"):
+        if name.startswith(("__", "_repr_", "_ipython_")):  # what notebooks ask every object for
             raise AttributeError(name)
         return Expr(Column(name))
 
@@ -351,7 +371,7 @@ col = ColumnAccess()
 
 
 def lit(value: Scalar) -> Expr:
-    """A constant.
+    """A constant. A `date` is the instant at which it begins, in UTC, as `datetime(2026, 1, 1)` is.
 
     >>> lit(3) + col.a
     (3 + col.a)
@@ -360,6 +380,8 @@ def lit(value: Scalar) -> Expr:
         return Expr(Literal(None, NULL))
     if isinstance(value, datetime):
         return Expr(Literal(instant(value), TIMESTAMP))
+    if isinstance(value, date):
+        return Expr(Literal(instant(datetime(value.year, value.month, value.day)), TIMESTAMP))
     if isinstance(value, timedelta):
         return Expr(Literal(duration(value).ticks, DURATION))
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
@@ -370,7 +392,7 @@ def lit(value: Scalar) -> Expr:
     if hasattr(value, "item"):  # a NumPy scalar
         return lit(value.item())
     raise UserError(
-        "literal", expected="a bool, int, float, str, datetime, timedelta or None",
+        "literal", expected="a bool, int, float, str, datetime, date, timedelta or None",
         got=f"{value!r} ({type(value).__name__})",
     )  # fmt: skip
 
@@ -379,6 +401,8 @@ def as_expr(value: Operand) -> Expr:
     """An expression, a constant or a lambda, as an expression."""
     if isinstance(value, Expr):
         return value
+    if isinstance(value, Arithmetic):
+        return Expr(value.node)
     return Expr(traced(value, step="expression")) if callable(value) else lit(value)
 
 
@@ -421,7 +445,7 @@ def condition(value: Any, *, step: str) -> Node:
         if node is None:
             raise _one_for_all_rows(plain, step=step)
         return node
-    if not isinstance(value, Expr):
+    if not isinstance(value, Arithmetic):
         raise _one_for_all_rows(value, step=step)
     return value.node
 
@@ -536,7 +560,7 @@ def udf(function: Callable[..., Any], *, returns: object) -> Callable[..., Expr]
 
 def traced(value: Any, *, step: str) -> Node:
     """The node of an expression, a constant, or a lambda over a row proxy."""
-    if isinstance(value, Expr):
+    if isinstance(value, Arithmetic):
         return value.node
     if callable(value) and not isinstance(value, type):
         node, value = _called(value, step=step)
@@ -561,7 +585,7 @@ def _called(function: Callable[..., Any], *, step: str) -> tuple[Node | None, An
             step, f"the lambda failed while it was traced: {wrong}",
             hint="a lambda takes one row: lambda e: e.price > 1; wrap other Python in tm.udf",
         ) from wrong  # fmt: skip
-    return (value.node, None) if isinstance(value, Expr) else (None, value)
+    return (value.node, None) if isinstance(value, Arithmetic) else (None, value)
 
 
 def _non_empty(text: str, step: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import UserError
+from tidemill.core.schema import is_internal, users_part
 from tidemill.core.tree import Tree
 from tidemill.core.types import DataType
 
@@ -126,6 +127,8 @@ class Column(Node):
         return (self.name,)
 
     def shown(self, children: list[str]) -> str:
+        if is_internal(self.name):  # an expression that was computed below, as its text
+            return users_part(self.name)
         return f"col.{self.name}" if self.name.isidentifier() else f"col[{self.name!r}]"
 
 
@@ -221,6 +224,27 @@ class Udf(Node):
 
     def shown(self, children: list[str]) -> str:
         return f"udf:{udf_name(self.function)}({', '.join(children)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ResultOf(Node):
+    """The result of an aggregate, in arithmetic between aggregates: a column once it is computed
+    (`plan.asked`)."""
+
+    aggregate: Any
+
+    @classmethod
+    def of(cls, parts: Any, children: tuple[Node, ...]) -> ResultOf:
+        return cls(*parts)
+
+    def children(self) -> tuple[Any, ...]:
+        return ()
+
+    def own(self) -> tuple[Any, ...]:
+        return (self.aggregate,)
+
+    def shown(self, children: list[str]) -> str:
+        return str(self.aggregate)
 
 
 def udf_name(function: Callable[..., Any]) -> str:

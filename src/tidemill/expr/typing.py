@@ -12,7 +12,7 @@ from tidemill.core.time import instant
 from tidemill.core.types import STRING, TIMESTAMP, DataType
 from tidemill.expr.casts import cast_value, castable
 from tidemill.expr.functions import FUNCTIONS, TypeMismatch
-from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
+from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, ResultOf, Udf
 
 
 def resolve(node: Node, schema: Schema, *, step: str) -> Node:
@@ -44,6 +44,11 @@ def _resolved(node: Node, children: list[Typed], schema: Schema, step: str) -> T
         return _cast(arg, have, node.to, node, step)
     if isinstance(node, Call):
         return _resolve_call(node, children, step)
+    if isinstance(node, ResultOf):
+        raise UserError(
+            step, expected="an expression of a row", got=f"the aggregate {node}",
+            hint="aggregates go into .agg(...); a step after it computes with their results",
+        )  # fmt: skip
     raise UserError(step, expected="an expression", got=repr(node))
 
 

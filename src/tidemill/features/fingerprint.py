@@ -19,8 +19,8 @@ from tidemill.plan.nodes import Plan
 def fingerprint(plan: Plan) -> str:
     """Return a hash of what a plan says: 16 digits.
 
-    Functions in Python are known by their name. What is as it is by default is left out, so that
-    options to come change no hash.
+    Functions in Python are known by their name; rows that a stream was made of do not count. What is as it
+    is by default is left out, so that options to come change no hash.
 
     >>> import tidemill as tm
     >>> def asked(size):
@@ -72,6 +72,8 @@ def _record(value: Any, below: dict[int, str]) -> Any:
 
 def _is_said(field: dataclasses.Field[Any], value: Any) -> bool:
     given = getattr(value, field.name)
+    if field.metadata.get("is_data"):
+        return False
     if field.default is not dataclasses.MISSING:
         return bool(given != field.default)
     if field.default_factory is not dataclasses.MISSING:

@@ -10,14 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
-from tidemill.codegen.fold import fold_kernel
 from tidemill.codegen.kernel_errors import raise_for
 from tidemill.core.errors import UnsupportedError
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Node
-from tidemill.intervals.partials import Lifting, partial_fields, refusal
+from tidemill.intervals.loops.answer import answer_kernel
+from tidemill.intervals.loops.blocks import LEAF
+from tidemill.intervals.loops.list_rows import list_all, list_intervals
+from tidemill.intervals.loops.summaries import summary_kernel
+from tidemill.intervals.memory import BlockMemory
+from tidemill.intervals.partials import Lifting, folding, partial_fields, refusal
 from tidemill.kernels.arrow import allocate, build
-from tidemill.kernels.intervals import nearest_rows, ranges_by_key
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
 from tidemill.kernels.texts import Texts
@@ -47,18 +50,22 @@ class TimeTravelIndex:
     (2, 40)
     """
 
-    def __init__(self, layout: Layout, *, ties: int = 0) -> None:
-        """Rows of a key are in order of time, then of so many `ties`, then as they came."""
+    def __init__(self, layout: Layout, *, ties: int = 0, fold: str = "incremental") -> None:
+        """Rows of a key are in order of time, then of so many `ties`, then as they came.
+
+        `fold` is how intervals are aggregated, `"incremental"`, `"tree"` or `"rows"` (`loops.answer`), to
+        measure what each is worth.
+        """
         if why := refusal(layout):
             raise UnsupportedError("the time-travel index", why, instead="aggregate the rows of `rows_in`")
         self.layout, self.ties = layout, ties
         self._lifting, self._texts = Lifting(layout), Texts()
         fields = [("time", "i8"), ("place", "i8"), *((f"tie{j}", "i8") for j in range(ties))]
         self._type = np.dtype([*fields, *partial_fields(layout)], align=True)
-        self._rows, self._keys = np.empty(0, dtype=self._type), np.empty(0, dtype=np.int64)
+        self._memory = BlockMemory(self._type, partial_fields(layout))
+        self._summary = summary_kernel(layout)
+        self._answer = answer_kernel(layout, folding(layout, fold))
         self._placed = 0
-        every = tuple(range(len(layout.parts)))
-        self._fold = fold_kernel(layout, every, ("tree",) * len(every), tuple(range(len(layout.results))))
 
     @property
     def arguments(self) -> tuple[Node, ...]:
@@ -68,11 +75,11 @@ class TimeTravelIndex:
     @property
     def rows(self) -> int:
         """The number of rows that are kept."""
-        return len(self._rows)
+        return self._memory.rows
 
     def size(self) -> tuple[int, int]:
         """Return the number of rows, and the bytes that hold them."""
-        return self.rows, self._rows.nbytes + self._keys.nbytes
+        return self.rows, self._memory.bytes
 
     # -- the writer
 
@@ -92,11 +99,19 @@ class TimeTravelIndex:
             records[f"tie{j}"] = column
         self._lifting.into(records, arguments, self._texts)
         self._placed += len(keys)
-        known = keys >= 0
-        all_keys = np.concatenate((self._keys, keys[known]))
-        rows = np.concatenate((self._rows, records[known]))
-        order = order_by(all_keys, rows["time"].copy(), *(rows[f"tie{j}"].copy() for j in range(self.ties)))
-        self._rows, self._keys = rows[order], all_keys[order]
+        self._insert(keys, records)
+
+    def _insert(self, keys: Ints, records: npt.NDArray[Any]) -> None:
+        if self._lifting.text_fields:
+            self._memory.place_texts(self._texts.pool.arrays)
+        n = len(keys)
+        if n == 1:
+            order = np.zeros(1, dtype=np.int64)
+        else:
+            names = ("time", *(f"tie{j}" for j in range(self.ties)))
+            order = order_by(keys, *(records[name].copy() for name in names))
+        known = 0 if n == 0 or keys[order[0]] >= 0 else int(np.count_nonzero(keys < 0))
+        self._memory.insert(keys, records, order, self.ties, known, self._summary)
 
     def expire(self, below: int, *, spare: int = 0) -> None:
         """Drop rows with a time below an instant, except for the last `spare` of each key.
@@ -105,31 +120,31 @@ class TimeTravelIndex:
         instant has no defined answer afterwards, but for the rows that are spared: a row that prevails, or
         the last few that `max_rows` asks for.
         """
-        old = self._rows["time"] < below
-        ends = np.searchsorted(self._keys, self._keys + 1)
-        keep = ~old
-        olds = np.append(0, np.cumsum(old))
-        keep |= olds[ends] - olds[:-1] <= spare  # old rows of the key from this one on
-        self._rows, self._keys = self._rows[keep], self._keys[keep]
+        self._memory.expire(below, spare)
 
     def snapshot(self) -> pa.Table:
         """Return all rows with their keys and partials; `restore` takes it back."""
-        columns = {"key": pa.array(self._keys)}
+        view, n = self._memory.view, self.rows
+        keys, places = empty(n), empty(n)
+        list_all(view.heads, view.nodes, view.rows, keys, places)
+        columns = {"key": pa.array(keys)}
+        rows = view.elements[places]
         for name in self._type.names or ():
-            own = self._rows[name].copy()
+            own = rows[name].copy()
             columns[name] = self._texts.decode(own) if name in self._lifting.text_fields else pa.array(own)
         return pa.table(columns)
 
     def restore(self, saved: pa.Table) -> None:
         """Take the rows of a snapshot, in place of those that are kept."""
-        self._keys = saved["key"].to_numpy().copy()
-        self._rows = empty(saved.num_rows, self._type)
+        rows = empty(saved.num_rows, self._type)
         for name in self._type.names or ():
             column = saved[name].combine_chunks()
-            own = self._rows[name]
+            own = rows[name]
             text = name in self._lifting.text_fields
             own[:] = self._texts.pool.encode(column) if text else column.to_numpy(zero_copy_only=False)
-        self._placed = int(self._rows["place"].max(initial=-1)) + 1
+        self._memory = BlockMemory(self._type, partial_fields(self.layout))
+        self._insert(saved["key"].to_numpy(), rows)
+        self._placed = int(rows["place"].max(initial=-1)) + 1
 
     # -- readers
 
@@ -143,14 +158,18 @@ class TimeTravelIndex:
         belongs to it. With `max_rows`, only so many rows nearest to the instant `at` do; of two that are as
         near, the earlier one.
         """
-        n = len(keys)
-        first, last = self._ranges(keys, low, high, prevailing, max_rows, at)
+        n, first = len(keys), 0
+        order = np.zeros(1, dtype=np.int64) if n == 1 else order_by(keys, low)
         outputs = [(allocate(r.type, n), empty(n, np.uint8)) for r in self.layout.results]
-        suffixes = empty(len(self._rows), self._type)
-        err = self._fold.run(
-            n, first, last, 0, self._rows, suffixes, self._texts.table, *(a for o in outputs for a in o)
-        )
-        raise_for(err, "interval join")
+        most = -1 if max_rows is None else max_rows
+        while first < n:
+            view = self._memory.view
+            first, err = self._answer.run(
+                order, keys, low, high, low if at is None else at, most, prevailing, view.heads, view.nodes,
+                view.rows, view.entries, view.elements, np.empty(LEAF, dtype=self._type), view.clock,
+                view.limit, view.texts, first, *(a for o in outputs for a in o),
+            )  # fmt: skip
+            raise_for(err, "interval join")
         return [self._column(j, *output) for j, output in enumerate(outputs)]
 
     def answer(
@@ -175,25 +194,20 @@ class TimeTravelIndex:
 
         Those of interval `i` are `places[offsets[i]:offsets[i + 1]]`, in order of time.
         """
-        first, last = self._ranges(keys, low, high, prevailing, max_rows, at)
-        offsets = np.append(0, np.cumsum(last - first))
-        rows = [np.arange(a, b) for a, b in zip(first.tolist(), last.tolist())]
-        found = np.concatenate([np.empty(0, dtype=np.int64), *rows])
-        return offsets, self._rows["place"][found]
-
-    def _ranges(
-        self, keys: Ints, low: Ints, high: Ints, prevailing: bool, max_rows: int | None, at: Ints | None
-    ) -> tuple[Ints, Ints]:
-        n, count = len(keys), int(self._keys[-1]) + 1 if len(self._keys) else 0
-        heads = np.searchsorted(self._keys, np.arange(count + 1))
-        keys = np.where(keys < count, keys, -1)
-        first, last = empty(n), empty(n)
-        times = self._rows["time"].copy()
-        ranges_by_key(keys, np.arange(n), low, high, heads, times, prevailing, first, last)
-        if max_rows is not None:
-            assert at is not None
-            nearest_rows(at, times, max_rows, first, last, np.empty(n, dtype=np.int64))
-        return first, last
+        n = len(keys)
+        offsets, places = np.zeros(n + 1, dtype=np.int64), empty(max(2 * n, 64))
+        i, most = 0, -1 if max_rows is None else max_rows
+        while i < n:
+            view = self._memory.view
+            i, full = list_intervals(
+                i, keys, low, high, low if at is None else at, most, prevailing, view.heads, view.nodes,
+                view.rows, view.clock, view.limit, offsets, places,
+            )  # fmt: skip
+            if full:
+                more = empty(2 * len(places))
+                more[: offsets[i]] = places[: offsets[i]]
+                places = more
+        return offsets, places[: offsets[n]]
 
     def _column(self, j: int, data: npt.NDArray[Any], valid: npt.NDArray[Any]) -> pa.Array:
         kind = self.layout.results[j].type

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.aggregates.algebra import Algebra, NamedLower
-from tidemill.aggregates.layout import Layout
+from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.codegen.algebra import numpy_type
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.kernel_errors import raise_for
@@ -51,6 +51,18 @@ def refusal(layout: Layout) -> str:
 def partial_fields(layout: Layout) -> list[tuple[str, str]]:
     """Return the fields of a record with the partials of all parts."""
     return [(name, numpy_type(kind)) for part in layout.parts for name, kind in part.columns]
+
+
+def folding(layout: Layout, fold: str) -> tuple[str, ...]:
+    """Return how each part is folded: as `fold` says, or as its algebra allows."""
+    if fold != "incremental":
+        return (fold,) * len(layout.parts)
+    return tuple("subtract" if _subtracts(part) else "two_stacks" for part in layout.parts)
+
+
+def _subtracts(part: StatePart) -> bool:
+    assert part.form is not None
+    return part.form.subtracts
 
 
 class Lifting:

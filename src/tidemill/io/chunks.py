@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -127,7 +127,7 @@ def step_of(source: Source, place: str = "") -> str:
 def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     """Return the minimum time of a batch in ticks; `FOREVER` if it has no time.
 
-    Only the minimum is cast to the canonical type, because these casts keep the order.
+    Only the minimum is cast to the canonical type, because these casts keep the order. (Formats do not.)
     """
     import pyarrow.compute as pc
 
@@ -137,11 +137,13 @@ def earliest(batch: pa.RecordBatch, source: Source, place: str = "") -> int:
     if pa.types.is_dictionary(column.type):
         require_sound(batch.select([source.time]), step_of(source, place))
         column = column.cast(column.type.value_type)
-    least = pa.repeat(pc.min_max(column)["min"], 1)
-    one = pa.RecordBatch.from_arrays([least], names=[source.time])
+    if not source.reading.formats_of(source.time):
+        column = pa.repeat(pc.min_max(column)["min"], 1)
+    rows = pa.RecordBatch.from_arrays([column], names=[source.time])
     only_time = source.schema.select((source.time,))
-    found = conform(one, only_time, source.reading, step=step_of(source, place)).column(0).cast(pa.int64())
-    return FOREVER if found.null_count else int(found[0].as_py())
+    found = conform(rows, only_time, source.reading, step=step_of(source, place)).column(0).cast(pa.int64())
+    low = pc.min(found).as_py()
+    return FOREVER if low is None else int(low)
 
 
 def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
@@ -157,16 +159,21 @@ def promises(lows: Sequence[int], after: int = FOREVER) -> list[int]:
     return found[::-1]
 
 
-@contextmanager
-def readable(source: Source, place: str) -> Iterator[None]:
+def readable(source: Source, place: str) -> AbstractContextManager[None]:
     """Turn any error while a file is read into a `UserError` that names the file."""
+    return readable_at(step_of(source, place))
+
+
+@contextmanager
+def readable_at(step: str) -> Iterator[None]:
+    """Turn any error while a file is read into a `UserError` of a step."""
     try:
         yield
     except TidemillError:
         raise
     except Exception as broken:  # a damaged file can cause any error of Arrow, the system or Python
         said = f"{broken}" or type(broken).__name__
-        raise UserError(step_of(source, place), f"cannot be read: {said}") from broken
+        raise UserError(step, f"cannot be read: {said}") from broken
 
 
 def read_stream(reader: pa.RecordBatchReader, source: Source) -> Iterator[RawChunk]:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from tidemill.core.batch import conform
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
-from tidemill.core.time_reading import Reading
+from tidemill.core.time_reading import Reading, option_for
 from tidemill.core.types import BOOL, DURATION, TIMESTAMP, DataType, to_arrow
+from tidemill.core.zones import UTC
 from tidemill.io.chunks import SIZES, ChunkSizes, RawChunk, step_of
 from tidemill.plan.nodes import Source
 
@@ -112,8 +113,7 @@ def _values(block: list[Any], name: str, source: Source, first_row: int) -> list
 
 
 def _hint(value: Any, kind: DataType) -> str:
-    text = isinstance(value, str) and kind == TIMESTAMP
-    return "parse text first, as by datetime.fromisoformat" if text else ""
+    return option_for(value, UTC) if isinstance(value, str) and kind == TIMESTAMP else ""
 
 
 def column_of(
@@ -154,6 +154,10 @@ def _array(values: list[Any], name: str, kind: DataType, reading: Reading) -> pa
         raise pa.ArrowTypeError("a bool")
     if kind == TIMESTAMP and any(issubclass(f, (int, np.integer)) for f in found):
         return _apart(values, _is_int, name, kind, reading)
+    if kind == TIMESTAMP and reading.unit(name) and any(issubclass(f, (float, np.floating)) for f in found):
+        return _apart(values, _is_float, name, kind, reading)
+    if kind == TIMESTAMP and str in found and reading.formats_of(name):
+        return _apart(values, _is_text, name, kind, reading)
     if kind == TIMESTAMP and np.datetime64 in found:  # Arrow needs one unit, and does not support all
         values = [_naive(v) if isinstance(v, np.datetime64) else v for v in values]
         found = set(map(type, values))
@@ -227,6 +231,10 @@ def _apart(
     mine = [v if own(v) else None for v in values]
     if own is _is_int:
         read = reading.from_ints(pa.array(mine, pa.int64()), name, step=name)
+    elif own is _is_float:
+        read = reading.from_floats(pa.array(mine, pa.float64()), name, step=name)
+    elif own is _is_text:
+        read = reading.from_strings(pa.array(mine, pa.string()), name, step=name)
     else:
         read = reading.from_naive(pa.array(map(_naive, mine), pa.timestamp("us")), name, step=name)
     rest = [None if own(v) else v for v in values]
@@ -235,6 +243,14 @@ def _apart(
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, (int, np.integer))
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, (float, np.floating))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _is_naive(value: Any) -> bool:

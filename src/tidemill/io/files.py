@@ -12,32 +12,25 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, readable, step_of
+from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, readable, readable_at, step_of
 from tidemill.io.parquet import open_parquet
 from tidemill.io.text import read_csv, read_json
 from tidemill.plan.nodes import Source
 
 KINDS = {
     ".parquet": "Parquet", ".pq": "Parquet",
-    ".csv": "CSV",
+    ".csv": "CSV", ".tsv": "CSV", ".tab": "CSV", ".txt": "CSV",
     ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
     ".arrow": "Arrow", ".arrows": "Arrow", ".feather": "Arrow", ".ipc": "Arrow",
 }  # fmt: skip
-_PACKED = {".gz", ".bz2", ".zst"}
+_PACKED = {".gz", ".bz2", ".zst", ".xz"}
 _TEXT = {"CSV", "JSON lines"}
 
 
 def open_path(path: str | os.PathLike[str], source: Source, sizes: ChunkSizes) -> Reader:
     """Open the files at a path in the order of their names; all must have one format."""
-    files = _found(os.fspath(path), source)
-    kinds = {_kind(file, source) for file in files}
-    if len(kinds) > 1:
-        raise UserError(
-            step_of(source), expected=f"files of one kind at {os.fspath(path)!r}",
-            got=", ".join(sorted(kinds)), hint="use a glob such as 'folder/*.parquet'",
-        )  # fmt: skip
-    kind = kinds.pop()
-    about = f"{kind} file {files[0]}" if len(files) == 1 else f"{len(files)} {kind} files"
+    files, kind = files_at(os.fspath(path), step_of(source))
+    about = described(files, kind)
     if kind == "Parquet":
         return open_parquet(files, source, about, sizes)
     if kind == "Arrow":
@@ -47,29 +40,46 @@ def open_path(path: str | os.PathLike[str], source: Source, sizes: ChunkSizes) -
     return Reader(source, about, lambda: (raw for file in files for raw in read(file, source)), sizes=sizes)
 
 
-def _found(pattern: str, source: Source) -> list[Path]:
+def described(files: Sequence[Path], kind: str) -> str:
+    """Return what files are, in a few words."""
+    return f"{kind} file {files[0]}" if len(files) == 1 else f"{len(files)} {kind} files"
+
+
+def files_at(path: str, step: str) -> tuple[list[Path], str]:
+    """Return the files at a path in the order of their names, and their one format."""
+    files = _found(path, step)
+    kinds = {_kind(file, step) for file in files}
+    if len(kinds) > 1:
+        raise UserError(
+            step, expected=f"files of one kind at {path!r}", got=", ".join(sorted(kinds)),
+            hint="use a glob such as 'folder/*.parquet'",
+        )  # fmt: skip
+    return files, kinds.pop()
+
+
+def _found(pattern: str, step: str) -> list[Path]:
     if os.path.isfile(pattern):
         return [Path(pattern)]
     files: set[Path] = set()
-    with readable(source, f"path {pattern}"):
+    with readable_at(f"{step}, path {pattern}"):
         there = os.path.lexists(pattern)
         for match in map(Path, [pattern] if there else glob.glob(pattern, recursive=True)):
             files.update(_inside(match) if match.is_dir() else [match])
         for file in files:
-            _check_plain(file, source)
+            _check_plain(file, step)
     if not files:
         raise UserError(
-            step_of(source), expected="a file, a directory with files, or a glob that matches",
+            step, expected="a file, a directory with files, or a glob that matches",
             got=f"nothing at {pattern!r}", hint=f"the working directory is {os.getcwd()}",
         )  # fmt: skip
     return sorted(files)
 
 
-def _check_plain(file: Path, source: Source) -> None:
+def _check_plain(file: Path, step: str) -> None:
     """Reject pipes, sockets and devices: reading a pipe might never end."""
     if not stat.S_ISREG(os.stat(file).st_mode):
         raise UserError(
-            step_of(source), expected=f"a file at {file}", got="a pipe, a socket or a device",
+            step, expected=f"a file at {file}", got="a pipe, a socket or a device",
             hint="open it yourself, and give a reader: pyarrow.ipc.open_stream(...)",
         )  # fmt: skip
 
@@ -90,7 +100,7 @@ def _raise(failed: OSError) -> None:
     raise failed
 
 
-def _kind(path: Path, source: Source) -> str:
+def _kind(path: Path, step: str) -> str:
     endings = [ending.lower() for ending in path.suffixes]
     if endings and endings[-1] in _PACKED:
         kind = KINDS.get(endings[-2], "") if len(endings) > 1 else ""
@@ -99,7 +109,7 @@ def _kind(path: Path, source: Source) -> str:
         kind = KINDS.get(endings[-1], "") if endings else ""
     if not kind:
         raise UserError(
-            step_of(source), expected=f"a file that ends in one of {', '.join(KINDS)}", got=str(path),
+            step, expected=f"a file that ends in one of {', '.join(KINDS)}", got=str(path),
             hint="a glob such as '*.parquet' leaves others out; or open it with pyarrow and give its reader",
         )  # fmt: skip
     return kind

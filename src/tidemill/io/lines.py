@@ -44,6 +44,7 @@ class LineParser:
     def __init__(self, source: Source, format: str, place: str, on_bad: OnBad | None = None) -> None:
         self._source, self._format, self._place, self._on_bad = source, format, place, on_bad
         self._columns: list[str] | None = None
+        self._delimiter = ","
 
     @property
     def needs_header(self) -> bool:
@@ -53,7 +54,7 @@ class LineParser:
         """Take the first line of CSV."""
         step = step_of(self._source, f"{self._place}, line 1")
         try:
-            self._columns = csv_header(line, self._source, step)
+            self._columns, self._delimiter = csv_header(line, self._source, step)
         except pa.ArrowException as broken:
             raise UserError(step, f"cannot be read: {broken}") from broken
 
@@ -80,7 +81,7 @@ class LineParser:
             assert self._columns is not None
             if not set(source.schema.names) <= set(self._columns):
                 return pa.table({})
-            batch = parse_csv(good, self._columns, source, step)
+            batch = parse_csv(good, self._columns, source, step, self._delimiter)
         if batch.num_rows != rows:
             raise UserError(step, expected=f"{rows} rows", got=f"{batch.num_rows}")
         batch = conform(require_sound(batch, step), source.schema, source.reading, step=step)
@@ -109,9 +110,10 @@ class LineParser:
     def _parsed(self, data: bytes, lines: list[bytes], step: str) -> pa.RecordBatch:
         if self._format == "csv":
             assert self._columns is not None
-            if _QUOTE in data and not all(map(_quotes_close, lines)):
+            split = self._delimiter.encode()
+            if _QUOTE in data and not all(_quotes_close(one, split) for one in lines):
                 raise ValueError("a quote that is not closed in its line")
-            batch = parse_csv(data, self._columns, self._source, step)
+            batch = parse_csv(data, self._columns, self._source, step, self._delimiter)
         else:
             batch = parse_json(data, self._source, step)
         expected = sum(not self._blank(line) for line in lines)
@@ -134,7 +136,7 @@ class LineParser:
         ) from failed  # fmt: skip
 
 
-def _quotes_close(line: bytes) -> bool:
+def _quotes_close(line: bytes, delimiter: bytes) -> bool:
     """Return whether a line of CSV does not end within quotes. Quotes inside of a value do not count."""
     at = 0
     while True:
@@ -144,7 +146,7 @@ def _quotes_close(line: bytes) -> bool:
                 at = line.find(_QUOTE, at + 2)
             if at < 0:
                 return False
-        at = line.find(b",", at)
+        at = line.find(delimiter, at)
         if at < 0:
             return True
         at += 1

@@ -65,7 +65,7 @@ def open_dataset(dataset: Any, source: Source, sizes: ChunkSizes) -> Reader:
 def least_times(metadata: Any, time: str, reading: Reading = PLAIN) -> list[int]:
     """Return the minimum time of each row group in ticks, from its statistics; `BEGINNING` if unknown."""
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    if time not in paths:
+    if time not in paths or reading.formats_of(time):  # the order of text is another
         return [BEGINNING] * metadata.num_row_groups
     position = paths.index(time)
     logical = json.loads(metadata.schema.column(position).logical_type.to_json())

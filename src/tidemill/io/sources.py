@@ -29,6 +29,7 @@ from tidemill.io.chunks import (
     read_stream,
     step_of,
 )
+from tidemill.io.data import Data, is_spark
 from tidemill.io.dicts import column_of, read_rows
 from tidemill.io.files import open_path
 from tidemill.io.parquet import open_dataset
@@ -52,11 +53,15 @@ def open_source(
     >>> chunk.batch.to_pylist()
     [{'t': 1}, {'t': 2}]
     """
+    if isinstance(value, Data):
+        value = value.value
+        if is_spark(value):  # the user made the stream of it: its rows are fetched
+            value = _from_spark(value, source)
     if isinstance(value, (str, os.PathLike)):
         return open_path(value, source, sizes)
-    if _is(value, "pyarrow.dataset", "Dataset"):
+    if is_instance(value, "pyarrow.dataset", "Dataset"):
         return open_dataset(value, source, sizes)
-    if _is(value, "polars", "LazyFrame"):
+    if is_instance(value, "polars", "LazyFrame"):
         return _lazy(value, source, sizes)
     if (table := _table(value, source)) is not None:
         return _held([(table, "")], source, type(value).__name__, sizes, promised=promises)
@@ -67,7 +72,7 @@ def open_source(
         return _stream(reader, source, type(value).__name__, sizes)
     if isinstance(value, Iterable) and not isinstance(value, (Mapping, bytes)):
         return _iterable(value, source, sizes)
-    spark = type(value).__module__.startswith("pyspark")
+    spark = is_spark(value)
     feed = hasattr(value, "stopped")  # as `io.feeds` has it
     raise UserError(
         step_of(source),
@@ -82,7 +87,7 @@ def open_source(
     )
 
 
-def _is(value: Any, module: str, name: str) -> bool:
+def is_instance(value: Any, module: str, name: str) -> bool:
     """Return whether a value is an instance of a class of an optional module, without importing it."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(value, getattr(loaded, name))
@@ -94,9 +99,9 @@ def _table(value: Any, source: Source, place: str = "") -> pa.Table | None:
         return value
     if isinstance(value, pa.RecordBatch):
         return pa.Table.from_batches([value])
-    if _is(value, "pandas", "DataFrame"):
+    if is_instance(value, "pandas", "DataFrame"):
         return _from_pandas(value, source, place)
-    if _is(value, "polars", "DataFrame"):
+    if is_instance(value, "polars", "DataFrame"):
         return _from_polars(value, source, place)
     if hasattr(value, "__arrow_c_array__"):
         return pa.Table.from_batches([pa.record_batch(value)])
@@ -150,6 +155,14 @@ def _by_name(source: Source) -> Any:
     import polars.selectors as selectors
 
     return selectors.by_name(*source.schema.names)
+
+
+def _from_spark(frame: Any, source: Source) -> pa.Table:
+    """Fetch the columns of a Spark frame that a query needs."""
+    _require(frame.columns, source)
+    quoted = [f"`{name.replace('`', '``')}`" for name in source.schema.names]
+    found: pa.Table = frame.select(*quoted).toArrow()
+    return found
 
 
 def _held(

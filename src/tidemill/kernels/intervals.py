@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidemill.jit.intrinsics import address_of, fetch
 from tidemill.jit.kernel import kernel
 
 Ints = npt.NDArray[np.int64]
 _FAR = 1 << 62
+_SOON = 16
+"""So many rows ahead, what is known of a key is asked for."""
 
 
 @kernel
@@ -58,13 +61,10 @@ def earlier_times(keys: Ints, times: Ints, order: Ints, out: Ints) -> None:
 
 
 @kernel
-def rows_by_key(
-    keys: Ints, times: Ints, in_order: Ints, heads: Ints, order: Ints, sorted_times: Ints
-) -> bool:
-    """Order rows by key and time; return whether two rows of a key have the same time.
+def rows_by_key(keys: Ints, times: Ints, heads: Ints, order: Ints, sorted_times: Ints) -> bool:
+    """Order rows, which are in order of time, by key; return whether two rows of a key have the same time.
 
-    `in_order` has the rows in order of their time. Rows with a key below 0 are left out. The rows of key `k`
-    are `order[heads[k]:heads[k + 1]]`.
+    Rows with a key below 0 are left out. The rows of key `k` are `order[heads[k]:heads[k + 1]]`.
     """
     heads[:] = 0
     for i in range(keys.size):
@@ -74,7 +74,7 @@ def rows_by_key(
         heads[k] += heads[k - 1]
     place = heads[:-1].copy()
     ties = False
-    for i in in_order:
+    for i in range(keys.size):
         k = keys[i]
         if k < 0:
             continue
@@ -87,11 +87,79 @@ def rows_by_key(
 
 
 @kernel
+def last_in_time(
+    keys: Ints, low: Ints, high: Ints, probe_keys: Ints, probe_times: Ints, last: Ints, others: Ints
+) -> bool:
+    """Write the last probe row of the key of each base row with a time in `[low, high]`; -1 if there is none.
+
+    Both sides are in order of time, and `high` only moves forward. Keys below 0 match nothing. `last` has
+    room for two numbers of each key. Returns False if two probe rows of a key have the same time; what was
+    written has no meaning then.
+
+    >>> keys, low, high = np.array([0, 1, 0]), np.array([0, 0, 8]), np.array([4, 5, 9])
+    >>> others, room = np.empty(3, np.int64), np.empty((2, 2), np.int64)
+    >>> last_in_time(keys, low, high, np.array([0, 0, 1]), np.array([1, 3, 9]), room, others)
+    True
+    >>> others
+    array([ 1, -1, -1])
+    """
+    for k in range(last.shape[0]):
+        last[k, 0] = -1
+        last[k, 1] = -2 * _FAR
+    known = address_of(last)
+    n = probe_times.size
+    until = 0
+    for i in range(keys.size):
+        if i + _SOON < keys.size:
+            fetch(known + 16 * keys[i + _SOON])
+        while until < n and probe_times[until] <= high[i]:
+            if until + _SOON < n:
+                fetch(known + 16 * probe_keys[until + _SOON])
+            k = probe_keys[until]
+            if k >= 0:
+                if last[k, 1] == probe_times[until]:
+                    return False
+                last[k, 0] = until
+                last[k, 1] = probe_times[until]
+            until += 1
+        k = keys[i]
+        others[i] = last[k, 0] if k >= 0 and last[k, 1] >= low[i] else -1
+    return True
+
+
+@kernel
+def last_needed(
+    keys: Ints, times: Ints, from_low: int, from_at: int, latest: Ints, needed: npt.NDArray[np.bool_]
+) -> None:
+    """Mark the rows, which are in order of time, that base rows to come may need if the last one counts.
+
+    These are the rows from `from_at` on, and the last one of each key before it, or several of one time,
+    unless they are before `from_low`. `latest` has room for all keys.
+    """
+    latest[:] = -2 * _FAR
+    unseen = latest.size
+    earliest = from_at
+    for i in range(keys.size - 1, -1, -1):
+        at = times[i]
+        if at < from_low or (unseen == 0 and at < earliest):
+            return
+        k = keys[i]
+        if k < 0:
+            continue
+        if at < from_at and latest[k] == -2 * _FAR:
+            latest[k] = at
+            earliest = at
+            unseen -= 1
+        needed[i] = at >= from_at or latest[k] == at
+
+
+@kernel
 def ranges_in_time(
-    keys: Ints, in_order: Ints, low: Ints, high: Ints, probe_keys: Ints, probe_times: Ints,
-    probe_in_order: Ints, heads: Ints, prevailing: bool, first: Ints, last: Ints,
+    keys: Ints, low: Ints, high: Ints, probe_keys: Ints, probe_times: Ints, heads: Ints, prevailing: bool,
+    first: Ints, last: Ints,
 ) -> bool:  # fmt: skip
-    """As `ranges_by_key`, in one pass over both sides in order of time, if intervals only move forward.
+    """As `ranges_by_key`, in one pass over both sides, which are in order of time, if intervals only move
+    forward.
 
     Otherwise return False; what was written has no meaning then.
     """
@@ -103,8 +171,8 @@ def ranges_in_time(
     until = 0
     previous_low = -2 * _FAR
     previous_high = -2 * _FAR
-    n = probe_in_order.size
-    for i in in_order:
+    n = probe_times.size
+    for i in range(keys.size):
         k = keys[i]
         if k < 0:
             first[i] = 0
@@ -114,13 +182,13 @@ def ranges_in_time(
             return False
         previous_low = low[i]
         previous_high = high[i]
-        while until < n and probe_times[probe_in_order[until]] <= previous_high:
-            other = probe_keys[probe_in_order[until]]
+        while until < n and probe_times[until] <= previous_high:
+            other = probe_keys[until]
             if other >= 0:
                 passed[other, 1] += 1
             until += 1
-        while before < n and probe_times[probe_in_order[before]] < previous_low:
-            other = probe_keys[probe_in_order[before]]
+        while before < n and probe_times[before] < previous_low:
+            other = probe_keys[before]
             if other >= 0:
                 passed[other, 0] += 1
             before += 1

@@ -7,11 +7,15 @@ import numpy.typing as npt
 
 from tidemill.core.floats import canonical_array
 from tidemill.jit.kernel import kernel
+from tidemill.kernels.memory import empty, taken
 
 Ints = npt.NDArray[np.int64]
 _DIGIT = 11
 _MOST_BITS = 24
 """Maximum number of bits of a digit: the counters of 2**24 buckets take 128 MB."""
+_FEW_EQUAL = 32
+"""So many rows are moved past one another at most, where packed keys are equal."""
+_AS_THEY_ARE = np.empty(0, dtype=np.int64)
 
 
 @kernel
@@ -69,23 +73,56 @@ def _pass(keys: Ints, low: int, shift: int, buckets: int, source: Ints, target: 
         counts[d] += 1
 
 
-def refine(order: Ints, keys: npt.NDArray[np.int64]) -> Ints:
-    """Sort `order` by `keys[order]`, stably."""
-    if len(order) < 2 or (_is_sorted(keys) and _is_sorted(order)):
-        return order
+@kernel
+def _packed(keys: Ints, low: int, order: Ints, drop: int, place: int, out: Ints) -> None:
+    """Write each key, without its last `drop` bits, and its place in `order` as one number."""
+    for i in range(out.size):
+        at = i if order.size == 0 else order[i]
+        out[i] = (((keys[at] - low) >> drop) << place) | i
+
+
+@kernel
+def _places(packed: Ints, order: Ints, place: int) -> None:
+    """Replace what `_packed` wrote by the rows that it stands for."""
+    mask = (1 << place) - 1
+    for i in range(packed.size):
+        at = packed[i] & mask
+        packed[i] = at if order.size == 0 else order[at]
+
+
+@kernel
+def _settle(keys: Ints, order: Ints) -> bool:
+    """Sort rows that are in order but for the last bits of their keys; False if too many are equal."""
+    for i in range(1, order.size):
+        row = order[i]
+        key = keys[row]
+        if keys[order[i - 1]] <= key:
+            continue
+        p = i
+        while p > 0 and keys[order[p - 1]] > key:
+            if i - p == _FEW_EQUAL:
+                return False
+            order[p] = order[p - 1]
+            p -= 1
+        order[p] = row
+    return True
+
+
+def refine(order: Ints | None, keys: npt.NDArray[np.int64]) -> Ints:
+    """Sort `order` by `keys[order]`, stably. None is the order of the keys as they are."""
+    n = len(keys) if order is None else len(order)
+    if n < 2 or (_is_sorted(keys) and (order is None or _is_sorted(order))):
+        return np.arange(n) if order is None else order
     low, high = min_max(keys)
     bits = int(int(high) - int(low)).bit_length()
-    # One pass if the range of keys is about the number of rows; otherwise digits that fit the CPU cache.
-    dense = bits <= min(_MOST_BITS, len(order).bit_length() + 1)
-    place = (len(order) - 1).bit_length()
-    if bits + place < 64 and bits > 2 * _DIGIT:
-        # Each key with its place in one number: NumPy sorts numbers with SIMD.
-        packed = ((keys[order] - low) << place) | np.arange(len(order))
-        packed.sort()
-        found: Ints = order[packed & ((1 << place) - 1)]
+    if bits > 2 * _DIGIT and (found := _by_packing(order, keys, int(low), bits, n)) is not None:
         return found
+    if order is None:
+        order = np.arange(n)
     if bits > 44:  # too many passes: a comparison sort is faster
         return order[np.argsort(keys[order], kind="stable")]
+    # One pass if the range of keys is about the number of rows; otherwise digits that fit the CPU cache.
+    dense = bits <= min(_MOST_BITS, n.bit_length() + 1)
     passes = 1 if dense else max(1, -(-bits // _DIGIT))
     digit = -(-bits // passes) if bits else 1
     spare = np.empty_like(order)
@@ -95,15 +132,32 @@ def refine(order: Ints, keys: npt.NDArray[np.int64]) -> Ints:
     return order
 
 
+def _by_packing(order: Ints | None, keys: Ints, low: int, bits: int, n: int) -> Ints | None:
+    """As `refine`: each key with its place in one number, which NumPy sorts with SIMD.
+
+    The last bits of keys may find no room there. None if they are many, or many keys differ only there.
+    """
+    place = (n - 1).bit_length()
+    drop = max(0, bits + place - 63)
+    if bits > 63 or bits - drop <= 2 * _DIGIT:
+        return None
+    found, rows = empty(n), _AS_THEY_ARE if order is None else order
+    _packed(keys, low, rows, drop, place, found)
+    found.sort()
+    _places(found, rows, place)
+    return found if not drop or _settle(keys, found) else None
+
+
 def order_by(*keys: npt.NDArray[np.int64]) -> Ints:
     """Return the stable sort order by the first key, then the second, and so on.
 
     >>> order_by(np.array([1, 0, 1]), np.array([5, 9, 4]))
     array([1, 2, 0])
     """
-    order = np.arange(len(keys[0]), dtype=np.int64)
+    order: Ints | None = None
     for key in reversed(_fewer(list(keys))):
         order = refine(order, key)
+    assert order is not None
     return order
 
 
@@ -113,8 +167,25 @@ def ordered(ticks: Ints, first: int = 0) -> Ints:
     >>> ordered(np.array([3, 4]), 10), ordered(np.array([4, 3]), 10)
     (array([10, 11]), array([11, 10]))
     """
-    places = np.arange(first, first + len(ticks), dtype=np.int64)
-    return places if _is_sorted(ticks) else places[order_by(ticks)]
+    order = places_in_order(ticks)
+    if order is None:
+        return np.arange(first, first + len(ticks), dtype=np.int64)
+    order += first
+    return order
+
+
+def places_in_order(ticks: Ints) -> Ints | None:
+    """Return the places of instants in order; None if they are in order.
+
+    >>> places_in_order(np.array([3, 4])), places_in_order(np.array([4, 3]))
+    (None, array([1, 0]))
+    """
+    return None if _is_sorted(ticks) else order_by(ticks)
+
+
+def in_places(column: Ints, places: Ints | None) -> Ints:
+    """Return a column in another order; None is the one that it has."""
+    return column if places is None else taken(column, places)
 
 
 def _fewer(keys: list[Ints]) -> list[Ints]:

@@ -80,11 +80,16 @@ class Emission(Protocol):
 
 
 class Once:
-    """Each row comes once, when it can no longer change."""
+    """Each row comes once, when it can no longer change, or on arrival of its base row."""
 
-    def __init__(self, plan: Plan, threads: int, pool: Executor | None) -> None:
+    def __init__(
+        self, plan: Plan, threads: int, pool: Executor | None, on_arrival: int | None = None
+    ) -> None:
+        """With `on_arrival`, a lateness, rows of interval joins come when base rows do."""
         self.schema = plan.schema.to_arrow()
-        self._graph = Graph(plan, threads, LIVE, keep_late=False, pool=pool, lenient=True)
+        self._graph = Graph(
+            plan, threads, LIVE, keep_late=False, pool=pool, lenient=True, on_arrival=on_arrival
+        )
         self.close, self.snapshot = self._graph.close, self._graph.snapshot
         self.refused = self._graph.refused
         self.track, self.changes = self._graph.track, self._graph.changes

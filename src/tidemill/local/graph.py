@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.local.arrival_operator import ArrivalOperator
 from tidemill.local.attributes import Attribute
 from tidemill.local.group_operator import GroupOperator
 from tidemill.local.last_range import LastRangeOperator, slides_over_another
@@ -30,6 +31,7 @@ from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
 from tidemill.local.window_operator import WindowOperator
 from tidemill.optimize.choices import with_choices
+from tidemill.plan.arrival import base_streams, probe_streams
 from tidemill.plan.as_of import inputs_of
 from tidemill.plan.differences import require_same_plan
 from tidemill.plan.format import format_plan
@@ -91,14 +93,21 @@ class Graph:
     def __init__(
         self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
         keep_late: bool = True, pool: Executor | None = None, lenient: bool = False, ahead: bool = False,
+        on_arrival: int | None = None,
     ) -> None:  # fmt: skip
         """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
 
         Pass `keep_late=False` where late rows are kept before they come here, and a `pool` whose threads work
         in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart. With
-        `ahead`, results may come later than they are complete, and nobody asks for the state.
+        `ahead`, results may come later than they are complete, and nobody asks for the state. With
+        `on_arrival`, a lateness in ticks, interval joins answer base rows when they come.
         """
         self._lenient, self._go_ahead, self._threads = lenient, ahead, threads
+        self._on_arrival = on_arrival
+        self._row_by_row = frozenset[str]()
+        """The streams whose rows are base rows and probe rows of joins that answer on arrival."""
+        if on_arrival is not None:
+            self._row_by_row = base_streams(plan) & probe_streams(plan)
         require_supported(plan)
         self.plan = plan
         self.sources = leaves_of(plan)
@@ -114,6 +123,9 @@ class Graph:
         self._made: dict[int, Step] = {}
         self._from: dict[str, Step] = {}
         self._last = self._step(plan, alone=True)
+        self._asking: list[list[pa.RecordBatch]] = [[] for _ in self.steps]
+        """For each step, base rows that wait until the probe rows of the same push are where they belong."""
+        self._number = {id(step): number for number, step in enumerate(self.steps)}
 
     # -- building
 
@@ -140,7 +152,7 @@ class Graph:
         if isinstance(plan, Temporal):
             made = temporal_operator(
                 plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
-                lenient=self._lenient, ahead=self._go_ahead,
+                lenient=self._lenient, ahead=self._go_ahead, on_arrival=self._on_arrival,
             )  # fmt: skip
             return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):
@@ -170,7 +182,12 @@ class Graph:
 
     def push(self, stream: str, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         """Push a batch of a stream and return the results."""
-        return self._passed_on(self._from[stream], batch)
+        if self._on_arrival is None:
+            return self._passed_on(self._from[stream], batch)
+        each: Iterable[pa.RecordBatch] = (batch,)
+        if stream in self._row_by_row:
+            each = (batch.slice(row, 1) for row in range(batch.num_rows))
+        return list(self._all_passed_on(self._from[stream], each))
 
     def expect_late(self, late: bool) -> None:
         """Say whether rows to come may be below their watermarks; if not, operators do not look for them."""
@@ -216,8 +233,7 @@ class Graph:
         for step in self.steps:  # in topological order, so each step advances once
             yield from self._sprayed(all_=True)
             for call in calls.get(id(step), ()):
-                for out in _timed(step, call()):
-                    yield from self._passed_on(step, out)
+                yield from self._all_passed_on(step, _timed(step, call()))
             if id(step) in calls:
                 promise = step.operator.promise.common
                 for reader, port in step.readers:
@@ -239,8 +255,8 @@ class Graph:
         self, read: Step, keys: Mapping[str, pa.Array], below: int, prompt: bool
     ) -> Iterator[pa.RecordBatch]:
         for step, port in read.readers:
-            for out in _timed(step, step.operator.advance_keys(port, keys, below, prompt=prompt)):
-                yield from self._passed_on(step, out)
+            found = step.operator.advance_keys(port, keys, below, prompt=prompt)
+            yield from self._all_passed_on(step, _timed(step, found))
             passed = step.operator.keys_passed_on(port, keys, below)
             if passed is not None:
                 yield from self._advance_keys(step, *passed, prompt)
@@ -266,6 +282,9 @@ class Graph:
             return (batch,)
         found: list[pa.RecordBatch] = []
         for reader, port in step.readers:
+            if port == 0 and isinstance(reader.operator, ArrivalOperator):
+                self._asking[self._number[id(reader)]].append(batch)
+                continue
             if self._spray is not None and (chain := _chain(reader, port)) is not None:
                 self._spray.start(chain, batch, partial(self._all_passed_on, chain.last))
                 found += self._sprayed()
@@ -289,6 +308,17 @@ class Graph:
     def _all_passed_on(self, step: Step, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from self._passed_on(step, batch)
+            yield from self._answered()
+
+    def _answered(self) -> Iterator[pa.RecordBatch]:
+        """Let base rows ask that wait for it, and return what comes out of the last step."""
+        if self._on_arrival is None:
+            return
+        for step, waiting in zip(self.steps, self._asking):  # a join that reads another one comes after it
+            for batch in waiting:
+                for out in _timed(step, step.operator.push(0, batch)):
+                    yield from self._passed_on(step, out)
+            waiting.clear()
 
     @property
     def promise(self) -> int:

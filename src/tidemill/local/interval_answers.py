@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidemill.kernels.memory import empty, taken
 from tidemill.kernels.row_batches import taken_column, taken_or_null, taken_rows
-from tidemill.local.interval_ranges import Found
+from tidemill.local.interval_ranges import Found, Last
 from tidemill.local.lifetimes import Ints
 from tidemill.local.range_values import RangeValues
 from tidemill.local.temporal_operator import Side
@@ -24,15 +24,18 @@ class IntervalAnswers:
         if isinstance(plan, IntervalAggregate):
             self._values = RangeValues(plan.probe, plan.aggregates)
 
-    def of(self, found: Found, base: Side, probe: Side) -> Iterator[pa.RecordBatch]:
+    def of(self, found: Found | Last, base: Side, probe: Side) -> Iterator[pa.RecordBatch]:
         """Yield the answers to base rows."""
         if not len(found.asked.base):
             return
         rows = base.rows.select(list(self._plan.base.schema.names))
+        if isinstance(found, Last):
+            yield self._last(found, rows, probe)
+            return
         if isinstance(self._plan, IntervalPairs):
             yield from self._pairs(self._plan, found, rows, probe)
             return
-        own = rows if _all(found.asked.base, rows) else taken_rows(rows, found.asked.base)
+        own = _some(rows, found.asked.base)
         values = self._aggregates(found, probe)
         yield pa.RecordBatch.from_arrays([*own.columns, *values], schema=self._plan.schema.to_arrow())
 
@@ -57,31 +60,39 @@ class IntervalAnswers:
         back[turn] = np.arange(len(turn))
         return [taken_column(column, back) for column in results]
 
+    def _last(self, found: Last, rows: pa.RecordBatch, probe: Side) -> pa.RecordBatch:
+        assert isinstance(self._plan, IntervalPairs)
+        own, others = found.asked.base, found.others
+        if self._plan.kind == "inner":
+            there = others >= 0
+            own, others = own[there], others[there]
+        return self._paired(self._plan, _some(rows, own), probe, others)
+
     def _pairs(
         self, plan: IntervalPairs, found: Found, rows: pa.RecordBatch, probe: Side
     ) -> Iterator[pa.RecordBatch]:
         if not found.asked.by_condition:
             for own, others in found.spelled(alone=plan.kind == "left"):
-                places = found.asked.base if own is None else taken(found.asked.base, own)
-                yield self._paired(plan, rows, places, probe, others)
+                base = found.asked.base
+                left = _some(rows, base) if own is None else taken_rows(rows, taken(base, own))
+                yield self._paired(plan, left, probe, others)
             return
         alone = np.ones(len(found.asked.base), dtype=np.bool_)
         for own, others in found.pairs():
             alone[own] = False
-            yield self._paired(plan, rows, found.asked.base[own], probe, found.asked.probe.order[others])
+            left = taken_rows(rows, found.asked.base[own])
+            yield self._paired(plan, left, probe, found.asked.probe.order[others])
         if plan.kind == "left":
-            left = found.asked.base[alone]
-            yield self._paired(plan, rows, left, probe, np.full(len(left), -1))
+            left = taken_rows(rows, found.asked.base[alone])
+            yield self._paired(plan, left, probe, np.full(left.num_rows, -1))
 
     def _paired(
-        self, plan: IntervalPairs, rows: pa.RecordBatch, own: Ints, probe: Side, others: Ints
+        self, plan: IntervalPairs, left: pa.RecordBatch, probe: Side, others: Ints
     ) -> pa.RecordBatch:
-        left = rows if _all(own, rows) else taken_rows(rows, own)
         right = [taken_or_null(probe.rows.column(of), others) for _, of in plan.columns]
         return pa.RecordBatch.from_arrays([*left.columns, *right], schema=plan.schema.to_arrow())
 
 
-def _all(places: Ints, rows: pa.RecordBatch) -> bool:
-    """Return whether places, which never go back, are all of the rows, each once."""
-    n = rows.num_rows
-    return len(places) == n and (not n or (places[0] == 0 and bool((np.diff(places) == 1).all())))
+def _some(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
+    """Return rows at places that only go forward."""
+    return rows if len(places) == rows.num_rows else taken_rows(rows, places)

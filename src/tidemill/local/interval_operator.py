@@ -21,7 +21,7 @@ from tidemill.local.matching import Matching
 from tidemill.local.temporal_operator import Side, TemporalOperator
 from tidemill.plan.intervals import IntervalJoin
 
-_ANSWERED, _PREVIOUS = "\0state answered", "\0state previous"
+ANSWERED, PREVIOUS = "\0state answered", "\0state previous"
 """Whether a base row was answered, and the time of the base row before it."""
 
 
@@ -35,7 +35,7 @@ class IntervalOperator(TemporalOperator):
 
         Nobody may ask such an operator for its state.
         """
-        self.state = ((_ANSWERED, _PREVIOUS) if plan.interval.since_previous else (), ())
+        self.state = ((ANSWERED, PREVIOUS) if plan.interval.since_previous else (), ())
         super().__init__(plan, *args, **kwargs)
         self._answers = IntervalAnswers(plan)
         self._ahead = Ahead(ahead) if ahead else None
@@ -94,18 +94,24 @@ class IntervalOperator(TemporalOperator):
         if not self.plan.interval.since_previous:
             return None, None
         known = ~base.is_new
-        answered = known & (base.state(_ANSWERED) != 0)
+        answered = known & (base.state(ANSWERED) != 0)
         previous = empty(len(base.starts))
         earlier_times(keys, base.starts, order_by(keys, base.starts), previous)
-        return answered, np.where(known, base.state(_PREVIOUS), previous)
+        return answered, np.where(known, base.state(PREVIOUS), previous)
 
     def _refuse_bad(self, base: Side, probe: Side, matching: Matching, own: Reach) -> None:
         """Keep copies of new rows that have nothing to do with another one because something is missing."""
         for port, (side, keys) in enumerate(zip((base, probe), matching.keys)):
             if len(null := np.flatnonzero((keys < 0) & side.is_new)):
-                self._refuse(side.rows.take(pa.array(null)), "null key: nothing is equal to it", port)
+                self._refuse_null_keys(side.rows.take(pa.array(null)), port)
         if own.bad is not None and len(bad := np.flatnonzero(own.bad & base.is_new)):
-            self._refuse(base.rows.take(pa.array(bad)), "no interval: a bound is null or negative")
+            self._refuse_no_interval(base.rows.take(pa.array(bad)))
+
+    def _refuse_null_keys(self, rows: pa.RecordBatch, port: int) -> None:
+        self._refuse(rows, "null key: nothing is equal to it", port)
+
+    def _refuse_no_interval(self, rows: pa.RecordBatch) -> None:
+        self._refuse(rows, "no interval: a bound is null or negative")
 
     # -- what is kept
 
@@ -117,12 +123,12 @@ class IntervalOperator(TemporalOperator):
         keep = ~done
         keep[order[last]] = True  # rows to come are after it
         keep &= ~done | (keys >= 0)
-        return base.keep(keep, **{_ANSWERED: done.astype(np.int64), _PREVIOUS: previous})
+        return base.keep(keep, **{ANSWERED: done.astype(np.int64), PREVIOUS: previous})
 
     def _probe_to_keep(
         self, question: Question, own: Reach, open_: Ints, probe: Side, below: int
     ) -> pa.RecordBatch:
-        asked, rows, by_condition = self.plan.interval, question.probe, question.by_condition
+        asked, by_condition = self.plan.interval, question.by_condition
         at = below - asked.offset
         low = BEGINNING if not isinstance(asked.preceding, int) else at - min(asked.preceding, FAR)
         if len(open_):
@@ -130,6 +136,9 @@ class IntervalOperator(TemporalOperator):
             low = min(low, int(own.low[open_].min()))
         if asked.prevailing and by_condition:
             low = BEGINNING
+        if question.wants_last:
+            return probe.keep(question.rows.last_needed(low, at))
+        rows = question.probe
         most = 0 if asked.max_rows is None or by_condition else asked.max_rows
         needed = np.zeros(len(probe.starts), dtype=np.bool_)
         needed_rows(rows.heads, rows.order, rows.times, low, at, most, asked.prevailing, needed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,8 @@ from tidemill.expr.nodes import Node
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.intervals import (
     instants_of,
+    last_in_time,
+    last_needed,
     nearest_rows,
     only_rows,
     ranges_by_key,
@@ -20,14 +23,14 @@ from tidemill.kernels.intervals import (
     spelled_pairs,
 )
 from tidemill.kernels.memory import empty
-from tidemill.kernels.order import order_by, ordered, refine
+from tidemill.kernels.order import in_places, order_by, places_in_order, refine
 from tidemill.kernels.row_batches import taken_rows
 from tidemill.local.expressions import evaluate
 from tidemill.local.lifetimes import Ints, Mask
 from tidemill.local.matching import PAIRS, Matching, spelled
 from tidemill.local.ranking import rank
 from tidemill.local.temporal_operator import Side
-from tidemill.plan.intervals import Bound, Interval, IntervalJoin
+from tidemill.plan.intervals import Bound, Interval, IntervalJoin, IntervalPairs
 from tidemill.plan.temporal import payload
 
 FAR = 1 << 62
@@ -76,6 +79,27 @@ def _ticks(bound: Bound, side: Side) -> tuple[Any, Mask | None]:
 
 
 @dataclass(frozen=True)
+class InTime:
+    """Rows of a side in order of their time."""
+
+    keys: Ints
+    """The key id of each row; below 0 if it matches nothing."""
+    times: Ints
+    places: Ints | None
+    """The place of each row; None if they are in this order."""
+
+    @staticmethod
+    def of(keys: Ints, times: Ints) -> InTime:
+        """Put rows in order."""
+        places = places_in_order(times)
+        return InTime(in_places(keys, places), in_places(times, places), places)
+
+    def place(self, rows: Ints) -> Ints:
+        """Return the places of rows that are given by their numbers in this order; -1 for -1."""
+        return rows if self.places is None else np.where(rows < 0, -1, self.places[rows])
+
+
+@dataclass(frozen=True)
 class Rows:
     """Probe rows in order of key and time."""
 
@@ -84,16 +108,48 @@ class Rows:
     order: Ints
     """Their places."""
     times: Ints
-    in_time: tuple[Ints, Ints, Ints]
-    """The keys and times of all rows, and these in order of time."""
 
     @staticmethod
-    def of(keys: Ints, count: int, times: Ints, in_order: Ints) -> tuple[Rows, bool]:
+    def of(rows: InTime, count: int) -> tuple[Rows, bool]:
         """Order rows with a key; return also whether two rows of a key have the same time."""
-        heads, order, sorted_times = empty(count + 1), empty(len(keys)), empty(len(keys))
-        ties = rows_by_key(keys, times, in_order, heads, order, sorted_times)
+        heads, order, times = empty(count + 1), empty(len(rows.keys)), empty(len(rows.keys))
+        ties = rows_by_key(rows.keys, rows.times, heads, order, times)
         n = int(heads[-1])
-        return Rows(heads, order[:n], sorted_times[:n], (keys, times, in_order)), bool(ties)
+        return Rows(heads, rows.place(order[:n]), times[:n]), bool(ties)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Probe rows, in the orders in which they are asked for."""
+
+    in_time: InTime
+    plan: IntervalJoin
+    matching: Matching
+
+    @functools.cached_property
+    def by_key(self) -> Rows:
+        """They are in order of key, of time, and of their other columns if that matters."""
+        plan, side = self.plan, self.matching.right
+        found, ties = Rows.of(self.in_time, self.matching.count)
+        if not ties or not plan.interval.in_row_order:
+            return found
+        there = found.order
+        rows = taken_rows(side.rows, there)
+        ends = [] if plan.probe.end is None else [side.ends[there]]
+        keys = self.matching.keys[1][there]
+        order = order_by(keys, found.times, *ends, *rank(rows, plan.probe.schema, payload(plan.probe)))
+        return replace(found, order=there[order])
+
+    def last_needed(self, from_low: int, from_at: int) -> Mask:
+        """Return the rows that base rows to come may need, which get the last one up to an instant each."""
+        rows = self.in_time
+        needed, latest = np.zeros(len(rows.keys), dtype=np.bool_), empty(self.matching.count)
+        last_needed(rows.keys, rows.times, from_low, from_at, latest, needed)
+        if rows.places is None:
+            return needed
+        found = np.zeros(len(needed), dtype=np.bool_)
+        found[rows.places[needed]] = True
+        return found
 
 
 @dataclass(frozen=True)
@@ -102,11 +158,11 @@ class Question:
 
     interval: Interval
     matching: Matching
-    probe: Rows
+    rows: Probe
     base: Ints
     """The places of base rows."""
-    in_order: Ints
-    """The base rows in order of their time, as places in `base`."""
+    in_order: Ints | None
+    """The base rows in order of their time, as places in `base`; None if they are in this order."""
     keys: Ints
     """Their key ids, below 0 if nothing belongs to a row."""
     at: Ints
@@ -121,54 +177,111 @@ class Question:
         plan: IntervalJoin, matching: Matching, base: Side, probe: Side, own: Reach, rows: Ints | None
     ) -> Question:
         """Return what some base rows ask for, or all."""
-        keys, starts, in_order = matching.keys[0], base.starts, base.in_order
+        keys, starts = matching.keys[0], base.starts
         if own.bad is not None:
             keys = np.where(own.bad, -1, keys)
         at, low, high = own.at, own.low, own.high
         if rows is not None:
             keys, starts, at, low, high = (of[rows] for of in (keys, starts, at, low, high))
-            in_order = ordered(starts)
+        in_order = places_in_order(starts)
         sure = high if high is starts else np.maximum(high, starts)
         places = np.arange(len(keys)) if rows is None else rows
-        there = _in_order(plan, matching, probe)
+        there = Probe(InTime.of(matching.keys[1], probe.starts), plan, matching)
         return Question(plan.interval, matching, there, places, in_order, keys, at, low, high, sure)
+
+    @property
+    def probe(self) -> Rows:
+        """The probe rows in order of key and time."""
+        return self.rows.by_key
 
     @property
     def by_condition(self) -> bool:
         """Whether a range has candidates only, and `pairs` has the rows that belong to a base row."""
         return self.matching.where is not None or self.interval.has_hole
 
+    @property
+    def wants_last(self) -> bool:
+        """Whether each base row gets the last one of the probe rows up to an instant, or none."""
+        asked, pairs = self.interval, isinstance(self.rows.plan, IntervalPairs)
+        backward = asked.max_rows == 1 and isinstance(asked.following, int) and asked.following == 0
+        return pairs and backward and not asked.prevailing and not self.by_condition
+
     def only(self, mask: Mask) -> Question:
         """Return some of the base rows."""
         if mask.all():
             return self
-        place = np.cumsum(mask) - 1
-        return self._chosen(mask, place[self.in_order[mask[self.in_order]]])
-
-    def part(self, begin: int, end: int) -> Question:
-        """Return the base rows from one to another."""
         order = self.in_order
-        inside = order[(order >= begin) & (order < end)] - begin
-        return self._chosen(slice(begin, end), inside)
-
-    def _chosen(self, rows: Any, in_order: Ints) -> Question:
+        if order is not None:
+            order = (np.cumsum(mask) - 1)[order[mask[order]]]
         names = ("base", "keys", "at", "low", "high", "sure")
-        return replace(self, in_order=in_order, **{name: getattr(self, name)[rows] for name in names})
+        return replace(self, in_order=order, **{name: getattr(self, name)[mask] for name in names})
 
-    def answer(self) -> Found:
+    def answer(self) -> Found | Last:
         """Find what belongs to the base rows."""
+        if self.wants_last and (others := self._last()) is not None:
+            return Last(self, others, self.sure)
         first, last, asked, rows = empty(len(self.base)), empty(len(self.base)), self.interval, self.probe
-        prevailing, moving = asked.prevailing and not self.by_condition, True
-        intervals = (self.keys, self.in_order, self.low, self.high)
-        if not ranges_in_time(*intervals, *rows.in_time, rows.heads, prevailing, first, last):
-            moving = ranges_by_key(*intervals, rows.heads, rows.times, prevailing, first, last)
+        prevailing = asked.prevailing and not self.by_condition
+        moving = self._in_turn(first, last, prevailing)
+        if not moving:
+            moving = self.by_key(self.low, self.high, prevailing, first, last)
         sure = self.sure
         if asked.max_rows is not None and not self.by_condition:
             latest = self.matching.left.starts[self.base]
             sure = sure.copy()
             nearest_rows(self.at, rows.times, asked.max_rows, first, last, sure)
             sure = np.maximum(sure, latest)
-        return Found(self, first, last, sure, bool(moving))
+        return Found(self, first, last, sure, moving)
+
+    def by_key(self, low: Ints, high: Ints, prevailing: bool, first: Ints, last: Ints) -> bool:
+        """Write the probe rows of each base row; return whether ranges of a key only move forward."""
+        order = np.arange(len(self.keys)) if self.in_order is None else self.in_order
+        rows = self.probe
+        return bool(
+            ranges_by_key(self.keys, order, low, high, rows.heads, rows.times, prevailing, first, last)
+        )
+
+    def _in_turn(self, first: Ints, last: Ints, prevailing: bool) -> bool:
+        """As `by_key`, if intervals only move forward in order of time; otherwise return False."""
+        keys, low, high = (in_places(column, self.in_order) for column in (self.keys, self.low, self.high))
+        probe, heads = self.rows.in_time, self.probe.heads
+        into = (first, last) if self.in_order is None else (empty(len(keys)), empty(len(keys)))
+        if not ranges_in_time(keys, low, high, probe.keys, probe.times, heads, prevailing, *into):
+            return False
+        if self.in_order is not None:
+            first[self.in_order], last[self.in_order] = into
+        return True
+
+    def _last(self) -> Ints | None:
+        """Return the place of the probe row of each base row, -1 if there is none; None if times are tied."""
+        keys, low, high = (in_places(column, self.in_order) for column in (self.keys, self.low, self.high))
+        probe, found = self.rows.in_time, empty(len(keys))
+        latest = empty((self.matching.count, 2))
+        if not last_in_time(keys, low, high, probe.keys, probe.times, latest, found):
+            return None
+        found = probe.place(found)
+        if self.in_order is None:
+            return found
+        others = empty(len(keys))
+        others[self.in_order] = found
+        return others
+
+
+@dataclass(frozen=True)
+class Last:
+    """The last probe row of each base row."""
+
+    asked: Question
+    others: Ints
+    """Its place, -1 where there is none."""
+    sure: Ints
+    """The instant up to which rows may come that belong to a base row, too."""
+
+    def only(self, mask: Mask) -> Last:
+        """Return some of the base rows."""
+        if mask.all():
+            return self
+        return Last(self.asked.only(mask), self.others[mask], self.sure[mask])
 
 
 @dataclass(frozen=True)
@@ -258,8 +371,8 @@ class Found:
         if asked.max_rows is None:
             return _sorted([*found, self._passing(every, self.first, self.last)])
         begin, middle, far = empty(len(keys)), empty(len(keys)), np.full(len(keys), -FAR)
-        heads, times = self.asked.probe.heads, self.asked.probe.times
-        ranges_by_key(keys, self.asked.in_order, far, self.asked.at, heads, times, False, begin, middle)
+        times = self.asked.probe.times
+        self.asked.by_key(far, self.asked.at, False, begin, middle)
         middle = np.clip(middle, self.first, self.last)
         found.append(self._walk(self.first, middle, asked.max_rows, back=True))
         found.append(self._walk(middle, self.last, asked.max_rows, back=False))
@@ -310,16 +423,3 @@ def _sorted(found: Sequence[_Pairs], *, back: bool = False) -> _Pairs:
     own, others = _joined(found)
     order = order_by(own, -others if back else others)
     return own[order], others[order]
-
-
-def _in_order(plan: IntervalJoin, matching: Matching, probe: Side) -> Rows:
-    """Return probe rows in order of key, of time, and of their other columns if that matters."""
-    keys = matching.keys[1]
-    found, ties = Rows.of(keys, matching.count, probe.starts, probe.in_order)
-    if not ties or not plan.interval.in_row_order:
-        return found
-    there = found.order
-    rows = taken_rows(probe.rows, there)
-    ends = [] if plan.probe.end is None else [probe.ends[there]]
-    order = order_by(keys[there], found.times, *ends, *rank(rows, plan.probe.schema, payload(plan.probe)))
-    return replace(found, order=there[order])

@@ -13,7 +13,7 @@ from tidemill.kernels.overlaps import resolve_absence
 from tidemill.local.lifetimes import Ints, instants
 from tidemill.local.matching import Matching, Pairs
 from tidemill.local.temporal_operator import Side, TemporalOperator
-from tidemill.plan.temporal import LEFT, RIGHT, Join
+from tidemill.plan.temporal import ALWAYS_START, LEFT, RIGHT, Join, start_alone
 
 FREE = "\0state free"
 """The instant up to which it is known where nothing matches a row."""
@@ -50,7 +50,7 @@ class JoinOperator(TemporalOperator):
             if port not in self._outer:
                 kept.append(side.keep(holds))
                 continue
-            free = np.where(side.is_new, side.starts, side.state(FREE))
+            free = np.where(side.is_new, self._since(side), side.state(FREE))
             alone = _alone(side, port, met, free, below)
             results.append(self._unmatched(matching, port, *alone))
             open_ = free[holds]
@@ -58,6 +58,11 @@ class JoinOperator(TemporalOperator):
                 self._held = min(self._held, int(open_.min()))
             kept.append(side.keep(holds, **{FREE: free}))
         return results, kept
+
+    def _since(self, side: Side) -> Ints:
+        """Return since when rows of a side are there alone, if nothing matches them."""
+        first = start_alone(self.plan, side.plan)
+        return side.starts if first is None else np.where(side.starts == ALWAYS_START, first, side.starts)
 
     def _of_pairs(self, matching: Matching, pairs: Pairs) -> pa.RecordBatch:
         left, right = pa.array(pairs.left), pa.array(pairs.right)

@@ -35,6 +35,7 @@ from tidemill.local.live_table import LiveTable
 from tidemill.local.operator import Snapshot
 from tidemill.local.unread_columns import Pushed
 from tidemill.optimize.choices import with_choices
+from tidemill.plan.arrival import EXACT, base_streams, lateness_of, require_answers
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
 from tidemill.plan.format import format_plan
@@ -78,6 +79,7 @@ class Live:
         self, plan: Plan, disorder: Disorder | None = None, *, emit: Emit | None = None,
         latency: Latency | None = None, threads: int = 1, pool: Executor | None = None,
         clock: Callable[[], float] = time.monotonic, serves: Mapping[str, str] | None = None,
+        answers: str = EXACT,
     ) -> None:  # fmt: skip
         """`serves` says what the query is for those who have its checkpoints: others are refused."""
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
@@ -91,6 +93,8 @@ class Live:
         for given, kind in ((policy, Disorder), (emit, Emit), (latency, Latency)):
             if given is not None and not isinstance(given, kind):
                 raise UserError("live", expected=f"a tm.{kind.__name__}(...)", got=f"{given!r:.80}")
+        on_arrival = require_answers(plan, answers, ("emit", emit), ("latency", latency))
+        self._answers, lateness = answers, lateness_of(plan) if on_arrival else None
         asked, plan = plan, usable_only(plan)
         leaves, self.plan = leaves_of(plan), plan
         named = {source.name: leaves[source.name] for source in sources(plan)}
@@ -104,12 +108,15 @@ class Live:
                 self._inputs[name] = LiveInput(
                     leaf, own, correct=correct, by_row=latency is None, closings=closings_of(plan),
                     attributes=attributes_of(plan, name), checks=checks_of(asked, name),
+                    lateness=lateness,
                 )  # fmt: skip
         self._emission: Emission
         if emit is None:
-            self._emission = Once(plan, threads, pool)
+            self._emission = Once(plan, threads, pool, lateness)
         else:
             self._emission = Revised(plan, emit, threads, pool, self._inputs)
+        self._come_last = base_streams(plan) if on_arrival else frozenset[str]()
+        """The inputs whose rows are answered when they come: after other rows of the same call."""
         self.schema = self._schema = self._emission.schema
         """The columns of the tables that it returns."""
         self._nothing = self._schema.empty_table()
@@ -159,6 +166,8 @@ class Live:
             self._require_names("push", batches, tables=True)
             tables = [(t, t.read(batches.pop(n))) for n, t in self._tables.items() if n in batches]
         at = {} if position is None else self._positions(position, batches)
+        if self._come_last and len(batches) > 1:
+            batches = dict(sorted(batches.items(), key=lambda one: one[0] in self._come_last))
         read = [(inputs[name], inputs[name].read(value)) for name, value in batches.items()]
         if self._idle is not None:
             self._hold_back_no_more()
@@ -501,6 +510,7 @@ class Live:
             "tables": {name: table.saved() for name, table in self._tables.items()},
             "positions": self.positions, "rows_out": self._rows_out,
             "reached": {} if self._delayed is None else self._delayed.reached, "serves": self._serves,
+            "answers": self._answers,
         }  # fmt: skip
         more = [name for name, given in self._inputs.items() if since_last and given.saved_late]
         rows = {name: given.late() for name, given in self._inputs.items()}
@@ -545,6 +555,11 @@ class Live:
             raise UserError(
                 "restore", expected=f"a checkpoint of {wanted}", got=f"one of {got or 'another query'}",
                 hint="restore it with the definition that it was saved for, or start again without it",
+            )  # fmt: skip
+        if (answers := saved.about.get("answers", EXACT)) != self._answers:
+            raise UserError(
+                "restore", expected=f"answers={answers!r}, as the query had that was saved",
+                got=repr(self._answers),
             )  # fmt: skip
         if set(saved.about["inputs"]) != set(self._inputs):
             raise UserError(

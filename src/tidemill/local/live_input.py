@@ -40,6 +40,7 @@ from tidemill.plan.disorder import (
     NULL_TIME,
     REASON,
     REASONS,
+    WITHIN_LATENESS,
     WITHOUT_TIME,
     Disorder,
 )
@@ -92,15 +93,21 @@ class LiveInput:
     def __init__(
         self, source: Source, policy: Disorder, *, correct: int = 0, by_row: bool = True,
         closings: tuple[tuple[int, int], ...] | None = None, attributes: Sequence[Attribute] = (),
-        checks: Sequence[Check] = (),
+        checks: Sequence[Check] = (), lateness: int | None = None,
     ) -> None:  # fmt: skip
         """Rows that are late by at most `correct` ticks are passed on whatever the policy is.
+
+        With a `lateness`, that of a query that answers on arrival, so are those that are late by no more; the
+        others count nowhere.
 
         `by_row` says that the watermark rises with each row, otherwise with each call of `follow`. `closings`
         are grids, `(origin, slide)`, on which watermarks complete windows; None if they may at any time.
         `attributes` are what windows are over, where it is not the time, and `checks` say which rows lack it.
         """
-        self.name, self._policy, self._correct = source.name, policy, correct
+        self.name, self._policy = source.name, policy
+        self._allowed = correct if lateness is None else lateness
+        self._allowed_as = CORRECTED if lateness is None else WITHIN_LATENESS
+        self._consistent = policy.consistent or lateness is not None
         self._closings = closings
         needed = source.schema.names
         columns = needed if source.time in needed else (*needed, source.time)
@@ -226,9 +233,9 @@ class LiveInput:
             found[FAR_TIME] = far
             usable &= ~far
         late = usable & (ticks < limit)
-        if self._correct:
-            limit = np.maximum(limit, BEGINNING + self._correct) - self._correct
-            found[CORRECTED] = late & (ticks >= limit)
+        if self._allowed:
+            limit = np.maximum(limit, BEGINNING + self._allowed) - self._allowed
+            found[self._allowed_as] = late & (ticks >= limit)
             late &= ticks < limit
         own = ticks < own_limit
         unusable = self._unusable.find(batch) if self._unusable else {}
@@ -240,7 +247,7 @@ class LiveInput:
         if late.any():
             found["late"], found["late after idle"] = late & own, late & ~own
         if unusable:  # such a row is late first, if it is: its time counts, and the watermark follows it
-            counted = usable & ~late & ~found.get(CORRECTED, np.False_)
+            counted = usable & ~late & ~found.get(self._allowed_as, np.False_)
             found |= {reason: mask & counted for reason, mask in unusable.items()}
         return {reason: mask for reason, mask in found.items() if mask.any()}, limit
 
@@ -318,10 +325,10 @@ class LiveInput:
     ) -> Iterator[tuple[int, int, bool]]:
         """Return pieces of a batch: first row, end, and whether the watermark must rise before."""
         late = [mask for reason, mask in found.items() if reason.startswith("late")]
-        counts_in_open_windows = self._policy.late == "drop" and not self._policy.consistent
+        counts_in_open_windows = self._policy.late == "drop" and not self._consistent
         start, rises = 0, False
         if late and counts_in_open_windows and self._rising is not None:
-            before = self.promise - self._correct
+            before = self.promise - self._allowed
             for row in np.flatnonzero(np.logical_or.reduce(late)).tolist():
                 after = int(limit[row])
                 if self._completes(before, after):
@@ -372,7 +379,7 @@ class LiveInput:
             null = None if batch.column(at).null_count == 0 else ~np.asarray(batch.column(at).is_valid())
             moved = pa.array(ticks, pa.int64(), mask=null).cast(kind)
             batch = batch.set_column(at, batch.schema.field(at), moved)
-        elif self._policy.consistent:
+        elif self._consistent:
             kept &= ~late
         return batch if kept.all() else batch.filter(pa.array(kept))
 

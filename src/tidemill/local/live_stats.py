@@ -18,6 +18,8 @@ class InputStats:
     late_after_idle: int
     corrected: int
     """Late rows that count nevertheless, because rows that were given can be corrected."""
+    within_lateness: int
+    """Late rows that count nevertheless, in a query that answers on arrival."""
     null_time: int
     far_time: int
     null_attribute: int
@@ -64,8 +66,11 @@ class LiveStats:
 
     @property
     def late(self) -> int:
-        """All late rows, of all inputs, also those that corrected what was given."""
-        return sum(one.late + one.late_after_idle + one.corrected for one in self.inputs.values())
+        """All late rows, of all inputs, also those that count nevertheless."""
+        return sum(
+            one.late + one.late_after_idle + one.corrected + one.within_lateness
+            for one in self.inputs.values()
+        )
 
     def __repr__(self) -> str:
         lines = [

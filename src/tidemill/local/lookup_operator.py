@@ -66,7 +66,7 @@ class LookupOperator(TemporalOperator):
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         if port == 1 or (self._always and self._table is None):
             if batch.num_rows:  # it holds for ever: there is nothing to check
-                self._waiting[port].append(batch)
+                self._waiting[port].add(batch)
             return ()
         if self._table is None:
             return super().push(port, batch)
@@ -83,11 +83,9 @@ class LookupOperator(TemporalOperator):
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         self._marks.raise_to(port, below)
         if self._marks.ports[1] == FOREVER and self._table is None:
-            rows = joined_rows([self._kept_rows[1], *self._waiting[1]])
-            self._kept_rows[1], self._waiting[1] = rows, []
+            self._kept_rows[1] = joined_rows([self._kept_rows[1], *self._waiting[1].all()])
             self._table = _Table(self.plan, self._kept_rows[1])
-            waiting, self._waiting[0] = self._waiting[0], []
-            for found in on_threads(self._found, waiting, self._threads):
+            for found in on_threads(self._found, self._waiting[0].all(), self._threads):
                 yield from found
             self._see_next()
         if self._table is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,14 @@ from tidemill.codegen.state_plan import plan_states
 from tidemill.core.schema import Schema, internal
 from tidemill.core.types import INT64
 from tidemill.expr.nodes import columns_of
-from tidemill.kernels.row_batches import taken_rows
+from tidemill.intervals.partials import Lifting, partial_fields, refusal
+from tidemill.kernels.memory import empty
+from tidemill.kernels.row_batches import taken_column, taken_rows
+from tidemill.kernels.texts import Texts
 from tidemill.kernels.window_ranges import Ranges
+from tidemill.local.expressions import evaluate
 from tidemill.local.lifetimes import Ints
+from tidemill.local.pane_store import Elements
 from tidemill.local.results import Results
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import NamedWindow, Plan, Source, WindowAggregate
@@ -35,10 +41,13 @@ class RangeValues:
         parts = [part for _, aggregate in aggregates for part in aggregate.parts]
         needed = frozenset({source.time}).union(*(columns_of(a) for part in parts for a in part.args))
         self._names = [n for n in source.schema.names if n in needed]
-        schema = Schema((*((n, source.schema[n]) for n in self._names), (PLACE, INT64)))
+        self._rows = Schema(tuple((n, source.schema[n]) for n in self._names))
+        schema = Schema((*self._rows.fields, (PLACE, INT64)))
         self._source, self._schema = Source("rows", schema, PLACE), schema.to_arrow()
         self._aggregates = aggregates
         self._by_row = self._windows(tumbling(1, on=PLACE))
+        self._lifting = None if refusal(self.layout) else Lifting(self.layout)
+        """What makes partials of rows, if there is no more to them than that."""
 
     def _windows(self, spec: Window) -> WindowAggregate:
         return WindowAggregate(self._source, (), (NamedWindow(None, spec),), self._aggregates)
@@ -51,6 +60,11 @@ class RangeValues:
         """Describe how each part of the aggregates follows the ranges."""
         how = _at_once if jumping else _sliding
         return [f"{part.part}   [{_SHOWN[how(part)]}]" for part in self.layout.parts]
+
+    @functools.cached_property
+    def _record(self) -> np.dtype[Any]:
+        """The partials of an element."""
+        return np.dtype(partial_fields(self.layout), align=True)
 
     @functools.cached_property
     def _moving(self) -> Results:
@@ -72,12 +86,23 @@ class RangeValues:
         With `places`, rows that have equal ones are one element, and ranges are of elements. If ranges only
         move forward they are `moving`, mostly.
         """
-        operator = WindowOperator(self._by_row, watch=False)
-        operator.push(0, self._placed(batch, order, np.arange(len(order)) if places is None else places))
-        elements, texts = operator.store.elements(), operator.store.texts
+        if self._lifting is not None and places is None:
+            elements, texts = self._lifted(self._lifting, batch, order)
+        else:
+            operator = WindowOperator(self._by_row, watch=False)
+            operator.push(0, self._placed(batch, order, np.arange(len(order)) if places is None else places))
+            elements, texts = operator.store.elements(), operator.store.texts
         none = np.zeros(len(low), dtype=np.int64)
         results = self._moving if moving else self._jumping
         return results.columns(elements, Ranges(none, none, low, high), texts)
+
+    def _lifted(self, lifting: Lifting, batch: pa.RecordBatch, order: Ints) -> tuple[Elements, Texts]:
+        """Return the partials of rows in an order, each row an element."""
+        rows = batch.select(self._names)
+        columns = [evaluate(node, rows, self._rows) for node in lifting.arguments]
+        texts, records = Texts(), empty(len(order), self._record)
+        lifting.into(records, [taken_column(column, order) for column in columns], texts)
+        return Elements(records), texts
 
     def of_copies(
         self, batch: pa.RecordBatch, copies: Iterable[tuple[Ints, Ints]], rank: Ints, n: int

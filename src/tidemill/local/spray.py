@@ -77,16 +77,20 @@ class Spray:
         """
         while self._waiting and (all_ or len(self._waiting) > self._most or self._waiting[0][0].done()):
             found, then = self._waiting.popleft()
-            yield from then(found.result())
+            with self.apart():
+                yield from then(found.result())
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Leave the batches that are on their way alone; only those that start from now on are `done`."""
+        """Put what starts from now on before all that is on its way; only that is `done` meanwhile.
+
+        A batch that comes out of a chain may go on through another one, while a watermark waits behind it.
+        """
         before, self._waiting = self._waiting, deque()
         try:
             yield
         finally:
-            self._waiting = before
+            self._waiting.extend(before)
 
     def close(self) -> None:
         """Give back the threads."""

@@ -9,9 +9,11 @@ from typing import Any
 from tidemill.codegen.state_plan import plan_states
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Node
+from tidemill.local.arrival_operator import ArrivalOperator
 from tidemill.local.as_of_operator import AsOfOperator
 from tidemill.local.cut_operator import CutOperator
 from tidemill.local.expressions import row_by_row
+from tidemill.local.indexed_operator import IndexedOperator, indexed
 from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.join_operator import JoinOperator
 from tidemill.local.keyed_lanes import KeyedLanes
@@ -62,12 +64,17 @@ _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
 
 def temporal_operator(
     plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None,
-    ahead: bool = False, **options: Any,
+    ahead: bool = False, on_arrival: int | None = None, **options: Any,
 ) -> Operator:  # fmt: skip
     """Return the operator of a node. With several `lanes`, each has a thread, where there are keys.
 
     Where results may come later than they are complete (`ahead`), threads may take turns in place of keys.
+    With `on_arrival`, the lateness in ticks, interval joins answer base rows when they come.
     """
+    if on_arrival is not None and isinstance(plan, IntervalJoin):
+        if (kept := indexed(plan)) is not None:
+            return IndexedOperator(plan, kept, tuning, lateness=on_arrival, **options)
+        return ArrivalOperator(plan, tuning, lateness=on_arrival, **options)
     if isinstance(plan, Lifetime):
         return LifetimeOperator(plan)
     if isinstance(plan, Unnest):

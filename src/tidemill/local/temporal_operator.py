@@ -29,6 +29,7 @@ from tidemill.local.operator import Operator, Snapshot, Watermarks
 from tidemill.local.refused_rows import RefusedRows
 from tidemill.local.snapshot import column, numbers, tables
 from tidemill.local.tuning import DEFAULT, Tuning
+from tidemill.local.waiting_rows import WaitingRows
 from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import Cut, Join, Temporal
@@ -105,7 +106,7 @@ class TemporalOperator(Operator):
         self._marks = Watermarks(self.ports)
         self._done = BEGINNING
         """All rows that start before this were worked on."""
-        self._waiting: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
+        self._waiting = [WaitingRows(one) for one in self.inputs]
         self._kept_rows = [_one_batch(self._kept_schema(port).empty_table()) for port in range(self.ports)]
         self._next = FOREVER
         """Before this instant nothing starts or ends."""
@@ -132,8 +133,8 @@ class TemporalOperator(Operator):
         check_lifetimes(self.inputs[port], batch)
         batch = self._in_time(port, batch)
         if batch.num_rows:
-            self._waiting[port].append(batch)
-            self._next = min(self._next, int(starts_of(self.inputs[port], batch).min()))
+            self._waiting[port].add(batch)
+            self._next = min(self._next, self._waiting[port].first)
         return ()
 
     def _in_time(self, port: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -172,9 +173,8 @@ class TemporalOperator(Operator):
     def _see_next(self) -> None:
         """Note before which instant there is nothing to do."""
         self._next = self._wake
-        for port, one in enumerate(self.inputs):
-            for batch in self._waiting[port]:
-                self._next = min(self._next, int(starts_of(one, batch).min()))
+        for port, waiting in enumerate(self._waiting):
+            self._next = min(self._next, waiting.first)
             if self._kept_rows[port].num_rows:
                 self._next = min(self._next, self._ends(port, self._kept_rows[port]))
 
@@ -235,7 +235,7 @@ class TemporalOperator(Operator):
     @property
     def waiting(self) -> int:
         """The number of rows that were not worked on yet."""
-        return sum(b.num_rows for batches in self._waiting for b in batches)
+        return sum(waiting.count for waiting in self._waiting)
 
     def key_of_table(self, name: str, keys: Sequence[str]) -> str | None:
         """Return the column of a table of a snapshot that has the key, given the keys of the ports."""
@@ -254,16 +254,7 @@ class TemporalOperator(Operator):
     ) -> Side:
         """Take the rows that start below a watermark from those that wait; of some keys, or of all."""
         one, kept = self.inputs[port], self._kept_rows[port]
-        due: list[pa.RecordBatch] = []
-        left: list[pa.RecordBatch] = []
-        for batch in self._waiting[port]:
-            now = starts_of(one, batch) < below
-            if chosen is not None:
-                now &= chosen(batch)
-            for share, rows in zip((due, left), divided(batch, now)):
-                if rows.num_rows:
-                    share.append(rows)
-        self._waiting[port] = left
+        due = self._waiting[port].due(below, chosen)
         if self.state[port]:
             nothing = [pa.array(np.zeros(n, np.int64)) for n in (b.num_rows for b in due)]
             due = [
@@ -314,7 +305,7 @@ class TemporalOperator(Operator):
             yield from copy.advance(port, FOREVER)
 
     def size(self) -> tuple[int, int]:
-        batches = [*self._kept_rows, *(b for waiting in self._waiting for b in waiting)]
+        batches = [*self._kept_rows, *(b for waiting in self._waiting for b in waiting.batches)]
         return sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
 
     def late(self) -> pa.Table | None:
@@ -328,7 +319,7 @@ class TemporalOperator(Operator):
             "refused": numbers(rows=[refused.count for refused in self._refused]),
         }
         for port, schema in enumerate(self._schemas):
-            state[f"waiting{port}"] = pa.Table.from_batches(self._waiting[port], schema=schema)
+            state[f"waiting{port}"] = pa.Table.from_batches(self._waiting[port].batches, schema=schema)
             state[f"kept{port}"] = pa.Table.from_batches([self._kept_rows[port]])
             state[f"late{port}"] = self._late[port].table()
             state[f"refused{port}"] = self._refused[port].table()
@@ -382,10 +373,10 @@ class TemporalOperator(Operator):
             self._marks.raise_to(port, ticks[2 + port])
             waiting, kept, late, bad = rows[4 * port : 4 * port + 4]
             self._refused[port].restore(bad, refused[port])
-            self._waiting[port] = [b for b in waiting.to_batches() if b.num_rows]
             self._kept_rows[port] = _one_batch(kept)
-            for batch in (*self._waiting[port], self._kept_rows[port]):
+            for batch in (*waiting.to_batches(), self._kept_rows[port]):
                 check_lifetimes(one, batch)
+            self._waiting[port] = WaitingRows(one, waiting.to_batches())
             self._late[port].restore(late)
             self._load_limits(port, [t for n, t in state.items() if n.startswith(f"limits{port}.")])
         self._load_extra(rows[4 * self.ports :])

@@ -58,6 +58,8 @@ class Tuning:
     """Batches of fewer rows go through steps that keep nothing on the thread that drives the query."""
     few_waiting: int = 1 << 17
     """Operators on lifetimes let fewer rows than this wait, as long as nobody waits for their results."""
+    few_arrived: int = 1 << 12
+    """Joins that answer on arrival look for rows that nobody needs any more when at least so many came."""
     many_pairs: int = 1 << 21
     """Rows that find more rows of a table than this are divided, so that memory is bounded."""
     snapshots: tuple[str, ...] = ("edges", "moving", "copies")

@@ -9,16 +9,18 @@ from fractions import Fraction
 from typing import Any
 
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
-from tidemill.aggregates.arguments import check_arguments
+from tidemill.aggregates.arguments import check_arguments, fitted
 from tidemill.core.errors import UserError
 from tidemill.core.schema import internal, users_name, users_part
 from tidemill.core.schema import schema as read_schema
+from tidemill.core.text_form import text_form
 from tidemill.core.time import Domain
 from tidemill.core.time_reading import reading
 from tidemill.core.types import BOOL, DURATION, FLOAT64, NULL, TIMESTAMP
-from tidemill.expr.fluent import Expr, computed, condition, traced
+from tidemill.expr.fluent import computed, condition, traced
 from tidemill.expr.nodes import Call, Column, Literal, Node, substitute
 from tidemill.expr.typing import resolve, type_of
+from tidemill.plan.asked import no_aggregate, split
 from tidemill.plan.nodes import (
     WINDOW,
     WINDOW_END,
@@ -53,7 +55,7 @@ _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 
 def source(
     name: str, time: str, declared: Any, *, end: str | None = None, ordered: bool = False, unit: Any = None,
-    tz: Any = None,
+    tz: Any = None, format: Any = None, nulls: Any = None, delimiter: Any = None, decimal: Any = ".",
 ) -> Source:  # fmt: skip
     step = f"stream {name!r}"
     if not isinstance(time, str):
@@ -75,8 +77,11 @@ def source(
             raise UserError(step, expected=wanted, got=repr(other))
         if isinstance(unit, str) and other == TIMESTAMP:
             unit = {time: unit, end: unit}
-    how = reading(fields, time, unit, tz, step=step)
-    return Source(name, fields, time, ordered=ordered, reading=how, end_column=end)
+        if isinstance(format, (str, list, tuple)) and other == TIMESTAMP:
+            format = {time: format, end: format}
+    how = reading(fields, time, unit, tz, format, step=step)
+    text = text_form(fields, nulls, delimiter, decimal, step=step)
+    return Source(name, fields, time, ordered=ordered, reading=how, end_column=end, text=text)
 
 
 def table(name: str, declared: Any) -> Source:
@@ -231,13 +236,12 @@ def window_aggregate(
             "agg", expected=".window(...) before .agg(...)", got="no window",
             hint="for one result a day write .window(tm.tumbling('1d'))",
         )  # fmt: skip
-    if not aggregates:
-        raise UserError("agg", expected="at least one aggregate", got="none", hint="agg(n=tm.count())")
+    asked = split("agg", aggregates)
     for window in windows:
         _check_window(plan, window.spec)
     _check_together(windows, ids)
     plan, windows, step = _with_attribute(plan, windows)
-    bound = tuple((n, bind(plan, n, a)) for n, a in aggregates.items())
+    bound = tuple((n, bind(plan, n, a)) for n, a in asked.aggregates.items())
     node = WindowAggregate(plan, keys, windows, bound, ids)
     own = [WINDOW_START, WINDOW_END, *([WINDOW] if len(windows) > 1 else []), *([WINDOW_ID] if ids else [])]
     for name, taken in (
@@ -247,7 +251,7 @@ def window_aggregate(
         if name in taken:
             raise UserError("agg", expected=f"a name not taken by {taken}", got=repr(name))
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
-    return node if step is None else _in_floats(node, step)
+    return asked.results_of(node if step is None else _in_floats(node, step))
 
 
 def _with_attribute(
@@ -400,11 +404,9 @@ def _check_together(windows: tuple[NamedWindow, ...], ids: bool) -> None:
 
 def bind(plan: Plan, name: str, aggregate: Any) -> Aggregate:
     """Bind an aggregate to the columns of a plan: resolve and check its arguments."""
-    step = f"agg {name}"
+    step = f"agg {users_part(name)}"
     if not isinstance(aggregate, Aggregate):
-        got = f"{aggregate!r} ({type(aggregate).__name__})"
-        hint = "wrap it: tm.sum(...), tm.last(...)" if isinstance(aggregate, Expr) else ""
-        raise UserError(step, expected="an aggregate such as tm.sum(col.x)", got=got, hint=hint)
+        raise no_aggregate(step, aggregate)
 
     def change(node: Node) -> Node:
         return resolve(
@@ -414,6 +416,6 @@ def bind(plan: Plan, name: str, aggregate: Any) -> Aggregate:
 
     bound = aggregate.over(change)
     check_arguments(aggregate, plan.schema, plan.time, step=f"{step} {aggregate}")
-    return bound
+    return fitted(bound, plan.schema)
 
 

@@ -14,6 +14,7 @@ from tidemill.core.types import INT64
 from tidemill.expr import nodes
 from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Cast, Column, Node
+from tidemill.plan.asked import split
 from tidemill.plan.build import bind, union
 from tidemill.plan.build_temporal import is_table, or_length
 from tidemill.plan.intervals import Bound, Interval, IntervalAggregate, IntervalPairs
@@ -112,9 +113,8 @@ def aggregates(several: Iterable[tuple[str, Asked]], named: Mapping[str, Any]) -
 
 
 def aggregate(asked: Asked, aggregates: Mapping[str, Any]) -> Plan:
-    if not aggregates:
-        raise UserError(f"{asked.step} agg", expected="name=aggregate", got="none", hint="agg(n=tm.count())")
-    bound = tuple((n, bind(asked.probe, n, a)) for n, a in aggregates.items())
+    what = split(f"{asked.step} agg", aggregates)
+    bound = tuple((n, bind(asked.probe, n, a)) for n, a in what.aggregates.items())
     for name in aggregates:
         users_name(name, step=f"{asked.step} agg")
         if name in asked.base.schema:
@@ -123,7 +123,7 @@ def aggregate(asked: Asked, aggregates: Mapping[str, Any]) -> Plan:
     node = IntervalAggregate(asked.base, asked.probe, asked.match, asked.interval, asked.lateness, bound)
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     sources(node)
-    return node
+    return what.results_of(node)
 
 
 def pairs(asked: Asked, kind: Any, suffix: str) -> Plan:

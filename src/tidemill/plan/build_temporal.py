@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_name, users_part
 from tidemill.core.time import FOREVER, Domain, duration
@@ -14,6 +15,7 @@ from tidemill.expr.fluent import Expr, condition, recording, traced
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node
 from tidemill.expr.typing import resolve, type_of
 from tidemill.plan import build
+from tidemill.plan.asked import split
 from tidemill.plan.build import bind, flat
 from tidemill.plan.nodes import Filter, Plan, Project, Source, sources
 from tidemill.plan.temporal import (
@@ -279,17 +281,23 @@ def lasting_one_tick(plan: Plan) -> Plan:
 
 
 def snapshot_aggregate(plan: Plan, keys: tuple[str, ...], aggregates: Mapping[str, Any]) -> Plan:
-    step = "agg"
-    bound = tuple((n, bind(plan, n, a)) for n, a in aggregates.items())
+    asked = split("agg", aggregates)
     own = [*bounds_of(plan), *keys]
     for name in aggregates:
         if name in own:
-            raise UserError(step, expected=f"a name not taken by {own}", got=repr(name))
+            raise UserError("agg", expected=f"a name not taken by {own}", got=repr(name))
+    node = _snapshot(plan, keys, {n: bind(plan, n, a) for n, a in asked.aggregates.items()})
+    results = asked.results_of(node)
+    # A quotient may stay the same while its parts change.
+    return results if results is node or is_table(plan) else Stitch(results)
+
+
+def _snapshot(plan: Plan, keys: tuple[str, ...], bound: Mapping[str, Aggregate]) -> Plan:
     for name in keys:
         if name in bounds_of(plan):
             wanted = f"no key {name!r}, which is the lifetime of results"
-            raise UserError(step, expected=wanted, got=repr(name))
-    node = SnapshotAggregate(plan, keys, bound)
+            raise UserError("agg", expected=wanted, got=repr(name))
+    node = SnapshotAggregate(plan, keys, tuple(bound.items()))
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     return node
 
@@ -303,7 +311,7 @@ def distinct(plan: Plan, scope: tuple[str, ...], names: Sequence[Any]) -> Plan:
             raise UserError("distinct", expected="columns other than the lifetime", got=repr(key))
         if not kind.is_comparable:
             raise UserError("distinct", expected=f"a column {key!r} that can be compared", got=repr(kind))
-    return snapshot_aggregate(plan, keys, {})
+    return _snapshot(plan, keys, {})
 
 
 def top(plan: Plan, keys: tuple[str, ...], count: Any, by: Any, least: bool) -> Plan:

@@ -13,7 +13,9 @@ REASON = "late_reason"
 
 CORRECTED = "corrected"
 """The reason of a late row that came early enough to correct what was given (`Emit`)."""
-LATE_REASONS = ("late", "late after idle", CORRECTED)
+WITHIN_LATENESS = "within lateness"
+"""The reason of a late row that counts nevertheless, in a query that answers on arrival."""
+LATE_REASONS = ("late", "late after idle", CORRECTED, WITHIN_LATENESS)
 NULL_TIME, FAR_TIME = WITHOUT_TIME = ("null time", "far time")
 """The reasons of rows that are in no window, whenever they come."""
 NULL_ATTRIBUTE, FAR_ATTRIBUTE = WITHOUT_ATTRIBUTE = ("null attribute", "far attribute")

@@ -23,6 +23,20 @@ def check_inputs(plan: Plan, inputs: Mapping[str, Any], *, step: str = "run") ->
         )  # fmt: skip
 
 
+def by_name(plan: Plan, data: Any, inputs: dict[str, Any], *, step: str = "run") -> dict[str, Any]:
+    """Return the inputs of a query; `data` is one without a name, that of a query of one stream."""
+    if data is None:
+        return inputs
+    names = [source.name for source in sources(plan)]
+    if inputs or len(names) != 1:
+        raise UserError(
+            step, expected="an input without a name for a query of one stream only",
+            got=f"{type(data).__name__} without a name, for {names}",
+            hint=f"write {step}({', '.join(f'{n}=...' for n in names)})",
+        )  # fmt: skip
+    return {names[0]: data}
+
+
 def null_time(plan: WindowAggregate, attribute: str | None = None) -> UserError:
     """Return the error for a null in the windowing attribute, or in another attribute of the windows."""
     name = users_part(attribute or plan.attribute)

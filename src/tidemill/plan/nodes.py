@@ -7,14 +7,15 @@ engine lists the nodes that it supports, and rejects a plan with any other (`req
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.errors import InternalError, UnsupportedError, UserError
-from tidemill.core.schema import Schema, users_part
+from tidemill.core.schema import Schema, is_internal, users_part
+from tidemill.core.text_form import PLAIN_TEXT, TextForm
 from tidemill.core.time import Domain, to_datetime
 from tidemill.core.time_reading import PLAIN, Reading
 from tidemill.core.tree import Tree
@@ -72,11 +73,15 @@ class Source(Plan):
     step: str = ""
     """The step that errors in its rows name; by default `run` and the name of the stream."""
     reading: Reading = PLAIN
-    """How ints and naive times are converted to the declared instants."""
+    """How numbers, text and naive times are converted to the declared instants."""
+    text: TextForm = PLAIN_TEXT
+    """How the fields of text files are written."""
     end_column: str | None = None
     """The end of each lifetime; without one, rows are points."""
     table: bool = False
     """Whether rows have no time. The node above it says when they hold (`plan.temporal.ALWAYS`)."""
+    held: Any = field(default=None, repr=False, metadata={"is_data": True})
+    """The rows, where the stream was made of them (`io.data.Data`): its input unless a run gives another."""
 
     @property
     def domain(self) -> Domain:
@@ -370,8 +375,12 @@ def _asked(
 ) -> str:
     """Format aggregates, keys and windows."""
     by = f" by {', '.join(keys)}" if keys else ""
-    what = ", ".join(f"{name}={value}" for name, value in aggregates)
-    return f"{what}{by} over {'; '.join(map(str, windows))}"
+    return f"{asked(aggregates)}{by} over {'; '.join(map(str, windows))}"
+
+
+def asked(aggregates: Iterable[tuple[str, Any]]) -> str:
+    """Format aggregates by name. Those that something is computed with have none but their text."""
+    return ", ".join(str(value) if is_internal(name) else f"{name}={value}" for name, value in aggregates)
 
 
 def sources(plan: Plan) -> tuple[Source, ...]:
@@ -390,6 +399,19 @@ def sources(plan: Plan) -> tuple[Source, ...]:
                     hint="give one of the streams another name",
                 )  # fmt: skip
     return tuple(found.values())
+
+
+def with_held(plan: Plan, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a run: those given, and the rows that streams were made of."""
+    held = {source.name: source.held for source in sources(plan) if source.held is not None}
+    return {**held, **inputs}
+
+
+def without_held(plan: Plan) -> Plan:
+    """Return the plan without the rows that its streams were made of, so that it can be sent anywhere."""
+    if all(source.held is None for source in sources(plan)):
+        return plan
+    return plan.transform(lambda node: replace(node, held=None) if isinstance(node, Source) else node)
 
 
 def require_known(plan: Plan, known: tuple[type[Plan], ...], who: str, where: str) -> None:

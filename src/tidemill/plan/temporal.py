@@ -14,17 +14,19 @@ from typing import Any, Literal
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.schema import Schema, internal, users_part
-from tidemill.core.time import FARTHEST, FOREVER, Domain, format_duration
+from tidemill.core.time import FARTHEST, FIRST_SHOWN, FOREVER, Domain, format_duration
 from tidemill.core.types import INT64, STRING, DataType
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.plan.nodes import Plan
+from tidemill.plan.nodes import Plan, asked
 
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
 ALWAYS, ALWAYS_END = internal("since"), internal("until")
 """The lifetime of rows of a table, which hold for ever."""
 ALWAYS_START = -FARTHEST
 """Where it starts."""
+_FIRST_INT = -FARTHEST // 2
+"""Where it starts in results on logical time, so that it can be shifted."""
 LEFT, RIGHT = "left.", "right."
 """What the columns of both sides begin with in a condition on pairs."""
 EDGE, CHANGE = "edge", "change"
@@ -138,7 +140,7 @@ class SnapshotAggregate(Temporal):
 
     def __str__(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        what = ", ".join(f"{name}={value}" for name, value in self.aggregates)
+        what = asked(self.aggregates)
         return f"snapshot {what}{by}" if what else f"distinct{by}"
 
 
@@ -437,6 +439,17 @@ class FromEdges(Temporal):
 
     def __str__(self) -> str:
         return f"from_edges {', '.join(self.keys)} start={self.starts}"
+
+
+def start_alone(plan: Join, side: Plan) -> int | None:
+    """Return where the row of a join starts that has a row of one side alone which holds since ever.
+
+    Rows of a table have no start. In a result with times they start at the first instant that its kind of
+    time can show, and what is over by then is not there. None if rows of the side have starts.
+    """
+    if side.time != ALWAYS or plan.time == ALWAYS:
+        return None
+    return FIRST_SHOWN if plan.domain is Domain.CLOCK else _FIRST_INT
 
 
 def lifetime(plan: Plan) -> frozenset[str]:

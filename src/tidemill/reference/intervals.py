@@ -16,18 +16,22 @@ from tidemill.reference.lifetimes import in_order, key_of, life, matching
 
 def interval_join(plan: IntervalJoin, base: list[Row], probe: list[Row]) -> Iterator[Row]:
     """Yield each base row beside what its probe rows say."""
+    for row in base:
+        yield from answer(plan, row, base, probe)
+
+
+def answer(plan: IntervalJoin, row: Row, base: list[Row], probe: list[Row]) -> Iterator[Row]:
+    """Yield one of the base rows beside what its probe rows say."""
     names = [n for n in payload(plan.probe) if plan.probe.schema[n].is_ordered]
     probe = sorted(probe, key=lambda row: (life(plan.probe, row), in_order(row, names)))
-    matches = matching(plan.match, plan.base, plan.probe)
-    for row in base:
-        own = _chosen(plan, row, base, probe, matches)
-        if isinstance(plan, IntervalAggregate):
-            placed = [(other[plan.probe.time], other) for other in own]
-            yield row | aggregate(plan.layout, placed, plan.probe.schema)
-            continue
-        assert isinstance(plan, IntervalPairs)
-        for other in own or ([{}] if plan.kind == "left" else []):
-            yield row | {name: other.get(of) for name, of in plan.columns}
+    own = _chosen(plan, row, base, probe, matching(plan.match, plan.base, plan.probe))
+    if isinstance(plan, IntervalAggregate):
+        placed = [(other[plan.probe.time], other) for other in own]
+        yield row | aggregate(plan.layout, placed, plan.probe.schema)
+        return
+    assert isinstance(plan, IntervalPairs)
+    for other in own or ([{}] if plan.kind == "left" else []):
+        yield row | {name: other.get(of) for name, of in plan.columns}
 
 
 def _chosen(

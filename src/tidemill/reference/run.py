@@ -20,10 +20,12 @@ def run(plan: Plan, inputs: Mapping[str, list[Row]]) -> list[Row]:
     """Compute the rows of a plan. Inputs are rows in order of arrival; instants are ticks."""
     known = (Source, Filter, Project, Union, WindowAggregate, Temporal)
     require_known(plan, known, "reference", "reference/run.py, or run it on the local engine")
-    return plan.fold(lambda node, below: list(_rows(node, below, inputs)))
+    return plan.fold(lambda node, below: list(rows_of_node(node, below, inputs)))
 
 
-def _rows(plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]) -> Iterator[Row]:
+def rows_of_node(
+    plan: Plan, below: list[list[Row]], inputs: Mapping[str, list[Row]]
+) -> Iterator[Row]:
     """Yield the rows of a node, given the rows of its inputs."""
     if isinstance(plan, Source):
         rows: Iterable[Row] = _in_order(plan, inputs[plan.name]) if plan.ordered else inputs[plan.name]

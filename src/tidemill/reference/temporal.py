@@ -14,6 +14,7 @@ from tidemill.plan.faults import lost_edge
 from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import (
+    ALWAYS_START,
     CHANGE,
     EDGE,
     LEFT,
@@ -33,6 +34,7 @@ from tidemill.plan.temporal import (
     UntilSessionEnd,
     payload,
     sided,
+    start_alone,
 )
 from tidemill.reference.aggregates import Row, aggregate
 from tidemill.reference.intervals import interval_join
@@ -197,9 +199,16 @@ def _join(plan: Join, left: list[Row], right: list[Row]) -> Iterator[Row]:
     for side, rows, kinds in ((0, left, ("left", "outer")), (1, right, ("right", "outer"))):
         for i, row in enumerate(rows if plan.kind in kinds else []):
             source = plan.children()[side]
-            for alone in _without(life(source, row), met[side][i]):
+            for alone in _without(_since(plan, source, row), met[side][i]):
                 pair = _paired(plan, row, None) if side == 0 else _paired(plan, None, row)
                 yield {**pair, **_lifetime(plan, alone)}
+
+
+def _since(plan: Join, source: Plan, row: Row) -> Life:
+    """Return the lifetime of a row, which may be nothing: a table's rows start where time can be shown."""
+    start, end = life(source, row)
+    first = start_alone(plan, source)
+    return (start if first is None or start != ALWAYS_START else first), end
 
 
 def _paired(plan: Join, left: Row | None, right: Row | None) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,21 +13,26 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
+from tidemill.io.data import Data
 from tidemill.local.explain import from_wheel
+from tidemill.local.order import ordered as in_order
 from tidemill.local.progress_report import ProgressReport, require_count
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.disorder import Disorder
-from tidemill.plan.faults import check_inputs
+from tidemill.plan.faults import by_name, check_inputs
 from tidemill.plan.format import format_plan
-from tidemill.plan.nodes import Plan, Source, WheelWindows, sources
+from tidemill.plan.nodes import Plan, Source, WheelWindows, sources, with_held, without_held
+from tidemill.plan.order import Order
 from tidemill.plan.usable_rows import checks_of, usable_only
 from tidemill.spark.batch.disorder import accepted, late_rows, require_supported
 from tidemill.spark.batch.explain import describe
+from tidemill.spark.batch.order import ordered
 from tidemill.spark.batch.progressive import progressive, require_partials
 from tidemill.spark.batch.run import frame_of
 from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
 from tidemill.spark.frames import require_batch
+from tidemill.spark.inputs import frame_of_data
 from tidemill.spark.private import require_classic
 from tidemill.spark.settings import ansi
 from tidemill.spark.wheels.windows import wheel_frame, where_answered
@@ -36,13 +42,21 @@ from tidemill.wheels.queries import WheelQueries
 class SparkQuery:
     """An optimised plan bound to a Spark session."""
 
-    def __init__(self, plan: Plan, spark: SparkSession, detect: str = "auto") -> None:
-        self._plan, self._spark, self._detect = plan, spark, detect
+    def __init__(
+        self, plan: Plan, spark: SparkSession, detect: str = "auto", orders: tuple[Order, ...] = ()
+    ) -> None:
+        self._plan, self._spark, self._detect = without_held(plan), spark, detect
+        self._held = with_held(plan, {})
+        self._orders = orders
 
     def run(
-        self, *, disorder: Disorder | None = None, arrival: str | None = None, **inputs: Any
-    ) -> DataFrame:
+        self, data: Any = None, /, *, disorder: Disorder | None = None, arrival: str | None = None,
+        **inputs: Any,
+    ) -> DataFrame:  # fmt: skip
         """The result as a DataFrame; nothing runs until something asks for its rows.
+
+        There is one input for each stream, by name; a query of one stream also takes it without a name.
+        Streams that `tm.read` made need none: tasks read their files, and frames in memory are sent.
 
         A wheel in place of rows answers windows that lie between its slots. One that Spark built is read
         by tasks, a bucket each; another one by the driver, at once.
@@ -50,17 +64,20 @@ class SparkQuery:
         By default all rows count. With `disorder`, rows may be late, as in `query.run` over rows in the order
         of `arrival`: a column of timestamps or numbers. Rows of equal arrival come in order of their times.
         """
+        inputs = self._frames(by_name(self._plan, data, inputs))
         plan = self._with_wheels(inputs)
         if disorder is not None:
             require_supported(disorder)
             plan = usable_only(plan)
         with ansi(self._spark):
-            return frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
+            found = frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
+            return ordered(found, self._orders, plan.schema)
 
     def late(
         self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame
     ) -> DataFrame:
         """The rows of an input that are late or have no place, and why (`late_reason`); see `run`."""
+        inputs = self._frames(inputs)
         _check(self._plan, inputs)
         streams = [source for source in sources(self._plan) if not source.table]
         names = [source.name for source in streams]
@@ -85,9 +102,11 @@ class SparkQuery:
         """
         require_count(reports)
         require_classic("progressive", self._spark)
-        plan = self._with_wheels({**inputs})
+        inputs = self._frames(inputs)
+        plan = self._with_wheels(inputs)
         require_partials(plan)
-        return progressive(plan, lambda leaf: self._frame(leaf, inputs), self._spark, reports)
+        found = progressive(plan, lambda leaf: self._frame(leaf, inputs), self._spark, reports)
+        return (replace(r, table=in_order(r.table, self._orders, plan.schema)) for r in found)
 
     def _frame(
         self, leaf: Source | WheelWindows, inputs: dict[str, Any], disorder: Disorder | None = None,
@@ -106,14 +125,17 @@ class SparkQuery:
             )  # fmt: skip
         return accepted(rows, leaf, disorder, arrival)
 
-    def explain(self, **inputs: Any) -> Explanation:
+    def explain(self, data: Any = None, /, **inputs: Any) -> Explanation:
         """What runs where: Tidemill's choices, and Spark's physical plan when inputs are given.
 
-        Without inputs it runs nothing. With them, `detect="auto"` decides as in `run`, which may count keys.
+        Without inputs it runs nothing, also where streams have their rows. With them, `detect="auto"` decides
+        as in `run`, which may count keys.
         """
+        inputs = by_name(self._plan, data, inputs, step="explain")
         if not inputs:
             exchanges = outlook(self._spark, self._detect)
             return Explanation({"spark": describe(self._plan), "exchanges": exchanges})
+        inputs = self._frames(inputs)
         plan = self._with_wheels(inputs)
         sections = {"spark": describe(plan)}
         from_wheels = []
@@ -129,7 +151,17 @@ class SparkQuery:
             sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
         return Explanation({**sections, "Spark's plan": executed})
 
-    def _with_wheels(self, inputs: dict[str, DataFrame | WheelQueries]) -> Plan:
+    def _frames(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs of a run: those given, and frames of the rows that streams were made of."""
+        given = {**self._held, **inputs}
+        check_inputs(self._plan, given)
+        leaves = {source.name: source for source in sources(self._plan)}
+        return {
+            name: frame_of_data(self._spark, one, leaves[name]) if isinstance(one, Data) else one
+            for name, one in given.items()
+        }
+
+    def _with_wheels(self, inputs: dict[str, Any]) -> Plan:
         """The plan for these inputs, of which some may be wheels."""
         _check(self._plan, inputs)
         wheels = {n: given.facts() for n, given in inputs.items() if isinstance(given, WheelQueries)}
@@ -164,14 +196,19 @@ def _check(plan: Plan, inputs: dict[str, Any]) -> None:
                     step, expected=f"a column {name!r} of {kind!r}", got=f"columns {df.columns}"
                 )
             have = read_schema(type(df.schema)([found[name]]), step=step)[name]
-            ints = (have.kind, kind.kind) == ("int64", "timestamp")
-            if ints and source.reading.unit(name):
+            numbers = have.kind in ("int64", "float64") and kind.kind == "timestamp"
+            if numbers and source.reading.unit(name):
+                continue
+            text = have.kind in ("string", "int64") and kind.kind == "timestamp"
+            if text and source.reading.formats_of(name):
                 continue
             wider = (have.kind, kind.kind) in (("int64", "float64"), ("decimal", "decimal"))
             if have != kind and not wider:
                 unit = "declare the stream with unit='s' (or 'ms', 'us', 'ns'), or the column as int64"
+                format = "declare the stream with format='iso', or with the format of the text"
                 raise UserError(
                     step, expected=f"column {name!r} of type {kind!r}",
                     got=found[name].dataType.simpleString(),
-                    hint=unit if ints else "fix the schema of the stream, or cast the column",
+                    hint=unit if numbers else format if text
+                    else "fix the schema of the stream, or cast the column",
                 )  # fmt: skip

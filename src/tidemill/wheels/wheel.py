@@ -117,15 +117,16 @@ class Wheel(WheelQueries):
     # -- rows in
 
     def insert(
-        self, rows: Any, value: Any = None, key: Any = ALL, *, unit: Any = None, tz: Any = None
-    ) -> None:
+        self, rows: Any, value: Any = None, key: Any = ALL, *, unit: Any = None, tz: Any = None,
+        format: Any = None,
+    ) -> None:  # fmt: skip
         """Add rows: a table, a batch, a data frame, dicts; or one row as `insert(time, value, key)`.
 
         `value` is the value of the only aggregated column, or a dict of columns to values; missing columns
         are null. Rows below the watermark are late: they are left out, counted and kept for `late()`. Rows
         without a time are left out and counted (`stats`). Aggregates skip null values.
 
-        `unit` and `tz` define the meaning of int and naive times, as in `tm.stream`.
+        `unit`, `tz` and `format` define the meaning of numbers, naive times and text, as in `tm.stream`.
 
         Either all rows are inserted or none: after an error in a row or in its source, or Ctrl-C, the wheel
         is unchanged and usable.
@@ -137,16 +138,19 @@ class Wheel(WheelQueries):
         source, schema = state.plan.input, state.schema
         assert isinstance(source, Source)
         alone = len(schema.names) == 1  # then a string may be the time of a row
+        said = any(given is not None for given in (unit, tz, format))
         path = isinstance(rows, str) and value is None and key is ALL and not alone
         if path or not is_instant(rows):
-            if unit is not None or tz is not None:
-                source = replace(source, reading=reading(schema, state.time, unit, tz, step="insert"))
+            if said:
+                how = reading(schema, state.time, unit, tz, format, step="insert")
+                source = replace(source, reading=how)
             reader = open_source(rows, source, promises=False)
             state.insert_all(chunk.batch for chunk in reader)
             return
-        if unit is not None or tz is not None:
+        if said:
             raise UserError(
-                "insert", expected="unit= and tz= only with rows from a source", got=f"one row at {rows!r}",
+                "insert", expected="unit=, tz= and format= only with rows from a source",
+                got=f"one row at {rows!r}",
                 hint="give its time as an instant, or the row as a list of one dict",
             )  # fmt: skip
         row = self._row(rows, value, key)

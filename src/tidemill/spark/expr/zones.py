@@ -1,14 +1,15 @@
-"""Interpret ambiguous times of a DataFrame: ints without a unit, times without a zone.
+"""Interpret ambiguous times of a DataFrame: numbers without a unit, text, times without a zone.
 
-The rule is that of `core.time_reading`: ints need the stream's unit, and times without a zone
-(`timestamp_ntz` and dates) are UTC, or in the stream's `tz=`. Spark's own `timestamp` is an instant. If Spark
-parsed it from text, times without a zone were read in the session's zone.
+The rule is that of `core.time_reading`: numbers need the stream's unit, text its format, and times without a
+zone (`timestamp_ntz` and dates) are UTC, or in the stream's `tz=`. Spark's own `timestamp` is an instant. If
+Spark parsed it from text, times without a zone were read in the session's zone.
 """
 
 from __future__ import annotations
 
 import warnings
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,6 +21,7 @@ from tidemill.core.zones import UTC, zone_name
 from tidemill.plan.nodes import Source
 from tidemill.spark.expr.values import integer, named
 from tidemill.spark.private import files_read, is_connect
+from tidemill.spark.workers import arrow_function
 
 _NAIVE = (T.TimestampNTZType, T.DateType)
 _TEXT = ("csv", "json", "text", "xml")
@@ -37,7 +39,12 @@ def as_declared(df: DataFrame, source: Source) -> DataFrame:
             raise inside(f"run {source.name}", field.name, shown)
         if source.schema[field.name] != TIMESTAMP:
             continue
-        if isinstance(field.dataType, T.IntegralType):
+        said = reading.formats_of(field.name) and isinstance(field.dataType, T.IntegralType)
+        if isinstance(field.dataType, T.StringType) or said:
+            changed[field.name] = _from_text(named(field.name).cast("string"), field.name, source)
+        elif isinstance(field.dataType, T.FractionalType):
+            changed[field.name] = _from_floats(named(field.name).cast("double"), reading.unit(field.name))
+        elif isinstance(field.dataType, T.IntegralType):
             changed[field.name] = _from_ints(named(field.name), dict(reading.units)[field.name])
         elif isinstance(field.dataType, _NAIVE) and reading.zoned:
             changed[field.name] = _from_naive(named(field.name), field.name, reading)
@@ -45,6 +52,22 @@ def as_declared(df: DataFrame, source: Source) -> DataFrame:
     if not changed:
         return df
     return df.select(*(changed.get(n, named(n)).alias(n) for n in df.columns))
+
+
+def _from_text(column: SparkColumn, name: str, source: Source) -> SparkColumn:
+    """Read text in Python, by the formats of the stream, and raise an error for what does not fit."""
+    reading, step = source.reading, f"run {source.name}"
+
+    def read(texts: pa.Array) -> pa.Array:
+        return reading.from_strings(texts.cast(pa.string()), name, step=step).cast(pa.int64())
+
+    return F.timestamp_micros(arrow_function(read, T.LongType(), [column]))
+
+
+def _from_floats(column: SparkColumn, unit: str | None) -> SparkColumn:
+    assert unit is not None, "checked with the schema"
+    ticks = column / F.lit(float(NANOS)) if unit == "ns" else column * F.lit(float(UNITS[unit]))
+    return F.timestamp_micros(F.rint(ticks).cast("bigint"))
 
 
 def _from_ints(column: SparkColumn, unit: str) -> SparkColumn:

@@ -1,0 +1,251 @@
+"""Requests are answered when they come, by Tidemill and by the rivals of paper 004, on the same tuples.
+
+A push has tuples of both streams; its orders come before its requests, for all systems.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+import tidemill as tm
+from benchmarks.answers import same_rows
+from benchmarks.harness import HOME, Answers, Case, Measured
+from benchmarks.intervals.rivals import Rival
+from benchmarks.intervals.traffic import Traffic, Workload, traffic
+
+EACH = 10_000
+"""Tuples of a push where tuples a second are measured."""
+SHOWN = (1, 10, 25, 50, 75, 90, 95, 99, 99.9)
+"""The percentiles of latencies that are kept."""
+SECOND = 1_000_000
+KEY_OIJ, SPLIT_JOIN, SIMD = "key-oij", "splitjoin", "key-oij, simd"
+RIVALS = (KEY_OIJ, f"{KEY_OIJ}, two joiners", f"{SPLIT_JOIN}, two joiners", SIMD)
+
+
+class System(Protocol):
+    """What takes tuples and answers requests."""
+
+    def push(self, begin: int, end: int) -> None:
+        """Take the tuples `[begin, end)` of both streams."""
+
+    @property
+    def answers(self) -> Any: ...
+
+
+Make = Callable[[Traffic, ThreadPoolExecutor], System]
+
+
+class Live:
+    """Tidemill, through a live query."""
+
+    def __init__(self, given: Traffic, **options: Any) -> None:
+        slack = tm.Disorder(slack=f"{given.workload.lateness}us")
+        self._given, self._live = given, given.workload.query.live(slack, **options)
+        self._found: list[pa.Table] = []
+
+    def push(self, begin: int, end: int) -> None:
+        sides = {"requests": self._given.requests, "orders": self._given.orders}
+        rows = {}
+        for name, side in sides.items():
+            first, last = (int(side.before[p]) for p in (begin, end))
+            if first < last:
+                rows[name] = side.rows.slice(first, last - first)
+        found = self._live.push(**rows)
+        if found.num_rows:
+            self._found.append(found)
+
+    def flush(self) -> None:
+        """Answer the requests that wait."""
+        self._found.append(self._live.flush())
+
+    @property
+    def answers(self) -> pa.Table:
+        return pa.concat_tables(self._found)
+
+
+SYSTEMS: dict[str, Make] = {
+    HOME: lambda given, pool: Live(given, answers="on arrival"),
+    KEY_OIJ: lambda given, pool: Rival(given, 1, pool, by_key=True),
+    f"{KEY_OIJ}, two joiners": lambda given, pool: Rival(given, 2, pool, by_key=True),
+    f"{SPLIT_JOIN}, two joiners": lambda given, pool: Rival(given, 2, pool, by_key=False),
+    SIMD: lambda given, pool: Rival(given, 1, pool, by_key=True, simd=True),
+}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A workload of Table II."""
+
+    name: str
+    workload: Workload
+    rate: int
+    """Tuples a second. Where Table II says infinity: as in workload B."""
+
+
+def named(tuples: int, divided: int = 1) -> list[Named]:
+    """Workloads A to D: keys, window and lateness of Table II, and as many matches as section III-C says.
+
+    Numbers of matches are `divided` for quick runs.
+    """
+    asked = {
+        "A": (120_000, 5, 1, 1, 4_000), "B": (200_000, 111, 150, 10, 6_000), "C": (200_000, 45, 8, 100, 300),
+        "D": (15_000, 5, 1, 2, 4_000),
+    }  # fmt: skip
+    found = []
+    for name, (rate, keys, window, lateness, matches) in asked.items():
+        own = Workload(tuples, keys, window * SECOND, lateness * SECOND, matches / divided)
+        # As many tuples as fill the windows twice.
+        full = 4 * int(own.matches * keys * (1 + lateness / window))
+        found.append(Named(name, replace(own, tuples=max(tuples, full)), rate))
+    return found
+
+
+def swept(tuples: int, *, quick: bool) -> Iterator[tuple[str, Workload]]:
+    """The default workload (Table IV), the adverse one (Table V), and what changes if one thing does.
+
+    A tuple comes each microsecond.
+    """
+
+    def workload(keys: int = 100, window: int = 1_000, lateness: int = 100) -> Workload:
+        return Workload(max(tuples, 2 * (window + lateness)), keys, window, lateness, window / 2 / keys)
+
+    yield "default", workload()
+    yield "adverse", workload(1_000, 100, 10)
+    for keys in (1, 10_000) if quick else (1, 10, 1_000, 10_000):
+        yield f"{keys:,} keys", workload(keys=keys)
+    for times in (100,) if quick else (10, 100, 1_000):
+        yield f"lateness × {times:,}", workload(lateness=100 * times)
+    for times in (100,) if quick else (10, 100, 1_000):
+        yield f"window × {times:,}", workload(window=1_000 * times)
+
+
+def cases(quick: bool) -> list[Case]:
+    """All cases."""
+    return compared(20_000, 0.5, quick=True) if quick else compared(400_000, 3.0, quick=False)
+
+
+def compared(tuples: int, seconds: float, *, quick: bool) -> list[Case]:
+    workloads = named(tuples, 100 if quick else 1)
+    found = [_throughput("online", f"workload {one.name}", one.workload) for one in workloads]
+    found += [_throughput("sweep", name, workload) for name, workload in swept(tuples, quick=quick)]
+    return found + [_latency(one, seconds) for one in workloads]
+
+
+def _params(workload: Workload) -> dict[str, Any]:
+    return {
+        "tuples": workload.tuples, "keys": workload.keys, "window µs": workload.window,
+        "lateness µs": workload.lateness, "matches": workload.matches,
+    }  # fmt: skip
+
+
+def _throughput(group: str, name: str, workload: Workload) -> Case:
+    systems = {system: _all_at_once(make) for system, make in SYSTEMS.items()}
+    params = {**_params(workload), "tuples a push": EACH}
+    return Case(f"{group}/{name}", params, systems, same, lambda: traffic(workload), repeats=2, fresh=True)
+
+
+def _all_at_once(make: Make) -> Callable[[Traffic], Measured]:
+    def run(given: Traffic) -> Measured:
+        with ThreadPoolExecutor(1) as pool:
+            system, cuts = make(given, pool), given.cuts(EACH)
+            begin = time.perf_counter()
+            for first, last in cuts:
+                system.push(first, last)
+            seconds = time.perf_counter() - begin
+        n = given.workload.tuples
+        return Measured(table(system), seconds / n, {"million tuples/s": n / seconds / 1e6})
+
+    return run
+
+
+def _latency(asked: Named, seconds: float) -> Case:
+    """How long a request waits for its answer where tuples come at a rate, after the windows are full."""
+    full = asked.workload.tuples // 2
+    workload = replace(asked.workload, tuples=full + int(asked.rate * seconds))
+    systems = {system: _paced(SYSTEMS[system], asked.rate, full) for system in (HOME, KEY_OIJ)}
+    params = {**_params(workload), "tuples/s": asked.rate, "before": full}
+    return Case(
+        f"latency/workload {asked.name}", params, systems, _as_replayed, lambda: traffic(workload),
+        repeats=1, fresh=True,
+    )  # fmt: skip
+
+
+@dataclass
+class Paced:
+    """The answers of a system to tuples that came at a rate. They depend on which came in one push."""
+
+    given: Traffic
+    found: pl.DataFrame
+    cuts: list[tuple[int, int]]
+
+
+def _as_replayed(answers: Answers) -> None:
+    """Raise `Mismatch` unless each system answers as a rival does that gets the same pushes."""
+    for name, answer in answers.items():
+        with ThreadPoolExecutor(1) as pool:
+            replayed = Rival(answer.given, 1, pool, by_key=True, simd=True)
+            for begin, end in answer.cuts:
+                replayed.push(begin, end)
+        same({name: answer.found, "replayed": table(replayed)})
+
+
+def _paced(make: Make, rate: int, full: int) -> Callable[[Traffic], Measured]:
+    def run(given: Traffic) -> Measured:
+        with ThreadPoolExecutor(1) as pool:
+            system, cuts = make(given, pool), []
+
+            def push(begin: int, end: int) -> None:
+                cuts.append((begin, end))
+                system.push(begin, end)
+
+            for first, last in given.cuts(EACH):
+                if first < full:
+                    push(first, min(last, full))
+            place = given.requests.place
+            late = waits(push, full, given.workload.tuples, rate)[place[place >= full] - full]
+        found = dict(zip(SHOWN, np.percentile(1e3 * late, SHOWN).tolist()))
+        shown = {f"p{p} ms": ms for p, ms in found.items()} | {"greatest ms": 1e3 * float(late.max())}
+        return Measured(Paced(given, table(system), cuts), found[99] / 1e3, shown)
+
+    return run
+
+
+def waits(
+    push: Callable[[int, int], None], begin: int, end: int, rate: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> npt.NDArray[np.float64]:  # fmt: skip
+    """Push tuples at a rate, each time those that came during the last push.
+
+    Returns for each tuple the seconds from when it was due to the end of its push: what waits because a
+    system is behind counts, too.
+    """
+    late, started, done = np.empty(end - begin), clock(), 0
+    due = np.arange(end - begin) / rate
+    while done < end - begin:
+        came = min(int((clock() - started) * rate) + 1, end - begin)
+        if came <= done:
+            continue
+        push(begin + done, begin + came)
+        late[done:came] = clock() - started - due[done:came]
+        done = came
+    return late
+
+
+def table(system: System) -> pl.DataFrame:
+    """The answers of a system, by request."""
+    answers = system.answers
+    frame = pl.from_arrow(answers) if isinstance(answers, pa.Table) else pl.DataFrame(answers)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.select("i", "n", pl.col("s").fill_nan(None)).sort("i")
+
+
+same = same_rows("i", rtol=1e-7)

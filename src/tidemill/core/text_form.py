@@ -1,0 +1,61 @@
+"""How the fields of text files are written: what stands for null, what separates them, the decimal sign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+
+NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "?", "-", "\\N")
+"""Spellings of null that are found in numbers and times; text may mean them, and NaN is a number."""
+DELIMITERS = (",", ";", "\t", "|")
+"""What may separate the fields of a CSV file, if nothing is said: the one that splits its first lines."""
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """The form of a stream's text files. An empty field without quotes is null in any column."""
+
+    nulls: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Other spellings of null, by column; quoted or not, with or without spaces around them."""
+    delimiter: str | None = None
+    """None if it is to be found."""
+    decimal: str = "."
+
+    def nulls_of(self, column: str) -> tuple[str, ...]:
+        """Return the spellings of null in a column."""
+        return next((spelled for name, spelled in self.nulls if name == column), ())
+
+
+PLAIN_TEXT = TextForm()
+
+
+def text_form(schema: Schema, nulls: Any, delimiter: Any, decimal: Any, *, step: str) -> TextForm:
+    """Read the options of a stream. `nulls` are spellings for all columns, or a dict of some columns'.
+
+    >>> from tidemill.core.schema import schema
+    >>> text_form(schema({"t": "int64"}), "NA", ";", ",", step="stream").nulls_of("t")
+    ('NA',)
+    """
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise UserError(step, expected="delimiter= one character", got=repr(delimiter))
+    if decimal not in (".", ","):
+        raise UserError(step, expected="decimal= '.' or ','", got=repr(decimal))
+    given = nulls if isinstance(nulls, Mapping) else dict.fromkeys(schema.names, nulls)
+    found = []
+    for column, spelled in given.items():
+        schema.type_of(column, step=f"{step} nulls=")
+        several = (
+            (spelled,) if isinstance(spelled, str) else () if spelled is None else tuple(spelled)
+        )
+        if not all(isinstance(one, str) for one in several):
+            raise UserError(
+                step, expected="nulls= texts that stand for null", got=f"{spelled!r:.80}"
+            )
+        kept = tuple(dict.fromkeys(one.strip() for one in several if one.strip()))
+        if kept:
+            found.append((column, kept))
+    return TextForm(tuple(found), delimiter, decimal)

@@ -1,0 +1,227 @@
+"""The arrays of a time-travel index: made, made larger, and as readers have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.core.errors import UserError
+from tidemill.intervals.loops.blocks import (
+    BELOW,
+    CLOCK,
+    FAN,
+    HEAD,
+    LACK_NODES,
+    LACK_ROWS,
+    LACK_TOUCHED,
+    LACKS,
+    LEAF,
+    LEVELS,
+    LIVE,
+    NEVER,
+    NODES_TOP,
+    OWN,
+    PARTIAL,
+    ROWS_TOP,
+    SPARE,
+    TOUCHED,
+    UNIT,
+    Ints,
+    Store,
+    begin,
+    show_all,
+)
+from tidemill.intervals.loops.expire import expire_keys
+from tidemill.intervals.loops.insert import TOO_MANY, insert_groups
+from tidemill.intervals.loops.summaries import SummaryKernel
+from tidemill.kernels.memory import empty
+
+_SWEEP = 4096
+"""At least so many keys are looked at when rows expire, and so many more for each row that came since."""
+_SWEEP_BY_ROW = 8
+_NO_TEXTS = np.zeros((1, 3), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class View:
+    """The arrays that a reader needs. The heads of an older view do not change any more."""
+
+    heads: Ints
+    nodes: Ints
+    rows: Ints
+    entries: npt.NDArray[Any]
+    elements: npt.NDArray[Any]
+    clock: Ints
+    limit: Ints
+    texts: Ints
+    """The place of the texts, as `kernels.texts` has it."""
+    kept: tuple[Any, ...]
+    """What must not be released as long as somebody reads."""
+
+
+class BlockMemory:
+    """The blocks of an index (`loops.blocks`), and the one who writes them."""
+
+    def __init__(self, rows: np.dtype[Any], partial: list[tuple[str, str]]) -> None:
+        """Rows have a type whose first fields are their time, their place and their ties."""
+        self.row_type = rows
+        fields = [(name, "i8") for name in ("first", "last", "at", "meta")]
+        self.entry_type = np.dtype([*fields, *partial], align=True)
+        assert self.row_type.itemsize % 8 == 0
+        if self.entry_type.itemsize % 8 or len(partial) == 0:
+            self.entry_type = np.dtype([*fields, *partial, ("\0end", "i8")], align=True)
+        assert all(self.entry_type.fields[name][1] >= 8 * PARTIAL for name, _ in partial)  # type: ignore[index]
+        self._store = Store(
+            rows=self._numbers(8 * LEAF, self.row_type), nodes=self._numbers(4 * FAN, self.entry_type),
+            heads=np.zeros((64, HEAD), dtype=np.int64), clock=np.zeros(8, dtype=np.int64),
+            limit=np.full(1, NEVER),
+            own=np.zeros(OWN, dtype=np.int64), row_stamps=np.zeros(8 * LEAF // UNIT, dtype=np.int64),
+            row_next=np.zeros(8 * LEAF // UNIT, dtype=np.int64), node_stamps=np.zeros(4, dtype=np.int64),
+            node_next=np.zeros(4, dtype=np.int64), touched=np.zeros((1024, 2), dtype=np.int64),
+            oldest=np.full(64, NEVER),
+        )  # fmt: skip
+        self._store.own[BELOW] = -NEVER
+        self._swept, self._since = 0, 0
+        """The next key to look at when rows expire, and the rows that came since the last time."""
+        self._failed: BaseException | None = None
+        self._texts: tuple[Any, ...] = ()
+        self.view = self._view()
+
+    def _numbers(self, n: int, kind: np.dtype[Any]) -> Ints:
+        found: Ints = empty((n, kind.itemsize // 8))
+        return found
+
+    def _view(self) -> View:
+        s = self._store
+        entries, elements = (_records(a, t) for a, t in ((s.nodes, self.entry_type), (s.rows, self.row_type)))
+        texts = np.array([[*(a.ctypes.data for a in self._texts), 8]]) if self._texts else _NO_TEXTS
+        return View(
+            s.heads, s.nodes, s.rows, entries, elements, s.clock, s.limit, texts, self._texts
+        )
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return int(self._store.own[LIVE])
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of memory that are used, or wait to be used again."""
+        s = self._store
+        used = int(s.own[ROWS_TOP]) * self.row_type.itemsize
+        return used + int(s.own[NODES_TOP]) * self.entry_type.itemsize + s.heads.nbytes
+
+    def insert(
+        self, keys: Ints, records: npt.NDArray[Any], order: Ints, ties: int, first: int,
+        summary: SummaryKernel,
+    ) -> None:  # fmt: skip
+        """Insert the records `order[first:]`, which are in order of key, time and ties."""
+        if first == len(order):
+            return
+        self._require_whole()
+        try:
+            self._have_keys(int(keys[order[-1]]) + 1)
+            words = records.view(np.int64).reshape(len(records), -1)
+            begin(self._store)
+            at = first
+            while True:
+                at = insert_groups(self._store, keys, words, order, ties, at)
+                s = self._store
+                assert s.own[ROWS_TOP] + LEAF <= len(s.rows) and s.own[NODES_TOP] <= len(s.nodes)
+                self._summarise(summary)
+                if at == TOO_MANY:
+                    raise UserError(
+                        "time-travel index", expected=f"at most {LEAF * FAN ** (LEVELS - 1):,} rows of a key",
+                        got="more", hint="let rows expire: a shorter interval, or less lateness",
+                    )  # fmt: skip
+                if at == len(order):
+                    break
+                self._grow()
+            show_all(self._store, keys, order, first)
+        except BaseException as failed:
+            self._failed = failed
+            raise
+        self._since += len(order) - first
+
+    def _require_whole(self) -> None:
+        if self._failed is not None:
+            raise UserError(
+                "time-travel index", "an earlier insert into it has failed", hint="restore it from a snapshot"
+            ) from self._failed
+
+    def _summarise(self, summary: SummaryKernel) -> None:
+        s = self._store
+        if count := int(s.own[TOUCHED]):
+            view = self.view
+            summary.run(s.touched, count, s.nodes, view.entries, view.elements, view.texts)
+            s.own[TOUCHED] = 0
+
+    def _have_keys(self, count: int) -> None:
+        have = len(self._store.heads)
+        if count > have:
+            self._replace(keys=max(count, 2 * have))
+
+    def _grow(self) -> None:
+        """Make room where a group of rows found too little."""
+        s, lacks = self._store, int(self._store.own[LACKS])
+        if lacks & LACK_TOUCHED:
+            self._store = s._replace(touched=np.zeros((2 * len(s.touched), 2), dtype=np.int64))
+        if lacks & (LACK_ROWS | LACK_NODES):
+            rows = 2 * len(s.rows) if lacks & LACK_ROWS else 0
+            self._replace(rows=rows, nodes=2 * len(s.nodes) if lacks & LACK_NODES else 0)
+
+    def _replace(self, *, rows: int = 0, nodes: int = 0, keys: int = 0) -> None:
+        """Use larger arrays from now on. Readers of the old heads have what is shown until now."""
+        s = self._store
+        changed: dict[str, Ints] = {"heads": _longer(s.heads, max(keys, len(s.heads)))}
+        changed["limit"] = np.full(1, NEVER)
+        if rows:
+            changed["rows"] = self._numbers(rows, self.row_type)
+            changed["rows"][: s.own[ROWS_TOP]] = s.rows[: s.own[ROWS_TOP]]
+            for name in ("row_stamps", "row_next"):
+                changed[name] = _longer(getattr(s, name), rows // UNIT)
+        if nodes:
+            changed["nodes"] = self._numbers(nodes, self.entry_type)
+            changed["nodes"][: s.own[NODES_TOP]] = s.nodes[: s.own[NODES_TOP]]
+            for name in ("node_stamps", "node_next"):
+                changed[name] = _longer(getattr(s, name), nodes // FAN)
+        if keys:
+            changed["oldest"] = _longer(s.oldest, keys, NEVER)
+        self._store = s._replace(**changed)
+        self.view = self._view()
+        s.limit[0] = s.clock[CLOCK]  # before anything is released that the new heads do not refer to
+
+    def place_texts(self, arrays: tuple[Any, ...]) -> None:
+        """Say where the texts are (`StringIndex.arrays`). Readers of the old heads have the old ones."""
+        if len(self._texts) != len(arrays) or any(a is not b for a, b in zip(self._texts, arrays)):
+            self._texts = arrays
+            self._replace()
+
+    def expire(self, below: int, spare: int) -> None:
+        """Drop the leaves that end before an instant, of some keys: of all of them in a few calls."""
+        self._require_whole()
+        s = self._store
+        s.own[BELOW], s.own[SPARE] = below, spare
+        keys = len(s.heads)
+        count = min(keys, max(_SWEEP, _SWEEP_BY_ROW * self._since))
+        first, self._since = self._swept, 0
+        last = first + count
+        expire_keys(s, first, min(last, keys), below, spare)
+        if last > keys:
+            expire_keys(s, 0, last - keys, below, spare)
+        self._swept = last % keys
+
+
+def _records(words: Ints, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = words.reshape(-1).view(kind)
+    return found
+
+
+def _longer(array: Ints, n: int, fill: int = 0) -> Ints:
+    """Return a copy with at least so many elements."""
+    found = np.full((n, *array.shape[1:]), fill, dtype=np.int64)
+    found[: len(array)] = array
+    return found

@@ -1,0 +1,235 @@
+"""`tm.read`: find out what data holds, so that a stream can be declared for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema, schema
+from tidemill.core.text_form import NULLS, TextForm, text_form
+from tidemill.core.time_formats import guesses
+from tidemill.core.time_reading import ISO, PLAIN, likely_unit
+from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
+from tidemill.core.zones import UTC
+from tidemill.io.chunks import readable_at
+from tidemill.io.data import Data, is_spark
+from tidemill.io.files import described, files_at
+from tidemill.io.found_text import FoundText, find_csv
+from tidemill.io.schemas import file_schema, schema_of_frame, usable
+from tidemill.io.sources import is_instance, open_source
+from tidemill.plan.nodes import Source
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is said of the data, as `tm.read` gets it."""
+
+    time: str | None = None
+    end: str | None = None
+    schema: Any = None
+    unit: Any = None
+    format: Any = None
+    nulls: Any = None
+    delimiter: str | None = None
+    decimal: str = "."
+
+
+@dataclass(frozen=True)
+class Found:
+    """What data holds."""
+
+    name: str
+    """A name for the stream: that of a file."""
+    schema: Schema
+    data: Data
+    unread: Mapping[str, str]
+    """Columns of types that no stream has."""
+    formats: Mapping[str, Any]
+    """The formats of columns with times in text: those that are said, and those that were found."""
+    nulls: Any
+    """Spellings of null, as `core.text_form.text_form` reads them."""
+    seen: Mapping[str, tuple[str, ...]]
+    """Those that were seen in the first rows."""
+    likely_units: Mapping[str, str]
+    """Units in which ints in the time columns would be instants of our time, where nothing is said."""
+
+
+def find(value: Any, asked: Asked, *, step: str) -> Found:
+    """Find the columns of data, and how its times are written.
+
+    >>> found = find([{"t": 1, "v": "a"}], Asked(), step="read")
+    >>> found.schema, found.data
+    (Schema(t: int64, v: string), list of 1 dict)
+    """
+    name, text = "rows", FoundText(pa.schema([]))
+    form = text_form(Schema(()), None, asked.delimiter, asked.decimal, step=step)
+    if isinstance(value, (str, os.PathLike)):
+        path = os.fspath(value)
+        files, kind = files_at(path, step)
+        name, data = (
+            _name_of(files[0] if len(files) == 1 else Path(path)),
+            Data(path, described(files, kind)),
+        )
+        with readable_at(f"{step}, file {files[0]}"):
+            if kind == "CSV":
+                text = find_csv(files[0], form, (*NULLS, *_spelled(asked.nulls)))
+                held = text.schema
+            else:
+                held = file_schema(files[0], kind)
+    else:
+        about = _about(value)
+        value = _kept(value, step)
+        data, held = Data(value, about), schema_of_frame(value)
+    found, others = usable(held, step=step)
+    found = _with_given(found, asked.schema, step)
+    nulls = asked.nulls
+    if nulls is None and text.schema:
+        nulls = {column: NULLS for column, one in found if one != STRING}
+    found, formats = _with_times(found, asked, data, replace(text_form(found, nulls, None, ".", step=step),
+                                 delimiter=asked.delimiter, decimal=asked.decimal), step)  # fmt: skip
+    likely = {}
+    for column in (asked.time, asked.end):
+        if column is not None and column in found and found[column] == INT64:
+            first = _sample(column, INT64, data, TextForm(delimiter=asked.delimiter), step)
+            if len(first) and (unit := likely_unit(first[0].as_py())):
+                likely[column] = unit
+    return Found(name, found, data, others, formats, nulls, text.nulls, likely)
+
+
+def _spelled(nulls: Any) -> tuple[str, ...]:
+    """Return all spellings of null that are said, whatever their columns."""
+    if isinstance(nulls, str):
+        return (nulls,)
+    return (
+        tuple(one for some in nulls.values() for one in _spelled(some))
+        if isinstance(nulls, Mapping)
+        else (tuple(nulls or ()))
+    )
+
+
+def _with_times(
+    found: Schema, asked: Asked, data: Data, form: TextForm, step: str
+) -> tuple[Schema, dict[str, Any]]:
+    """Return the schema with instants where numbers have a unit, and text a format, said or found."""
+    times = [name for name in (asked.time, asked.end) if name is not None]
+    units, formats = (
+        dict(given)
+        if isinstance(given, Mapping)
+        else {}
+        if given is None
+        else dict.fromkeys(times, given)
+        for given in (asked.unit, asked.format)
+    )
+    for name in times:
+        if name in found and found[name] == STRING and name not in formats:
+            formats[name] = _found_format(name, data, form, step)
+
+    def read_as(name: str, kind: DataType) -> DataType:
+        told = (name in units and kind.is_numeric) or (name in formats and kind in (STRING, INT64))
+        return TIMESTAMP if told else kind
+
+    return Schema(tuple((name, read_as(name, kind)) for name, kind in found)), formats
+
+
+def _found_format(name: str, data: Data, form: TextForm, step: str) -> str:
+    """Return the one common format that reads the first values of a column of text."""
+    texts = _sample(name, STRING, data, form, step).unique()
+    if len(texts) and not PLAIN.from_text(texts, name).null_count:
+        return ISO
+    formats = guesses(texts, UTC) if len(texts) else []
+    if len(formats) == 1:
+        return formats[0]
+    shown = repr(texts[0].as_py()) if len(texts) else "no values"
+    if formats:
+        raise UserError(
+            step, expected=f"format= of the times in column {name!r}", got=f"text such as {shown}",
+            hint=f"{' or '.join(f'format={one!r}' for one in formats)}: say which",
+        )  # fmt: skip
+    odd = next(
+        (t for t in texts.to_pylist() if not guesses(pa.array([t]), UTC)),
+        texts[0].as_py() if texts else "",
+    )
+    raise PLAIN.unread(name, odd, "", step=step)
+
+
+def _sample(name: str, kind: DataType, data: Data, form: TextForm, step: str) -> pa.Array:
+    """Return the first values of a column that are not null."""
+    source = Source(step, Schema(((name, kind),)), name, step=step, text=form)
+    value = data.value.select(f"`{name}`").limit(_FEW) if is_spark(data.value) else data.value
+    first = next(iter(open_source(Data(value, data.about), source, promises=False)), None)
+    return pa.array([], pa.string()) if first is None else first.batch.column(0).drop_null()
+
+
+_FEW = 1000
+"""The rows of a Spark frame that are looked at."""
+
+
+def _with_given(found: Schema, given: Any, step: str) -> Schema:
+    if given is None:
+        return found
+    if not isinstance(given, Mapping):
+        return schema(given, step=step)
+    known = dict(schema(given, step=step))
+    for column in known:
+        found.type_of(column, step=f"{step} schema=")
+    return Schema(tuple((name, known.get(name, kind)) for name, kind in found))
+
+
+def _about(value: Any) -> str:
+    kind = type(value)
+    library = kind.__module__.split(".")[0]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"list of {len(value)} dict{'s' * (len(value) != 1)}"
+    rows = "" if not hasattr(value, "__len__") else f", {len(value):,} rows"
+    return f"{library} {kind.__name__}{rows}"
+
+
+def _kept(value: Any, step: str) -> Any:
+    """Return data that can be read again and again: what can be read once is read now."""
+    if is_instance(value, "pandas", "DataFrame"):
+        return _with_index(value)
+    libraries = (("polars", "DataFrame"), ("polars", "LazyFrame"), ("pyarrow.dataset", "Dataset"))
+    if (
+        isinstance(value, pa.Table)
+        or is_spark(value)
+        or any(is_instance(value, *one) for one in libraries)
+    ):
+        return value
+    if isinstance(value, pa.RecordBatch) or hasattr(value, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(value)])
+    if hasattr(value, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(value).read_all()
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
+        items = list(value)
+        if items and all(isinstance(item, Mapping) for item in items):
+            return pa.Table.from_pylist([dict(item) for item in items])
+        if items and all(isinstance(item, (pa.RecordBatch, pa.Table)) for item in items):
+            return pa.concat_tables([pa.table(item) for item in items])
+    raise UserError(
+        step, expected="a path, a pandas, Polars or Spark frame, Arrow data, or a list of dicts",
+        got=f"{value!r:.80} ({type(value).__name__})",
+        hint="pyarrow.table(...) makes a table of a dict of columns" if isinstance(value, Mapping) else "",
+    )  # fmt: skip
+
+
+def _with_index(frame: Any) -> Any:
+    """Return a frame of pandas with the parts of its index that have names as columns."""
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    return frame.reset_index(named) if named else frame
+
+
+def _name_of(path: Path) -> str:
+    """Return a name for a stream that is like that of its file.
+
+    >>> _name_of(Path("data/Flights 2013.csv.gz")), _name_of(Path("2013/*.parquet"))
+    ('Flights_2013', 'rows')
+    """
+    stem = path.name.split(".")[0]
+    name = "".join(letter if letter.isalnum() else "_" for letter in stem).strip("_")
+    return name if name.isidentifier() else "rows"

@@ -1,0 +1,147 @@
+"""Find the columns of data and their types: of files, frames, tables, and schemas of other libraries."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.core.schema import schema as read_schema
+from tidemill.core.types import from_arrow
+from tidemill.io.chunks import readable_at
+from tidemill.io.data import is_spark
+from tidemill.io.files import files_at
+from tidemill.io.found_text import find_csv, find_json
+from tidemill.io.sources import is_instance
+
+
+def declared(value: Any, *, step: str) -> Any:
+    """Return what `core.schema.schema` reads, for `schema=` of a stream: also of data, by its columns.
+
+    >>> declared(pa.table({"t": [1], "v": ["a"]}), step="stream")
+    t: int64
+    v: string
+    """
+    if isinstance(value, (str, os.PathLike)):
+        return schema_of_path(os.fspath(value), step=step)
+    if (found := schema_of_frame(value)) is not None:
+        return found
+    if is_instance(value, "pandas", "Series"):  # `frame.dtypes`
+        return _from_dtypes(dict(value), step)
+    if is_instance(value, "polars", "Schema"):
+        import polars
+
+        return polars.DataFrame(schema=value).to_arrow().schema
+    return value
+
+
+def schema_of_frame(value: Any) -> Any:
+    """Return the Arrow schema of data in memory, the schema of a Spark frame, or None for anything else."""
+    if isinstance(value, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+        return value.schema
+    if is_instance(value, "pyarrow.dataset", "Dataset"):
+        return value.schema
+    if is_instance(value, "pandas", "DataFrame"):
+        return pa.Schema.from_pandas(value, preserve_index=False).remove_metadata()
+    if is_instance(value, "polars", "DataFrame"):
+        return value.clear().to_arrow().schema
+    if is_instance(value, "polars", "LazyFrame"):
+        return value.clear().collect().to_arrow().schema
+    if is_spark(value):
+        return value.schema
+    if hasattr(value, "__arrow_c_schema__") and not isinstance(value, pa.Schema):
+        return pa.schema(value)
+    return None
+
+
+def schema_of_path(path: str, *, step: str) -> pa.Schema:
+    """Return the Arrow schema of the first file at a path; text is looked at to find its types."""
+    files, kind = files_at(path, step)
+    with readable_at(f"{step}, file {files[0]}"):
+        return file_schema(files[0], kind)
+
+
+def file_schema(file: Path, kind: str) -> pa.Schema:
+    """Return the Arrow schema of a file of a format; the types of text are those of its first values."""
+    return _OF_KIND[kind](file)
+
+
+def _parquet(file: Path) -> pa.Schema:
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(file).remove_metadata()
+
+
+def _ipc(file: Path) -> pa.Schema:
+    with pa.OSFile(str(file)) as opened:
+        try:
+            return pa.ipc.open_file(opened).schema.remove_metadata()
+        except pa.ArrowInvalid:
+            opened.seek(0)
+            return pa.ipc.open_stream(opened).schema.remove_metadata()
+
+
+_OF_KIND: dict[str, Callable[[Path], pa.Schema]] = {
+    "Parquet": _parquet, "Arrow": _ipc,
+    "CSV": lambda file: find_csv(file).schema, "JSON lines": lambda file: find_json(file).schema,
+}  # fmt: skip
+
+
+def usable(found: Any, *, step: str) -> tuple[Schema, dict[str, str]]:
+    """Return the columns that a stream can have, and the others with their types.
+
+    >>> usable(pa.schema({"t": pa.int64(), "at": pa.time32("s")}), step="read")
+    (Schema(t: int64), {'at': 'time32[s]'})
+    """
+    if not isinstance(found, pa.Schema):  # of Spark
+        fields = [(f.name, type(found)([f]), f.dataType.simpleString()) for f in found.fields]
+        read: Callable[[Any], Any] = functools.partial(_one, step=step)
+    else:
+        fields = [(f.name, f.type, str(f.type)) for f in found]
+        read = functools.partial(from_arrow, step=step)
+    kept, others = [], {}
+    for name, kind, shown in fields:
+        try:
+            kept.append((name, read(kind)))
+        except UserError:
+            others[name] = shown
+    return read_schema(Schema(tuple(_once(kept, step))), step=step), others
+
+
+def _one(one: Any, step: str) -> Any:
+    ((_, kind),) = read_schema(one, step=step)
+    return kind
+
+
+def _once(fields: Iterable[tuple[str, Any]], step: str) -> list[tuple[str, Any]]:
+    listed = list(fields)
+    names = [name for name, _ in listed]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(
+            step,
+            expected="each column once",
+            got=f"{twice} more than once",
+            hint="rename columns first",
+        )
+    return listed
+
+
+def _from_dtypes(dtypes: Mapping[Any, Any], step: str) -> pa.Schema:
+    """Read `frame.dtypes` of pandas. Of objects, pandas does not know the type."""
+    import pandas
+
+    unknown = [str(name) for name, dtype in dtypes.items() if pandas.api.types.is_object_dtype(dtype)]
+    if unknown:
+        raise UserError(
+            step, expected="dtypes that say what a column holds", got=f"object for {unknown}",
+            hint="give the frame itself as schema=, or a dict of names to types",
+        )  # fmt: skip
+    empty = {str(name): pandas.Series(dtype=dtype) for name, dtype in dtypes.items()}
+    return pa.Schema.from_pandas(pandas.DataFrame(empty), preserve_index=False).remove_metadata()

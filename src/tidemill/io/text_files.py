@@ -1,0 +1,69 @@
+"""Open text files: unpack them, and find what separates the fields of CSV."""
+
+from __future__ import annotations
+
+import csv as fields
+import lzma
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidemill.core.text_form import DELIMITERS, TextForm
+
+SAMPLE = 64 << 10
+"""The bytes that are looked at to find the delimiter."""
+
+
+def open_text(path: Path) -> Any:
+    """Open a file, packed or not, for reading of bytes."""
+    if path.suffix.lower() == ".xz":
+        return pa.PythonFile(lzma.open(path), mode="r")
+    return pa.input_stream(str(path))
+
+
+def is_blank(path: Path) -> bool:
+    """Return whether a file has nothing but white space."""
+    with open_text(path) as stream:
+        while block := stream.read(1 << 16):
+            if block.strip():
+                return False
+    return True
+
+
+def delimiter_of(path: Path, form: TextForm, needed: Iterable[str] = ()) -> str:
+    """Return what separates the fields of a file of CSV: what is said, or what is found."""
+    if form.delimiter is not None:
+        return form.delimiter
+    if {".tsv", ".tab"} & {ending.lower() for ending in path.suffixes}:
+        return "\t"
+    with open_text(path) as stream:
+        return found_delimiter(stream.read(SAMPLE), needed)
+
+
+def found_delimiter(start: bytes, needed: Iterable[str] = ()) -> str:
+    r"""Return the delimiter that splits the first lines of a file into the same number of fields, and most.
+
+    If columns are needed, it is one by which the header has them.
+
+    >>> found_delimiter(b"day;price\n1.1.2026;3,5\n2.1.2026;4,5\n"), found_delimiter(b"one column\n1\n")
+    (';', ',')
+    """
+    lines = [
+        line
+        for line in start.decode(errors="replace").lstrip("\ufeff").splitlines()
+        if line.strip()
+    ][:10]
+    if len(start) == SAMPLE and len(lines) > 1:
+        lines.pop()  # it may be cut off
+    wanted = set(needed)
+    best, most = ",", 1
+    for one in DELIMITERS:
+        rows = list(fields.reader(lines, delimiter=one))
+        counts = {len(row) for row in rows}
+        if wanted and rows and wanted <= set(rows[0]):
+            return one
+        if len(counts) == 1 and (count := counts.pop()) > most:
+            best, most = one, count
+    return best

@@ -1,0 +1,48 @@
+"""Names of pandas, Polars and Spark, as hands write them, and what they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tidemill as tm
+from tidemill import col
+
+STREAM = tm.stream("s", time="t", schema={"t": "timestamp", "price": "float64", "count": "int64"})
+DAYS = STREAM.window(tm.tumbling("1d"))
+WRITTEN: dict[str, tuple[Any, str]] = {
+    "filter": (lambda: STREAM.filter(col.price > 1), ".where(col.v > 5)"),
+    "groupby": (lambda: STREAM.groupby("price"), '.group_by("key")'),
+    "withColumn": (lambda: STREAM.withColumn("x", col.price), ".with_columns(x=col.a + col.b)"),
+    "head": (lambda: STREAM.head(), ".limit(10).run(...)"),
+    "resample": (lambda: STREAM.resample("1h"), ".window(tm.tumbling('1h'))"),
+    "rolling": (lambda: STREAM.rolling("1h"), "tm.per_event('1h')"),
+    "merge": (lambda: STREAM.merge(STREAM), '.join(other, on="key")'),
+    "merge_asof": (lambda: STREAM.merge_asof(STREAM), ".last_join(other"),
+    "mean": (lambda: STREAM.mean(), ".window(tm.tumbling('1d')).agg(x=tm.mean(col.x))"),
+    "avg of a window": (lambda: DAYS.avg("price"), ".agg(x=tm.mean(col.x))"),
+    "filter of a window": (lambda: DAYS.filter(col.price > 1), "before .window(...), or after .agg(...)"),
+    "filter of groups": (lambda: STREAM.group_by("price").filter(True), "before .group_by(...)"),
+    "where after sort": (lambda: STREAM.sort("price").where(col.price > 1), "before .sort(...)"),
+    "isin": (lambda: col.price.isin([1]), ".is_in([1, 2])"),
+    "fillna": (lambda: col.price.fillna(0), ".fill_null(0)"),
+    "dt": (lambda: col.t.dt.hour, "col.t.hour()"),
+    "str": (lambda: col.t.str.len(), "col.name.len()"),
+    "isNull in a lambda": (lambda: STREAM.where(lambda e: e.price.isNull()), ".is_null()"),
+    "alias": (lambda: tm.sum(col.price).alias("x"), ".agg(total=tm.sum(col.a))"),
+    "tm.avg": (lambda: tm.avg(col.price), "tm.mean"),
+    "tm.read_csv": (lambda: tm.read_csv("x.csv"), "tm.read(path_or_frame, time=...)"),
+    "a typing error": (lambda: STREAM.wehre(col.price > 1), "did you mean 'where'?"),
+    "a typing error in one of theirs": (lambda: STREAM.groupBye("price"), '.group_by("key")'),
+    "a column of the stream": (lambda: STREAM.price, "its column is col.price"),
+    "a column in brackets": (lambda: STREAM["price"], "columns as col.price"),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_wrote(name: str) -> None:
+    written, ours = WRITTEN[name]
+    with pytest.raises((AttributeError, tm.UserError)) as error:
+        written()
+    assert ours in str(error.value)
