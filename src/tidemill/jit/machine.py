@@ -135,6 +135,18 @@ def _in_order(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+def _publish(typing: Any, address: Any, value: Any) -> Any:
+    """Write the int at an address, ordered after all earlier writes and before all later writes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        builder.store_atomic(args[1], pointer, "release", 8)
+        builder.fence("release")
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
 def _popcount(typing: Any, bits: Any) -> Any:
     """Return the number of set bits of an int64."""
 
@@ -157,7 +169,7 @@ def _pointer(typing: Any, address: Any, dtype: Any) -> Any:
 MACHINE: dict[str, Any] = {
     made.__name__.removeprefix("_"): intrinsic(made)
     for made in (
-        _leading_zeros, _address_of, _in_order, _popcount, _word, _bytes_at, _byte_at, _copy_bytes, _fetch,
+        _leading_zeros, _address_of, _in_order, _popcount, _publish, _word, _bytes_at, _byte_at, _copy_bytes, _fetch,
         _float_of, _pointer,
     )
 }  # fmt: skip

@@ -220,6 +220,10 @@ def in_order(address: int) -> int:
     return ctypes.c_int64.from_address(address).value
 
 
+def publish(address: int, value: int) -> None:
+    ctypes.c_int64.from_address(address).value = value
+
+
 def address_of(array: Any) -> int:
     return int(_array(array).ctypes.data)
 
