@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tidemill.jit.plain import each
+
 PATIENCE = 0.5
 """Seconds that plain kernels take together before the first one is compiled."""
 
@@ -49,7 +51,7 @@ def _like(value: Any) -> Any:
             return value[:0]
         empty.flags.writeable = value.flags.writeable
         return empty
-    return tuple(map(_like, value)) if isinstance(value, tuple) else value
+    return each(_like, value) if isinstance(value, tuple) else value
 
 
 def _kind(value: Any) -> Any:

@@ -169,8 +169,8 @@ def _pointer(typing: Any, address: Any, dtype: Any) -> Any:
 MACHINE: dict[str, Any] = {
     made.__name__.removeprefix("_"): intrinsic(made)
     for made in (
-        _leading_zeros, _address_of, _in_order, _popcount, _publish, _word, _bytes_at, _byte_at, _copy_bytes, _fetch,
-        _float_of, _pointer,
+        _leading_zeros, _address_of, _in_order, _popcount, _publish, _word, _bytes_at, _byte_at, _copy_bytes,
+        _fetch, _float_of, _pointer,
     )
 }  # fmt: skip
 """Numba's intrinsics by name."""

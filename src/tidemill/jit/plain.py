@@ -82,13 +82,19 @@ def boxed(value: Any) -> Any:
         return memoryview(words) if value.flags.aligned else _Unaligned(words)
     if isinstance(value, np.generic):
         return value.item()
-    return tuple(map(boxed, value)) if isinstance(value, tuple) else value
+    return each(boxed, value) if isinstance(value, tuple) else value
+
+
+def each(change: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a tuple of the same type with changed elements."""
+    made = map(change, values)
+    return type(values)(*made) if hasattr(values, "_fields") else tuple(made)
 
 
 def unboxed(value: Any) -> Any:
     """What a kernel returns, for what it worked on."""
     if isinstance(value, tuple):
-        return tuple(map(unboxed, value))
+        return each(unboxed, value)
     return _array(value) if isinstance(value, (memoryview, Records)) else value
 
 
