@@ -40,7 +40,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "spark": (
         ("__init__", "query"),
         ("wheels",),
-        ("batch", "dia", "inputs"),
+        ("batch", "dia", "inputs", "sinks"),
         ("exchange",),
         ("expr",),
         ("caching", "frames", "settings", "workers"),
