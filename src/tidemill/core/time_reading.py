@@ -231,6 +231,19 @@ def likely_unit(number: float) -> str | None:
     return next((unit for unit, least in sizes.items() if least <= abs(number) < 100 * least), None)
 
 
+def likely_option(number: int) -> str | None:
+    """Return the option by which a number would be an instant of our time, if it looks like one.
+
+    >>> likely_option(1_700_000_000), likely_option(20260131), likely_option(20261331)
+    ("unit='s'", "format='%Y%m%d'", None)
+    """
+    if unit := likely_unit(number):
+        return f"unit={unit!r}"
+    if 1000_01_01 <= number <= 2999_12_31 and guesses(pa.array([str(number)]), UTC):
+        return "format='%Y%m%d'"
+    return None
+
+
 def option_for(text: str, tz: str) -> str:
     """Return the option that would read a text as a time.
 
