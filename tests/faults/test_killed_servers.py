@@ -14,12 +14,11 @@ import pytest
 import tidemill as tm
 from tests.conformance.harness import assert_same
 from tests.faults.counts import SOAK, report, seed_of
-from tests.faults.test_killed_joins import BATCH, BETWEEN, ROWS, events
+from tests.faults.test_killed_joins import BATCH, BETWEEN, COLUMNS, ROWS, events
 from tests.faults.test_killed_live import KEEP, killed, say_done, written
-from tidemill.core.batch import to_rows
 from tidemill.io.sinks import write_ipc
 
-ASK, BUY = (tm.stream(n, time="t", schema={"t": "int64", "k": "string", "x": "int64"}) for n in ("ask", "buy"))
+ASK, BUY = (tm.stream(n, time="t", schema=COLUMNS) for n in ("ask", "buy"))
 KNOWN = tm.features("known", entity=ASK, features=[
     ASK.interval_join(BUY, on="k", preceding=50, lateness=5).agg(n=tm.count(), most=tm.max("x")),
     ASK.interval_join(BUY, on="k", preceding=30, where=lambda a, b: a.x < b.x).agg(mid=tm.median("x")),
