@@ -272,7 +272,8 @@ def _column_at(address: int, n: int, dtype: np.dtype[Any]) -> Any:
 
 _INSTEAD: dict[str, dict[str, Any]] = {
     "tidemill.jit.kernel": {
-        name: lambda f: f for name in ("kernel", "any_kernel", "adding_kernel", "calling_kernel")
+        name: lambda f: f
+        for name in ("kernel", "any_kernel", "bare_kernel", "adding_kernel", "calling_kernel")
     },
     "tidemill.jit.intrinsics": {
         "leading_zeros": _leading_zeros, "float_to_int_fits": _float_to_int_fits, "as_int": _as_int,

@@ -21,6 +21,18 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+def bare_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `kernel`, for functions that allocate nothing: references to arrays are not counted.
+
+    A kernel counts those of each array that it passes on: an atomic instruction, which takes longer than many
+    a function.
+    """
+    options: dict[str, Any] = {"_nrt": False}  # not in Numba's stubs
+    compile = numba.njit(nogil=True, error_model="numpy", **options)
+    compiled: Callable[..., Any] = keep_on_disk(compile(function))
+    return compiled
+
+
 def adding_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `kernel`, for a loop that adds floats in any order: the compiler may use SIMD."""
     compile = numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
