@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
 
-API = ("__init__", "stream", "query", "feature_set", "data_stream", "demo")
+API = ("__init__", "stream", "query", "feature_set", "data_stream", "datasets", "demo")
 LAYERS: tuple[tuple[str, ...], ...] = (
     API,
     ("cli", "serve", "plot", "sql"),
@@ -40,7 +40,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "spark": (
         ("__init__", "query"),
         ("wheels",),
-        ("batch", "dia", "inputs"),
+        ("batch", "dia", "inputs", "sinks"),
         ("exchange",),
         ("expr",),
         ("caching", "frames", "settings", "workers"),

@@ -48,7 +48,7 @@ def data(seed: int, size: int = 40) -> dict[str, list[Row]]:
     return {"a": points(seed, size), "b": points(seed + 1, size)}
 
 
-TINY = SliceTuning(few_rows=0, sample=1_000_000, task_rows=25, gain=0.0)
+TINY = SliceTuning(few_rows=0, sample=1_000_000, task_rows=25, gain=0.0, costly_gain=0.0)
 """Divides keys of few rows, whether it pays or not."""
 
 

@@ -265,7 +265,8 @@ def parse_times(texts: pa.Array, formats: Sequence[TimeFormat], tz: str) -> pa.A
 
 _DATES = (
     "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y", "%Y.%m.%d", "%Y%m%d", "%d-%b-%Y",
-    "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y",
+    "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
+    "%b %d %Y", "%B %d %Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y",
 )  # fmt: skip
 _TIMES = (
     "",

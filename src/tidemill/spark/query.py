@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.io.data import Data
+from tidemill.io.sinks import write_ipc
 from tidemill.local.explain import from_wheel
 from tidemill.local.order import ordered as in_order
 from tidemill.local.progress_report import ProgressReport, require_count
@@ -35,8 +38,12 @@ from tidemill.spark.frames import printed_plan, require_batch
 from tidemill.spark.inputs import frame_of_data
 from tidemill.spark.private import require_classic
 from tidemill.spark.settings import ansi
+from tidemill.spark.sinks import as_table, write_csv, write_parquet
 from tidemill.spark.wheels.windows import wheel_frame, where_answered
 from tidemill.wheels.queries import WheelQueries
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class SparkQuery:
@@ -77,6 +84,40 @@ class SparkQuery:
             leaf = functools.partial(self._frame, inputs=inputs, disorder=disorder, arrival=arrival)
             found = frame_of(plan, leaf, self._detect, self._tuning)
             return ordered(found, self._orders, plan.schema)
+
+    def to_pandas(self, data: Any = None, /, **inputs: Any) -> pandas.DataFrame:
+        """`run`, fetched as a pandas DataFrame like that of a query in process."""
+        return self._table(data, inputs).to_pandas()
+
+    def to_polars(self, data: Any = None, /, **inputs: Any) -> Any:
+        """`run`, fetched as a Polars DataFrame."""
+        import polars
+
+        return polars.from_arrow(self._table(data, inputs))
+
+    def to_parquet(
+        self, path: str | PathLike[str], data: Any = None, /, *, overwrite: bool = False, **inputs: Any
+    ) -> int:
+        """Answer into a directory of Parquet files, which tasks write; return the number of rows.
+
+        Spark writes `_SUCCESS` there when it is complete. What is there already is an error, unless
+        `overwrite`.
+        """
+        return write_parquet(self.run(data, **inputs), path, overwrite)
+
+    def to_csv(
+        self, path: str | PathLike[str], data: Any = None, /, *, overwrite: bool = False, **inputs: Any
+    ) -> int:
+        """Answer into a directory of CSV files with headers, as `to_parquet` does."""
+        return write_csv(self.run(data, **inputs), path, overwrite)
+
+    def to_ipc(self, path: str | PathLike[str], data: Any = None, /, **inputs: Any) -> int:
+        """Answer into one Arrow IPC file, through the driver, whose memory the result must fit."""
+        table = self._table(data, inputs)
+        return write_ipc(path, table.schema, table.to_batches())
+
+    def _table(self, data: Any, inputs: dict[str, Any]) -> pa.Table:
+        return as_table(self.run(data, **inputs), self._plan.schema)
 
     def late(
         self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame

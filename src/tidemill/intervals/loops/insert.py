@@ -165,29 +165,29 @@ def _put(s: Store, level: int, to: int, entries: Ints, at: int) -> None:
 @bare_kernel
 def _append_entry(s: Store, k: int, v: int, level: int, entries: Ints, at: int) -> None:
     """Append an entry to the open node of a level. Full nodes get entries in the levels above."""
-    held = s.new[2, 1:]
+    held = s.new[2]
     for w in range(held.shape[1]):
-        held[0, w] = entries[at, w]
+        held[1, w] = entries[at, w]
     while True:
         own = v + 2 * level
         node = s.heads[k, own]
         meta = s.heads[k, own + 1]
         count = meta & COUNT
         if 0 < count < FAN:
-            _put(s, level, node + count, held, 0)
+            _put(s, level, node + count, held, 1)
             s.heads[k, own + 1] = meta + 1
             return
         fresh = take(s, NODES)
-        _put(s, level, fresh, held, 0)
+        _put(s, level, fresh, held, 1)
         s.heads[k, own] = fresh
         s.heads[k, own + 1] = 1
         if count == 0:
             return
         skip = meta >> SKIP & COUNT
-        held[0, FIRST] = s.nodes[node + skip, FIRST]
-        held[0, LAST] = s.nodes[node + count - 1, LAST]
-        held[0, AT] = node
-        held[0, META] = meta | 1 << STALE
+        held[1, FIRST] = s.nodes[node + skip, FIRST]
+        held[1, LAST] = s.nodes[node + count - 1, LAST]
+        held[1, AT] = node
+        held[1, META] = meta | 1 << STALE
         level += 1
 
 

@@ -146,7 +146,7 @@ class Looks:
             found.append(Sample(seen.hashes, own, low, high, seen.each))
         tasks = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
         cores = tasks if is_connect(spark) else spark.sparkContext.defaultParallelism
-        chosen = choose(found, tasks, cores, self._tuning)
+        chosen = choose(found, tasks, cores, self._tuning, costly=margins.carries)
         return chosen, "else few tasks have most rows" if chosen else "rows are spread well"
 
     def _readable(self, plan: Plan, keys: Sequence[str]) -> _Rows | str:
