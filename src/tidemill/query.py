@@ -12,6 +12,7 @@ from tidemill.core.brought_names import ORDERED, KnowsBroughtNames
 from tidemill.core.errors import UnsupportedError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import Schema
+from tidemill.core.tables import html_table, html_text
 from tidemill.optimize.choices import with_choices
 from tidemill.optimize.optimizer import optimize
 from tidemill.plan.build_temporal import shown
@@ -41,6 +42,14 @@ class Query:
 
     def __repr__(self) -> str:
         return format_plan(self.plan)
+
+    def _repr_html_(self) -> str:
+        columns = ((name, repr(kind)) for name, kind in self.schema)
+        return html_table("the result", ("column", "type"), columns) + html_text(repr(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A query is pickled as its plan; what was derived from it is derived again.
+        return {name: value for name, value in self.__dict__.items() if name != "optimized"}
 
     @property
     def schema(self) -> Schema:
@@ -227,7 +236,8 @@ class Query:
         """The same query on Spark; see `SparkQuery`.
 
         On several hosts, `detect` says whether to find out first what must travel between them: always,
-        never, or where it pays, which takes a look at the keys (docs/exchange.md).
+        never, or where it pays, which takes a look at the keys (docs/exchange.md). With "auto", interval
+        joins also look at a sample of keys and times of large inputs, to divide keys with many rows.
         """
         from tidemill.spark.query import SparkQuery
 

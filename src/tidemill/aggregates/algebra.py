@@ -72,10 +72,21 @@ class Algebra:
     def __str__(self) -> str:
         return self.name
 
+    own: Callable[..., Aggregate] | None = field(default=None, compare=False, repr=False)
+    """What `tm.aggregate` returned, for a user's own: it has the functions as the user gave them."""
+
     def __reduce__(self) -> Any:
         if self.factory is not None:
             return self.factory
+        if self.own is not None:
+            return algebra_of, (self.own,)
         return (Algebra, tuple(getattr(self, f.name) for f in fields(self)))
+
+
+def algebra_of(own: Any) -> Algebra:
+    """The algebra of a user's own aggregate."""
+    found: Algebra = own.algebra
+    return found
 
 
 def built_in(module: str, name: str) -> Any:
@@ -121,6 +132,16 @@ AnyAlgebra = Union[Algebra, Multiset, Sketch]
 
 
 @dataclass(frozen=True)
+class Field:
+    """A `lower` that gives one field of a state."""
+
+    position: int = 0
+
+    def __call__(self, state: Any) -> Any:
+        return state[self.position]
+
+
+@dataclass(frozen=True)
 class Part:
     """Partials of one algebra over some arguments; equal parts of a query are kept once."""
 
@@ -158,6 +179,12 @@ class Aggregate(KnowsBroughtNames, Arithmetic):
     params: tuple[tuple[str, Any], ...] = ()
     returns: DataType | None = None
     """Type of the result, needed only where `lower` cannot be recorded."""
+
+    def __reduce__(self) -> Any:
+        own = getattr(self.parts[0].algebra, "own", None)
+        if own is not None:  # functions around the user's have no name that pickle could refer to
+            return own.over, (self.args,)
+        return (Aggregate, tuple(getattr(self, f.name) for f in fields(self)))
 
     @property
     def node(self) -> Node:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
+from tidemill.aggregates.algebra import Aggregate, Algebra, Field, Part, built_in
 from tidemill.core.types import DURATION, FLOAT64, INT64, DataType
 from tidemill.expr.fluent import Expr, Operand, argument, call, greatest, least, when
 from tidemill.expr.fluent import condition as a_condition
@@ -139,20 +139,20 @@ ALL = Algebra(
 def _one(algebra: Algebra, x: Operand, name: str | None = None, empty: Any = None) -> Aggregate:
     node = argument(x)
     part = Part(algebra, (node,))
-    return Aggregate(name or algebra.name, (node,), (part,), lambda s: s[0], empty)
+    return Aggregate(name or algebra.name, (node,), (part,), Field(), empty)
 
 
 def count(x: Operand | None = None) -> Aggregate:
     """How many rows; with an argument, in how many it is not null. 0 over nothing."""
     args = () if x is None else (argument(x),)
-    return Aggregate("count", args, (Part(COUNT, args),), lambda n: n[0], 0)
+    return Aggregate("count", args, (Part(COUNT, args),), Field(), 0)
 
 
 def count_if(condition: Operand) -> Aggregate:
     """In how many rows a condition is true. 0 over nothing."""
     given = _condition("count_if", condition)
     node = when(Expr(given)).then(True).node
-    return Aggregate("count_if", (given,), (Part(COUNT, (node,)),), lambda n: n[0], 0)
+    return Aggregate("count_if", (given,), (Part(COUNT, (node,)),), Field(), 0)
 
 
 def _condition(step: str, given: Operand) -> Node:

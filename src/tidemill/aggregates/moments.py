@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, built_in
@@ -94,27 +95,51 @@ def _finite(total: Expr) -> Expr:
     return when(total.abs() < math.inf).then(total).otherwise(math.nan)
 
 
+@dataclass(frozen=True)
+class _WithDdof:
+    """A `lower` of a partial and the degrees of freedom that are taken off."""
+
+    function: Callable[[Any, float], Any]
+    ddof: float
+
+    def __call__(self, m: Any) -> Any:
+        return self.function(m, self.ddof)
+
+
+def _var(m: Any, d: float) -> Any:
+    return _over(m[2], m[0], d)
+
+
+def _std(m: Any, d: float) -> Any:
+    return _over(m[2], m[0], d).sqrt()
+
+
+def _covariance(m: Any, d: float) -> Any:
+    return _over(m[3], m[0], d)
+
+
+def _correlation(m: Any) -> Any:
+    return m[3] / (_finite(m[4]).sqrt() * _finite(m[5]).sqrt())
+
+
 def var(x: Operand, *, ddof: int = 1) -> Aggregate:
     """The variance: of a sample by default. Null with too few rows."""
     d = _ddof("var", ddof)
-    return _moments("var", MOMENTS, (x,), lambda m: _over(m[2], m[0], d), ddof)
+    return _moments("var", MOMENTS, (x,), _WithDdof(_var, d), ddof)
 
 
 def std(x: Operand, *, ddof: int = 1) -> Aggregate:
     """The standard deviation: of a sample by default. Null with too few rows."""
     d = _ddof("std", ddof)
-    return _moments("std", MOMENTS, (x,), lambda m: _over(m[2], m[0], d).sqrt(), ddof)
+    return _moments("std", MOMENTS, (x,), _WithDdof(_std, d), ddof)
 
 
 def covariance(x: Operand, y: Operand, *, ddof: int = 1) -> Aggregate:
     """The covariance of two expressions, over rows in which neither is null."""
     d = _ddof("covariance", ddof)
-    return _moments("covariance", COMOMENTS, (x, y), lambda m: _over(m[3], m[0], d), ddof)
+    return _moments("covariance", COMOMENTS, (x, y), _WithDdof(_covariance, d), ddof)
 
 
 def correlation(x: Operand, y: Operand) -> Aggregate:
     """Pearson's correlation; null when either side does not vary."""
-    return _moments(
-        "correlation", COMOMENTS, (x, y),
-        lambda m: m[3] / (_finite(m[4]).sqrt() * _finite(m[5]).sqrt()),
-    )  # fmt: skip
+    return _moments("correlation", COMOMENTS, (x, y), _correlation)

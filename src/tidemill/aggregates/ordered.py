@@ -9,7 +9,7 @@ import functools
 import math
 from typing import Any
 
-from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Algebra, Part, built_in
+from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Algebra, Field, Part, built_in
 from tidemill.aggregates.basic import highest, lowest
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration
@@ -44,7 +44,7 @@ ARG_MIN = Algebra(
 
 def _arg(name: str, algebra: Algebra, value: Operand, by: Operand) -> Aggregate:
     args = (argument(value), argument(by))
-    return Aggregate(name, args, (Part(algebra, args[::-1]),), lambda s: s[1])
+    return Aggregate(name, args, (Part(algebra, args[::-1]),), Field(1))
 
 
 def arg_max(value: Operand, by: Operand) -> Aggregate:
@@ -95,9 +95,13 @@ def ewma(x: Operand, *, half_life: DurationLike) -> Aggregate:
         raise UserError("ewma", expected="a positive half_life", got=repr(half_life))
     part = Part(_ewma(life.ticks), (Cast(EVENT_TIME, INT64), Cast(argument(x), FLOAT64)))
     return Aggregate(
-        "ewma", (argument(x), EVENT_TIME), (part,), lambda s: s[1] / s[2],
+        "ewma", (argument(x), EVENT_TIME), (part,), _weighted_mean,
         params=(("half_life", life),),
     )  # fmt: skip
+
+
+def _weighted_mean(s: Any) -> Any:
+    return s[1] / s[2]
 
 
 DRAWDOWN = Algebra(
@@ -120,4 +124,4 @@ def drawdown(x: Operand) -> Aggregate:
     Rows go in the order of the windowing attribute: time, the column of `on=`, or the row number.
     """
     part = Part(DRAWDOWN, (Cast(argument(x), FLOAT64),))
-    return Aggregate("drawdown", (argument(x), EVENT_TIME), (part,), lambda s: s[2])
+    return Aggregate("drawdown", (argument(x), EVENT_TIME), (part,), Field(2))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate, Algebra, Part, holds_container
 from tidemill.core.errors import UserError
-from tidemill.core.types import parse_type
+from tidemill.core.types import DataType, parse_type
 from tidemill.expr.fluent import Operand, argument
+from tidemill.expr.nodes import Node
 
 
 def aggregate(
@@ -75,6 +77,11 @@ def aggregate(
 
     `tm.check_aggregate` finds functions that contradict each other.
     """
+    made_with: dict[str, Any] = {
+        "identity": identity, "combine": combine, "lower": lower, "lift": lift, "accumulate": accumulate,
+        "inverse": inverse, "subtract": subtract, "freeze": freeze, "commutative": commutative,
+        "empty": empty, "returns": returns,
+    }  # fmt: skip
     given = {"identity": identity, "combine": combine, "lower": lower}
     options = {
         "lift": lift, "accumulate": accumulate, "inverse": inverse, "subtract": subtract, "freeze": freeze,
@@ -109,11 +116,37 @@ def aggregate(
     bare = not isinstance(first, tuple) or freeze is not None or holds_container(first)
     lowered = _of_the_field(lower) if bare else lower  # once, so that equal aggregates are equal
 
-    def of(*args: Operand) -> Aggregate:
-        nodes = tuple(argument(a) for a in args)
-        return Aggregate(name, nodes, (Part(algebra, nodes),), lowered, empty, returns=kind)
+    return _Own(name, made_with, algebra, lowered, kind)
 
-    return of
+
+class _Own:
+    """A user's aggregate: called on arguments, it is one of these. It is pickled as what the user gave."""
+
+    def __init__(
+        self, name: str, made_with: dict[str, Any], algebra: Algebra, lower: Callable[[Any], Any],
+        returns: DataType | None,
+    ) -> None:  # fmt: skip
+        self.__name__, self._made_with, self._lower, self._returns = name, made_with, lower, returns
+        self.algebra = replace(algebra, own=self)
+
+    def __call__(self, *args: Operand) -> Aggregate:
+        return self.over(tuple(argument(a) for a in args))
+
+    def over(self, args: tuple[Node, ...]) -> Aggregate:
+        """The aggregate of some expressions."""
+        empty = self._made_with["empty"]
+        parts = (Part(self.algebra, args),)
+        return Aggregate(self.__name__, args, parts, self._lower, empty, returns=self._returns)
+
+    def __reduce__(self) -> Any:
+        return _again, (self.__name__, self._made_with)
+
+    def __repr__(self) -> str:
+        return f"the aggregate {self.__name__}"
+
+
+def _again(name: str, made_with: dict[str, Any]) -> Callable[..., Aggregate]:
+    return aggregate(name, **made_with)
 
 
 def _of_the_field(lower: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 
+from tidemill.core.tables import html_text
+
 
 class Explanation:
     """Shows how a query will run, and why. A terminal or a notebook displays it; a script prints it.
@@ -40,7 +42,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return "".join(
-            f"<details open><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details>"
+            f"<details open><summary>{html.escape(title)}</summary>{html_text(text)}</details>"
             for title, text in self.sections.items()
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
+from tidemill.core.tables import html_table
 from tidemill.features.fingerprint import fingerprint
 from tidemill.features.labels import with_labels
 from tidemill.features.members import (
@@ -111,12 +111,7 @@ class Definition:
             )
             for f in self.features
         ]
-        cells = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-        )
-        head = "".join(f"<th>{name}</th>" for name in heads)
-        about = html.escape(self.title) + (f": {html.escape(self.doc)}" if self.doc else "")
-        return f"<table><caption>{about}</caption><tr>{head}</tr>{cells}</table>"
+        return html_table(f"{self.title}: {self.doc}" if self.doc else self.title, heads, rows)
 
     # -- what results say about themselves
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tidemill.core.errors import UserError
 from tidemill.intervals.loops.blocks import (
     BELOW,
+    CLOCK,
     FAN,
     HEAD,
     LACK_NODES,
@@ -35,17 +36,19 @@ from tidemill.intervals.loops.blocks import (
 )
 from tidemill.intervals.loops.expire import expire_keys
 from tidemill.intervals.loops.insert import TOO_MANY, insert_groups
+from tidemill.intervals.loops.list_rows import list_all
 from tidemill.intervals.loops.summaries import SummaryKernel
 from tidemill.kernels.memory import empty
 
 _SWEEP = 4096
 """At least so many keys are looked at when rows expire, and so many more for each row that came since."""
 _SWEEP_BY_ROW = 8
+_NO_TEXTS = np.zeros((1, 3), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class View:
-    """The arrays that a reader needs. Those of an older view do not change any more, but for `clock`."""
+    """The arrays that a reader needs. The heads of an older view do not change any more."""
 
     heads: Ints
     nodes: Ints
@@ -53,6 +56,7 @@ class View:
     entries: npt.NDArray[Any]
     elements: npt.NDArray[Any]
     clock: Ints
+    limit: Ints
     texts: Ints
     """The place of the texts, as `kernels.texts` has it."""
     kept: tuple[Any, ...]
@@ -74,6 +78,7 @@ class BlockMemory:
         self._store = Store(
             rows=self._numbers(8 * LEAF, self.row_type), nodes=self._numbers(4 * FAN, self.entry_type),
             heads=np.zeros((64, HEAD), dtype=np.int64), clock=np.zeros(8, dtype=np.int64),
+            limit=np.full(1, NEVER),
             own=np.zeros(OWN, dtype=np.int64), row_stamps=np.zeros(8 * LEAF // UNIT, dtype=np.int64),
             row_next=np.zeros(8 * LEAF // UNIT, dtype=np.int64), node_stamps=np.zeros(4, dtype=np.int64),
             node_next=np.zeros(4, dtype=np.int64), touched=np.zeros((1024, 2), dtype=np.int64),
@@ -83,7 +88,7 @@ class BlockMemory:
         self._swept, self._since = 0, 0
         """The next key to look at when rows expire, and the rows that came since the last time."""
         self._failed: BaseException | None = None
-        self.texts: tuple[Ints, tuple[Any, ...]] = (np.zeros((1, 3), dtype=np.int64), ())
+        self._texts: tuple[Any, ...] = ()
         self.view = self._view()
 
     def _numbers(self, n: int, kind: np.dtype[Any]) -> Ints:
@@ -93,8 +98,10 @@ class BlockMemory:
     def _view(self) -> View:
         s = self._store
         entries, elements = (_records(a, t) for a, t in ((s.nodes, self.entry_type), (s.rows, self.row_type)))
-        table, arrays = self.texts
-        return View(s.heads, s.nodes, s.rows, entries, elements, s.clock, table, arrays)
+        texts = np.array([[*(a.ctypes.data for a in self._texts), 8]]) if self._texts else _NO_TEXTS
+        return View(
+            s.heads, s.nodes, s.rows, entries, elements, s.clock, s.limit, texts, self._texts
+        )
 
     @property
     def rows(self) -> int:
@@ -168,9 +175,10 @@ class BlockMemory:
             self._replace(rows=rows, nodes=2 * len(s.nodes) if lacks & LACK_NODES else 0)
 
     def _replace(self, *, rows: int = 0, nodes: int = 0, keys: int = 0) -> None:
-        """Use larger arrays from now on. Readers of the old ones have what is shown until now."""
+        """Use larger arrays from now on. Readers of the old heads have what is shown until now."""
         s = self._store
         changed: dict[str, Ints] = {"heads": _longer(s.heads, max(keys, len(s.heads)))}
+        changed["limit"] = np.full(1, NEVER)
         if rows:
             changed["rows"] = self._numbers(rows, self.row_type)
             changed["rows"][: s.own[ROWS_TOP]] = s.rows[: s.own[ROWS_TOP]]
@@ -185,13 +193,20 @@ class BlockMemory:
             changed["oldest"] = _longer(s.oldest, keys, NEVER)
         self._store = s._replace(**changed)
         self.view = self._view()
+        s.limit[0] = s.clock[CLOCK]  # before anything is released that the new heads do not refer to
 
-    def place_texts(self, table: Ints, arrays: tuple[Any, ...]) -> None:
-        """Say where the texts are. Readers of older rows may still have them at another place."""
-        if self.texts[1] != () and all(a is b for a, b in zip(self.texts[1], arrays)):
-            return
-        self.texts = table.copy(), arrays
-        self._replace()
+    def place_texts(self, arrays: tuple[Any, ...]) -> None:
+        """Say where the texts are (`StringIndex.arrays`). Readers of the old heads have the old ones."""
+        if len(self._texts) != len(arrays) or any(a is not b for a, b in zip(self._texts, arrays)):
+            self._texts = arrays
+            self._replace()
+
+    def all_rows(self) -> tuple[Ints, npt.NDArray[Any]]:
+        """Return the key and the record of each row, in order of key and time; nobody writes meanwhile."""
+        view, n = self.view, self.rows
+        keys, places = empty(n), empty(n)
+        list_all(view.heads, view.nodes, view.rows, keys, places)
+        return keys, view.elements[places]
 
     def expire(self, below: int, spare: int) -> None:
         """Drop the leaves that end before an instant, of some keys: of all of them in a few calls."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
-from tidemill.aggregates.registry import entry_of
 from tidemill.core.errors import UserError
 from tidemill.core.schema import internal, users_name
 from tidemill.expr.fluent import Arithmetic, Expr
@@ -116,13 +115,8 @@ def _over_results(step: str, node: Node, aggregates: dict[str, Any]) -> Node:
         if not isinstance(one, ResultOf):
             return one
         name = internal(str(one.aggregate))
-        while not _same(aggregates.setdefault(name, one.aggregate), one.aggregate):
+        while aggregates.setdefault(name, one.aggregate) != one.aggregate:
             name += "'"
         return Column(name)
 
     return node.transform(column)
-
-
-def _same(a: Aggregate, b: Aggregate) -> bool:
-    """Whether two aggregates of the same text are one. Functions of built-in ones are made each time."""
-    return a == b or (entry_of(a) is not None and a.parts == b.parts and a.params == b.params)

@@ -12,7 +12,7 @@ from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER, Domain, format_duration
 from tidemill.expr.nodes import Node, columns_of
-from tidemill.plan.nodes import Plan
+from tidemill.plan.nodes import Plan, asked
 from tidemill.plan.temporal import Match, Temporal
 
 Bound = Union[int, Node]
@@ -148,7 +148,7 @@ class IntervalAggregate(IntervalJoin):
         return Schema((*self.base.schema.fields, *results))
 
     def __str__(self) -> str:
-        what = ", ".join(f"{name}={value}" for name, value in self.aggregates)
+        what = asked(self.aggregates)
         return f"{self._joined()} {what}".rstrip()
 
 

@@ -375,8 +375,12 @@ def _asked(
 ) -> str:
     """Format aggregates, keys and windows."""
     by = f" by {', '.join(keys)}" if keys else ""
-    what = ", ".join(str(value) if is_internal(name) else f"{name}={value}" for name, value in aggregates)
-    return f"{what}{by} over {'; '.join(map(str, windows))}"
+    return f"{asked(aggregates)}{by} over {'; '.join(map(str, windows))}"
+
+
+def asked(aggregates: Iterable[tuple[str, Any]]) -> str:
+    """Format aggregates by name. Those that something is computed with have none but their text."""
+    return ", ".join(str(value) if is_internal(name) else f"{name}={value}" for name, value in aggregates)
 
 
 def sources(plan: Plan) -> tuple[Source, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from tidemill.core.types import TIMESTAMP
 from tidemill.plan.nodes import Filter, Plan, Project, Union, WindowAggregate
 from tidemill.plan.sharing import share, used_often
 from tidemill.plan.stages import Stage, stage_of
@@ -29,7 +31,7 @@ def describe(
         if id(node) in shared and node.children():
             seen.add(id(node))
         if isinstance(node, WindowAggregate):
-            return [*steps(node.input), *windows(node)]
+            return [*steps(node.input), *windows(node), *notes(node)]
         if isinstance(node, Union):
             return [*inputs(node), "union: the rows of all inputs"]
         if isinstance(node, Temporal):
@@ -50,3 +52,11 @@ def describe(
         return [*base(top.base), *stage(top)]
 
     return "\n".join(steps(plan))
+
+
+def notes(plan: WindowAggregate) -> Lines:
+    """What people may not expect of the windows of a query."""
+    if plan.bound_type != TIMESTAMP:
+        return []
+    specs = [replace(window.spec, on=None) for window in plan.windows]
+    return [f"  note: {spec!r}" for spec in specs if spec.note]

@@ -18,7 +18,7 @@ from tidemill.core.time import FARTHEST, FIRST_SHOWN, FOREVER, Domain, format_du
 from tidemill.core.types import INT64, STRING, DataType
 from tidemill.expr.nodes import Node
 from tidemill.expr.typing import type_of
-from tidemill.plan.nodes import Plan
+from tidemill.plan.nodes import Plan, asked
 
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
 ALWAYS, ALWAYS_END = internal("since"), internal("until")
@@ -140,7 +140,7 @@ class SnapshotAggregate(Temporal):
 
     def __str__(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        what = ", ".join(f"{name}={value}" for name, value in self.aggregates)
+        what = asked(self.aggregates)
         return f"snapshot {what}{by}" if what else f"distinct{by}"
 
 

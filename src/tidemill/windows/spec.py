@@ -58,10 +58,11 @@ Place = Union[InstantLike, timedelta, float]
 """Where windows are aligned or begin: a value of the attribute."""
 PartitionBy = Union[str, Sequence[str], None]
 
+_WEEK = duration("1w").ticks
 _FIRST, _LAST = instant(datetime.min), instant(datetime.max)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Window:
     """Base of all specifications. `on` is the windowing attribute: the stream's time by default."""
 
@@ -72,6 +73,14 @@ class Window:
         name = getattr(self, "order_by", None)
         if name is not None and not isinstance(name, str):
             raise UserError(str(self), expected="order_by as a column name", got=repr(name))
+
+    def __repr__(self) -> str:
+        return f"{self}: {self.note}" if self.note else str(self)
+
+    @property
+    def note(self) -> str:
+        """What people may not expect of these windows; mostly nothing."""
+        return ""
 
     @property
     def context(self) -> str:
@@ -104,7 +113,7 @@ class Window:
         return self.fill_empty
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GridWindow(Window):
     """Windows whose ends lie on a regular grid, of the attribute or of row numbers.
 
@@ -145,7 +154,7 @@ class GridWindow(Window):
         return self.slide if self.length is None else math.gcd(self.length, self.slide)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sliding(GridWindow):
     """RANGE and SLIDE over the same attribute; tumbling when they are equal.
 
@@ -174,8 +183,17 @@ class Sliding(GridWindow):
             return f"tumbling({length}{_options(self)})"
         return f"hopping({length}, every={slide}{_options(self)})"
 
+    @property
+    def note(self) -> str:
+        """Where whole weeks begin, if nothing says so."""
+        told = self.on is not None or self.placed is not None
+        if told or self.domain is not Domain.CLOCK or self.slide % _WEEK:
+            return ""
+        weeks = "tm.calendar('week')" if self.length == self.slide == _WEEK else "origin='1970-01-05'"
+        return f"weeks from Thursday to Thursday in UTC, as 1970-01-01 was one; {weeks} has those from Monday"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Landmark(GridWindow):
     """Windows that all begin at the start; one ends after each slide."""
 
@@ -198,7 +216,7 @@ class Landmark(GridWindow):
         return f"landmark({_shown(self, self.every)}{_options(self)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calendar(Window):
     """Days, weeks, months, quarters or years of a time zone, or `every` so many of them.
 
@@ -230,7 +248,7 @@ class Calendar(Window):
         return f"calendar({self.unit!r}{every}, tz={self.tz!r}{_options(self)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows(GridWindow):
     """RANGE and SLIDE in rows; numbered from 0 in order of arrival, or of `order_by`."""
 
@@ -273,7 +291,7 @@ class Rows(GridWindow):
         return f"rows({self.range}, every={self.every}{_options(self)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LastRows(Window):
     """The last rows below each multiple of a slide: RANGE in rows, SLIDE over an attribute (paper 003, 3.2).
 
@@ -303,7 +321,7 @@ class LastRows(Window):
         return f"rows({self.range}, every={self.every}{_options(self)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LastRange(Window):
     """The last range of one attribute at each multiple of a slide over another (paper 003, 3.2).
 
@@ -337,7 +355,7 @@ class LastRange(Window):
         return f"hopping({self.range}, every={self.every}{_options(self)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PerEvent(Window):
     """A window `(w - range, w]` ends at each row, or at each n-th by arrival or by rank."""
 
@@ -370,7 +388,7 @@ class PerEvent(Window):
         return f"per_event({self.range}{every}{by}{_options(self)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Session(Window):
     """Runs of rows with gaps below `gap`; from the first instant to the last plus `gap`."""
 

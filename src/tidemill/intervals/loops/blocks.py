@@ -9,8 +9,9 @@ are before those of the level below it.
 One thread writes. What readers can see is never changed: rows and entries are added behind the end that they
 know of, everything else is copied. A head has two versions, and its number says which one counts, so a key
 changes for readers by one store. Memory that is released is used again in a later batch, with the batch of
-its release in `clock[REUSED]`: a reader that began before that has read something else than it thinks, and
-begins again. It never waits.
+its release in `clock[REUSED]`: a reader that began before that may have read something else than it thinks,
+and begins again. It never waits. Arrays that are too small are replaced, those of heads each time; readers of
+the old heads may go on until memory that was released after that is used again.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Store(NamedTuple):
     heads: Ints
     """A row of numbers for each key."""
     clock: Ints
+    limit: Ints
+    """The last batch whose rows will ever be in these heads."""
     own: Ints
     row_stamps: Ints
     """The batch in which a block was taken or released, by its first unit."""
@@ -185,6 +188,19 @@ def show_all(s: Store, keys: Ints, order: Ints, first: int) -> None:
             show(s.heads, k)
             before = k
     publish(address_of(s.clock) + 8 * CLOCK, s.own[TICK])
+
+
+@kernel
+def begin_to_read(clock: Ints, limit: Ints) -> Any:
+    """Return the last batch of which the heads have the rows."""
+    now = in_order(address_of(clock) + 8 * CLOCK)
+    return min(now, in_order(address_of(limit)))
+
+
+@kernel
+def was_reused(clock: Ints, since: int) -> Any:
+    """Return whether memory is used again that heads may have referred to when the reader began."""
+    return in_order(address_of(clock) + 8 * REUSED) > since
 
 
 @kernel

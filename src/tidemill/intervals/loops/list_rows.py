@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.intervals.loops.blocks import CLOCK, LEVELS, REUSED, Ints, read_head
+from tidemill.intervals.loops.blocks import (
+    LEVELS,
+    NEVER,
+    Ints,
+    begin_to_read,
+    read_head,
+    was_reused,
+)
 from tidemill.intervals.loops.find import (
     CURSOR,
     ITEM,
@@ -18,7 +25,6 @@ from tidemill.intervals.loops.find import (
     nearest,
     seek,
 )
-from tidemill.jit.intrinsics import address_of, in_order
 from tidemill.jit.kernel import kernel
 
 _BEGIN = -(1 << 63)
@@ -27,11 +33,12 @@ _BEGIN = -(1 << 63)
 @kernel
 def list_intervals(
     first: int, keys: Ints, low: Ints, high: Ints, at: Ints, most: int, prevailing: bool, heads: Ints,
-    nodes: Ints, rows: Ints, clock: Ints, offsets: Ints, places: Ints,
+    nodes: Ints, rows: Ints, clock: Ints, limit: Ints, offsets: Ints, places: Ints,
 ) -> Any:  # fmt: skip
     """Write the places of the rows of intervals, from number `first` on, while there is room.
 
-    Those of interval `i` are `places[offsets[i]:offsets[i + 1]]`. Returns the first interval without room.
+    Those of interval `i` are `places[offsets[i]:offsets[i + 1]]`. Returns the first interval that is not
+    written, for which there is no room or newer heads are needed, and whether it is room.
     """
     head = np.empty(2 * LEVELS, dtype=np.int64)
     lo = np.empty(CURSOR, dtype=np.int64)
@@ -39,7 +46,7 @@ def list_intervals(
     spare = np.empty(CURSOR, dtype=np.int64)
     i = first
     while i < keys.size:
-        since = in_order(address_of(clock) + 8 * CLOCK)
+        since = begin_to_read(clock, limit)
         read_head(heads, keys[i], head)
         find_interval(rows, nodes, head, low[i], high[i], prevailing, lo, hi)
         if most >= 0:
@@ -59,13 +66,15 @@ def list_intervals(
                 break
             lo[ITEM] = lo[ITEMS] - 1
             advance(rows, nodes, head, lo)
-        if in_order(address_of(clock) + 8 * REUSED) > since:
+        if was_reused(clock, since):
+            if limit[0] != NEVER:
+                return i, False
             continue
         if full:
-            return i
+            return i, True
         offsets[i + 1] = n
         i += 1
-    return i
+    return i, False
 
 
 @kernel
