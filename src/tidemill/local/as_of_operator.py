@@ -11,10 +11,10 @@ from tidemill.core.time import FOREVER
 from tidemill.kernels.in_time import chained_up, last_before
 from tidemill.kernels.memory import empty
 from tidemill.local.join_operator import JoinOperator
+from tidemill.local.keyed_operator import KeyedOperator
 from tidemill.local.lifetimes import Ints
 from tidemill.local.matching import Matching, Pairs
-from tidemill.local.keyed_operator import KeyedOperator
-from tidemill.local.temporal_operator import Side, TemporalOperator
+from tidemill.local.temporal_operator import Side
 from tidemill.plan.as_of import as_of, inputs_of
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import Join

@@ -11,9 +11,9 @@ from tidemill.core.types import to_arrow
 from tidemill.kernels.arrow import values
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import resolve_absence
+from tidemill.local.keyed_operator import KeyedOperator
 from tidemill.local.lifetimes import Ints, instants
 from tidemill.local.matching import Matching, Pairs
-from tidemill.local.keyed_operator import KeyedOperator
 from tidemill.local.temporal_operator import Side
 from tidemill.plan.temporal import ALWAYS_START, LEFT, RIGHT, Join, start_alone
 

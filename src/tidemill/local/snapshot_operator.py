@@ -197,8 +197,9 @@ class SnapshotOperator(KeyedOperator):
 
     @property
     def _all_open(self) -> pa.Table:
-        apart = self._open_apart
-        return self._open if apart is None else pa.concat_tables([pa.Table.from_batches([apart.rows]), self._open])
+        if self._open_apart is None:
+            return self._open
+        return pa.concat_tables([pa.Table.from_batches([self._open_apart.rows]), self._open])
 
     def _fetch(self, keys: Sequence[pa.Array]) -> None:
         assert self._open_apart is not None
