@@ -22,7 +22,8 @@ ROWS: list[Row] = [
     {
         "t": PICK.randrange(40), "k": PICK.randrange(2), "v": PICK.choice([1, 2, 3, None]),
         "x": PICK.choice([0.0, -0.0, 1.5, math.nan, -math.inf, None]),
-        "s": PICK.choice(["a", "bc", "", None]), "b": PICK.choice([True, False, None]), "d": PICK.choice([5, -5, None]),
+        "s": PICK.choice(["a", "bc", "", None]), "b": PICK.choice([True, False, None]),
+        "d": PICK.choice([5, -5, None]),
     }
     for _ in range(60)
 ]  # fmt: skip
