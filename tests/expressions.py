@@ -88,6 +88,7 @@ PATTERNS = (
     "a", "^a", "a$", "^$", "b+", "[a-c]", "(?i)STRASSE|ab", r"\d+", r"\s", r"\bb", r"^\w+$", "a.b",
     "[^a]", r"[[:alpha:]]$", r"x$|^\.", r"(?m)^y$", r"\pL", "é", "(a|b){2}", r"[$\]]", r"\x{1F600}",
 )  # fmt: skip
+_ZONES = _text("UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia")
 _PART = _text("a", "b", "", "ab", "é", "😀", " ", ",", "Σ")
 _SOME = _text("a", "b", "ab", "aa", "😀", ",", " ", ".", "\\", "[", "Σ")
 _AT = Constant(INT64, (0, 1, 2, 5, 1 << 40))
@@ -136,6 +137,11 @@ def _signatures() -> list[Signature]:
     add("hour minute second microsecond", (TIMESTAMP,), INT64)
     every = Constant(DURATION, (1, 7, 1000, 60_000_000, 3_600_000_000, 7 * _DAY))
     add("truncate", (TIMESTAMP, every), TIMESTAMP)
+    add("local_time try_from_local_time from_local_time", (TIMESTAMP, _ZONES), TIMESTAMP)
+    for formats in ((_text("%Y-%m-%d"), _text("%F %R", "%FT%T.%fZ")), (_text("%Y-%m-%d %H:%M:%S.%f"),)):
+        add("strptime try_strptime", (STRING, _ZONES, *formats), TIMESTAMP)
+    shown = _text("%Y-%m-%d %H:%M:%S.%f", "%A %d %b %y, %I %p %j %z", "%s%%")
+    add("strftime", (TIMESTAMP, shown, _ZONES), STRING)
     add("length", (STRING,), INT64)
     add("lower upper strip", (STRING,), STRING)
     add("contains starts_with ends_with", (STRING, _PART), BOOL)

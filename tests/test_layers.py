@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
 
-API = ("__init__", "stream", "query", "feature_set", "data_stream", "demo")
+API = ("__init__", "stream", "query", "feature_set", "data_stream", "datasets", "demo")
 LAYERS: tuple[tuple[str, ...], ...] = (
     API,
     ("cli", "serve", "plot", "sql"),
@@ -40,7 +40,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "spark": (
         ("__init__", "query"),
         ("wheels",),
-        ("batch", "dia", "inputs"),
+        ("batch", "dia", "inputs", "sinks"),
         ("exchange",),
         ("expr",),
         ("caching", "frames", "settings", "workers"),
@@ -49,9 +49,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "local": (
         ("reconcile", "run_live"),
         ("live",),
-        ("feeds",),
+        ("feeds", "lookups"),
         ("late_sink",),
-        ("checkpoint_directory", "emission", "live_delay"),
+        ("checkpoint_directory", "emission", "live_delay", "row_lookup"),
         ("given_rows", "live_input", "live_results", "live_stats", "checkpoint"),
         ("attribute_limits", "live_table", "unread_columns", "unusable_rows"),
         ("explain", "partial_batches", "progressive"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +74,8 @@ class DataStream(Stream):
         for name, kind in source.declared:
             notes = ["time"] if name == source.time_column else ["end"] if name == source.end_column else []
             if notes and source.domain is Domain.LOGICAL:
-                unit = self._found.likely_units.get(name)
-                notes.append(f"logical; unit={unit!r} makes it clock time" if unit else "logical")
+                option = self._found.likely.get(name)
+                notes.append(f"logical; {option} makes it clock time" if option else "logical")
             notes += [repr(one) for one in source.reading.formats_of(name)]
             if unit := source.reading.unit(name):
                 notes.append(f"unit {unit!r}")
@@ -89,7 +89,7 @@ class DataStream(Stream):
 def read(
     source: Any, *, time: str | None = None, end: str | None = None, name: str | None = None,
     schema: Any = None, ordered: bool = False, unit: Any = None, tz: Any = None, format: Any = None,
-    nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
+    nulls: Any = None, delimiter: str | None = None, decimal: str = ".", columns: Sequence[str] | None = None,
 ) -> DataStream:  # fmt: skip
     """A stream and its rows, from files or a frame: the schema is found, and runs need no argument.
 
@@ -113,7 +113,7 @@ def read(
     """
     from tidemill.io.read import Asked, find
 
-    asked = Asked(time, end, schema, unit, format, nulls, delimiter, decimal)
+    asked = Asked(time, end, schema, unit, format, nulls, delimiter, decimal, columns)
     found = find(source, asked, step="read")
     if name is None:
         name = f"{found.name}_rows" if found.name in RESERVED else found.name
@@ -131,7 +131,7 @@ def read(
         )  # fmt: skip
     node = build.source(
         name, time, found.schema, end=end, ordered=ordered, unit=unit, tz=tz, format=found.formats or None,
-        nulls=found.nulls, delimiter=delimiter, decimal=decimal,
+        nulls=found.nulls, delimiter=delimiter, decimal=decimal, columns=columns,
     )  # fmt: skip
     return DataStream(replace(node, held=found.data), found)
 

@@ -236,7 +236,8 @@ class Query:
         """The same query on Spark; see `SparkQuery`.
 
         On several hosts, `detect` says whether to find out first what must travel between them: always,
-        never, or where it pays, which takes a look at the keys (docs/exchange.md).
+        never, or where it pays, which takes a look at the keys (docs/exchange.md). With "auto", interval
+        joins also look at a sample of keys and times of large inputs, to divide keys with many rows.
         """
         from tidemill.spark.query import SparkQuery
 

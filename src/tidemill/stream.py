@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -810,6 +810,7 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 def stream(
     name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
     tz: Any = None, format: Any = None, nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
+    columns: Sequence[str] | None = None,
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
@@ -825,7 +826,8 @@ def stream(
     Times without a zone are UTC, on every engine; `tz="Europe/Berlin"` says otherwise.
 
     In CSV files, `nulls=["NA", "?"]` are null besides empty fields, in all columns or in those of a dict; a
-    `delimiter` that is not given is found, and `decimal=","` reads numbers such as 3,5.
+    `delimiter` that is not given is found, `decimal=","` reads numbers such as 3,5, and `columns` names
+    those of files without a header.
 
     Rows may come in any order. `ordered=True` promises that none comes with an earlier time than the
     row before it, and a row that does is an error: windows over files and iterators of any length
@@ -839,7 +841,7 @@ def stream(
     return Stream(
         build.source(
             name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz, format=format, nulls=nulls,
-            delimiter=delimiter, decimal=decimal,
+            delimiter=delimiter, decimal=decimal, columns=columns,
         )
     )  # fmt: skip
 

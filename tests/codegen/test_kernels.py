@@ -70,7 +70,7 @@ def test_a_kernel_is_found_again_by_the_next_process(tmp_path: Path) -> None:
         "s = tm.stream('s', time='t', schema={'t': 'int64', 'x': 'int64'})\n"
         "print(s.where(col.x % 7 == 3).run(s=[{'t': 1, 'x': 10}]).num_rows)\n"
     )
-    env = {**os.environ, "TIDEMILL_CACHE": str(tmp_path)}
+    env = {**os.environ, "TIDEMILL_KERNELS": "compiled", "TIDEMILL_CACHE": str(tmp_path)}
     env.pop("NUMBA_CACHE_DIR", None)
     paths = [str(Path(tm.__file__).parents[1]), env.get("PYTHONPATH", "")]
     env["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)

@@ -19,6 +19,10 @@ from tests.conformance.test_intervals import AGGREGATES, OPTIONS, OTHERS, PAIRED
 from tests.examples import TIMES, later
 from tidemill.core.batch import from_rows
 from tidemill.plan.nodes import sources
+from tidemill.spark.batch.hot_keys import Divided
+from tidemill.spark.batch.slice_choice import SliceTuning
+from tidemill.spark.exchange.decision import Decision, watched
+from tidemill.spark.query import SparkQuery
 from tidemill.stream import Stream
 
 KINDS: dict[str, dict[str, Any] | None] = {
@@ -44,23 +48,35 @@ def data(seed: int, size: int = 40) -> dict[str, list[Row]]:
     return {"a": points(seed, size), "b": points(seed + 1, size)}
 
 
-class Engine:
-    """Spark, which answers several queries in one job."""
+TINY = SliceTuning(few_rows=0, sample=1_000_000, task_rows=25, gain=0.0, costly_gain=0.0)
+"""Divides keys of few rows, whether it pays or not."""
 
-    def __init__(self, spark: Any) -> None:
-        self.spark = spark
+
+class Engine:
+    """Spark, which answers several queries in one job; with a tuning, keys are divided by time."""
+
+    def __init__(self, spark: Any, tuning: SliceTuning | None = None) -> None:
+        self.spark, self.tuning = spark, tuning
+        self.divided: list[Divided] = []
+        """What was said of each join."""
         self._frames: dict[tuple[Any, int], Any] = {}
 
     def frame(self, source: Any, rows: list[Row]) -> Any:
         key = source.declared, id(rows)
         if key not in self._frames:
-            found = self.spark.createDataFrame(from_rows(rows, source.declared)).repartition(2)
-            self._frames[key] = found, rows
+            found = self.spark.createDataFrame(from_rows(rows, source.declared))
+            self._frames[key] = (found.repartition(2) if self.tuning is None else found), rows
         return self._frames[key][0]
 
     def run(self, query: Stream, given: Mapping[str, list[Row]]) -> Any:
         frames = {s.name: self.frame(s, given[s.name]) for s in sources(query.plan)}
-        return query.on_spark(self.spark).run(**frames)
+        if self.tuning is None:
+            return query.on_spark(self.spark).run(**frames)
+        decisions: list[Decision] = []
+        with watched(decisions):
+            found = SparkQuery(query.optimized, self.spark, tuning=self.tuning).run(**frames)
+        self.divided += [d for d in decisions if isinstance(d, Divided)]
+        return found
 
     def check(self, queries: Mapping[str, Stream], given: Mapping[str, list[Row]]) -> None:
         from pyspark.sql import DataFrame
@@ -102,6 +118,11 @@ def asked(options: dict[str, Any], aggregates: dict[str, Any] | None) -> Stream:
     return joined.pairs() if aggregates is None else joined.agg(**aggregates)
 
 
+@pytest.fixture
+def slicing(spark: Any) -> Engine:
+    return Engine(spark, TINY)
+
+
 SOME = ("around", "both computed", "a few around", "with base", "prevailing", "since previous", "a condition")
 
 
@@ -139,6 +160,36 @@ def test_others(engine: Engine, which: str) -> None:
     engine.check({name: OTHERS[name]() for name in names}, given)
 
 
+DIVIDED_OTHERS = ("nearest, close", "without a key, last", "two probes")
+DIVIDED = ("around", "a few around", "prevailing, after", "a condition")
+
+
+@pytest.mark.parametrize("kind", ["few", *later("in order", "pairs")])
+def test_keys_divided_by_time(slicing: Engine, kind: str) -> None:
+    names = OPTIONS if TIMES > 1 else DIVIDED
+    slicing.check({name: asked(OPTIONS[name], KINDS[kind]) for name in names}, data(11))
+    said = "\n".join(map(str, slicing.divided))
+    assert sum(one.slices is not None for one in slicing.divided) >= len(DIVIDED), said
+
+
+def test_others_divided_by_time(slicing: Engine) -> None:
+    given = data(12)
+    given["b"] = [row | {"u": row["t"] + 1 + i % 3} for i, row in enumerate(given["b"])]
+    slicing.check({name: OTHERS[name]() for name in (OTHERS if TIMES > 1 else DIVIDED_OTHERS)}, given)
+    assert sum(one.slices is not None for one in slicing.divided) >= 3, slicing.divided
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(TIMES))
+def test_options_together_divided_by_time(slicing: Engine, seed: int) -> None:
+    pick, queries = random.Random(seed), {}
+    for kind in [*KINDS] * 4:
+        options = {name: pick.choice(values) for name, values in PAIRED.items()}
+        shown = {n: v for n, v in options.items() if v not in (None, False)}
+        queries[f"{shown}, {kind}"] = asked(options, KINDS[kind])
+    slicing.check(queries, data(seed, 30 + seed % 5 * 20))
+
+
 def test_no_rows(engine: Engine) -> None:
     some = data(7, 5)
     queries = {"few": asked({"preceding": 5}, KINDS["few"]), "last": OTHERS["last"]()}
@@ -147,9 +198,23 @@ def test_no_rows(engine: Engine) -> None:
 
 
 def test_explain() -> None:
-    text = str(asked({"preceding": 5}, KINDS["few"]).explain())
-    words = "together, because rows meet in intervals of time\n  shuffle rows of both sides by k\n  run"
-    assert words in text.split("== spark ==")[1], text
+    words = "together, because rows meet in intervals of time\n  shuffle rows of both sides by k"
+    few, none = ", or by slices of time where few keys have most rows", "; no key is divided by time: "
+    for options, more in (
+        ({"preceding": 5}, few),
+        ({"preceding": tm.FOREVER}, f"{none}rows of any age may belong to the interval"),
+    ):
+        text = str(asked(options, KINDS["few"]).explain())
+        assert f"{words}{more}\n  run" in text.split("== spark ==")[1], text
+
+
+def test_explain_says_what_a_sample_found(spark: Any) -> None:
+    query = asked({"preceding": 3}, KINDS["few"])
+    frames = {name: spark.createDataFrame(from_rows(rows, A.plan.schema)) for name, rows in data(1).items()}
+    text = str(SparkQuery(query.optimized, spark, tuning=TINY).explain(**frames))
+    assert "large keys in slices of time — else few tasks have most rows" in text, text
+    assert "are copied" in text and "tasks: 4; the largest gets" in text, text
+    assert "no key is divided — there are few rows" in str(query.on_spark(spark).explain(**frames))
 
 
 def test_a_condition_that_fails(engine: Engine) -> None:

@@ -111,3 +111,21 @@ def test_answered_the_same_query_on_spark_without_loading_the_file_there(spark: 
         assert str(here["window_start"][0].as_py()) in (
             "2025-12-31 23:00:00+00:00", "2026-01-01 05:00:00+00:00"  # Spark's own frame has instants
         )  # fmt: skip
+
+
+def test_took_the_answer_of_spark_where_the_local_one_goes(spark: Any, tmp_path: Path) -> None:
+    rows = frame()[["ts", "station"]].assign(note=["", 'a "b", c', None, "d"])
+    notes = tm.read(rows, time="ts").lasting("1h").with_columns(day=tm.col.ts.truncate("1d"))
+    here, there = notes.sort("ts"), notes.on_spark(spark)
+    pd.testing.assert_frame_equal(there.to_pandas().sort_values("ts", ignore_index=True), here.to_pandas())
+    assert there.to_polars().sort("ts").equals(here.to_polars())
+    assert there.to_ipc(tmp_path / "answer.arrow") == 4
+    assert there.to_parquet(tmp_path / "answer") == there.to_csv(tmp_path / "texts") == 4
+    here.to_csv(tmp_path / "text.csv")
+    wanted = here.run()
+    for path in ("answer.arrow", "answer", "texts", "text.csv"):
+        found = tm.read(tmp_path / path, time="ts", end="valid_to").sort("ts")
+        assert found.run().select(wanted.schema.names).equals(wanted), path
+    with pytest.raises(tm.UserError, match=r"expected a path where nothing is.*overwrite=True"):
+        there.to_parquet(tmp_path / "answer")
+    assert there.to_parquet(tmp_path / "answer", overwrite=True) == 4

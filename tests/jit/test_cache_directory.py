@@ -26,6 +26,7 @@ print(s.where(col.x % 7 == 3).run(s=[{'t': 1, 'x': 10}]).num_rows)
 def run(script: str, **env: str) -> subprocess.CompletedProcess[str]:
     paths = [str(Path(tm.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     known = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p), **env}
+    known["TIDEMILL_KERNELS"] = "compiled"
     return subprocess.run([sys.executable, "-c", script], env=known, capture_output=True, text=True)
 
 

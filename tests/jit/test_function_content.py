@@ -15,8 +15,8 @@ import numba
 import numpy as np
 import pytest
 
-from tidemill.jit.disk_cache import GENERATED
 from tidemill.jit.function_content import NoContentError, named_by_content, uncached
+from tidemill.jit.sources import GENERATED
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -211,7 +211,7 @@ def test_what_is_meant_is_taken() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: tm.tumbling("1M"), "fixed length.*m for minutes"),
+        (lambda: tm.tumbling("1M"), "fixed length.*m is minutes"),
         (lambda: TYPED.where(lambda e: e.x.foo() > 1), "where: the lambda failed.*foo"),
         (lambda: tm.stream("a", time=None, schema={"t": "int64"}), "time= to be the name"),
     ],

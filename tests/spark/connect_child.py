@@ -20,6 +20,9 @@ from tests import interpreter
 from tests.spark_settings import SETTINGS
 from tidemill import col
 from tidemill.core.errors import TidemillError, UnsupportedError, UserError
+from tidemill.spark.batch.slice_choice import SliceTuning
+from tidemill.spark.exchange.decision import watched
+from tidemill.spark.query import SparkQuery
 
 STREAM = tm.stream("rows", time="t", schema={"t": "int64", "k": "string", "v": "int64", "x": "float64"})
 BY_KEY = STREAM.group_by("k")
@@ -113,6 +116,20 @@ class Cases:
             counts, STREAM.last_join(STREAM.select(y=col.x), direction="forward").select("y")])  # fmt: skip
         found = features.offline(self.spark, self.df).toArrow()
         expected = features.run(rows=self.table)
+        order = [(n, "ascending") for n in ("t", "k", "v", "x")]
+        found, expected = (t.select(expected.column_names).sort_by(order) for t in (found, expected))
+        assert found.to_pylist() == expected.to_pylist() and len(found) == 400
+
+    def keys_divided_by_time(self) -> None:
+        """Interval joins with few keys, of which tasks share the rows."""
+        query = STREAM.interval_join(STREAM, on="k", preceding=9).agg(n=tm.count(), s=tm.sum(col.v))
+        query = query.last_join(STREAM.select("k", y=col.x), on="k", exclude_current_time=True)
+        rows, decisions = self.spark.createDataFrame(self.table), []
+        with watched(decisions):
+            small = SliceTuning(few_rows=0, task_rows=100, gain=0.0, costly_gain=0.0)
+            found = SparkQuery(query.optimized, self.spark, tuning=small).run(rows=rows).toArrow()
+        assert sum("keys in slices of time" in str(one) for one in decisions) == 2, decisions
+        expected = query.run(rows=self.table)
         order = [(n, "ascending") for n in ("t", "k", "v", "x")]
         found, expected = (t.select(expected.column_names).sort_by(order) for t in (found, expected))
         assert found.to_pylist() == expected.to_pylist() and len(found) == 400

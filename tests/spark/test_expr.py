@@ -132,7 +132,7 @@ def differences(spark: Any, nodes: list[Node], rows: list[dict[str, Any]]) -> li
     good = [~F.array_contains(F.col("bad"), F.lit(i)) for i in range(len(nodes))]
     with ansi(spark):
         query = df.select(
-            *(F.when(g, made.column(n)).alias(f"x{i}") for i, (g, n) in enumerate(zip(good, nodes)))
+            *(F.when(g, made.column(n, g)).alias(f"x{i}") for i, (g, n) in enumerate(zip(good, nodes)))
         )
     results = query.toArrow().to_pylist()
     assert len(results) == len(rows)

@@ -20,8 +20,9 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import STRING, DataType
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.expr.typing import type_of
+from tidemill.jit import modes
 from tidemill.jit.kernel import any_kernel
-from tidemill.jit.user_functions import refusal
+from tidemill.jit.user_functions import NOT_YET, refusal
 
 Partial = list[str]
 
@@ -181,9 +182,17 @@ def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]
     return e.assign(returned(f"{name}({', '.join(args)})", result.type), result.type)
 
 
-@functools.lru_cache(maxsize=256)
 def compilable(part: StatePart) -> str:
     """Return why generated code cannot contain an algebra; empty if it can."""
+    opaque = isinstance(part.part.algebra, Algebra) and isinstance(part.form, OpaqueForm)
+    if modes.undecided():
+        # Users' functions are not compiled then, so the answer must not be kept.
+        return NOT_YET if opaque else _compilable.__wrapped__(part)
+    return _compilable(part)
+
+
+@functools.lru_cache(maxsize=256)
+def _compilable(part: StatePart) -> str:
     algebra, form = part.part.algebra, part.form
     if not isinstance(algebra, Algebra) or form is None:
         return ""
@@ -200,11 +209,11 @@ def compilable(part: StatePart) -> str:
     try:
         scalars = tuple(_sample(t) for t in part.types)
         state = form.identity[0] if isinstance(form.identity, Scalar) else tuple(form.identity)
-        lifted = any_kernel(algebra.lift)(*scalars)
-        combined = any_kernel(algebra.combine)(state, lifted)
+        lifted = any_kernel(algebra.lift).compiled(*scalars)
+        combined = any_kernel(algebra.combine).compiled(state, lifted)
         found = [("lift", lifted), ("combine", combined)]
         if form.subtracts:
-            found.append(("inverse", any_kernel(algebra.inverse)(combined, lifted)))
+            found.append(("inverse", any_kernel(algebra.inverse).compiled(combined, lifted)))
         for function, value in found:
             have, want = _types_of(value), _types_of(state)
             if have != want:  # compiled code would convert silently
@@ -234,11 +243,15 @@ def unwritable(nodes: tuple[Node, ...], schema: Schema) -> str:
     return ""
 
 
-@functools.lru_cache(maxsize=256)
 def lower_compilable(function: Callable[..., Any], identities: tuple[Any, ...]) -> bool:
     """Return whether Numba can compile an opaque `lower` for states of these types."""
+    return not modes.undecided() and _lower_compilable(function, identities)
+
+
+@functools.lru_cache(maxsize=256)
+def _lower_compilable(function: Callable[..., Any], identities: tuple[Any, ...]) -> bool:
     try:
-        any_kernel(function)(*identities)
+        any_kernel(function).compiled(*identities)
     except ZeroDivisionError:
         return True
     except Exception:  # Numba raises many kinds; the function then runs in Python

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from tidemill.core.errors import UserError
-from tidemill.jit.disk_cache import GENERATED, file_of, source_hash
 from tidemill.jit.function_content import content_of
+from tidemill.jit.sources import GENERATED, file_of, source_hash
 
 _HEADER = "from tidemill.kernels.functions import *\nimport math\nimport numpy as np\n\n"
 

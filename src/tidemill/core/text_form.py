@@ -9,7 +9,7 @@ from typing import Any
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 
-NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "?", "-", "\\N")
+NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "nil", "?", "-", ".", "\\N")
 """Spellings of null that are found in numbers and times; text may mean them, and NaN is a number."""
 DELIMITERS = (",", ";", "\t", "|")
 """What may separate the fields of a CSV file, if nothing is said: the one that splits its first lines."""
@@ -24,6 +24,13 @@ class TextForm:
     delimiter: str | None = None
     """None if it is to be found."""
     decimal: str = "."
+    columns: tuple[str, ...] | None = None
+    """The columns of CSV files without a header; None if their first line names them."""
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row of a CSV file in errors: lines are counted from 1."""
+        return 2 if self.columns is None else 1
 
     def nulls_of(self, column: str) -> tuple[str, ...]:
         """Return the spellings of null in a column."""
@@ -33,7 +40,9 @@ class TextForm:
 PLAIN_TEXT = TextForm()
 
 
-def text_form(schema: Schema, nulls: Any, delimiter: Any, decimal: Any, *, step: str) -> TextForm:
+def text_form(
+    schema: Schema, nulls: Any, delimiter: Any, decimal: Any, columns: Any = None, *, step: str
+) -> TextForm:
     """Read the options of a stream. `nulls` are spellings for all columns, or a dict of some columns'.
 
     >>> from tidemill.core.schema import schema
@@ -44,6 +53,13 @@ def text_form(schema: Schema, nulls: Any, delimiter: Any, decimal: Any, *, step:
         raise UserError(step, expected="delimiter= one character", got=repr(delimiter))
     if decimal not in (".", ","):
         raise UserError(step, expected="decimal= '.' or ','", got=repr(decimal))
+    names = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+    if names is not None and (not all(isinstance(n, str) for n in names) or len(set(names)) < len(names)):
+        raise UserError(step, expected="columns= the names of the columns, each once", got=f"{columns!r:.80}")
+    if names is not None and (missing := [n for n in schema.names if n not in names]):
+        raise UserError(
+            step, expected=f"columns= with all columns of the stream, also {missing}", got=f"{list(names)}"
+        )
     given = nulls if isinstance(nulls, Mapping) else dict.fromkeys(schema.names, nulls)
     found = []
     for column, spelled in given.items():
@@ -58,4 +74,4 @@ def text_form(schema: Schema, nulls: Any, delimiter: Any, decimal: Any, *, step:
         kept = tuple(dict.fromkeys(one.strip() for one in several if one.strip()))
         if kept:
             found.append((column, kept))
-    return TextForm(tuple(found), delimiter, decimal)
+    return TextForm(tuple(found), delimiter, decimal, names)

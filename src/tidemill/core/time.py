@@ -103,7 +103,8 @@ def _parse_duration(text: str, step: str) -> int:
                 step,
                 expected="a duration of fixed length",
                 got=repr(text),
-                hint="months and years vary in length; use days or weeks, and m for minutes",
+                hint="months and years vary in length: tm.calendar('month') are windows of them; durations "
+                "are in days or weeks, and m is minutes",
             )
         scale = _UNITS.get(unit) or _UNITS.get(unit.lower())
         if scale is None:

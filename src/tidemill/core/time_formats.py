@@ -14,7 +14,8 @@
 
 To parse: numbers may lack leading zeros, and names may be in any case. A space stands for one or more. The
 whole text must fit, and be a time that there is: 30 February is none, nor is a time that the clock of the
-zone skips. A time that it shows twice is the earlier one. Without a day or a month it is the first.
+zone skips. A time that it shows twice is the earlier one. Without a day or a month it is the first. Instants
+are in the years 1 to 9999.
 
 To format: numbers have leading zeros, and the fraction six digits. Years before 1 or after 9999 give null.
 """
@@ -48,6 +49,10 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _SHORT = {"F": "%Y-%m-%d", "T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+
+_LEAST = -62_135_596_800 * _SECOND
+_MOST = 253_402_300_800 * _SECOND - 1
+"""The first and the last instant of the years 1 to 9999."""
 
 
 def _named(names: Sequence[str]) -> str:
@@ -158,7 +163,7 @@ def parse_time(text: str, given: TimeFormat, tz: str) -> int | None:
         return None
     has = fits.groupdict()
     if "s" in has:
-        return int(has["s"]) * _SECOND
+        return _in_range(int(has["s"]) * _SECOND)
     year = int(has["Y"]) if "Y" in has else int(has["y"]) + (1900 if int(has["y"]) > 68 else 2000)
     month = int(has.get("m", 1))
     if name := has.get("b") or has.get("B"):
@@ -177,7 +182,11 @@ def parse_time(text: str, given: TimeFormat, tz: str) -> int | None:
     if "j" in has and naive.year != year:  # day 366 of a year that has 365
         return None
     ticks = (naive - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-    return ticks - _offset(has["z"]) if "z" in has else from_local_time(ticks, tz)
+    return _in_range(ticks - _offset(has["z"])) if "z" in has else from_local_time(ticks, tz)
+
+
+def _in_range(ticks: int) -> int | None:
+    return ticks if _LEAST <= ticks <= _MOST else None
 
 
 def _offset(text: str) -> int:
@@ -190,11 +199,24 @@ def _offset(text: str) -> int:
 
 def from_local_time(ticks: int, tz: str) -> int | None:
     """Return the first instant at which the clock of a zone shows a time; None if it skips it."""
-    if tz == zones.UTC:
-        return ticks
-    at = np.array([ticks], np.int64)
-    found = zones.first(tz, at)
-    return int(found[0]) if int(zones.shown(tz, found)[0]) == ticks else None
+    try:
+        local = datetime(1970, 1, 1, tzinfo=ZoneInfo(tz)) + timedelta(microseconds=ticks)
+        found = local.astimezone(timezone.utc)
+        shown = found.astimezone(ZoneInfo(tz))
+    except OverflowError:  # outside of the years 1 to 9999
+        return None
+    if shown.replace(tzinfo=None) != local.replace(tzinfo=None):
+        return None
+    return (found - _EPOCH) // timedelta(microseconds=1)
+
+
+def local_time(ticks: int, tz: str) -> int | None:
+    """Return what the clock of a zone shows at an instant, in ticks since its 1970; see `format_time`."""
+    try:
+        local = (_EPOCH + timedelta(microseconds=ticks)).astimezone(ZoneInfo(tz))
+    except OverflowError:
+        return None
+    return (local.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
 
 
 def format_time(ticks: int, given: TimeFormat, tz: str) -> str | None:
@@ -243,7 +265,8 @@ def parse_times(texts: pa.Array, formats: Sequence[TimeFormat], tz: str) -> pa.A
 
 _DATES = (
     "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y", "%Y.%m.%d", "%Y%m%d", "%d-%b-%Y",
-    "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y",
+    "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
+    "%b %d %Y", "%B %d %Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y",
 )  # fmt: skip
 _TIMES = (
     "",
@@ -310,8 +333,7 @@ def _parsed(texts: pa.Array, given: TimeFormat, tz: str) -> pa.Array:
         return values[_ints(words.indices, -1) + 1]
 
     if "s" in given.directives:
-        ticks = number("s") * _SECOND
-        return pa.array(ticks, mask=~fits).cast(to_arrow(TIMESTAMP))
+        return _known(number("s") * _SECOND, fits)
     year = number("Y", 1970)
     if "y" in given.directives:
         short = number("y")
@@ -342,7 +364,12 @@ def _parsed(texts: pa.Array, given: TimeFormat, tz: str) -> pa.Array:
     elif tz != zones.UTC:
         ticks, there = from_local_times(np.where(fits, ticks, 0), tz)
         fits &= there
-    return pa.array(ticks, mask=~fits).cast(to_arrow(TIMESTAMP))
+    return _known(ticks, fits)
+
+
+def _known(ticks: Ints, fits: Bools) -> pa.Array:
+    inside = fits & (ticks >= _LEAST) & (ticks <= _MOST)
+    return pa.array(ticks, mask=~inside).cast(to_arrow(TIMESTAMP))
 
 
 def _ints(array: pa.Array, missing: int = 0) -> Ints:
@@ -375,12 +402,7 @@ def format_times(instants: pa.Array, given: TimeFormat, tz: str) -> pa.Array:
     """
     import pyarrow.compute as pc
 
-    ticks = _ints(instants)
-    valid = np.asarray(instants.is_valid()).astype(bool) & (ticks >= _LEAST) & (ticks <= _MOST)
-    ticks = np.where(valid, ticks, 0)
-    local = zones.shown(tz, ticks)
-    in_range = (local >= _LEAST) & (local <= _MOST)
-    valid, local = valid & in_range, np.where(in_range, local, 0)
+    ticks, local, valid = _local(instants, tz)
     days, within = np.divmod(local, _DAY)
     months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
     year, month = months // 12 + 1970, months % 12
@@ -410,9 +432,28 @@ def format_times(instants: pa.Array, given: TimeFormat, tz: str) -> pa.Array:
     return pc.if_else(pa.array(valid), joined, pa.scalar(None, pa.string()))
 
 
-_LEAST = -62_135_596_800 * _SECOND
-_MOST = 253_402_300_800 * _SECOND - 1
-"""The first and the last instant of the years 1 to 9999."""
+def _local(instants: pa.Array, tz: str) -> tuple[Ints, Ints, Bools]:
+    """Return instants, what a clock shows at them, and where both are of the years 1 to 9999."""
+    ticks = _ints(instants)
+    valid = np.asarray(instants.is_valid()).astype(bool) & (ticks >= _LEAST) & (ticks <= _MOST)
+    ticks = np.where(valid, ticks, 0)
+    local = zones.shown(tz, ticks)
+    there = (local >= _LEAST) & (local <= _MOST)
+    return ticks, np.where(there, local, 0), valid & there
+
+
+def local_times(instants: pa.Array, tz: str) -> pa.Array:
+    """Return what the clock of a zone shows at instants; null outside of the years 1 to 9999."""
+    _, local, valid = _local(instants, tz)
+    return pa.array(local, mask=~valid).cast(to_arrow(TIMESTAMP))
+
+
+def instants_of(times: pa.Array, tz: str) -> pa.Array:
+    """Return the first instants at which the clock of a zone shows times; null where it skips them."""
+    ticks = _ints(times)
+    valid = np.asarray(times.is_valid()).astype(bool) & (ticks >= _LEAST) & (ticks <= _MOST)
+    found, there = from_local_times(np.where(valid, ticks, 0), tz)
+    return _known(found, valid & there)
 
 
 def _digits(values: Ints, width: int) -> pa.Array:

@@ -8,7 +8,7 @@ declares a zone. The rule is the same on every engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,9 +93,11 @@ class Reading:
         wanted = " or ".join(map(repr, formats)) if formats not in ((), (ISO,)) else (
             "ISO, such as 2026-01-01T00:05:00Z"
         )
+        skipped = self.zoned and not replace(self, tz=UTC).from_text(pa.array([text]), column).null_count
         return UserError(
             step, expected=f"times in column {column!r} to be {wanted}", got=f"{text!r}{place}",
-            hint=option_for(text, self.tz),
+            hint=f"{self.tz} skips this time: it is in another zone, such as tz='Etc/GMT+8', or wrong"
+            if skipped else option_for(text, self.tz),
         )  # fmt: skip
 
     def from_floats(self, array: pa.Array, column: str, *, step: str) -> pa.Array:
@@ -227,6 +229,19 @@ def likely_unit(number: float) -> str | None:
     """
     sizes = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}
     return next((unit for unit, least in sizes.items() if least <= abs(number) < 100 * least), None)
+
+
+def likely_option(number: int) -> str | None:
+    """Return the option by which a number would be an instant of our time, if it looks like one.
+
+    >>> likely_option(1_700_000_000), likely_option(20260131), likely_option(20261331)
+    ("unit='s'", "format='%Y%m%d'", None)
+    """
+    if unit := likely_unit(number):
+        return f"unit={unit!r}"
+    if 1000_01_01 <= number <= 2999_12_31 and guesses(pa.array([str(number)]), UTC):
+        return "format='%Y%m%d'"
+    return None
 
 
 def option_for(text: str, tz: str) -> str:

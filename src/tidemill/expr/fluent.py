@@ -14,6 +14,7 @@ from typing import Any, Union
 from tidemill.core.brought_names import EXPRESSION, KnowsBroughtNames
 from tidemill.core.errors import UserError
 from tidemill.core.time import DurationLike, duration, instant
+from tidemill.core.time_formats import time_format
 from tidemill.core.types import (
     BOOL,
     DURATION,
@@ -24,6 +25,7 @@ from tidemill.core.types import (
     TIMESTAMP,
     parse_type,
 )  # fmt: skip
+from tidemill.core.zones import UTC, known_zone
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 
 Scalar = Union[None, bool, int, float, str, date, timedelta]
@@ -287,6 +289,39 @@ class Expr(KnowsBroughtNames, Arithmetic):
         if ticks <= 0:
             raise UserError("truncate", expected="a positive duration", got=repr(every))
         return Expr(Call("truncate", (self.node, Literal(ticks, DURATION))))
+
+    # times of zones, and times as text
+    def local_time(self, tz: Any) -> Expr:
+        """What the clock of a time zone shows at an instant, as a timestamp: for its hour, day or text.
+
+        The result is no instant any more: `col.t.local_time("Europe/Berlin").hour()` is the hour in Berlin.
+        """
+        return call("local_time", self, known_zone(tz, step="local_time"))
+
+    def from_local_time(self, tz: Any, *, strict: bool = True) -> Expr:
+        """The instant at which the clock of a time zone shows a time, the earlier one if it does twice.
+
+        A time that the clock skips is an error, or null when not strict.
+        """
+        name = "from_local_time" if strict else "try_from_local_time"
+        return call(name, self, known_zone(tz, step="from_local_time"))
+
+    def strptime(self, *formats: str, tz: Any = UTC, strict: bool = True) -> Expr:
+        """Text as an instant, by the first format that fits: `col.day.strptime("%m/%d/%Y", "%d.%m.%Y")`.
+
+        Text without `%z` is in the time zone. Where no format fits, or there is no such time: an error, or
+        null when not strict. docs/files.md has the directives.
+        """
+        if not formats:
+            raise UserError("strptime", expected="at least one format, such as '%m/%d/%Y'", got="none")
+        for text in formats:
+            time_format(text, "strptime", parsed=True)
+        return call("strptime" if strict else "try_strptime", self, known_zone(tz, step="strptime"), *formats)
+
+    def strftime(self, format: str, tz: Any = UTC) -> Expr:
+        """An instant as text, as the clock of a time zone shows it: `col.t.strftime("%Y-%m-%d %H:%M")`."""
+        time_format(format, "strftime", parsed=False)
+        return call("strftime", self, format, known_zone(tz, step="strftime"))
 
     # strings
     def len(self) -> Expr:

@@ -28,6 +28,13 @@ import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.floats import equal, order_key
+from tidemill.core.time_formats import (
+    format_time,
+    from_local_time,
+    local_time,
+    parse_time,
+    time_format,
+)
 from tidemill.core.types import (
     BOOL,
     DURATION,
@@ -39,6 +46,7 @@ from tidemill.core.types import (
     DataType,
     list_of,
 )  # fmt: skip
+from tidemill.core.zones import known_zone
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 EXACT_FLOAT = float(1 << 52)
@@ -558,6 +566,76 @@ def _(t: int) -> int:
 @_define("truncate", _fixed((TIMESTAMP, DURATION), TIMESTAMP), literal_from=1)
 def _(t: int, every: int) -> Any:
     return checked(t // every * every)
+
+
+# --- times of zones, and times as text ------------------------------------------------------------
+#
+# What fits a format, and what a clock shows, is defined in `core/time_formats.py`.
+
+
+def _in_zone(types: Types) -> tuple[Types, DataType]:
+    return _fixed((TIMESTAMP, STRING), TIMESTAMP)(types)
+
+
+def check_zone(tz: str, *formats: str) -> str:
+    """Check a zone, and formats to read text by."""
+    for text in formats:
+        time_format(text, "strptime", parsed=True)
+    return known_zone(tz, step="tz=")
+
+
+@_define("local_time", _in_zone, literal_from=1, check=check_zone)
+def _(t: int, tz: str) -> int | None:
+    return local_time(t, tz)
+
+
+@_define("from_local_time", _in_zone, literal_from=1, check=check_zone)
+def _(t: int, tz: str) -> int | None:
+    found = from_local_time(t, tz)
+    if found is None:
+        raise UserError(
+            "from_local_time", expected=f"a time that the clock of {tz} shows", got=f"{t} ticks",
+            hint="use from_local_time(..., strict=False) to get null instead",
+        )  # fmt: skip
+    return found
+
+
+@_define("try_from_local_time", _in_zone, literal_from=1, check=check_zone)
+def _(t: int, tz: str) -> int | None:
+    return from_local_time(t, tz)
+
+
+@_define("strptime", _all_strings(TIMESTAMP), literal_from=1, check=check_zone)
+def _(a: str, tz: str, *formats: str) -> int | None:
+    found: int | None = _read_time(a, tz, *formats)
+    if found is None:
+        raise UserError(
+            "strptime", expected=f"text that fits {' or '.join(map(repr, formats))}", got=repr(a),
+            hint="use strptime(..., strict=False) to get null instead",
+        )  # fmt: skip
+    return found
+
+
+@_define("try_strptime", _all_strings(TIMESTAMP), literal_from=1, check=check_zone)
+def _read_time(a: str, tz: str, *formats: str) -> int | None:
+    read = (parse_time(a, time_format(text, "strptime", parsed=True), tz) for text in formats)
+    return next((t for t in read if t is not None), None)
+
+
+def _check_strftime(format: str, tz: str) -> None:
+    time_format(format, "strftime", parsed=False)
+    check_zone(tz)
+
+
+@_define("strftime", _fixed((TIMESTAMP, STRING, STRING), STRING), literal_from=1, check=_check_strftime)
+def _(t: int, format: str, tz: str) -> str | None:
+    return format_time(t, time_format(format, "strftime", parsed=False), tz)
+
+
+OF_ZONES = frozenset(
+    ("local_time", "from_local_time", "try_from_local_time", "strptime", "try_strptime", "strftime")
+)
+"""Functions of which texts are formats and zones, not instants."""
 
 
 # --- strings --------------------------------------------------------------------------------------

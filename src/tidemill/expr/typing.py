@@ -11,7 +11,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.time import instant
 from tidemill.core.types import STRING, TIMESTAMP, DataType
 from tidemill.expr.casts import cast_value, castable
-from tidemill.expr.functions import FUNCTIONS, TypeMismatch
+from tidemill.expr.functions import FUNCTIONS, OF_ZONES, TypeMismatch
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, ResultOf, Udf
 
 
@@ -69,7 +69,7 @@ def _cast(
 
 
 def _resolve_call(node: Call, children: list[Typed], step: str) -> Typed:
-    resolved = _read_instants(children, step)
+    resolved = children if node.function in OF_ZONES else _read_instants(children, step)
     have = tuple(t for _, t in resolved)
     if node.function == "add" and STRING in have:  # `+` puts strings together
         node = Call("concat", node.args)

@@ -11,19 +11,16 @@ import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout
 from tidemill.codegen.kernel_errors import raise_for
-from tidemill.core.errors import UnsupportedError
-from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Node
 from tidemill.intervals.loops.answer import answer_kernel
 from tidemill.intervals.loops.blocks import LEAF
-from tidemill.intervals.loops.list_rows import list_all, list_intervals
+from tidemill.intervals.loops.list_rows import list_intervals
 from tidemill.intervals.loops.summaries import summary_kernel
 from tidemill.intervals.memory import BlockMemory
-from tidemill.intervals.partials import Lifting, folding, partial_fields, refusal
-from tidemill.kernels.arrow import allocate, build
+from tidemill.intervals.partials import folding
+from tidemill.intervals.records import Records
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
-from tidemill.kernels.texts import Texts
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,21 +53,16 @@ class TimeTravelIndex:
         `fold` is how intervals are aggregated, `"incremental"`, `"tree"` or `"rows"` (`loops.answer`), to
         measure what each is worth.
         """
-        if why := refusal(layout):
-            raise UnsupportedError("the time-travel index", why, instead="aggregate the rows of `rows_in`")
         self.layout, self.ties = layout, ties
-        self._lifting, self._texts = Lifting(layout), Texts()
-        fields = [("time", "i8"), ("place", "i8"), *((f"tie{j}", "i8") for j in range(ties))]
-        self._type = np.dtype([*fields, *partial_fields(layout)], align=True)
-        self._memory = BlockMemory(self._type, partial_fields(layout))
+        self._records = Records(layout, ties)
+        self._memory = BlockMemory(self._records.type, self._records.partial)
         self._summary = summary_kernel(layout)
         self._answer = answer_kernel(layout, folding(layout, fold))
-        self._placed = 0
 
     @property
     def arguments(self) -> tuple[Node, ...]:
         """The expressions over a row whose values `insert` is given."""
-        return self._lifting.arguments
+        return self._records.lifting.arguments
 
     @property
     def rows(self) -> int:
@@ -92,25 +84,11 @@ class TimeTravelIndex:
         `arguments` has a column for each of `index.arguments`. `places` are numbers by which `rows_in` names
         rows, by default `0, 1, 2, …` as rows come. `ties` are columns that sort rows of one time.
         """
-        records = empty(len(keys), self._type)
-        records["time"] = times
-        records["place"] = np.arange(self._placed, self._placed + len(keys)) if places is None else places
-        for j, column in enumerate(ties):
-            records[f"tie{j}"] = column
-        self._lifting.into(records, arguments, self._texts)
-        self._placed += len(keys)
-        self._insert(keys, records)
+        self._insert(keys, self._records.of(times, arguments, places, ties))
 
     def _insert(self, keys: Ints, records: npt.NDArray[Any]) -> None:
-        if self._lifting.text_fields:
-            self._memory.place_texts(self._texts.pool.arrays)
-        n = len(keys)
-        if n == 1:
-            order = np.zeros(1, dtype=np.int64)
-        else:
-            names = ("time", *(f"tie{j}" for j in range(self.ties)))
-            order = order_by(keys, *(records[name].copy() for name in names))
-        known = 0 if n == 0 or keys[order[0]] >= 0 else int(np.count_nonzero(keys < 0))
+        self._memory.place_texts(self._records.texts)
+        order, known = self._records.order(keys, records)
         self._memory.insert(keys, records, order, self.ties, known, self._summary)
 
     def expire(self, below: int, *, spare: int = 0) -> None:
@@ -124,27 +102,14 @@ class TimeTravelIndex:
 
     def snapshot(self) -> pa.Table:
         """Return all rows with their keys and partials; `restore` takes it back."""
-        view, n = self._memory.view, self.rows
-        keys, places = empty(n), empty(n)
-        list_all(view.heads, view.nodes, view.rows, keys, places)
-        columns = {"key": pa.array(keys)}
-        rows = view.elements[places]
-        for name in self._type.names or ():
-            own = rows[name].copy()
-            columns[name] = self._texts.decode(own) if name in self._lifting.text_fields else pa.array(own)
-        return pa.table(columns)
+        keys, records = self._memory.all_rows()
+        return self._records.saved(keys, records)
 
     def restore(self, saved: pa.Table) -> None:
         """Take the rows of a snapshot, in place of those that are kept."""
-        rows = empty(saved.num_rows, self._type)
-        for name in self._type.names or ():
-            column = saved[name].combine_chunks()
-            own = rows[name]
-            text = name in self._lifting.text_fields
-            own[:] = self._texts.pool.encode(column) if text else column.to_numpy(zero_copy_only=False)
-        self._memory = BlockMemory(self._type, partial_fields(self.layout))
-        self._insert(saved["key"].to_numpy(), rows)
-        self._placed = int(rows["place"].max(initial=-1)) + 1
+        keys, records = self._records.restored(saved)
+        self._memory = BlockMemory(self._records.type, self._records.partial)
+        self._insert(keys, records)
 
     # -- readers
 
@@ -160,17 +125,17 @@ class TimeTravelIndex:
         """
         n, first = len(keys), 0
         order = np.zeros(1, dtype=np.int64) if n == 1 else order_by(keys, low)
-        outputs = [(allocate(r.type, n), empty(n, np.uint8)) for r in self.layout.results]
+        outputs = self._records.outputs(n)
         most = -1 if max_rows is None else max_rows
         while first < n:
             view = self._memory.view
             first, err = self._answer.run(
                 order, keys, low, high, low if at is None else at, most, prevailing, view.heads, view.nodes,
-                view.rows, view.entries, view.elements, np.empty(LEAF, dtype=self._type), view.clock,
+                view.rows, view.entries, view.elements, np.empty(LEAF, dtype=view.elements.dtype), view.clock,
                 view.limit, view.texts, first, *(a for o in outputs for a in o),
             )  # fmt: skip
             raise_for(err, "interval join")
-        return [self._column(j, *output) for j, output in enumerate(outputs)]
+        return self._records.columns(outputs)
 
     def answer(
         self, key: int, low: int, high: int, *, prevailing: bool = False, max_rows: int | None = None,
@@ -208,12 +173,6 @@ class TimeTravelIndex:
                 more[: offsets[i]] = places[: offsets[i]]
                 places = more
         return offsets, places[: offsets[n]]
-
-    def _column(self, j: int, data: npt.NDArray[Any], valid: npt.NDArray[Any]) -> pa.Array:
-        kind = self.layout.results[j].type
-        if kind.kind == "string":
-            return self._texts.decode(np.where(valid != 0, data, -1))
-        return build(data, valid, to_arrow(kind))
 
 
 def _plain(column: pa.Array) -> Any:

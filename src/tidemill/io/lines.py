@@ -14,6 +14,7 @@ from tidemill.io.arrow_checks import require_sound
 from tidemill.io.chunks import step_of
 from tidemill.io.other_columns import PartlyRead
 from tidemill.io.text import csv_header, parse_csv, parse_json
+from tidemill.io.text_files import found_delimiter
 from tidemill.plan.nodes import Source
 
 FORMATS = ("csv", "json")
@@ -38,13 +39,15 @@ OnBad = Callable[[BadLine], object]
 class LineParser:
     """Turns whole lines into rows of a stream.
 
-    In CSV the first line names the columns. A row is one line: values with line breaks in them are bad lines.
+    In CSV the first line names the columns, unless the stream does. A row is one line: values with line
+    breaks in them are bad lines.
     """
 
     def __init__(self, source: Source, format: str, place: str, on_bad: OnBad | None = None) -> None:
         self._source, self._format, self._place, self._on_bad = source, format, place, on_bad
-        self._columns: list[str] | None = None
-        self._delimiter = ","
+        named = source.text.columns
+        self._columns = None if named is None else list(named)
+        self._delimiter = source.text.delimiter
 
     @property
     def needs_header(self) -> bool:
@@ -78,7 +81,7 @@ class LineParser:
         if self._format == "json":
             batch = parse_json(good, source, step)
         else:
-            assert self._columns is not None
+            assert self._columns is not None and self._delimiter is not None
             if not set(source.schema.names) <= set(self._columns):
                 return pa.table({})
             batch = parse_csv(good, self._columns, source, step, self._delimiter)
@@ -91,6 +94,8 @@ class LineParser:
         """Parse lines all at once or, if one is bad, each half; yield rows with their lines."""
         if self._blank(data):
             return
+        if self._format == "csv" and self._delimiter is None:
+            self._delimiter = found_delimiter(data)
         step = step_of(self._source, f"{self._place}, line {line} at byte {offset}")
         lines = data.split(b"\n")
         if not lines[-1]:
@@ -109,7 +114,7 @@ class LineParser:
 
     def _parsed(self, data: bytes, lines: list[bytes], step: str) -> pa.RecordBatch:
         if self._format == "csv":
-            assert self._columns is not None
+            assert self._columns is not None and self._delimiter is not None
             split = self._delimiter.encode()
             if _QUOTE in data and not all(_quotes_close(one, split) for one in lines):
                 raise ValueError("a quote that is not closed in its line")

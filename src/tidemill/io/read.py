@@ -14,7 +14,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, schema
 from tidemill.core.text_form import NULLS, TextForm, text_form
 from tidemill.core.time_formats import guesses
-from tidemill.core.time_reading import ISO, PLAIN, likely_unit
+from tidemill.core.time_reading import ISO, PLAIN, likely_option
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.core.zones import UTC
 from tidemill.io.chunks import readable_at
@@ -38,6 +38,7 @@ class Asked:
     nulls: Any = None
     delimiter: str | None = None
     decimal: str = "."
+    columns: Any = None
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Found:
     """Spellings of null, as `core.text_form.text_form` reads them."""
     seen: Mapping[str, tuple[str, ...]]
     """Those that were seen in the first rows."""
-    likely_units: Mapping[str, str]
-    """Units in which ints in the time columns would be instants of our time, where nothing is said."""
+    likely: Mapping[str, str]
+    """Options by which ints in the time columns would be instants of our time, where nothing is said."""
 
 
 def find(value: Any, asked: Asked, *, step: str) -> Found:
@@ -68,7 +69,7 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     (Schema(t: int64, v: string), list of 1 dict)
     """
     name, text = "rows", FoundText(pa.schema([]))
-    form = text_form(Schema(()), None, asked.delimiter, asked.decimal, step=step)
+    form = text_form(Schema(()), None, asked.delimiter, asked.decimal, asked.columns, step=step)
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         files, kind = files_at(path, step)
@@ -91,14 +92,14 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     nulls = asked.nulls
     if nulls is None and text.schema:
         nulls = {column: NULLS for column, one in found if one != STRING}
-    found, formats = _with_times(found, asked, data, replace(text_form(found, nulls, None, ".", step=step),
-                                 delimiter=asked.delimiter, decimal=asked.decimal), step)  # fmt: skip
+    written = replace(form, nulls=text_form(found, nulls, None, ".", step=step).nulls)
+    found, formats = _with_times(found, asked, data, written, step)
     likely = {}
     for column in (asked.time, asked.end):
         if column is not None and column in found and found[column] == INT64:
-            first = _sample(column, INT64, data, TextForm(delimiter=asked.delimiter), step)
-            if len(first) and (unit := likely_unit(first[0].as_py())):
-                likely[column] = unit
+            first = _sample(column, INT64, data, form, step)
+            if len(first) and (option := likely_option(first[0].as_py())):
+                likely[column] = option
     return Found(name, found, data, others, formats, nulls, text.nulls, likely)
 
 

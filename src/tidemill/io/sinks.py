@@ -46,18 +46,22 @@ def write_csv(
     """
     import pyarrow.csv as csv
 
-    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
-    if nested:
-        raise UserError(
-            "write csv", expected="columns of plain values", got=f"lists or structs in {nested}",
-            hint="write Parquet, or select other columns",
-        )  # fmt: skip
+    require_plain([field.name for field in schema if pa.types.is_nested(field.type)])
     plain = pa.schema(
         [f.with_type(pa.int64()) if pa.types.is_duration(f.type) else f for f in schema]
     )
     return _write(
         path, lambda file: csv.CSVWriter(file, plain), plain, (b.cast(plain) for b in batches)
     )
+
+
+def require_plain(nested: list[str]) -> None:
+    """Raise an error if columns hold lists or structs, which CSV has not."""
+    if nested:
+        raise UserError(
+            "write csv", expected="columns of plain values", got=f"lists or structs in {nested}",
+            hint="write Parquet, or select other columns",
+        )  # fmt: skip
 
 
 def _write(

@@ -39,36 +39,41 @@ def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
         if is_blank(path):
             return
         delimiter = delimiter_of(path, source.text, source.schema.names)
-        header = pa.schema([pa.field(name, pa.null()) for name in csv_columns(path, delimiter)])
+        names = csv_columns(path, delimiter, source.text.columns)
+        header = pa.schema([pa.field(name, pa.null()) for name in names])
         check_schema(header, source.schema, source.reading, step=step)
         try:
-            for batch in _csv_batches(path, delimiter, _csv_options(source)):
-                yield RawChunk(_typed(batch, source, step, done + 2), place)
+            for batch in _csv_batches(path, delimiter, source.text.columns, _csv_options(source)):
+                yield RawChunk(_typed(batch, source, step, done + source.text.first_row), place)
                 done += batch.num_rows
         except pa.ArrowInvalid:
             read = 0
-            for batch in _csv_batches(path, delimiter, _csv_options(source, texts=True)):
+            for batch in _csv_batches(path, delimiter, source.text.columns, _csv_options(source, texts=True)):
                 rest = batch.slice(max(0, min(done - read, batch.num_rows)))
                 read += batch.num_rows
                 if rest.num_rows:
-                    first_row = read - rest.num_rows + 2
+                    first_row = read - rest.num_rows + source.text.first_row
                     yield RawChunk(_typed(rest, source, step, first_row, texts=True), place)
 
 
-def _csv_batches(path: Path, delimiter: str, options: Any) -> Iterator[pa.RecordBatch]:
+def _csv_batches(
+    path: Path, delimiter: str, columns: tuple[str, ...] | None, options: Any
+) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as csv
 
     with open_text(path) as file, csv.open_csv(
-        file, read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+        file, read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=columns),
         parse_options=csv.ParseOptions(delimiter=delimiter), convert_options=options,
     ) as reader:  # fmt: skip
         yield from reader
 
 
-def csv_columns(path: Path, delimiter: str) -> list[str]:
-    """Return the columns that the header of a CSV file names."""
+def csv_columns(path: Path, delimiter: str, named: tuple[str, ...] | None = None) -> list[str]:
+    """Return the columns that are named, or that the header of a CSV file names."""
     import pyarrow.csv as csv
 
+    if named is not None:
+        return list(named)
     read, split = csv.ReadOptions(use_threads=False), csv.ParseOptions(delimiter=delimiter)
     with (
         open_text(path) as file,
@@ -320,16 +325,18 @@ def _column(
     return column.cast(to_arrow(kind)) if kind == DURATION else column
 
 
-def found_types(path: Path, delimiter: str) -> pa.RecordBatch | None:
+def found_types(
+    path: Path, delimiter: str, columns: tuple[str, ...] | None = None
+) -> pa.RecordBatch | None:
     """Return the first rows of a CSV file, all as text, to find out what they are."""
     import pyarrow.csv as csv
 
-    names = csv_columns(path, delimiter)
+    names = csv_columns(path, delimiter, columns)
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )  # fmt: skip
-    return next(itertools.chain(_csv_batches(path, delimiter, options), [None]))
+    return next(itertools.chain(_csv_batches(path, delimiter, columns, options), [None]))
 
 
 def found_json(path: Path) -> pa.Schema:

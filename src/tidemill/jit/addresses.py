@@ -12,26 +12,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic
 
+from tidemill.jit.intrinsics import carray, pointer
 from tidemill.jit.kernel import kernel
 
 PLACES = 3
 """The numbers for each array in a frame: its address, its length, and the length of its second dimension."""
-
-
-def _pointer(typing: Any, address: Any, dtype: Any) -> Any:
-    """Convert an address to a pointer to values of a type."""
-    kind = types.CPointer(dtype.dtype)
-
-    def cast(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(kind))
-
-    return kind(types.int64, dtype), cast
-
-
-pointer: Any = intrinsic(_pointer)
 
 
 @kernel

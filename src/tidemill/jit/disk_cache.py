@@ -13,12 +13,10 @@ file is deleted, and the kernel is compiled again.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import os
 import pickle
-import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,17 +29,13 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataC
 from tidemill.core.errors import UserError
 from tidemill.core.files import appearing
 from tidemill.jit.cache_directory import cache_directory
+from tidemill.jit.sources import GENERATED, source_hash
 
 try:
     import fcntl
 except ImportError:  # not Unix: Spark does not run several workers there either
     fcntl = None  # type: ignore[assignment]
 
-GENERATED = "__tidemill_hash__"
-"""The attribute of a module without a file that holds the hash of its content: generated source, or a user's
-function (`function_content`)."""
-_IMPORTED = re.compile(r"^from (tidemill\.\S+) import", re.MULTILINE)
-_NOT_COMPILED = ("tidemill.jit.disk_cache", "tidemill.jit.cache_directory", "tidemill.core.errors")
 _OF_ANOTHER_VERSION = pickle.PickleError, AttributeError, ImportError, LookupError, TypeError, ValueError
 """The errors of reading a pickle that another version of its classes wrote."""
 _DIGEST = hashlib.sha256().digest_size
@@ -171,36 +165,6 @@ class _SafeCache(FunctionCache):
         if GENERATED in self._py_func.__globals__:
             return sig, codegen.magic_tuple()
         return super()._index_key(sig, codegen)
-
-
-@functools.cache
-def source_hash(file: str) -> str | None:
-    """Return the hash of a source file and of all modules of this package that it imports.
-
-    Compiled code contains both. Returns None if there is no such file.
-    """
-    texts: dict[str, str] = {}
-    _gather(file, texts)
-    if not texts[file]:
-        return None
-    return hashlib.sha256("\0".join(texts[n] for n in sorted(texts)).encode()).hexdigest()
-
-
-def _gather(file: str, texts: dict[str, str]) -> None:
-    if file in texts:
-        return
-    try:
-        texts[file] = Path(file).read_text()
-    except (OSError, UnicodeDecodeError):
-        texts[file] = ""
-    for module in _IMPORTED.findall(texts[file]):
-        if module not in _NOT_COMPILED:
-            _gather(file_of(module), texts)
-
-
-def file_of(module: str) -> str:
-    """Return the file of a module of this package, without importing it."""
-    return str(Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py"))
 
 
 def keep_on_disk(compiled: Any) -> Any:

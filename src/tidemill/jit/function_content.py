@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemill.jit.disk_cache import GENERATED, file_of, source_hash
+from tidemill.jit.sources import GENERATED, file_of, source_hash
 
 _MODULES = ("math", "cmath", "operator", "numpy")
 """Modules whose functions Numba implements itself, so that their names say what they do."""

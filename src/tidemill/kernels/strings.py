@@ -15,6 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemill.core.time_formats import (
+    format_times,
+    instants_of,
+    local_times,
+    parse_times,
+    time_format,
+)
 from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType, to_arrow
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT, cast_value
 from tidemill.expr.functions import FUNCTIONS, INT_MAX, check_pattern
@@ -119,6 +126,31 @@ def _concat(*args: Any) -> pa.Array:
     return pc.binary_join_element_wise(*parts, pa.scalar(""), null_handling="emit_null")
 
 
+# --- times ----------------------------------------------------------------------------------------
+
+
+def _strptime(a: pa.Array, tz: str, *formats: str) -> pa.Array:
+    return parse_times(a, [time_format(text, "strptime", parsed=True) for text in formats], tz)
+
+
+def _strftime(a: pa.Array, format: str, tz: str) -> pa.Array:
+    return format_times(a, time_format(format, "strftime", parsed=False), tz)
+
+
+def _strict(name: str, convert: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+    """Raise the error of the definition for the first value that gives null."""
+
+    def apply(a: pa.Array, *constants: Any) -> pa.Array:
+        found = convert(a, *constants)
+        if found.null_count > a.null_count:
+            wrong = a.filter(pc.and_(a.is_valid(), found.is_null()))[:1]
+            plain = wrong if pa.types.is_string(wrong.type) else wrong.cast(pa.int64())
+            FUNCTIONS[name].define(plain[0].as_py(), *constants)
+        return found
+
+    return apply
+
+
 # --- lists ----------------------------------------------------------------------------------------
 
 
@@ -200,6 +232,9 @@ _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "starts_with": _searched(begins, pc.starts_with), "ends_with": _searched(ends, pc.ends_with),
     "matches": _matches, "replace": _replace, "substring": _substring, "find": _find,
     "split": _split, "concat": _concat,
+    "local_time": local_times,
+    "from_local_time": _strict("from_local_time", instants_of), "try_from_local_time": instants_of,
+    "strptime": _strict("strptime", _strptime), "try_strptime": _strptime, "strftime": _strftime,
     "list_length": _list_length, "list_get": _list_get,
     "eq": _comparison("eq", pc.equal), "ne": _comparison("ne", pc.not_equal),
     "lt": _comparison("lt", pc.less), "le": _comparison("le", pc.less_equal),

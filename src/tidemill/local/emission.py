@@ -87,7 +87,7 @@ class Once:
     ) -> None:
         """With `on_arrival`, a lateness, rows of interval joins come when base rows do."""
         self.schema = plan.schema.to_arrow()
-        self._graph = Graph(
+        self.graph = self._graph = Graph(
             plan, threads, LIVE, keep_late=False, pool=pool, lenient=True, on_arrival=on_arrival
         )
         self.close, self.snapshot = self._graph.close, self._graph.snapshot

@@ -189,6 +189,35 @@ class Graph:
             each = (batch.slice(row, 1) for row in range(batch.num_rows))
         return list(self._all_passed_on(self._from[stream], each))
 
+    def operator_of(self, plan: Plan) -> Operator:
+        """Return the operator of a node that has one of its own."""
+        step = self._made[id(plan)]
+        assert isinstance(step, OperatorStep)
+        return step.operator
+
+    def looked_up(self, stream: str, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Return the answers that base rows of a stream would have if they came now. Nothing is kept."""
+        found, waiting = list[pa.RecordBatch](), dict[int, list[pa.RecordBatch]]()
+
+        def passed_on(step: Step, rows: pa.RecordBatch) -> None:
+            if step is self._last:
+                found.append(rows)
+            for reader, port in step.readers:
+                if isinstance(reader.operator, ArrivalOperator):
+                    if port == 0:
+                        waiting.setdefault(id(reader), []).append(rows)
+                elif isinstance(reader.operator, (StageOperator, UnionOperator)):
+                    for out in reader.operator.push(port, rows):
+                        passed_on(reader, out)
+
+        passed_on(self._from[stream], batch)
+        for step in self.steps:  # a join that reads another one comes after it
+            for rows in waiting.get(id(step), ()):
+                assert isinstance(step.operator, ArrivalOperator)
+                for out in step.operator.looked_up(rows):
+                    passed_on(step, out)
+        return found
+
     def expect_late(self, late: bool) -> None:
         """Say whether rows to come may be below their watermarks; if not, operators do not look for them."""
         if late != self._expects_late:

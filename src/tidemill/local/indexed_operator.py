@@ -99,6 +99,9 @@ def expiry(asked: Interval, below: int) -> list[tuple[int, int]]:
     return found
 
 
+_NO_KEYS = pa.RecordBatch.from_arrays([pa.array([0])], names=["\0row"])
+
+
 class IndexedOperator(ArrivalOperator):
     """Keeps what the aggregates need of each probe row, by key and time."""
 
@@ -110,6 +113,8 @@ class IndexedOperator(ArrivalOperator):
 
     def _new_index(self) -> None:
         self.index = TimeTravelIndex(self._kept.layout, ties=len(self._kept.ties))
+        self._ids = dict[Any, int]()
+        """The ids of keys that were looked up one by one."""
         self.keys = KeyIndex(self.plan.probe.schema.select(self._key_names)) if self._key_names else None
 
     # -- probe rows
@@ -133,6 +138,19 @@ class IndexedOperator(ArrivalOperator):
         columns = [batch.column(n) for n in names]
         ids = self.keys.encode(columns) if add else self.keys.find(columns)
         return without_nulls(ids, batch, names[len(self.plan.match.scope) :], -1)
+
+    def id_of(self, key: Any) -> int:
+        """Return the id of the key of a base row, a value or a tuple; below 0 if it is not known."""
+        found = self._ids.get(key)
+        if found is None:
+            columns = key if isinstance(key, tuple) else (key,)
+            kinds = self.plan.base.schema.select(self.plan.match.left_keys).to_arrow()
+            arrays = [pa.array([value], kind.type) for value, kind in zip(columns, kinds)]
+            rows = pa.RecordBatch.from_arrays(arrays, schema=kinds) if arrays else _NO_KEYS
+            found = int(self.key_ids(rows, self.plan.match.left_keys, add=False)[0])
+            if found >= 0:
+                self._ids[key] = found
+        return found
 
     def _greatest(self, batch: pa.RecordBatch, ids: Ints, times: Ints) -> Ints:
         """Return the places of rows that are greater than all rows of their key and time before them."""

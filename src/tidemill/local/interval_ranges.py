@@ -52,8 +52,21 @@ class Reach:
 
 def reach(asked: Interval, side: Side, previous: Ints | None) -> Reach:
     """Compute the intervals of base rows. `previous` has the times of those before them, if they matter."""
-    at = side.starts - asked.offset if asked.offset else side.starts
     (preceding, no_low), (following, no_high) = (_ticks(bound, side) for bound in asked.bounds)
+    at, low, high = ends(asked, side.starts, preceding, following, previous)
+    bad = [mask for mask in (no_low, no_high) if mask is not None and mask.any()]
+    return Reach(at, low, high, np.logical_or.reduce(bad) if bad else None)
+
+
+def ends(asked: Interval, starts: Any, preceding: Any, following: Any, previous: Any = None) -> Any:
+    """Return the instants that base rows ask about, and both ends of their intervals, which are part of them.
+
+    All are arrays, or ticks of one row; bounds are at most `FAR`.
+
+    >>> ends(Interval(open_start=True), 100, 60, 0)
+    (100, 41, 100)
+    """
+    at = starts - asked.offset if asked.offset else starts
     low = at - (preceding - asked.open_start)
     high = at + (following - asked.open_end) if asked.following != 0 or asked.open_end else at
     if previous is not None:
@@ -63,8 +76,7 @@ def reach(asked: Interval, side: Side, previous: Ints | None) -> Reach:
             low, high = np.minimum(low, at), np.minimum(high, at - 1)
         else:
             low = np.maximum(low, at + 1)
-    bad = [mask for mask in (no_low, no_high) if mask is not None and mask.any()]
-    return Reach(at, low, high, np.logical_or.reduce(bad) if bad else None)
+    return at, low, high
 
 
 def _ticks(bound: Bound, side: Side) -> tuple[Any, Mask | None]:

@@ -32,10 +32,11 @@ from tidemill.local.live_input import LiveInput
 from tidemill.local.live_results import LiveResults
 from tidemill.local.live_stats import InputStats, LiveStats
 from tidemill.local.live_table import LiveTable
+from tidemill.local.lookups import Lookups
 from tidemill.local.operator import Snapshot
 from tidemill.local.unread_columns import Pushed
 from tidemill.optimize.choices import with_choices
-from tidemill.plan.arrival import EXACT, base_streams, lateness_of, require_answers
+from tidemill.plan.arrival import EXACT, ON_ARRIVAL, base_streams, lateness_of, require_answers
 from tidemill.plan.disorder import Disorder
 from tidemill.plan.emit import Emit, Latency
 from tidemill.plan.format import format_plan
@@ -111,8 +112,13 @@ class Live:
                     lateness=lateness,
                 )  # fmt: skip
         self._emission: Emission
+        self._lookups: Lookups | None = None
+        """What answers rows that are not pushed."""
         if emit is None:
-            self._emission = Once(plan, threads, pool, lateness)
+            self._emission = once = Once(plan, threads, pool, lateness)
+            bases = base_streams(plan) if lateness is not None else frozenset[str]()
+            if lateness is not None and len(bases) == 1:
+                self._lookups = Lookups(once.graph, self._inputs[next(iter(bases))], lateness)
         else:
             self._emission = Revised(plan, emit, threads, pool, self._inputs)
         self._come_last = base_streams(plan) if on_arrival else frozenset[str]()
@@ -211,6 +217,26 @@ class Live:
             if not table.complete:
                 table.complete = True
                 yield from self._emission.advance(table.name, FOREVER)
+
+    @_in_turn
+    def lookup(self, rows: Any) -> Any:
+        """Return what base rows would get if they came now, and keep nothing of them.
+
+        The query must have `answers="on arrival"`. A dict is one row, and its answer is a dict; None if a
+        filter leaves it out. Other rows are as for `push`, each is looked up alone, and the answers are a
+        table in their order. A row that cannot be answered is an error. A row that is looked up does not
+        count as one that came: it is no probe row, and does not raise the watermark.
+        """
+        if self._ended or self._broken:
+            self._require_open("lookup")
+        if self._lookups is None:
+            one = self._answers == ON_ARRIVAL
+            raise UserError(
+                "lookup", expected="base rows of one stream" if one else "a query with answers='on arrival'",
+                got=f"base rows of {sorted(self._come_last)}" if one else f"answers={self._answers!r}",
+                hint="" if one else "query.live(answers='on arrival'), or features.online(...)",
+            )  # fmt: skip
+        return self._lookups(rows)
 
     @_in_turn
     def punctuate(

@@ -238,7 +238,7 @@ class LiveInput:
             found[self._allowed_as] = late & (ticks >= limit)
             late &= ticks < limit
         own = ticks < own_limit
-        unusable = self._unusable.find(batch) if self._unusable else {}
+        unusable = self.unusable(batch)
         if self.attributes:
             below = usable & self.attributes.late(batch)
             for mask in unusable.values():
@@ -287,7 +287,7 @@ class LiveInput:
         batch = pushed.rows
         self.counts.events += batch.num_rows
         if self._is_in_time(batch):
-            return (Accepted(self._shown(batch), False, False),)
+            return (Accepted(self.shown(batch), False, False),)
         return self._divided(pushed)
 
     def _divided(self, pushed: Pushed) -> Iterator[Accepted]:
@@ -301,7 +301,7 @@ class LiveInput:
                 self._late.append(kept[reason].slice(*_between(found[reason], start, end)))
             if own:
                 rows = self._without(rows, own, limit[start:end])
-            yield Accepted(self._shown(rows), any(reason in own for reason in LATE_REASONS), rises)
+            yield Accepted(self.shown(rows), any(reason in own for reason in LATE_REASONS), rises)
             if rows.num_rows:  # after that, so that the watermark can be set before these rows
                 self.latest = max(self.latest, int(values(rows.column(self._source.time)).max()))
 
@@ -317,8 +317,13 @@ class LiveInput:
             kept[reason] = pa.RecordBatch.from_arrays(arrays, schema=self.late_schema)
         return kept
 
-    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of rows that the query sees."""
         return batch.select(self._needed) if self._drops_time else batch
+
+    def unusable(self, batch: pa.RecordBatch) -> dict[str, Mask]:
+        """Return which rows lack something else than a time, by reason."""
+        return self._unusable.find(batch) if self._unusable else {}
 
     def _pieces(
         self, found: dict[str, Mask], limit: npt.NDArray[np.int64]

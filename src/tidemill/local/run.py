@@ -15,6 +15,7 @@ from tidemill.io.chunks import SIZES, Chunk, ChunkSizes
 from tidemill.io.progress import shown
 from tidemill.io.sources import open_source
 from tidemill.io.window_source import WindowSource
+from tidemill.jit.modes import on_few_rows
 from tidemill.local.divided_run import DividedPlan, parts_of
 from tidemill.local.graph import Graph
 from tidemill.local.run_graph import run_graph
@@ -46,6 +47,13 @@ def _run(
     tuning: Tuning, sizes: ChunkSizes,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     opened = open_inputs(plan, inputs, tuning, AS_THEY_COME if prompt else sizes)
+    results = _results(opened, progress, prompt, counts, tuning)
+    yield from on_few_rows(results) if opened.few(tuning.plain_rows) else results
+
+
+def _results(
+    opened: Opened, progress: bool, prompt: bool, counts: dict[str, int] | None, tuning: Tuning
+) -> Iterator[pa.RecordBatch]:
     chunks = opened.chunks
     if progress:
         chunks = {name: shown(given, name, opened.rows.get(name)) for name, given in chunks.items()}
@@ -78,6 +86,11 @@ class Opened:
     watch: bool
     """Whether rows may break the promises of an input."""
 
+    def few(self, limit: int) -> bool:
+        """Return whether the inputs are known to have fewer rows; those of a wheel do not count."""
+        known = [n for n in self.rows.values() if n is not None]
+        return len(known) == len(self.rows) and sum(known) < limit
+
     @functools.cached_property
     def graph(self) -> Graph:
         """The graph that reads them."""
@@ -102,9 +115,8 @@ def open_inputs(
             reader = open_source(inputs[name], leaf, promises=stateful and not leaf.table, sizes=sizes)
             chunks[name], rows[name] = reader, reader.total_rows
             watch |= not reader.exact
-    few = None not in rows.values() and sum(n for n in rows.values() if n is not None) < tuning.few_rows
-    workers = 1 if few else threads()
-    return Opened(plan, tuning, chunks, rows, workers, watch)
+    opened = Opened(plan, tuning, chunks, rows, 1, watch)
+    return opened if opened.few(tuning.few_rows) else replace(opened, threads=threads())
 
 
 def table_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema, counts: Mapping[str, int]) -> pa.Table:

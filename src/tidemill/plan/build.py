@@ -56,6 +56,7 @@ _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 def source(
     name: str, time: str, declared: Any, *, end: str | None = None, ordered: bool = False, unit: Any = None,
     tz: Any = None, format: Any = None, nulls: Any = None, delimiter: Any = None, decimal: Any = ".",
+    columns: Any = None,
 ) -> Source:  # fmt: skip
     step = f"stream {name!r}"
     if not isinstance(time, str):
@@ -80,7 +81,7 @@ def source(
         if isinstance(format, (str, list, tuple)) and other == TIMESTAMP:
             format = {time: format, end: format}
     how = reading(fields, time, unit, tz, format, step=step)
-    text = text_form(fields, nulls, delimiter, decimal, step=step)
+    text = text_form(fields, nulls, delimiter, decimal, columns, step=step)
     return Source(name, fields, time, ordered=ordered, reading=how, end_column=end, text=text)
 
 
@@ -379,7 +380,10 @@ def _check_attribute(
         raise UserError(
             step, expected=f"durations in {domain.value} ({want}), because {named} is {kind!r}",
             got=f"durations in {written.value if written else 'rows'}",
-            hint="logical and clock time never mix",
+            hint="logical and clock time never mix" + (
+                "" if domain is not Domain.LOGICAL
+                else f"; unit='s' or format='%Y%m%d' makes ints in {named} clock time"
+            ),
         )  # fmt: skip
     aligned = isinstance(spec, GridWindow) or (isinstance(spec, LastRange) and role == "slide_on")
     placed = getattr(spec, "placed", None) if aligned else None

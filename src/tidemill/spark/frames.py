@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -39,3 +41,10 @@ def with_metadata(df: DataFrame, columns: Mapping[str, Mapping[str, str]]) -> Da
         column = F.col(f"`{name.replace('`', '``')}`")
         shown.append(column.alias(name, metadata=dict(columns[name])) if name in columns else column)
     return df.select(*shown)
+
+
+def printed_plan(df: DataFrame) -> str:
+    """Return Spark's physical plan, which its interface prints."""
+    with redirect_stdout(io.StringIO()) as printed:
+        df.explain()
+    return printed.getvalue().removeprefix("== Physical Plan ==\n").rstrip()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import io
+import functools
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from dataclasses import replace
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
 from tidemill.io.data import Data
+from tidemill.io.sinks import write_ipc
 from tidemill.local.explain import from_wheel
 from tidemill.local.order import ordered as in_order
 from tidemill.local.progress_report import ProgressReport, require_count
@@ -29,23 +31,30 @@ from tidemill.spark.batch.explain import describe
 from tidemill.spark.batch.order import ordered
 from tidemill.spark.batch.progressive import progressive, require_partials
 from tidemill.spark.batch.run import frame_of
+from tidemill.spark.batch.slice_choice import DEFAULT, SliceTuning
 from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
-from tidemill.spark.frames import require_batch
+from tidemill.spark.frames import printed_plan, require_batch
 from tidemill.spark.inputs import frame_of_data
 from tidemill.spark.private import require_classic
 from tidemill.spark.settings import ansi
+from tidemill.spark.sinks import as_table, write_csv, write_parquet
 from tidemill.spark.wheels.windows import wheel_frame, where_answered
 from tidemill.wheels.queries import WheelQueries
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class SparkQuery:
     """An optimised plan bound to a Spark session."""
 
     def __init__(
-        self, plan: Plan, spark: SparkSession, detect: str = "auto", orders: tuple[Order, ...] = ()
-    ) -> None:
+        self, plan: Plan, spark: SparkSession, detect: str = "auto", orders: tuple[Order, ...] = (), *,
+        tuning: SliceTuning = DEFAULT,
+    ) -> None:  # fmt: skip
         self._plan, self._spark, self._detect = without_held(plan), spark, detect
+        self._tuning = tuning
         self._held = with_held(plan, {})
         self._orders = orders
 
@@ -54,6 +63,8 @@ class SparkQuery:
         **inputs: Any,
     ) -> DataFrame:  # fmt: skip
         """The result as a DataFrame; nothing runs until something asks for its rows.
+
+        Only with `detect="auto"` some rows of large inputs are read before: see `Query.on_spark`.
 
         There is one input for each stream, by name; a query of one stream also takes it without a name.
         Streams that `tm.read` made need none: tasks read their files, and frames in memory are sent.
@@ -70,8 +81,43 @@ class SparkQuery:
             require_supported(disorder)
             plan = usable_only(plan)
         with ansi(self._spark):
-            found = frame_of(plan, lambda leaf: self._frame(leaf, inputs, disorder, arrival), self._detect)
+            leaf = functools.partial(self._frame, inputs=inputs, disorder=disorder, arrival=arrival)
+            found = frame_of(plan, leaf, self._detect, self._tuning)
             return ordered(found, self._orders, plan.schema)
+
+    def to_pandas(self, data: Any = None, /, **inputs: Any) -> pandas.DataFrame:
+        """`run`, fetched as a pandas DataFrame like that of a query in process."""
+        return self._table(data, inputs).to_pandas()
+
+    def to_polars(self, data: Any = None, /, **inputs: Any) -> Any:
+        """`run`, fetched as a Polars DataFrame."""
+        import polars
+
+        return polars.from_arrow(self._table(data, inputs))
+
+    def to_parquet(
+        self, path: str | PathLike[str], data: Any = None, /, *, overwrite: bool = False, **inputs: Any
+    ) -> int:
+        """Answer into a directory of Parquet files, which tasks write; return the number of rows.
+
+        Spark writes `_SUCCESS` there when it is complete. What is there already is an error, unless
+        `overwrite`.
+        """
+        return write_parquet(self.run(data, **inputs), path, overwrite)
+
+    def to_csv(
+        self, path: str | PathLike[str], data: Any = None, /, *, overwrite: bool = False, **inputs: Any
+    ) -> int:
+        """Answer into a directory of CSV files with headers, as `to_parquet` does."""
+        return write_csv(self.run(data, **inputs), path, overwrite)
+
+    def to_ipc(self, path: str | PathLike[str], data: Any = None, /, **inputs: Any) -> int:
+        """Answer into one Arrow IPC file, through the driver, whose memory the result must fit."""
+        table = self._table(data, inputs)
+        return write_ipc(path, table.schema, table.to_batches())
+
+    def _table(self, data: Any, inputs: dict[str, Any]) -> pa.Table:
+        return as_table(self.run(data, **inputs), self._plan.schema)
 
     def late(
         self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame
@@ -146,7 +192,7 @@ class SparkQuery:
             sections["wheel"] = "\n".join(from_wheels)
         decisions: list[Decision] = []
         with watched(decisions):
-            executed = _physical(self.run(**inputs))
+            executed = printed_plan(self.run(**inputs))
         if decisions:
             sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
         return Explanation({**sections, "Spark's plan": executed})
@@ -169,13 +215,6 @@ class SparkQuery:
 
     def __repr__(self) -> str:
         return f"on Spark:\n{format_plan(self._plan)}"
-
-
-def _physical(df: DataFrame) -> str:
-    """Spark's physical plan, which its interface prints."""
-    with redirect_stdout(io.StringIO()) as printed:
-        df.explain()
-    return printed.getvalue().removeprefix("== Physical Plan ==\n").rstrip()
 
 
 def _check(plan: Plan, inputs: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -21,6 +22,8 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
 from tidemill.plan.temporal import Temporal
+from tidemill.spark.batch.hot_keys import Looks
+from tidemill.spark.batch.slice_choice import DEFAULT, SliceTuning
 from tidemill.spark.batch.temporal import temporal
 from tidemill.spark.batch.windows import window_aggregate
 from tidemill.spark.caching import holding
@@ -33,14 +36,16 @@ NODES = (Source, Filter, Project, Union, WindowAggregate, WheelWindows, Temporal
 Leaf = Callable[[Source | WheelWindows], DataFrame]
 
 
-def frame_of(plan: Plan, leaf: Leaf, detect: str = "off") -> DataFrame:
+def frame_of(
+    plan: Plan, leaf: Leaf, detect: str = "off", tuning: SliceTuning = DEFAULT
+) -> DataFrame:
     """Compile a plan to a DataFrame with columns of user types.
 
     `leaf` returns the frames of streams and wheels. No job runs, unless `detect` samples keys. A sub-plan
     that is used several times is one frame, whose shuffles Spark reuses.
     """
     require_known(plan, NODES, "spark", "spark/batch/run.py, or run it on the local engine")
-    return _Frames(leaf, detect).of(plan)
+    return _Frames(leaf, detect, tuning).of(plan)
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,12 @@ class _Frames:
 
     leaf: Leaf
     detect: str
+    tuning: SliceTuning
     _bases: dict[int, DataFrame] = field(default_factory=dict)
+
+    @functools.cached_property
+    def _looks(self) -> Looks | None:
+        return Looks(self.of, self.tuning) if self.detect == "auto" else None
 
     def of(self, plan: Plan) -> DataFrame:
         stage = stage_of(plan)
@@ -85,6 +95,6 @@ class _Frames:
             return window_aggregate(plan, below, self.detect)
         if isinstance(plan, Temporal):
             frames = [self.of(one) for one in plan.children()]
-            return holding(temporal(plan, frames, self.detect), frames)
+            return holding(temporal(plan, frames, self.detect, self._looks), frames)
         assert isinstance(plan, (Source, WheelWindows))
         return self.leaf(plan)

@@ -34,6 +34,7 @@ from tidemill.plan.temporal import (
     UntilSessionEnd,
     payload,
 )
+from tidemill.spark.batch.hot_keys import TASK, Looks, Margins, divided
 from tidemill.spark.batch.lifetimes import (
     checked_start,
     end_of,
@@ -93,7 +94,12 @@ def way_of(plan: Temporal) -> Way:
         shuffle = f"rows of the {side} side by slices of time, with the rows that hold there meanwhile"
         return Way("together", met, (shuffle,), (f"divide time, in two more passes over the {side} side",))
     if isinstance(plan, IntervalJoin):
-        shuffle = _to_tasks(_shown_keys(plan), "rows of both sides")
+        shuffle, margins = _to_tasks(_shown_keys(plan), "rows of both sides"), Margins.of(plan)
+        if isinstance(margins, Margins):
+            few = "where few keys have most rows" if _shown_keys(plan) else "if there are many"
+            shuffle += f", or by slices of time {few}"
+        else:
+            shuffle += f"; no key is divided by time: {margins}"
         return Way("together", "rows meet in intervals of time", (shuffle,))
     by = ", ".join(_partition(plan))
     return Way("together", _WHY[type(plan)], (_to_tasks(by, "rows"),))
@@ -129,13 +135,18 @@ def _partition(plan: Temporal) -> tuple[str, ...]:
     return keys
 
 
-def temporal(plan: Temporal, inputs: Sequence[DataFrame], detect: str = "off") -> DataFrame:
-    """Compile an operator over the frames of its inputs, which have columns of user types."""
+def temporal(
+    plan: Temporal, inputs: Sequence[DataFrame], detect: str = "off", looks: Looks | None = None
+) -> DataFrame:
+    """Compile an operator over the frames of its inputs, which have columns of user types.
+
+    `looks` samples rows of its inputs, where keys may be divided.
+    """
     if isinstance(plan, (Join, Cut)) and why_spark(plan) is not None:
         left, right = inputs
         return spark_join(plan, left, right)
     if isinstance(plan, (Join, Cut, IntervalJoin)):
-        return _matched(plan, inputs, detect)
+        return _matched(plan, inputs, detect, looks)
     [frame] = inputs
     for kind, compiled in _COLUMNS.items():
         if isinstance(plan, kind):
@@ -150,14 +161,23 @@ def temporal(plan: Temporal, inputs: Sequence[DataFrame], detect: str = "off") -
 
 
 def _together(
-    plan: Temporal, frames: Sequence[DataFrame], keys: Sequence[Sequence[str]], detect: str
-) -> DataFrame:
+    plan: Temporal, frames: Sequence[DataFrame], keys: Sequence[Sequence[str]], detect: str,
+    looks: Looks | None = None,
+) -> DataFrame:  # fmt: skip
     """Run the local operator on the rows of a key; keys are pairs of columns of the inputs."""
     inputs = plan.children()
     where = Places.of(inputs, keys)
     own = [[where.key(port, n) for n in names] for port, names in enumerate(keys)]
     shared = dict.fromkeys(f"c{at[0]}" for at in zip(*own) if len(set(at)) == 1)
-    if shared:
+    by_time = None
+    if looks is not None and isinstance(plan, IntervalJoin) and len(shared) == len(keys[0]):
+        by_time = looks.slices(plan, keys)
+    if by_time is not None:
+        assert isinstance(plan, IntervalJoin)
+        named = [[places(one, "c")[n] for n in names] for one, names in zip(inputs, keys)]
+        rows = where.together(divided(plan, frames, named, by_time), [TASK])
+        rows = rows.repartitionById(by_time.tasks, F.col(TASK)).drop(TASK)
+    elif shared:
         rows = colocated("temporal", where.together(frames), list(shared), detect)
     elif isinstance(plan, (Join, Cut)) and divided_side(plan) is not None:
         count = slices(frames[0].sparkSession)
@@ -172,7 +192,9 @@ _ALONE = {"left": (0,), "right": (1,), "outer": (0, 1), "not_exists": (0,), "cli
 """The sides of which rows that nothing matches are in the result."""
 
 
-def _matched(plan: Join | Cut | IntervalJoin, frames: Sequence[DataFrame], detect: str) -> DataFrame:
+def _matched(
+    plan: Join | Cut | IntervalJoin, frames: Sequence[DataFrame], detect: str, looks: Looks | None
+) -> DataFrame:
     match = plan.match
     alone = (0,) if isinstance(plan, IntervalJoin) else _ALONE.get(plan.kind, ())
     sides = []
@@ -183,7 +205,7 @@ def _matched(plan: Join | Cut | IntervalJoin, frames: Sequence[DataFrame], detec
             for pair in match.keys:
                 rows = rows.filter(F.col(own[pair[port]]).isNotNull())
         sides.append(rows)
-    return _together(plan, sides, (match.left_keys, match.right_keys), detect)
+    return _together(plan, sides, (match.left_keys, match.right_keys), detect, looks)
 
 
 # --- columns ----------------------------------------------------------------------------------------

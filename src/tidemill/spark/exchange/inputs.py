@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.spark import private
+from tidemill.spark.frames import printed_plan
 from tidemill.spark.settings import LEAVES, setting
 
 LIKELY_WIDTH = 50.0
@@ -22,19 +23,36 @@ _NOW = re.compile(r"current_(timestamp|date|time)\(|localtimestamp\(|\bnow\(", r
 """Functions of the current time, which differ between two plans."""
 
 
+_RANDOM = re.compile(
+    r"\b(rand\w*|uuid|shuffle|\w*partition_id|monotonically_\w+|input_file_\w+)\(| more fields", re.IGNORECASE
+)
+"""What a printed plan must not have if a second reading shall give the same rows."""
+_NUMBERED = re.compile(r"^\*?\(\d+\) ")
+
+
 def is_read_twice_alike(df: DataFrame) -> bool:
-    """Whether every run of a plan gives each partition the same rows."""
+    """Whether every run of a plan gives each partition the same rows; by its text in a session of Connect."""
+    if private.is_connect(df.sparkSession):
+        text = printed_plan(df)
+        return not (_NOW.search(text) or _RANDOM.search(text))
     return not _NOW.search(private.analyzed_plan(df)) and private.is_deterministic(df)
 
 
 def reads_only(df: DataFrame) -> bool:
     """Whether a plan only reads and computes row by row, so that a second reading is cheap and has the same
     partitions. (A `coalesce` groups partitions by their hosts, which may change.)"""
-    return not any(word in name for name in _operators(private.physical_plan(df)) for word in _EXCHANGING)
+    connect = private.is_connect(df.sparkSession)
+    operators = _operators(printed_plan(df) if connect else private.physical_plan(df))
+    return not any(word in name for name in operators for word in _EXCHANGING)
 
 
 def row_count(df: DataFrame) -> float:
-    """Spark's estimate of the number of rows: exact for cached inputs, by size for files."""
+    """Spark's estimate of the number of rows: exact for cached inputs, by size for files.
+
+    A session of Connect does not tell it, so rows are counted.
+    """
+    if private.is_connect(df.sparkSession):
+        return float(df.count())
     rows, of_sources, size = private.estimated_size(df)
     if rows is not None:
         return rows
@@ -78,5 +96,5 @@ def _operators(plan: str) -> list[str]:
         if cached is None and text.startswith("InMemoryRelation"):
             cached = depth
         if cached is None and text:
-            found.append(re.split(r"[ (]", text, maxsplit=1)[0])
+            found.append(re.split(r"[ (]", _NUMBERED.sub("", text), maxsplit=1)[0])
     return found

@@ -21,7 +21,14 @@ from tidemill.core.types import TIMESTAMP, DataType, to_arrow
 from tidemill.expr.evaluate import call_udf
 from tidemill.expr.functions import DAY, FUNCTIONS
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
-from tidemill.spark.expr.functions import COMPARE, FLIPPED, SPARK_FUNCTIONS, Term, cast
+from tidemill.spark.expr.functions import (
+    COMPARE,
+    FLIPPED,
+    SPARK_FUNCTIONS,
+    Term,
+    cast,
+    outside_java,
+)
 from tidemill.spark.expr.values import instant, literal, named, read, spark_type, without_ticks
 from tidemill.spark.workers import arrow_function
 
@@ -44,15 +51,15 @@ class SparkExpressions:
         self.schema, self.raw = schema, raw
         self._names = {} if names is None else names
 
-    def column(self, node: Node) -> SparkColumn:
-        """Compile a resolved expression to the internal form."""
+    def column(self, node: Node, guard: SparkColumn | None = None) -> SparkColumn:
+        """Compile a resolved expression to the internal form, for the rows for which `guard` is true."""
         if node.levels > SPARK_LEVELS:
             what = f"an expression of {node.levels} levels; Spark supports {SPARK_LEVELS}"
             raise UnsupportedError("spark", what, instead="run it in process")
         if node.size > SPARK_NODES:  # Spark writes an expression out many times
             what = f"an expression of {node.size:,} parts; Spark supports {SPARK_NODES:,}"
             raise UnsupportedError("spark", what, instead="run it in process")
-        return self._term(node, None).column
+        return self._term(node, guard).column
 
     def leaf(self, name: str) -> SparkColumn:
         """A column of the DataFrame in the internal form."""
@@ -68,7 +75,7 @@ class SparkExpressions:
         return named(self._names.get(name, name))
 
     def _term(self, node: Node, guard: SparkColumn | None) -> Term:
-        """Compile a node; `guard` is true for rows on which an opaque function may run, see `_python`."""
+        """Compile a node; `guard` is true for rows on which Python may run, see `_python`."""
         if isinstance(node, Column):
             return Term(self.leaf(node.name), self.schema.type_of(node.name, step="spark"), node)
         if isinstance(node, Literal):
@@ -87,6 +94,8 @@ class SparkExpressions:
         for position, arg in enumerate(node.args):
             args.append(self._term(arg, self._guarded(node, args, position, guard)))
         result = FUNCTIONS[node.function].types(tuple(a.type for a in args))[1]
+        if guard is not None and outside_java(node):
+            args[0] = args[0]._replace(column=F.when(guard, args[0].column))
         native = self._native(node)
         if native is None:
             native = SPARK_FUNCTIONS[node.function](*args)
@@ -96,7 +105,8 @@ class SparkExpressions:
         self, node: Call, before: list[Term], position: int, guard: SparkColumn | None
     ) -> SparkColumn | None:
         """The guard of an argument that need not be evaluated for every row."""
-        if position == 0 or not any(isinstance(n, Udf) for n in node.args[position].walk()):
+        below = node.args[position].walk()
+        if position == 0 or not any(isinstance(n, Udf) or outside_java(n) for n in below):
             return guard
         first = before[0].column
         if node.function == "if_else":

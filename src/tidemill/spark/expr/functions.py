@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemill.core import floats
-from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType
+from tidemill.core.types import BOOL, FLOAT64, INT64, NULL, STRING, TIMESTAMP, DataType, to_arrow
 from tidemill.expr.casts import FLOAT_TEXT, INT_TEXT, TIMESTAMP_TEXT
 from tidemill.expr.functions import (
     DAY,
@@ -24,10 +24,12 @@ from tidemill.expr.functions import (
     INT_MAX,
     INT_MIN,
     MINUTE,
+    OF_ZONES,
     SECOND,
     round_scale,
 )  # fmt: skip
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
+from tidemill.kernels.strings import call
 from tidemill.spark.expr.regex import to_java, why_not_java
 from tidemill.spark.expr.values import canonical, integer, literal, ntz_micros, null, spark_type
 from tidemill.spark.workers import arrow_function
@@ -257,8 +259,43 @@ def _matches(a: Term, pattern: Term) -> SparkColumn:
     return arrow_function(_matching(pattern.constant), T.BooleanType(), [a.column])
 
 
+def _of_zone(name: str, returns: T.DataType) -> Callable[..., SparkColumn]:
+    """Compute a function of times in Python, as in process: Java's zones are of another release."""
+
+    def apply(a: Term, *others: Term) -> SparkColumn:
+        constants = [t.constant for t in others]
+        if None in constants:
+            return F.lit(None).cast(returns)
+        return arrow_function(_in_worker(name, a.type, constants), returns, [a.column])
+
+    return apply
+
+
+def _in_worker(name: str, kind: DataType, constants: list[Any]) -> Callable[[pa.Array], pa.Array]:
+    def run(values: pa.Array) -> pa.Array:
+        found = call(name, values.cast(to_arrow(kind)), *constants)
+        return found if pa.types.is_string(found.type) else found.cast(pa.int64())
+
+    return run
+
+
+def _strict(name: str) -> Callable[..., SparkColumn]:
+    def apply(a: Term, *others: Term) -> SparkColumn:
+        found = _of_zone(f"try_{name}", T.LongType())(a, *others)
+        said = "', '".join(str(t.constant) for t in others)
+        message = F.concat(
+            F.lit(f"{name}: expected a value that fits '{said}', got '"), a.column.cast("string"),
+            F.lit(f"' — use {name}(..., strict=False) to get null instead"),
+        )  # fmt: skip
+        return F.coalesce(found, F.when(a.column.isNotNull(), F.raise_error(message)).cast("bigint"))
+
+    return apply
+
+
 def outside_java(node: Node) -> str | None:
     """The reason why Python computes a built-in function; None if the JVM does."""
+    if isinstance(node, Call) and node.function in OF_ZONES:
+        return "clocks of zones and formats of times are Tidemill's own"
     if isinstance(node, Call) and node.function == "matches" and isinstance(node.args[1], Literal):
         pattern = node.args[1].value
         return None if pattern is None else why_not_java(pattern)
@@ -355,6 +392,11 @@ SPARK_FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "lower": _case(F.lower), "upper": _case(F.upper), "strip": _on_columns(F.trim),
     "contains": _on_columns(F.contains), "starts_with": _on_columns(F.startswith),
     "ends_with": _on_columns(F.endswith),
+    "local_time": _of_zone("local_time", T.LongType()),
+    "from_local_time": _strict("from_local_time"),
+    "try_from_local_time": _of_zone("try_from_local_time", T.LongType()),
+    "strptime": _strict("strptime"), "try_strptime": _of_zone("try_strptime", T.LongType()),
+    "strftime": _of_zone("strftime", T.StringType()),
     "matches": _matches,
     "replace": _on_columns(F.replace), "substring": _substring, "find": _find, "split": _split,
     "concat": _on_columns(F.concat),

@@ -85,7 +85,7 @@ def read(column: SparkColumn, raw: T.DataType, kind: DataType, name: str) -> Spa
     if kind == TIMESTAMP and isinstance(raw, T.DateType):
         return F.unix_date(column).cast("bigint") * integer(DAY)
     if kind.kind == "duration" and isinstance(raw, T.DayTimeIntervalType):
-        return _interval_micros(column)
+        return interval_micros(column)
     if kind.kind == "list" and isinstance(raw, T.ArrayType):
         inner = raw.elementType
         return F.transform(column, lambda item: read(item, inner, kind.of[0], name))
@@ -106,14 +106,15 @@ def ntz_micros(column: SparkColumn) -> SparkColumn:
     """Convert a timestamp without time zone to microseconds, in UTC whatever the session's zone is."""
     if _UNIX_MICROS_READS_NTZ:
         return F.unix_micros(column)
-    return _interval_micros(column - F.lit("1970-01-01").cast("timestamp_ntz"))
+    return interval_micros(column - F.lit("1970-01-01").cast("timestamp_ntz"))
 
 
 # Before 4.3 `unix_micros` casts to a timestamp first, in the session's zone.
 _UNIX_MICROS_READS_NTZ = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
 
 
-def _interval_micros(column: SparkColumn) -> SparkColumn:
+def interval_micros(column: SparkColumn) -> SparkColumn:
+    """Convert a day-time interval to microseconds."""
     seconds = column.cast("interval second").cast("decimal(19,6)")
     return (seconds * F.lit(SECOND)).cast("bigint")
 

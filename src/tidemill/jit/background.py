@@ -1,0 +1,114 @@
+"""Compile in the background what runs as plain Python again and again.
+
+Nothing is compiled for a few small queries: a script that asks one is over before the compiler would be. Once
+plain kernels have taken half a second together, those that ran more than once are compiled by one thread, one
+after the other. The process may end at any time; it waits for the kernel that is being compiled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import threading
+from typing import Any
+
+import numpy as np
+
+from tidemill.jit.plain import each
+
+PATIENCE = 0.5
+"""Seconds that plain kernels take together before the first one is compiled."""
+
+_taken = 0.0
+_waiting: queue.SimpleQueue[tuple[Any, tuple[Any, ...]] | None] = queue.SimpleQueue()
+_queued: set[tuple[int, tuple[Any, ...]]] = set()
+_compiling = threading.Lock()
+_ending = threading.Event()
+_thread: threading.Thread | None = None
+
+
+def ran(kernel: Any, args: tuple[Any, ...], seconds: float) -> None:
+    """A kernel ran as plain Python for so long."""
+    global _taken
+    _taken += seconds
+    if _taken < PATIENCE or kernel.called < 2:
+        return
+    like = tuple(map(_like, args))
+    signature = id(kernel), tuple(map(_kind, like))
+    if signature not in _queued:
+        _queued.add(signature)
+        _start()
+        _waiting.put((kernel, like))
+
+
+def _like(value: Any) -> Any:
+    """A value of the same type as an argument that keeps no memory alive."""
+    if isinstance(value, np.ndarray):
+        empty = np.empty((0,) * value.ndim, value.dtype)
+        if not value.flags.c_contiguous:
+            return value[:0]
+        empty.flags.writeable = value.flags.writeable
+        return empty
+    return each(_like, value) if isinstance(value, tuple) else value
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.c_contiguous, value.flags.writeable
+    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+
+
+def _start() -> None:
+    global _thread
+    if _thread is None or not _thread.is_alive():
+        _thread = threading.Thread(target=_work, name="tidemill-compiler", daemon=True)
+        _thread.start()
+
+
+def _work() -> None:
+    while (item := _waiting.get()) is not None:
+        kernel, like = item
+        with _compiling:
+            if _ending.is_set():
+                return
+            # What cannot be compiled goes on as plain Python; on many rows the caller gets the error.
+            with contextlib.suppress(Exception):
+                kernel.compile_like(like)
+
+
+def wait() -> None:
+    """Wait until everything that is queued is compiled."""
+    done = threading.Event()
+
+    class _Mark:
+        @staticmethod
+        def compile_like(like: Any) -> None:
+            done.set()
+
+    if _thread is not None:
+        _waiting.put((_Mark, ()))
+        done.wait()
+
+
+@atexit.register
+def _end() -> None:
+    _ending.set()
+    _waiting.put(None)
+    if _thread is not None:
+        _thread.join()
+
+
+def _in_child() -> None:
+    global _thread, _compiling
+    _thread, _compiling = None, threading.Lock()
+    _queued.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    # A child has no such thread, and would wait forever for a lock of Numba that it held.
+    os.register_at_fork(
+        before=lambda: _compiling.acquire(), after_in_parent=lambda: _compiling.release(),
+        after_in_child=_in_child,
+    )  # fmt: skip
