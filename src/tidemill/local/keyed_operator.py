@@ -60,7 +60,8 @@ class KeyedOperator(TemporalOperator):
         kept, few = self._kept_count, self._tuning.few_kept
         if not self._keys_apart or below == FOREVER or kept < few or not all(self._key_columns):
             return False
-        return sum(b.num_rows for batches in due for b in batches) * self._tuning.many_due <= kept
+        new: int = sum(batch.num_rows for batches in due for batch in batches)
+        return new * self._tuning.many_due <= kept
 
     def _worked_on_keys(
         self, due: Sequence[list[pa.RecordBatch]], below: int
@@ -127,7 +128,7 @@ class KeyedOperator(TemporalOperator):
 
     def _gather(self) -> None:
         """Put all rows together again."""
-        self._kept_rows = [self._kept(port) for port in range(self.ports)]
+        self._kept_rows = [self._all_kept(port) for port in range(self.ports)]
         self._apart = []
 
     def _fetch(self, keys: Sequence[pa.Array]) -> None:
@@ -136,13 +137,14 @@ class KeyedOperator(TemporalOperator):
     def _put_back(self) -> None:
         """The work on some keys is done."""
 
-    def _kept(self, port: int) -> pa.RecordBatch:
+    def _all_kept(self, port: int) -> pa.RecordBatch:
         apart = [self._apart[port].rows] if self._apart else []
         return joined_rows([*apart, self._kept_rows[port]])
 
     @property
     def _kept_count(self) -> int:
-        return super()._kept_count + sum(rows.count for rows in self._apart)
+        recent: int = super()._kept_count
+        return recent + sum(rows.count for rows in self._apart)
 
     def _see_next(self) -> None:
         super()._see_next()

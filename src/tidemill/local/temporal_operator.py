@@ -259,7 +259,7 @@ class TemporalOperator(Operator):
         """The number of rows that are kept."""
         return sum(rows.num_rows for rows in self._kept_rows)
 
-    def _kept(self, port: int) -> pa.RecordBatch:
+    def _all_kept(self, port: int) -> pa.RecordBatch:
         """Return the rows of a port that are kept."""
         return self._kept_rows[port]
 
@@ -343,7 +343,7 @@ class TemporalOperator(Operator):
         }
         for port, schema in enumerate(self._schemas):
             state[f"waiting{port}"] = pa.Table.from_batches(self._waiting[port].batches, schema=schema)
-            state[f"kept{port}"] = pa.Table.from_batches([self._kept(port)])
+            state[f"kept{port}"] = pa.Table.from_batches([self._all_kept(port)])
             state[f"late{port}"] = self._late[port].table()
             state[f"refused{port}"] = self._refused[port].table()
             for number, limits in enumerate(self._by_key[port].tables(_BELOW)):
