@@ -143,8 +143,8 @@ class KeyedOperator(TemporalOperator):
 
     @property
     def _kept_count(self) -> int:
-        recent: int = super()._kept_count
-        return recent + sum(rows.count for rows in self._apart)
+        found: int = super()._kept_count + sum(rows.count for rows in self._apart)
+        return found
 
     def _see_next(self) -> None:
         super()._see_next()
