@@ -141,8 +141,8 @@ def code_of(system: str, query: str, seconds: float) -> str:
     """A script that asks a query of the file that its argument names, twice and then for some seconds."""
     words = SYSTEMS[system]
     return MEASURE.format(
-        imports=words.imports, given=words.given.format(query), asked=words.asked.format(query), arrow=words.arrow,
-        seconds=seconds,
+        imports=words.imports, given=words.given.format(query), asked=words.asked.format(query),
+        arrow=words.arrow, seconds=seconds,
     )  # fmt: skip
 
 
