@@ -247,6 +247,11 @@ def _unnested(plan: Unnest, frame: DataFrame) -> DataFrame:
         F.explode(own[n]).alias(p) if n == plan.column else F.col(p) for n, p in own.items()
     ]
     rows = rows.select(*columns)
+    if plan.element is None:
+        names = plan.input.schema[plan.column].of[0].names
+        fields = [F.col(own[plan.column]).getField(n).alias(f"f{i}") for i, n in enumerate(names)]
+        spread = [fields if n == plan.column else [F.col(p)] for n, p in own.items()]
+        rows = rows.select(*(column for each in spread for column in each))
     return rows.select(*shown(plan, dict(zip(plan.schema.names, map(F.col, rows.columns)))))
 
 
