@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tidemill"
 
-API = ("__init__", "stream", "query", "feature_set", "data_stream", "demo")
+API = ("__init__", "stream", "query", "feature_set", "data_stream", "datasets", "demo")
 LAYERS: tuple[tuple[str, ...], ...] = (
     API,
     ("cli", "serve", "plot", "sql"),
@@ -67,12 +67,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "cut_operator", "interval_operator", "join_operator", "lifetime_operator", "lookup_operator",
             "next_operator", "rows_by_key", "snapshot_operator",
         ),
-        ("edge_sweep", "interval_answers", "snapshot_values"),
+        ("edge_sweep", "interval_answers", "keyed_operator", "snapshot_values"),
         ("ahead", "interval_ranges", "range_values"),
         ("last_range", "matching", "ranking", "stage_operator", "union"),
         ("group_operator",),
         ("temporal_operator", "window_operator"),
-        ("lane_threads", "lanes", "late_rows", "refused_rows", "waiting_rows"),
+        ("kept_by_key", "lane_threads", "lanes", "late_rows", "refused_rows", "waiting_rows"),
         ("collector",),
         ("last_rows",),
         ("results", "window_slides", "state_columns"),

@@ -41,7 +41,7 @@ def test_nothing_public_is_left_off_the_list() -> None:
 
 
 def test_dir_lists_the_public_names_and_no_others() -> None:
-    assert set(dir(tm)) == {*tm.__all__, "spark"}
+    assert set(dir(tm)) == {*tm.__all__, "datasets", "spark"}
 
 
 @pytest.mark.parametrize("name", [n for n in tm.__all__ if callable(getattr(tm, n))])

@@ -6,7 +6,7 @@ A push has tuples of both streams; its orders come before its requests, for all 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -18,9 +18,12 @@ import pyarrow as pa
 
 import tidemill as tm
 from benchmarks.answers import same_rows
-from benchmarks.harness import HOME, Answers, Case, Measured
+from benchmarks.harness import HOME, Answers, Case, Check, Measured
 from benchmarks.intervals.rivals import Rival
 from benchmarks.intervals.traffic import Traffic, Workload, traffic
+from tidemill import col
+from tidemill.aggregates.layout import layout
+from tidemill.intervals.index import TimeTravelIndex
 
 EACH = 10_000
 """Tuples of a push where tuples a second are measured."""
@@ -37,8 +40,12 @@ class System(Protocol):
     def push(self, begin: int, end: int) -> None:
         """Take the tuples `[begin, end)` of both streams."""
 
+    def end(self) -> None:
+        """Answer what waits."""
+
     @property
-    def answers(self) -> Any: ...
+    def answers(self) -> Any:
+        """The number of each request, count and sum."""
 
 
 Make = Callable[[Traffic, ThreadPoolExecutor], System]
@@ -63,13 +70,40 @@ class Live:
         if found.num_rows:
             self._found.append(found)
 
-    def flush(self) -> None:
-        """Answer the requests that wait."""
+    def end(self) -> None:
         self._found.append(self._live.flush())
 
     @property
     def answers(self) -> pa.Table:
         return pa.concat_tables(self._found)
+
+
+class Indexed:
+    """The time-travel index alone, with one way to aggregate intervals."""
+
+    def __init__(self, given: Traffic, fold: str) -> None:
+        aggregates = (("n", tm.count()), ("s", tm.sum(col.v)))
+        self._index = TimeTravelIndex(layout(aggregates, given.workload.orders.plan.schema), fold=fold)
+        self._given, self._fold, self._window = given, fold, given.workload.window
+        self._found: list[list[pa.Array]] = []
+
+    def push(self, begin: int, end: int) -> None:
+        requests, orders = self._given.requests, self._given.orders
+        own = slice(*(int(orders.before[p]) for p in (begin, end)))
+        values = orders.rows.column("v")[own]
+        self._index.insert(orders.keys[own], orders.times[own], [values])
+        asked = slice(*(int(requests.before[p]) for p in (begin, end)))
+        high = requests.times[asked]
+        self._found.append(self._index.answers(requests.keys[asked], high - self._window, high))
+        self._index.expire(self._given.below(end) - self._window)
+
+    def end(self) -> None:
+        pass  # every request was answered
+
+    @property
+    def answers(self) -> pa.Table:
+        n, s = (pa.chunked_array(columns) for columns in zip(*self._found))
+        return pa.table({"i": np.arange(len(n)), "n": n, "s": s})
 
 
 SYSTEMS: dict[str, Make] = {
@@ -79,6 +113,34 @@ SYSTEMS: dict[str, Make] = {
     f"{SPLIT_JOIN}, two joiners": lambda given, pool: Rival(given, 2, pool, by_key=False),
     SIMD: lambda given, pool: Rival(given, 1, pool, by_key=True, simd=True),
 }
+
+
+@dataclass
+class Answered:
+    """The answers of a system; where tuples come at a rate, they depend on which came in one push."""
+
+    given: Traffic
+    found: pl.DataFrame
+    cuts: list[tuple[int, int]]
+
+
+same_tables = same_rows("i", rtol=1e-7)
+
+
+def same(answers: Answers) -> None:
+    """Raise `Mismatch` unless all systems answer alike."""
+    same_tables({name: answer.found for name, answer in answers.items()})
+
+
+INDEX = "index alone"
+ABLATION: dict[str, Make] = {
+    HOME: SYSTEMS[HOME],
+    INDEX: lambda given, pool: Indexed(given, "incremental"),
+    "index, no state from request to request": lambda given, pool: Indexed(given, "tree"),
+    "index, row by row": lambda given, pool: Indexed(given, "rows"),
+    f"{KEY_OIJ}: no index": SYSTEMS[KEY_OIJ],
+}
+"""What the index is worth, and what aggregation from one request to the next is worth."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +197,12 @@ def cases(quick: bool) -> list[Case]:
 
 def compared(tuples: int, seconds: float, *, quick: bool) -> list[Case]:
     workloads = named(tuples, 100 if quick else 1)
+    sweep = list(swept(tuples, quick=quick))
     found = [_throughput("online", f"workload {one.name}", one.workload) for one in workloads]
-    found += [_throughput("sweep", name, workload) for name, workload in swept(tuples, quick=quick)]
+    found += [_throughput("sweep", name, workload) for name, workload in sweep]
+    parts = [(f"workload {one.name}", one.workload) for one in workloads] + sweep[:2]
+    found += [_throughput("ablation", name, workload, ABLATION) for name, workload in parts]
+    found += [_exact(one) for one in workloads]
     return found + [_latency(one, seconds) for one in workloads]
 
 
@@ -147,10 +213,28 @@ def _params(workload: Workload) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _throughput(group: str, name: str, workload: Workload) -> Case:
-    systems = {system: _all_at_once(make) for system, make in SYSTEMS.items()}
+def _throughput(
+    group: str, name: str, workload: Workload, systems: Mapping[str, Make] = SYSTEMS, check: Check = same
+) -> Case:
+    """How long a tuple takes, where the next push follows at once."""
+    runs = {system: _all_at_once(make) for system, make in systems.items()}
     params = {**_params(workload), "tuples a push": EACH}
-    return Case(f"{group}/{name}", params, systems, same, lambda: traffic(workload), repeats=2, fresh=True)
+    return Case(f"{group}/{name}", params, runs, check, lambda: traffic(workload), repeats=2, fresh=True)
+
+
+def _exact(asked: Named) -> Case:
+    """Requests are answered when no order can come any more that belongs to them."""
+    make: dict[str, Make] = {HOME: lambda given, pool: Live(given)}
+    return _throughput("exact", f"workload {asked.name}", asked.workload, make, _as_on_history)
+
+
+def _as_on_history(answers: Answers) -> None:
+    """Raise `Mismatch` unless the answers are those of a query over all tuples."""
+    for name, answer in answers.items():
+        given = answer.given
+        sides = {"requests": given.requests.rows, "orders": given.orders.rows}
+        rows = {stream: pa.Table.from_batches([side]) for stream, side in sides.items()}
+        same_tables({name: answer.found, "run": by_request(given.workload.query.run(**rows))})
 
 
 def _all_at_once(make: Make) -> Callable[[Traffic], Measured]:
@@ -160,9 +244,11 @@ def _all_at_once(make: Make) -> Callable[[Traffic], Measured]:
             begin = time.perf_counter()
             for first, last in cuts:
                 system.push(first, last)
+            system.end()
             seconds = time.perf_counter() - begin
         n = given.workload.tuples
-        return Measured(table(system), seconds / n, {"million tuples/s": n / seconds / 1e6})
+        answered = Answered(given, table(system), cuts)
+        return Measured(answered, seconds / n, {"million tuples/s": n / seconds / 1e6})
 
     return run
 
@@ -179,15 +265,6 @@ def _latency(asked: Named, seconds: float) -> Case:
     )  # fmt: skip
 
 
-@dataclass
-class Paced:
-    """The answers of a system to tuples that came at a rate. They depend on which came in one push."""
-
-    given: Traffic
-    found: pl.DataFrame
-    cuts: list[tuple[int, int]]
-
-
 def _as_replayed(answers: Answers) -> None:
     """Raise `Mismatch` unless each system answers as a rival does that gets the same pushes."""
     for name, answer in answers.items():
@@ -195,7 +272,7 @@ def _as_replayed(answers: Answers) -> None:
             replayed = Rival(answer.given, 1, pool, by_key=True, simd=True)
             for begin, end in answer.cuts:
                 replayed.push(begin, end)
-        same({name: answer.found, "replayed": table(replayed)})
+        same_tables({name: answer.found, "replayed": table(replayed)})
 
 
 def _paced(make: Make, rate: int, full: int) -> Callable[[Traffic], Measured]:
@@ -214,7 +291,7 @@ def _paced(make: Make, rate: int, full: int) -> Callable[[Traffic], Measured]:
             late = waits(push, full, given.workload.tuples, rate)[place[place >= full] - full]
         found = dict(zip(SHOWN, np.percentile(1e3 * late, SHOWN).tolist()))
         shown = {f"p{p} ms": ms for p, ms in found.items()} | {"greatest ms": 1e3 * float(late.max())}
-        return Measured(Paced(given, table(system), cuts), found[99] / 1e3, shown)
+        return Measured(Answered(given, table(system), cuts), found[99] / 1e3, shown)
 
     return run
 
@@ -242,10 +319,11 @@ def waits(
 
 def table(system: System) -> pl.DataFrame:
     """The answers of a system, by request."""
-    answers = system.answers
+    return by_request(system.answers)
+
+
+def by_request(answers: Any) -> pl.DataFrame:
+    """Count and sum, by request; the sum of nothing is null."""
     frame = pl.from_arrow(answers) if isinstance(answers, pa.Table) else pl.DataFrame(answers)
     assert isinstance(frame, pl.DataFrame)
     return frame.select("i", "n", pl.col("s").fill_nan(None)).sort("i")
-
-
-same = same_rows("i", rtol=1e-7)

@@ -19,6 +19,7 @@ from tidemill.aggregates.holistic import (
     sum_by,
     top_k,
     top_keys,
+    top_rows,
 )  # fmt: skip
 from tidemill.aggregates.laws import check_aggregate
 from tidemill.aggregates.moments import correlation, covariance, std, var
@@ -77,14 +78,15 @@ _LATER = {
     "StreamWriter": "tidemill.io.stream_files", "read_stream": "tidemill.io.stream_files",
     "write_stream": "tidemill.io.stream_files",
 }  # fmt: skip
+_MODULES = ("datasets", "spark")
 
 
 def __getattr__(name: str) -> Any:
     """What needs a compiler is imported when it is first used, so that importing Tidemill stays light."""
     from importlib import import_module
 
-    if name == "spark":
-        return import_module("tidemill.spark")
+    if name in _MODULES:
+        return import_module(f"tidemill.{name}")
     if name not in _LATER:
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -95,8 +97,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names; modules are not among them, but for `tidemill.spark`."""
-    return sorted([*__all__, "spark"])
+    """The public names; modules are not among them, but for `_MODULES`."""
+    return sorted([*__all__, *_MODULES])
 
 
 __all__ = [
@@ -109,6 +111,7 @@ __all__ = [
     "landmark", "last", "last_k", "least", "lines", "lit", "max", "max_by", "mean", "mean_by", "median",
     "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch", "read",
     "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream",
-    "sum", "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows",
+    "sum", "sum_by", "table", "top_k", "top_keys", "top_rows", "tumbling", "udf", "var", "when", "wids",
+    "windows",
     "write_stream",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -33,6 +33,7 @@ from rich.table import Table
 import tidemill as tm
 from tidemill import col
 from tidemill.core.files import appearing
+from tidemill.datasets import CLICKS, click_tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,19 +43,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLICKS = pa.schema(
-    [
-        ("ts", pa.timestamp("us", tz="UTC")),
-        ("user", pa.int64()),
-        ("ad", pa.int64()),
-        ("price", pa.float64()),
-    ]
-)
-START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-HOURS = 6
-ADS = 500
-USERS = 100_000
-ROWS_PER_GROUP = 250_000
 ORDER = ["ad", "window_start"]
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -81,34 +69,11 @@ def per_ad() -> Query:
 
 
 def generate(path: Path, rows: int, advance: Callable[[int], None], seed: int = 7) -> None:
-    """Write ``rows`` clicks to a Parquet file, in time order; the same clicks for the same seed.
-
-    A few ads get most of the clicks, and traffic swells and ebbs, so that there is something to see.
-    """
-    random = np.random.default_rng(seed)
-    popularity = 1.0 / np.arange(1, ADS + 1) ** 0.8
-    thresholds = np.cumsum(popularity / popularity.sum())
+    """Write the clicks of `tm.datasets.clicks` to a Parquet file."""
     with appearing(path, step="demo", durable=False) as file, pq.ParquetWriter(file, CLICKS) as writer:
-        for first in range(0, rows, ROWS_PER_GROUP):
-            size = min(ROWS_PER_GROUP, rows - first)
-            ad = np.minimum(np.searchsorted(thresholds, random.random(size)), ADS - 1)
-            columns = [
-                pa.array(_click_times(first, size, rows), pa.int64()).cast(CLICKS.field("ts").type),
-                pa.array(random.integers(0, USERS, size)),
-                pa.array(ad.astype(np.int64)),
-                pa.array(np.round(random.lognormal(-1.0, 0.6, size), 2)),
-            ]
-            writer.write_table(pa.Table.from_arrays(columns, schema=CLICKS))
-            advance(size)
-
-
-def _click_times(first: int, size: int, rows: int) -> NDArray[np.int64]:
-    """Instants of clicks ``first … first + size`` of ``rows``: increasing, dense three times over."""
-    share = (first + np.arange(size)) / rows
-    # d(bent)/d(share) = 1 - 0.5 cos(6π share) > 0, so time never runs backwards.
-    bent = share - 0.5 * np.sin(6 * np.pi * share) / (6 * np.pi)
-    start = int(START.timestamp()) * 1_000_000
-    return start + (bent * HOURS * 3_600_000_000).astype(np.int64)
+        for table in click_tables(rows, seed):
+            writer.write_table(table)
+            advance(table.num_rows)
 
 
 # --- run ------------------------------------------------------------------------------------------

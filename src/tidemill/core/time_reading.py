@@ -8,7 +8,7 @@ declares a zone. The rule is the same on every engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,9 +93,11 @@ class Reading:
         wanted = " or ".join(map(repr, formats)) if formats not in ((), (ISO,)) else (
             "ISO, such as 2026-01-01T00:05:00Z"
         )
+        skipped = self.zoned and not replace(self, tz=UTC).from_text(pa.array([text]), column).null_count
         return UserError(
             step, expected=f"times in column {column!r} to be {wanted}", got=f"{text!r}{place}",
-            hint=option_for(text, self.tz),
+            hint=f"{self.tz} skips this time: it is in another zone, such as tz='Etc/GMT+8', or wrong"
+            if skipped else option_for(text, self.tz),
         )  # fmt: skip
 
     def from_floats(self, array: pa.Array, column: str, *, step: str) -> pa.Array:

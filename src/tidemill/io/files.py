@@ -23,7 +23,7 @@ KINDS = {
     ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
     ".arrow": "Arrow", ".arrows": "Arrow", ".feather": "Arrow", ".ipc": "Arrow",
 }  # fmt: skip
-_PACKED = {".gz", ".bz2", ".zst", ".xz"}
+_PACKED = {".gz", ".bz2", ".zst", ".xz", ".zip"}
 _TEXT = {"CSV", "JSON lines"}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv as fields
 import lzma
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -18,9 +19,20 @@ SAMPLE = 64 << 10
 
 def open_text(path: Path) -> Any:
     """Open a file, packed or not, for reading of bytes."""
-    if path.suffix.lower() == ".xz":
+    ending = path.suffix.lower()
+    if ending == ".xz":
         return pa.PythonFile(lzma.open(path), mode="r")
+    if ending == ".zip":
+        return pa.PythonFile(_only_member(path), mode="r")
     return pa.input_stream(str(path))
+
+
+def _only_member(path: Path) -> IO[bytes]:
+    packed = zipfile.ZipFile(path)
+    names = [one.filename for one in packed.infolist() if not one.is_dir()]
+    if len(names) != 1:
+        raise ValueError(f"one file inside was expected, got {len(names)}: {names[:5]}")
+    return packed.open(names[0])
 
 
 def is_blank(path: Path) -> bool:

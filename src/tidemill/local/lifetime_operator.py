@@ -102,7 +102,7 @@ class UnnestOperator(RowOperator):
 
     @property
     def _outputs(self) -> tuple[tuple[str, Node], ...]:
-        same = (n for n in self.plan.schema.names if n != self.plan.element)
+        same = (n for n in self.plan.input.schema.names if n != self.plan.column)
         return tuple((n, Column(n)) for n in same)
 
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
@@ -110,9 +110,12 @@ class UnnestOperator(RowOperator):
             return ()
         lists = batch.column(self.plan.column)
         rows = pc.list_parent_indices(lists)
+        elements = pc.list_flatten(lists)
+        own = [elements] if self.plan.element else elements.flatten()
         arrays = [
-            pc.list_flatten(lists) if name == self.plan.column else batch.column(name).take(rows)
+            array
             for name in self.plan.input.schema.names
+            for array in (own if name == self.plan.column else [batch.column(name).take(rows)])
         ]
         schema = self.plan.schema.to_arrow()
         out = pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, schema)], schema=schema)
