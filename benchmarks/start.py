@@ -98,7 +98,7 @@ class _Words:
 SYSTEMS = {
     HOME: _Words(
         "import tidemill as tm\nfrom tidemill import col",
-        'events = tm.stream("events", time="ts", schema=rows.schema)\nquery = {}',
+        'events = tm.stream("events", time="ts", schema=rows.schema)\nquery = ({})',
         "query.run(events=rows)",
     ),
     "duckdb": _Words(

@@ -7,7 +7,6 @@ order of declaration. Rules build new nodes and never change existing ones.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
@@ -122,6 +121,11 @@ def _field_values(node: Any) -> Iterator[Any]:
         yield getattr(node, name)
 
 
-@functools.cache
+_names: dict[Any, tuple[str, ...]] = {}
+
+
 def _field_names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+    found = _names.get(kind)
+    if found is None:
+        found = _names[kind] = tuple(field.name for field in dataclasses.fields(kind))
+    return found
