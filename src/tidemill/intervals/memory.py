@@ -14,6 +14,7 @@ from tidemill.intervals.loops.blocks import (
     CLOCK,
     FAN,
     HEAD,
+    LACK_NEW,
     LACK_NODES,
     LACK_ROWS,
     LACK_TOUCHED,
@@ -35,6 +36,7 @@ from tidemill.intervals.loops.blocks import (
     show_all,
 )
 from tidemill.intervals.loops.expire import expire_keys
+from tidemill.intervals.loops.find import CURSOR
 from tidemill.intervals.loops.insert import TOO_MANY, insert_groups
 from tidemill.intervals.loops.list_rows import list_all
 from tidemill.intervals.loops.summaries import SummaryKernel
@@ -82,7 +84,8 @@ class BlockMemory:
             own=np.zeros(OWN, dtype=np.int64), row_stamps=np.zeros(8 * LEAF // UNIT, dtype=np.int64),
             row_next=np.zeros(8 * LEAF // UNIT, dtype=np.int64), node_stamps=np.zeros(4, dtype=np.int64),
             node_next=np.zeros(4, dtype=np.int64), touched=np.zeros((1024, 2), dtype=np.int64),
-            oldest=np.full(64, NEVER),
+            oldest=np.full(64, NEVER), new=self._new(64),
+            scratch=np.zeros(4 * LEVELS + CURSOR, dtype=np.int64),
         )  # fmt: skip
         self._store.own[BELOW] = -NEVER
         self._swept, self._since = 0, 0
@@ -94,6 +97,9 @@ class BlockMemory:
     def _numbers(self, n: int, kind: np.dtype[Any]) -> Ints:
         found: Ints = empty((n, kind.itemsize // 8))
         return found
+
+    def _new(self, n: int) -> Ints:
+        return np.zeros((3, n, self.entry_type.itemsize // 8), dtype=np.int64)
 
     def _view(self) -> View:
         s = self._store
@@ -170,6 +176,8 @@ class BlockMemory:
         s, lacks = self._store, int(self._store.own[LACKS])
         if lacks & LACK_TOUCHED:
             self._store = s._replace(touched=np.zeros((2 * len(s.touched), 2), dtype=np.int64))
+        if lacks & LACK_NEW:
+            self._store = self._store._replace(new=self._new(2 * s.new.shape[1]))
         if lacks & (LACK_ROWS | LACK_NODES):
             rows = 2 * len(s.rows) if lacks & LACK_ROWS else 0
             self._replace(rows=rows, nodes=2 * len(s.nodes) if lacks & LACK_NODES else 0)
