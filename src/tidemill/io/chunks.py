@@ -135,9 +135,11 @@ def read_ahead(
         head.append(chunk)
         known += chunk.batch.num_rows
         if known >= rows:
-            begun = [itertools.chain(head, rest)]  # who asks again reads again
-            return lambda: begun.pop() if begun else raw(), None
-    return lambda: head, known
+            break
+    else:
+        return lambda: head, known
+    begun = [itertools.chain(head, rest)]
+    return lambda: begun.pop() if begun else raw(), None  # who asks again reads again
 
 
 def step_of(source: Source, place: str = "") -> str:

@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, read_ahead, readable, readable_at, step_of
+from tidemill.io.chunks import (
+    ChunkSizes,
+    RawChunk,
+    Reader,
+    read_ahead,
+    readable,
+    readable_at,
+    step_of,
+)
 from tidemill.io.parquet import open_parquet
 from tidemill.io.text import read_csv, read_json
 from tidemill.plan.nodes import Source
