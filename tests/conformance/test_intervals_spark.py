@@ -19,7 +19,7 @@ from tests.conformance.test_intervals import AGGREGATES, OPTIONS, OTHERS, PAIRED
 from tests.examples import TIMES, later
 from tidemill.core.batch import from_rows
 from tidemill.plan.nodes import sources
-from tidemill.spark.batch.hot_keys import Divided
+from tidemill.spark.batch.looks import Divided
 from tidemill.spark.batch.slice_choice import SliceTuning
 from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.query import SparkQuery
@@ -48,7 +48,7 @@ def data(seed: int, size: int = 40) -> dict[str, list[Row]]:
     return {"a": points(seed, size), "b": points(seed + 1, size)}
 
 
-TINY = SliceTuning(few_rows=0, sample=1_000_000, task_rows=25, gain=0.0)
+TINY = SliceTuning(few_rows=0, sample=1_000_000, task_rows=25, gain=0.0, costly_gain=0.0)
 """Divides keys of few rows, whether it pays or not."""
 
 

@@ -65,9 +65,25 @@ def test_had_columns_in_the_names_of_directories(tmp_path: Path, name: str) -> N
 
 
 def test_what_a_file_has_counts_before_the_name_of_its_directory(tmp_path: Path) -> None:
-    (tmp_path / "v=9").mkdir()
-    ROWS.to_parquet(tmp_path / "v=9" / "x.parquet")
-    assert tm.read(tmp_path, time="ts", name="x").run()["v"].to_pylist() == [1, 2, 3, 4]
+    for number, name in enumerate(("x.parquet", "x.csv", "x.arrow", "x.jsonl")):
+        place = tmp_path / str(number) / "v=9"
+        place.mkdir(parents=True)
+        if name.endswith("jsonl"):
+            (place / name).write_text(
+                ROWS.astype({"ts": str}).to_json(orient="records", lines=True)
+            )
+        else:
+            {
+                "parquet": ROWS.to_parquet,
+                "arrow": ROWS.to_feather,
+                "csv": lambda path: ROWS.to_csv(path, index=False),
+            }[name.split(".")[1]](place / name)
+        assert tm.read(tmp_path / str(number), time="ts", name="x").run()["v"].to_pylist() == [
+            1,
+            2,
+            3,
+            4,
+        ]
 
 
 def stores(folder: Path) -> list[tuple[str, Any]]:

@@ -126,7 +126,7 @@ class Cases:
         query = query.last_join(STREAM.select("k", y=col.x), on="k", exclude_current_time=True)
         rows, decisions = self.spark.createDataFrame(self.table), []
         with watched(decisions):
-            small = SliceTuning(few_rows=0, task_rows=100, gain=0.0)
+            small = SliceTuning(few_rows=0, task_rows=100, gain=0.0, costly_gain=0.0)
             found = SparkQuery(query.optimized, self.spark, tuning=small).run(rows=rows).toArrow()
         assert sum("keys in slices of time" in str(one) for one in decisions) == 2, decisions
         expected = query.run(rows=self.table)

@@ -11,11 +11,20 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, readable, readable_at, step_of
+from tidemill.io.chunks import (
+    ChunkSizes,
+    RawChunk,
+    Reader,
+    read_ahead,
+    readable,
+    readable_at,
+    step_of,
+)
 from tidemill.io.parquet import open_parquet, with_keys
 from tidemill.io.stored_files import StoredFile, find_files
-from tidemill.io.text import read_csv, read_json
+from tidemill.io.text import csv_columns, found_json, read_csv, read_json
 from tidemill.io.text_columns import typed
+from tidemill.io.text_files import delimiter_of, is_blank
 from tidemill.plan.nodes import Source
 
 KINDS = {
@@ -26,6 +35,8 @@ KINDS = {
 }  # fmt: skip
 _PACKED = {".gz", ".bz2", ".zst", ".xz", ".zip"}
 _TEXT = {"CSV", "JSON lines"}
+_SMALL = 8 << 20
+"""Files with no more bytes than this may have few rows."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ def _opened(
 
     def raw_chunks() -> Iterator[RawChunk]:
         for file in files:
-            keys = _keys(file, (), source)
+            keys = _keys(file, _columns_in(file, kind, source), source)
             if not keys:
                 yield from read(file, source)
                 continue
@@ -80,7 +91,24 @@ def _opened(
             for raw in read(file, replace(source, columns=inner)):
                 yield RawChunk(with_keys(raw.batch, keys), raw.place, raw.promise)
 
-    return Reader(source, about, raw_chunks, sizes=sizes)
+    if sum(file.size for file in files) > _SMALL:
+        return Reader(source, about, raw_chunks, sizes=sizes)
+    return Reader(source, about, *read_ahead(raw_chunks, sizes.ahead), sizes=sizes)
+
+
+def _columns_in(file: StoredFile, kind: str, source: Source) -> Sequence[str]:
+    """Return the columns that a file itself has, if its directories give some that are needed."""
+    if not any(name in source.schema for name in file.keys):
+        return ()
+    with readable(source, f"file {file}"):
+        if kind == "CSV":
+            if is_blank(file):
+                return ()
+            return csv_columns(file, delimiter_of(file, source.text), source.text.columns)
+        if kind == "JSON lines":
+            return found_json(file).names  # type: ignore[no-any-return]
+        with file.open() as opened:
+            return _open_ipc(opened, pa.ipc.IpcReadOptions()).schema.names  # type: ignore[no-any-return]
 
 
 def _keys(file: StoredFile, inside: Sequence[str], source: Source) -> dict[str, pa.Scalar]:

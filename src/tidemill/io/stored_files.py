@@ -42,6 +42,13 @@ class StoredFile:
         return [ending.lower() for ending in PurePosixPath(self.path).suffixes]
 
     @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        if self.system is None:
+            return os.stat(self.path).st_size
+        return int(self.system.get_file_info(self.path).size)
+
+    @property
     def keys(self) -> dict[str, str | None]:
         """The values that names of directories give to columns, as Hive has them.
 

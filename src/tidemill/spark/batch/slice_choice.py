@@ -32,14 +32,16 @@ _AHEAD = 4
 class SliceTuning:
     """When rows are sampled, and what tasks should be like. It never changes a result."""
 
-    few_rows: int = 50_000
-    """Inputs that Spark estimates to have fewer rows are not looked at."""
+    few_rows: int = 500_000
+    """Inputs that Spark estimates to have fewer rows are not looked at: a look takes a tenth of a second."""
     sample: int = 30_000
     """So many rows are sampled, by Spark's estimate; there may be several times as many in compact files."""
     task_rows: int = 1 << 21
     """A task gets no more rows, where they can be divided."""
-    gain: float = 1.15
-    """Keys are divided if everything takes so many times as long otherwise."""
+    gain: float = 1.3
+    """Keys are divided if tasks take so many times as long otherwise, …"""
+    costly_gain: float = 1.7
+    """… and so many where the last rows of each slice must be found first."""
 
 
 DEFAULT = SliceTuning()
@@ -98,8 +100,13 @@ class Slices:
         return sum(bool(key.bounds) for key in self.hot)
 
 
-def choose(sides: Sequence[Sample], tasks: int, cores: int, tuning: SliceTuning) -> Slices | None:
-    """Return the slices with which all tasks end soonest; None if it does not pay to divide a key."""
+def choose(
+    sides: Sequence[Sample], tasks: int, cores: int, tuning: SliceTuning, *, costly: bool = False
+) -> Slices | None:
+    """Return the slices with which all tasks end soonest; None if it does not pay to divide a key.
+
+    It is `costly` if the last rows of each slice must be found first.
+    """
     rows = sum(len(one.hashes) * one.each for one in sides)
     if not rows:
         return None
@@ -118,7 +125,8 @@ def choose(sides: Sequence[Sample], tasks: int, cores: int, tuning: SliceTuning)
     if best is None or not best.divided:
         return None
     relieved = plain.max() > 2 * tuning.task_rows and best.largest * 2 <= plain.max()
-    return best if relieved or before > tuning.gain * shortest else None
+    gain = tuning.costly_gain if costly else tuning.gain
+    return best if relieved or before > gain * shortest else None
 
 
 def _makespan(loads: Floats, cores: int) -> float:

@@ -33,7 +33,7 @@ from tidemill.spark.exchange.bucket_sets import BucketSet
 from tidemill.spark.exchange.network import core_count
 from tidemill.spark.exchange.result_partitions import ResultPartitions
 from tidemill.spark.settings import planned
-from tidemill.spark.workers import Batches, Task, map_batches, settled
+from tidemill.spark.workers import Batches, Task, map_batches
 
 FALSE_POSITIVES = 1 / 8
 """The false-positive rate of the filter for narrow rows, as in the paper."""
@@ -263,7 +263,6 @@ class Seen:
 def _known(keys: DataFrame, facts: _Facts, first: int) -> bytes:
     """Collect all buckets of one side, for every source of the other side."""
 
-    @settled
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         for row in _rows(batches):
             if facts.side_of[row["source"]] == first:
@@ -307,7 +306,6 @@ def _own_keys(sample: int | None) -> Task:
     """The task that collects the keys of each partition; it reads several partitions in sequence."""
     mask = np.uint64(0 if sample is None else (1 << sample) - 1)
 
-    @settled
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         columns = ([c.to_numpy() for c in b.columns] for b in batches)
         runs = (run for source, *rest in columns for run in _runs(source, rest))
@@ -335,7 +333,6 @@ def _runs(sources: Ints, columns: Sequence[Ints]) -> Iterator[tuple[int, list[In
 def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
     """The task that sends buckets to their ranges; sources not asked first send only buckets in `known`."""
 
-    @settled
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         listed = None if known is None else BucketSet.from_bytes(known).buckets
         for row in _rows(batches):
@@ -354,7 +351,6 @@ def _sets(facts: _Facts, first: int | None, known: bytes | None) -> Task:
 
 
 def _answers(facts: _Facts) -> Task:
-    @settled
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         rows = list(_rows(batches))
         if not rows:
