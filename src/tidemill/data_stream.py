@@ -38,7 +38,7 @@ class DataStream(Stream):
 
     @property
     def unread(self) -> dict[str, str]:
-        """Columns that were found and are of types that no stream has, with these types."""
+        """Columns that were left out, with their types: those that no stream has, and an index of pandas."""
         return dict(self._found.unread)
 
     def head(self, rows: int = 5) -> pa.Table:
@@ -83,7 +83,7 @@ class DataStream(Stream):
                 notes.append(f"null: {' '.join(self._found.seen[name])}")
             yield name, repr(kind), ", ".join(notes)
         for name, shown in self._found.unread.items():
-            yield name, shown, "left out: no type of streams"
+            yield name, shown, "left out"
 
 
 def read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -106,6 +107,10 @@ _OF_KIND: dict[str, Callable[[StoredFile], pa.Schema]] = {
 }  # fmt: skip
 
 
+_INDEX = re.compile(r"__index_level_[0-9]+__")
+"""What pandas calls an index without a name in files."""
+
+
 def usable(found: Any, *, step: str) -> tuple[Schema, dict[str, str]]:
     """Return the columns that a stream can have, and the others with their types.
 
@@ -120,6 +125,9 @@ def usable(found: Any, *, step: str) -> tuple[Schema, dict[str, str]]:
         read = functools.partial(from_arrow, step=step)
     kept, others = [], {}
     for name, kind, shown in fields:
+        if _INDEX.fullmatch(name):
+            others[name] = f"{shown}, an index of pandas"
+            continue
         try:
             kept.append((name, read(kind)))
         except UserError:
