@@ -68,6 +68,8 @@ class KeyedOperator(TemporalOperator):
         kept, few = self._kept_count, self._tuning.few_kept
         if not self._keys_apart or below == FOREVER or kept < few or not all(self._key_columns):
             return False
+        if any(self._by_key):  # promises about keys need all rows together, and more of them are to come
+            return False
         new: int = sum(batch.num_rows for batches in due for batch in batches)
         return new * self._tuning.many_due <= kept
 
