@@ -115,7 +115,7 @@ class Live:
         self._lookups: Lookups | None = None
         """What answers rows that are not pushed."""
         if emit is None:
-            self._emission = once = Once(plan, threads, pool, lateness)
+            self._emission = once = Once(plan, threads, pool, lateness, few=True)
             bases = base_streams(plan) if lateness is not None else frozenset[str]()
             if lateness is not None and len(bases) == 1:
                 self._lookups = Lookups(once.graph, self._inputs[next(iter(bases))], lateness)
