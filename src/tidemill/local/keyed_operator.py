@@ -39,6 +39,14 @@ class KeyedOperator(TemporalOperator):
     def _over(self, below: int) -> int:
         """Return the last end of rows that are not kept any more at a watermark."""
 
+    def _matters_at(self, port: int, rows: pa.RecordBatch) -> Ints:
+        """Return the instant at which each kept row of a port matters next, if nothing of its key starts."""
+        return ends_of(self.inputs[port], rows)
+
+    def _changes(self, port: int) -> bool:
+        """Return whether an advance changes kept rows of a port, or leaves some out that have not ended."""
+        return bool(self.state[port])
+
     def _held_back(self, port: int, rows: pa.RecordBatch) -> Ints | None:
         """Return the instant that each kept row of a port holds back, if they do."""
         return None
@@ -59,6 +67,8 @@ class KeyedOperator(TemporalOperator):
         """Return whether it pays to look for the rows of some keys."""
         kept, few = self._kept_count, self._tuning.few_kept
         if not self._keys_apart or below == FOREVER or kept < few or not all(self._key_columns):
+            return False
+        if any(self._by_key):  # promises about keys need all rows together, and more of them are to come
             return False
         new: int = sum(batch.num_rows for batches in due for batch in batches)
         return new * self._tuning.many_due <= kept
@@ -81,7 +91,7 @@ class KeyedOperator(TemporalOperator):
         results = self._worked(sides, below)
         for port, side in enumerate(sides):
             gone = places[port]
-            if not self.state[port]:  # rows that stay are as they were
+            if not self._changes(port):  # rows that stay are as they were
                 over = side.ends[: len(gone)] <= last
                 self._kept_rows[port] = self._kept_rows[port].slice(
                     len(gone) - np.count_nonzero(over)
@@ -97,7 +107,7 @@ class KeyedOperator(TemporalOperator):
         found: list[_Arrays] = [[] for _ in self._key_columns[0]]
         for port, names in enumerate(self._key_columns):
             recent, apart = self._kept_rows[port], self._apart[port]
-            ended = np.flatnonzero(ends_of(self.inputs[port], recent) <= last)
+            ended = np.flatnonzero(self._matters_at(port, recent) <= last)
             far = apart.ended(last)
             for arrays, name in zip(found, names):
                 arrays += [batch.column(name) for batch in due[port]]
@@ -121,9 +131,9 @@ class KeyedOperator(TemporalOperator):
 
     def _put_apart(self) -> None:
         for port, rows in enumerate(self._kept_rows):
-            plan = self.inputs[port]
-            keys, held = plan.schema.select(self._key_columns[port]), self._held_back(port, rows)
-            self._apart.append(KeptByKey(rows, keys, ends_of(plan, rows), held))
+            keys = self.inputs[port].schema.select(self._key_columns[port])
+            held = self._held_back(port, rows)
+            self._apart.append(KeptByKey(rows, keys, self._matters_at(port, rows), held))
             self._kept_rows[port] = rows.slice(0, 0)
 
     def _gather(self) -> None:
