@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +128,24 @@ def test_leaks_and_waits() -> None:
         "before": (False, 0), "ahead": (True, 7), "all ahead": (True, tm.FOREVER), "of the row": (True, None),
         "of the clock": (True, timedelta(seconds=90)),
     }  # fmt: skip
+
+
+def test_a_live_join_goes_on_with_another_number_of_threads(tmp_path: Path) -> None:
+    a, b = (tm.stream(n, time="t", schema={"t": "int64", "s": "string", "v": "int64"}) for n in "ab")
+    joined = a.interval_join(b, on="s", preceding=9, following=2).agg(most=tm.max("v"), n=tm.count())
+    query = joined.last_join(b.select("s", "v"), on="s", suffix="_last")
+    pick = random.Random(3)
+    texts = ["a", "b", "", "c", None, "a text that is longer than others"]
+    rows = {
+        name: [{"t": i // 4, "s": pick.choice(texts), "v": pick.randrange(9)} for i in range(240)]
+        for name in ("a", "b")
+    }
+    live, found = query.live(tm.Disorder(slack=0)), []
+    for part in range(6):
+        some = {name: of[40 * part : 40 * part + 40] for name, of in rows.items()}
+        found += live.push(**some).to_pylist()
+        live.checkpoint(tmp_path / "saved")
+        live.close()
+        live = tm.restore(query, tmp_path / "saved", tm.Disorder(slack=0), threads=[4, 1, 2][part % 3])
+    found += live.flush().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, query.run(**rows).to_pylist()))
