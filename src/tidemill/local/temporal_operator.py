@@ -36,6 +36,8 @@ from tidemill.plan.temporal import Cut, Join, Temporal
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _FORMAT = 1
+_WAITING_OF_DUE = 8
+"""If more rows wait than this times those that are due, these wait, too."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class TemporalOperator(Operator):
         self._kept_rows = [_one_batch(self._kept_schema(port).empty_table()) for port in range(self.ports)]
         self._next = FOREVER
         """Before this instant nothing starts or ends."""
+        self._enough = 0
+        """While fewer rows wait, nobody looks for those that are due, unless results are wanted at once."""
         self._wake = FOREVER
         """Results may be complete above this instant, although nothing starts or ends; `_work` sets it."""
         self._held = FOREVER
@@ -161,6 +165,8 @@ class TemporalOperator(Operator):
         if below <= self._next and below < FOREVER:
             self._done = below
             return
+        if below < FOREVER and not prompt and self._few_due(below):
+            return
         sides = [self._due(port, below) for port in range(self.ports)]
         self._wake = self._held = FOREVER
         results, self._kept_rows = self._work(sides, below)
@@ -169,6 +175,15 @@ class TemporalOperator(Operator):
             limits.forget(mark)
         self._see_next()
         yield from (batch for batch in results if batch.num_rows)
+
+    def _few_due(self, below: int) -> bool:
+        """Return whether it does not pay to take rows away from those that wait, as they come in any order.
+
+        Then nobody looks again before some more wait.
+        """
+        few = _WAITING_OF_DUE * sum(rows.count_due(below) for rows in self._waiting) < self.waiting
+        self._enough = self.waiting + self.waiting // 4 if few else 0
+        return few
 
     def _see_next(self) -> None:
         """Note before which instant there is nothing to do."""
@@ -247,7 +262,7 @@ class TemporalOperator(Operator):
     @property
     def wants_advance(self) -> bool:
         kept = sum(b.num_rows for b in self._kept_rows)
-        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * kept))
+        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * kept, self._enough))
 
     def _due(
         self, port: int, below: int, chosen: Callable[[pa.RecordBatch], Mask] | None = None
