@@ -98,8 +98,8 @@ class _Words:
 SYSTEMS = {
     HOME: _Words(
         "import tidemill as tm\nfrom tidemill import col",
-        'events = tm.stream("events", time="ts", schema=rows.schema)',
-        "({}).run(events=rows)",
+        'events = tm.stream("events", time="ts", schema=rows.schema)\nquery = ({})',
+        "query.run(events=rows)",
     ),
     "duckdb": _Words(
         "import duckdb",
@@ -141,8 +141,8 @@ def code_of(system: str, query: str, seconds: float) -> str:
     """A script that asks a query of the file that its argument names, twice and then for some seconds."""
     words = SYSTEMS[system]
     return MEASURE.format(
-        imports=words.imports, given=words.given, asked=words.asked.format(query), arrow=words.arrow,
-        seconds=seconds,
+        imports=words.imports, given=words.given.format(query), asked=words.asked.format(query),
+        arrow=words.arrow, seconds=seconds,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ ALLOWED = {
     "src/tidemill/spark/dia/writing.py:_joined_arrow": "in that hidden directory",
     "src/tidemill/spark/dia/writing.py:Lines.__init__": "in that hidden directory",
     "src/tidemill/spark/dia/writing.py:ArrowFile.__init__": "in that hidden directory",
-    "src/tidemill/wheels/sharing/writer.py:_create": "memory of several processes: the root names it",
+    "src/tidemill/core/shared_arrays.py:create_mapped": "memory of several processes: a root names it",
     "benchmarks/docs.py:_draw": "into the file of `appearing`",
     "benchmarks/exchange/data.py:kept": "renames a directory that was filled while it was hidden",
     "benchmarks/exchange/data.py:_write": "in that hidden directory",

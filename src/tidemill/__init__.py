@@ -19,6 +19,7 @@ from tidemill.aggregates.holistic import (
     sum_by,
     top_k,
     top_keys,
+    top_rows,
 )  # fmt: skip
 from tidemill.aggregates.laws import check_aggregate
 from tidemill.aggregates.moments import correlation, covariance, std, var
@@ -110,6 +111,7 @@ __all__ = [
     "landmark", "last", "last_k", "least", "lines", "lit", "max", "max_by", "mean", "mean_by", "median",
     "min", "min_by", "open_wheel", "per_event", "product", "quantile", "quantile_sketch", "read",
     "read_stream", "reconcile", "replay", "restore", "rows", "session", "socket_lines", "std", "stream",
-    "sum", "sum_by", "table", "top_k", "top_keys", "tumbling", "udf", "var", "when", "wids", "windows",
+    "sum", "sum_by", "table", "top_k", "top_keys", "top_rows", "tumbling", "udf", "var", "when", "wids",
+    "windows",
     "write_stream",
 ]  # fmt: skip

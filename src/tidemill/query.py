@@ -92,7 +92,6 @@ class Query:
         late. How many were, by reason, is in the metadata too (`b"tidemill.late"`, and so on).
         """
         from tidemill.local.run import run, table_of
-        from tidemill.local.run_live import run_live
 
         counts: dict[str, int] = {}
         inputs = self._inputs(data, inputs)
@@ -100,6 +99,8 @@ class Query:
             schema = self._arrow_schema
             batches = list(run(self.optimized, inputs, progress=progress, counts=counts))
         else:
+            from tidemill.local.run_live import run_live
+
             live = self.live(disorder, emit=emit)
             schema = live.schema
             batches = list(run_live(self.optimized, inputs, live, progress=progress, counts=counts))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemill.aggregates.holistic import top_rows
 from tidemill.core.brought_names import GROUPED, STREAM, WINDOWED, KnowsBroughtNames
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
@@ -90,17 +91,18 @@ class Stream(KnowsBroughtNames, Query):
         """
         return self._like(build.select(self.plan, (), named, keep=True, scope=self._scope))
 
-    def select_many(self, /, **named: Any) -> Stream:
+    def select_many(self, /, *lists: Any, **named: Any) -> Stream:
         """A row for each element of a list: `select_many(word=col.text.split(" "))`.
 
-        The other columns are repeated. An empty list, or null, gives no row.
+        The other columns are repeated. An empty list, or null, gives no row. Of a list of structs without a
+        name, `select_many("best")`, the fields are columns.
 
         >>> s = stream("s", time="t", schema={"t": "int64", "text": "string"})
         >>> words = s.select_many(word=lambda e: e.text.split(" ")).select("word")
         >>> words.run(s=[{"t": 1, "text": "a b"}]).to_pylist()
         [{'t': 1, 'word': 'a'}, {'t': 1, 'word': 'b'}]
         """
-        return self._like(temporal.select_many(self.plan, named))
+        return self._like(temporal.select_many(self.plan, lists, named))
 
     def group_by(self, /, *keys: Any, **computed: Any) -> Grouped:
         """Ask for each value of the keys apart. Null is a key like any other.
@@ -777,6 +779,25 @@ class Windowed(KnowsBroughtNames):
         named = by_name("agg", unnamed, aggregates)
         node = build.window_aggregate(self._plan, self._keys, self._windows, named, self._ids)
         return Stream(node, self._scope)
+
+    def top(self, count: int, /, *, by: Any, least: bool = False, ties: bool = False) -> Stream:
+        """The whole rows with the greatest values of a column in each window, by key.
+
+        Equal values are decided by the other columns, from left to right; the greater value wins. With `ties`
+        all rows come whose value is that of the last one: `top(1, by="v", ties=True)` is all rows at the
+        maximum. With `least`, the smallest ones. Null comes last. The last row of a window, whose columns are
+        of one row, is `top(1, by="t")`, with `t` the time.
+
+        >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
+        >>> from tidemill.windows.spec import tumbling
+        >>> rows = [{"t": 1, "v": 5}, {"t": 2, "v": 7}, {"t": 3, "v": 7}]
+        >>> best = s.window(tumbling(10)).top(1, by="v", ties=True)
+        >>> [row["t"] for row in best.run(rows).to_pylist()]
+        [3, 2]
+        """
+        best = functools.partial(top_rows, by, k=count, least=least, ties=ties)
+        node = build.top_of_windows(self._plan, self._keys, self._windows, best, self._ids)
+        return Stream(temporal.select_many(node, [build.TOP], {}), self._scope)
 
     def __repr__(self) -> str:
         return f"windows {'; '.join(map(str, self._windows))}: add .agg(...)"

@@ -43,6 +43,7 @@ EXAMPLES: dict[str, list[Aggregate]] = {
     "collect": [tm.collect(col.s)],
     "first_k": [tm.first_k(col.s, 3)],
     "last_k": [tm.last_k(col.x, 2)],
+    "top_rows": [tm.top_rows("x"), tm.top_rows(col.x, "s", k=3, least=True, ties=True)],
     "entropy": [tm.entropy(col.s)],
     "count_by": [tm.count_by(col.s)],
     "sum_by": [tm.sum_by(col.x, col.s)],

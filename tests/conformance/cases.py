@@ -119,6 +119,7 @@ FAMILIES: dict[str, dict[str, Aggregate]] = {
         "top": tm.top_k(col.x, 2), "bottom": tm.bottom_k(col.v, 3), "top_s": tm.top_k(col.s, 2),
         "collected": tm.collect(col.x), "collected_s": tm.collect(col.s),
         "first_k": tm.first_k(col.s, 2), "last_k": tm.last_k(col.x, 2),
+        "rows": tm.top_rows("x", "n", "s", k=2),
         "entropy": tm.entropy(col.s),
     },
     "histograms": {

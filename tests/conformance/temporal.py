@@ -38,10 +38,11 @@ D = tm.table("d", schema={"k": "int64", "label": "string"})
 
 EAGER = Tuning(
     few_rows=0, few_waiting=0, few_partials=0, output_rows=3, few_keys=3, few_lookups=0, held_text=0,
-    many_pairs=2, few_sprayed=0,
+    many_pairs=2, few_sprayed=0, few_kept=0, many_due=0,
 )  # fmt: skip
 WAYS = (
-    EAGER, Tuning(), replace(EAGER, snapshots=("moving", "copies")), replace(EAGER, snapshots=("copies",)),
+    EAGER, replace(EAGER, few_kept=1 << 30), Tuning(), replace(EAGER, snapshots=("moving", "copies")),
+    replace(EAGER, snapshots=("copies",)),
 )  # fmt: skip
 """Every way to compute snapshots is forced on each query, with the others to choose from or without."""
 

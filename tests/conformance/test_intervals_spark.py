@@ -19,7 +19,7 @@ from tests.conformance.test_intervals import AGGREGATES, OPTIONS, OTHERS, PAIRED
 from tests.examples import TIMES, later
 from tidemill.core.batch import from_rows
 from tidemill.plan.nodes import sources
-from tidemill.spark.batch.hot_keys import Divided
+from tidemill.spark.batch.looks import Divided
 from tidemill.spark.batch.slice_choice import SliceTuning
 from tidemill.spark.exchange.decision import Decision, watched
 from tidemill.spark.query import SparkQuery

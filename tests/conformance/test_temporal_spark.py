@@ -20,6 +20,9 @@ from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Source, sources
 from tidemill.plan.temporal import Cut, Join, Pieces, Temporal
 from tidemill.reference.run import run as run_reference
+from tidemill.spark.batch.slice_choice import SliceTuning
+from tidemill.spark.exchange.decision import Decision, watched
+from tidemill.spark.query import SparkQuery
 from tidemill.stream import Stream
 
 Row = dict[str, Any]
@@ -136,22 +139,31 @@ def rows(seed: int, size: int = 24) -> dict[str, list[Row]]:
 
 
 class Engine:
-    """Spark, with the frames of some rows, which are made once."""
+    """Spark, with the frames of some rows, which are made once; with a tuning, keys are divided by time."""
 
-    def __init__(self, spark: Any) -> None:
-        self.spark = spark
+    def __init__(self, spark: Any, tuning: SliceTuning | None = None) -> None:
+        self.spark, self.tuning = spark, tuning
+        self.divided = 0
+        """In how many joins keys were divided."""
         self.frames: dict[tuple[str, int], Any] = {}
 
     def frame(self, source: Source, given: list[Row]) -> Any:
         key = source.name, id(given)
         if key not in self.frames:
             table = from_rows(given, source.declared)
-            self.frames[key] = self.spark.createDataFrame(table).repartition(2), given
+            frame = self.spark.createDataFrame(table)
+            self.frames[key] = (frame.repartition(2) if self.tuning is None else frame), given
         return self.frames[key][0]
 
     def run(self, query: Stream, data: Mapping[str, list[Row]]) -> Any:
         frames = {s.name: self.frame(s, data[s.name]) for s in sources(query.plan)}
-        return query.on_spark(self.spark).run(**frames)
+        if self.tuning is None:
+            return query.on_spark(self.spark).run(**frames)
+        decisions: list[Decision] = []
+        with watched(decisions):
+            found = SparkQuery(query.optimized, self.spark, tuning=self.tuning).run(**frames)
+        self.divided += sum("keys in slices of time" in str(one) for one in decisions)
+        return found
 
     def check(self, query: Stream, data: Mapping[str, list[Row]]) -> None:
         table = self.run(query, data).toArrow()
@@ -179,6 +191,20 @@ def test_operators(engine: Engine, name: str) -> None:
 def test_operators_on_other_rows(engine: Engine, name: str) -> None:
     for seed in range(3, 3 + TIMES):
         engine.check(ALL[name], rows(seed, seed % 5 * 7))
+
+
+TINY = SliceTuning(few_rows=0, sample=1_000_000, task_rows=12, gain=0.0)
+KEYED = (
+    "left", "clip", "with itself", "join", "keys of other names", "exists where", "not exists", "clip where",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*KEYED[:3], *later(*KEYED[3:])])
+def test_keys_divided_by_time(spark: Any, name: str) -> None:
+    for seed in range(20, 20 + TIMES):
+        engine = Engine(spark, TINY)
+        engine.check(ALL[name], rows(seed, 40))
+        assert engine.divided == 1
 
 
 def test_no_rows(engine: Engine) -> None:

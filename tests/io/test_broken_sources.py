@@ -14,6 +14,7 @@ import pytest
 from tidemill.core.errors import UserError
 from tidemill.core.schema import schema
 from tidemill.io.arrow_checks import require_sound
+from tidemill.io.chunks import ChunkSizes
 from tidemill.io.sources import open_source
 from tidemill.plan.nodes import Source
 
@@ -110,7 +111,8 @@ def test_files_that_are_empty_garbage_or_vanish_name_themselves(name: str, tmp_p
         assert _read(path) == 0
     path.write_bytes(b"t,k\n1,a\n" if "csv" in name else b'{"t": 1, "k": "a"}\n')
     if name in ("x.csv", "x.jsonl"):
-        reader = open_source(path, PLAIN)
+        reader = open_source(path, PLAIN, sizes=ChunkSizes(ahead=1))
+        assert len(list(reader)) == 1
         path.unlink()
         with pytest.raises(UserError, match=name):
             list(reader)

@@ -247,10 +247,11 @@ def test_a_name_with_brackets_is_a_file_before_it_is_a_glob(tmp_path: Path) -> N
 def test_how_many_rows_there_are_is_known_where_it_costs_nothing(tmp_path: Path) -> None:
     _parquet(tmp_path / "x.parquet")
     _csv(tmp_path / "x.csv")
-    for value in (table(), ROWS, table().to_batches(1), tmp_path / "x.parquet"):
+    for value in (table(), ROWS, table().to_batches(1), tmp_path / "x.parquet", tmp_path / "x.csv"):
         assert open_source(value, CLICKS).total_rows == 4
-    for value in (table().to_reader(), iter(ROWS), tmp_path / "x.csv"):
+    for value in (table().to_reader(), iter(ROWS)):
         assert open_source(value, CLICKS).total_rows is None
+    assert open_source(tmp_path / "x.csv", CLICKS, sizes=ChunkSizes(ahead=2)).total_rows is None
     assert open_source(table(), CLICKS).describe() == "clicks: Table, 4 rows"
 
 

@@ -20,6 +20,12 @@ WINDOWS: dict[str, Window] = {"hopping": tm.hopping(10_000, every=2_000), "sessi
 
 def started(window: str, key: str) -> Live:
     stream, other = (tm.stream(n, time="t", schema={"t": "int64", "k": key, "x": "int64"}) for n in "so")
+    if window in ("exact", "on arrival"):
+        near = stream.interval_join(other, on="k", preceding=2_000, lateness=500).agg(
+            n=tm.count(), most=tm.max("x")
+        )
+        last = near.last_join(other.select("k", "x"), on="k", tolerance=5_000, suffix="_last")
+        return last.live(tm.Disorder(slack=500), answers=window)  # type: ignore[arg-type]
     if window == "join":
         pairs = stream.lasting(400).join(other, on="k", where=lambda s, o: s.x <= o.x)
         return pairs.group_by("k").agg(n=tm.count(), x=tm.max("x")).live(tm.Disorder(slack=500))

@@ -38,7 +38,10 @@ def test_keys_partials_and_late_rows_that_are_gone_take_no_room() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("window", "key"),
-    [("hopping", "int64"), ("hopping", "string"), ("session", "string"), ("join", "string")],
+    [
+        ("hopping", "int64"), ("hopping", "string"), ("session", "string"), ("join", "string"),
+        ("exact", "string"), ("on arrival", "string"),
+    ],
 )
 def test_resident_memory_after_ten_million_events_is_that_after_the_first(window: str, key: str) -> None:
     """In a process of its own. Tables of keys grow and shrink, and unused memory stays for a while: a quarter

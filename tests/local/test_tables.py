@@ -109,3 +109,13 @@ def test_every_way_gives_the_rows_of_the_definition(seed: int, monkeypatch: pyte
         sizes = ChunkSizes(*[pick.choice([4, 11, 40])] * 3, small=1)
         found = to_rows(list(run(asked.optimized, tables, tuning=tuning, sizes=sizes)), asked.schema)
         assert canonical(found) == wanted, (threads, tuning)
+
+
+def test_keys_that_a_table_does_not_have_find_nothing() -> None:
+    a = tm.table("a", schema={"k": "int64"})
+    b = tm.table("b", schema={"k": "int64", "w": "string"})
+    rows = [{"k": k} for k in (None, 5, 5, 7, None)]
+    for texts in ([None], [None, "x"], ["x"]):
+        held = [{"k": k, "w": w} for k, w in enumerate(texts)]
+        found = a.join(b, on="k", how="left").run(a=rows, b=held).to_pylist()
+        assert found == [{"k": row["k"], "w": None} for row in rows]

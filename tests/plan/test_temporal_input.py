@@ -100,7 +100,7 @@ QUERIES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "lead backwards": (lambda: P.lead(b="v", ahead=-1), ["lead:", "1 or more", "-1"]),
     "lag with a taken name": (lambda: P.lag(v="v"), ["lag:", "not a column of", "'v'"]),
     "many of no list": (lambda: S.select_many(a="v"), ["select_many:", "a list in col.v", "int64"]),
-    "many of two": (lambda: S.select_many(a="l", b="l"), ["select_many:", "one name=list"]),
+    "many of two": (lambda: S.select_many(a="l", b="l"), ["select_many:", "expected one list"]),
     "many with a taken name": (lambda: S.select_many(v="l"), ["select_many:", "'v'"]),
     "no stream": (lambda: S.join([1]), ["join:", "a stream", "list"]),
     "end of a stream of another type": (

@@ -6,13 +6,30 @@ from dataclasses import replace
 
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.aggregates.basic import mean_of_durations
+from tidemill.aggregates.holistic import of_rows
 from tidemill.aggregates.registry import entry_of
 from tidemill.core.errors import UserError
-from tidemill.core.schema import Schema
+from tidemill.core.schema import Schema, is_internal
 from tidemill.core.time import Domain, Duration
 from tidemill.core.types import BOOL, DURATION, INT64
-from tidemill.expr.nodes import Cast
+from tidemill.expr.nodes import Cast, Column
 from tidemill.expr.typing import type_of
+
+
+def _of_rows(aggregate: Aggregate, schema: Schema) -> Aggregate:
+    """`top_rows` over its columns, or over all that there are."""
+    step, (by, *columns) = str(aggregate), aggregate.args
+    if not columns:
+        columns = [Column(name) for name in schema.names if not is_internal(name)]
+    types = tuple(type_of(node, schema) for node in (by, *columns))
+    for node, kind in zip((by, *columns), types):
+        if not kind.is_ordered:
+            raise UserError(
+                step, expected="columns of numbers, text, bools, instants or durations",
+                got=f"{node}, which is {kind!r}", hint="name the columns that shall be kept",
+            )  # fmt: skip
+    return of_rows(aggregate, (by, *columns), types)
+
 
 _NO_NUMBER = {"string", "binary", "decimal", "list", "struct"}
 
@@ -30,6 +47,8 @@ def fitted(aggregate: Aggregate, schema: Schema) -> Aggregate:
     entry = entry_of(aggregate)
     if entry is None:
         return aggregate
+    if entry.name == "top_rows":
+        return _of_rows(aggregate, schema)
     numbers = [aggregate.given[position] for position in entry.numbers]
     kinds = [type_of(node, schema) for node in numbers]
     if BOOL in kinds:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate, Multiset, NamedLower, Part
@@ -19,7 +20,7 @@ from tidemill.core.floats import order_key
 from tidemill.core.types import FLOAT64, INT64, DataType, list_of, struct_of
 from tidemill.expr.fluent import Operand, argument
 from tidemill.expr.functions import checked
-from tidemill.expr.nodes import Cast, Node
+from tidemill.expr.nodes import Call, Cast, Column, Literal, Node
 
 Row = tuple[Any, ...]
 Types = tuple[DataType, ...]
@@ -80,27 +81,71 @@ def _first_k(rows: list[Row], k: int) -> list[Any]:
     return [r[1] for g in instants for r in reversed(g)][:k]
 
 
+def _top_rows(
+    rows: list[Row], k: int, least: bool, ties: bool, names: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Rows are pairs of whether a value is there and the value: of `by`, then of each column."""
+    ranked = sorted(rows, key=lambda r: order_key(r[2:]), reverse=True)
+    ranked.sort(key=lambda r: order_key(r[1]), reverse=not least)
+    ranked.sort(key=lambda r: not r[0])
+    if ties and len(ranked) > k:
+        k = sum(not _beats(ranked[k - 1], row, least) for row in ranked)
+    return [{n: v if there else None for n, there, v in zip(names, r[2::2], r[3::2])} for r in ranked[:k]]
+
+
+def _beats(a: Row, b: Row, least: bool) -> bool:
+    """Whether the `by` of a row is better than that of another one; null is the worst."""
+    if not (a[0] and b[0]):
+        return bool(a[0] and not b[0])
+    return bool(order_key(a[1]) < order_key(b[1]) if least else order_key(a[1]) > order_key(b[1]))
+
+
+def _rows_type(types: Types, names: tuple[str, ...]) -> DataType:
+    return list_of(struct_of(dict(zip(names, types[3::2]))))
+
+
+def of_rows(aggregate: Aggregate, columns: tuple[Node, ...], types: Types) -> Aggregate:
+    """`top_rows` over columns whose types are known: they may be null, so each is two arguments.
+
+    The first of the columns is `by`. A row in which an argument is null would be skipped.
+    """
+    args = [
+        arg
+        for column, kind in zip(columns, types)
+        for arg in (Call("is_not_null", (column,)), Call("coalesce", (column, Literal(_zero(kind), kind))))
+    ]
+    assert isinstance(aggregate.lower, NamedLower)
+    names = tuple(c.name for c in columns[1:] if isinstance(c, Column))
+    lower = NamedLower(aggregate.lower.name, (*aggregate.lower.params, names))
+    return replace(aggregate, parts=(Part(BAG, tuple(args)),), lower=lower)
+
+
+def _zero(kind: DataType) -> Any:
+    return {"string": "", "float64": 0.0, "bool": False}.get(kind.kind, 0)
+
+
 def _pairs(key: DataType, value: DataType) -> DataType:
     return list_of(struct_of({"key": key, "value": value}))
 
 
-DEFINITIONS: dict[str, tuple[Callable[..., Any], Callable[[Types], DataType]]] = {
-    "quantile": (_quantile, lambda t: FLOAT64),
-    "distinct_count": (lambda rows: len({order_key(r) for r in rows}), lambda t: INT64),
-    "top_k": (lambda rows, k: [r[0] for r in rows[::-1][:k]], lambda t: list_of(t[0])),
-    "bottom_k": (lambda rows, k: [r[0] for r in rows[:k]], lambda t: list_of(t[0])),
-    "first_k": (_first_k, lambda t: list_of(t[1])),
-    "last_k": (lambda rows, k: [r[1] for r in rows[::-1][:k]], lambda t: list_of(t[1])),
-    "collect": (lambda rows: [r[1] for r in rows], lambda t: list_of(t[1])),
-    "entropy": (_entropy, lambda t: FLOAT64),
-    "count_by": (_by(len), lambda t: _pairs(t[0], INT64)),
-    "sum_by": (_by(_sum), lambda t: _pairs(t[0], t[1])),
-    "mean_by": (_by(_mean), lambda t: _pairs(t[0], FLOAT64)),
-    "min_by": (_by(lambda v: min(v, key=order_key)), lambda t: _pairs(t[0], t[1])),
-    "max_by": (_by(lambda v: max(v, key=order_key)), lambda t: _pairs(t[0], t[1])),
-    "top_keys": (_top_keys, lambda t: _pairs(t[0], INT64)),
+DEFINITIONS: dict[str, tuple[Callable[..., Any], Callable[[Types, tuple[Any, ...]], DataType]]] = {
+    "quantile": (_quantile, lambda t, p: FLOAT64),
+    "distinct_count": (lambda rows: len({order_key(r) for r in rows}), lambda t, p: INT64),
+    "top_k": (lambda rows, k: [r[0] for r in rows[::-1][:k]], lambda t, p: list_of(t[0])),
+    "bottom_k": (lambda rows, k: [r[0] for r in rows[:k]], lambda t, p: list_of(t[0])),
+    "first_k": (_first_k, lambda t, p: list_of(t[1])),
+    "last_k": (lambda rows, k: [r[1] for r in rows[::-1][:k]], lambda t, p: list_of(t[1])),
+    "collect": (lambda rows: [r[1] for r in rows], lambda t, p: list_of(t[1])),
+    "entropy": (_entropy, lambda t, p: FLOAT64),
+    "count_by": (_by(len), lambda t, p: _pairs(t[0], INT64)),
+    "sum_by": (_by(_sum), lambda t, p: _pairs(t[0], t[1])),
+    "mean_by": (_by(_mean), lambda t, p: _pairs(t[0], FLOAT64)),
+    "min_by": (_by(lambda v: min(v, key=order_key)), lambda t, p: _pairs(t[0], t[1])),
+    "max_by": (_by(lambda v: max(v, key=order_key)), lambda t, p: _pairs(t[0], t[1])),
+    "top_rows": (_top_rows, lambda t, p: _rows_type(t, p[-1])),
+    "top_keys": (_top_keys, lambda t, p: _pairs(t[0], INT64)),
 }
-"""By name: the result of sorted rows, and its type by those of the arguments."""
+"""By name: the result of sorted rows, and its type by those of the arguments and by the constants."""
 
 
 # --- the surface ----------------------------------------------------------------------------------
@@ -148,6 +193,33 @@ def top_k(x: Operand, k: int) -> Aggregate:
 def bottom_k(x: Operand, k: int) -> Aggregate:
     """The k smallest values, smallest first."""
     return _holistic("bottom_k", (x,), _positive("bottom_k", k), empty=(), shown=(("k", k),))
+
+
+def top_rows(
+    by: Operand, /, *columns: Operand, k: int = 1, least: bool = False, ties: bool = False
+) -> Aggregate:
+    """The k whole rows with the greatest `by`, greatest first, as structs of some columns, or of all.
+
+    Equal values of `by` are decided by the columns, from left to right; the greater value wins. With `ties`,
+    all rows count whose `by` is that of the k-th: `k=1, ties=True` is all rows at the maximum. With `least`
+    the smallest ones come first. A null in a column is kept; one in `by` comes last.
+
+    `stream.window(...).top(...)` gives the same rows as rows.
+    """
+    nodes = tuple(argument(x) for x in (by, *columns))
+    for node in nodes[1:]:
+        if not isinstance(node, Column):
+            raise UserError(
+                "top_rows", expected="columns by name", got=str(node),
+                hint="compute it first: .with_columns(total=...)",
+            )  # fmt: skip
+    for name, flag in (("least", least), ("ties", ties)):
+        if not isinstance(flag, bool):
+            raise UserError("top_rows", expected=f"{name}= True or False", got=repr(flag))
+    shown: tuple[tuple[str, Any], ...] = (("k", _positive("top_rows", k)),)
+    shown += tuple((name, True) for name, flag in (("least", least), ("ties", ties)) if flag)
+    lower = NamedLower("top_rows", (k, least, ties))
+    return Aggregate("top_rows", nodes, (Part(BAG, nodes),), lower, (), shown)
 
 
 def collect(x: Operand) -> Aggregate:

@@ -208,8 +208,9 @@ def _result(
     lower: Node | NamedLower | Callable[..., Any] = aggregate.lower
     own = [states[p] for p in positions]
     if isinstance(aggregate.lower, NamedLower):
-        rules = holistic.DEFINITIONS.get(aggregate.lower.name)
-        kind = rules[1](own[0].types) if rules else sketches.RESULT[aggregate.lower.name]
+        how = aggregate.lower
+        rules = holistic.DEFINITIONS.get(how.name)
+        kind = rules[1](own[0].types, how.params) if rules else sketches.RESULT[how.name]
     else:  # that lift is opaque does not mean that lower is
         lower, kind = _recorded(aggregate, own)
     return Result(name, kind, positions, lower, present, aggregate.empty, str(aggregate))

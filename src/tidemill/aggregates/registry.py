@@ -46,7 +46,7 @@ _ALL = (
     *_family("holistic", holistic.quantile, holistic.median, numbers=(0,), of_instants=True),
     *_family("holistic", holistic.distinct_count, holistic.top_k, holistic.bottom_k),
     *_family("holistic", holistic.collect, holistic.entropy),
-    *_family("holistic", holistic.first_k, holistic.last_k),
+    *_family("holistic", holistic.first_k, holistic.last_k, holistic.top_rows),
     *_family("histograms", holistic.sum_by, holistic.mean_by, numbers=(0,)),
     *_family("histograms", holistic.count_by, holistic.min_by, holistic.max_by, holistic.top_keys),
     *_family("sketches", sketches.distinct_sketch, sketches.quantile_sketch),

@@ -184,15 +184,11 @@ def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]
 
 def compilable(part: StatePart) -> str:
     """Return why generated code cannot contain an algebra; empty if it can."""
-    opaque = isinstance(part.part.algebra, Algebra) and isinstance(part.form, OpaqueForm)
-    if modes.undecided():
-        # Users' functions are not compiled then, so the answer must not be kept.
-        return NOT_YET if opaque else _compilable.__wrapped__(part)
-    return _compilable(part)
+    return _compilable(part, modes.undecided())
 
 
 @functools.lru_cache(maxsize=256)
-def _compilable(part: StatePart) -> str:
+def _compilable(part: StatePart, few: bool) -> str:
     algebra, form = part.part.algebra, part.form
     if not isinstance(algebra, Algebra) or form is None:
         return ""
@@ -204,6 +200,8 @@ def _compilable(part: StatePart) -> str:
         return unwritable(nodes, Schema((*fields, *inputs)))
     if isinstance(form, ObjectForm):
         return form.reason
+    if few:
+        return NOT_YET
     if STRING in (*part.types, *form.fields):
         return "a string is not a machine number"
     try:

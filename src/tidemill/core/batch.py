@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -46,6 +47,7 @@ def conform(batch: Any, schema: Schema, reading: Reading = PLAIN, *, step: str) 
     return pa.RecordBatch.from_arrays(arrays, schema=schema.to_arrow())
 
 
+@functools.lru_cache(maxsize=256)
 def check_schema(found: pa.Schema, schema: Schema, reading: Reading = PLAIN, *, step: str) -> None:
     """Raise an error if data of the schema `found` cannot be read; no row is needed."""
     # Columns that are not needed may have any type, even one that Tidemill cannot read.

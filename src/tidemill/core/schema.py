@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,13 @@ class Schema:
 
     fields: tuple[tuple[str, DataType], ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self.fields)
+
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{n}: {t!r}' for n, t in self.fields)})"
 
@@ -75,7 +83,7 @@ class Schema:
     def __getitem__(self, name: str) -> DataType:
         return self.type_of(name, step="schema")
 
-    @property
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(n for n, _ in self.fields)
 
@@ -96,7 +104,14 @@ class Schema:
         return Schema(tuple((n, self[n]) for n in names))
 
     def to_arrow(self) -> pa.Schema:
+        return self._arrow
+
+    @functools.cached_property
+    def _arrow(self) -> pa.Schema:
         return pa.schema([pa.field(n, to_arrow(t)) for n, t in self.fields])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema, (self.fields,)  # the hash is that of this process
 
 
 def schema(value: Any, *, step: str = "schema") -> Schema:

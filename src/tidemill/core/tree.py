@@ -25,13 +25,22 @@ class Tree:
     family: ClassVar[type]
 
     def children(self: N) -> tuple[N, ...]:
+        known: tuple[N, ...] | None = self.__dict__.get("_children")  # a node never changes
+        if known is not None:
+            return known
         found: list[Any] = []
         for value in _field_values(self):
             if isinstance(value, self.family):
                 found.append(value)
             elif isinstance(value, tuple):
                 found.extend(v for v in value if isinstance(v, self.family))
-        return tuple(found)
+        known = tuple(found)
+        object.__setattr__(self, "_children", known)
+        return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is known of a node besides its fields is not pickled: another process finds it out again."""
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
 
     def walk(self: N) -> Iterator[N]:
         """Yield this node and every node below it once, each after the first parent that refers to it.
@@ -84,15 +93,15 @@ class Tree:
     def map_children(self: N, change: Callable[[N], N]) -> N:
         """Return the node with `change` applied to every child; the node itself if nothing changed."""
         updates: dict[str, Any] = {}
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value: Any = getattr(self, field.name)
+        for name in _field_names(type(self)):
+            value: Any = getattr(self, name)
             new: Any = value
             if isinstance(value, self.family):
                 new = change(value)  # type: ignore[arg-type]
             elif isinstance(value, tuple) and any(isinstance(v, self.family) for v in value):
                 new = tuple(change(v) if isinstance(v, self.family) else v for v in value)  # type: ignore[arg-type]
             if not _is_same(new, value):
-                updates[field.name] = new
+                updates[name] = new
         return dataclasses.replace(self, **updates) if updates else self  # type: ignore[type-var]
 
     def transform(self: N, change: Callable[[N], N]) -> N:
@@ -108,5 +117,15 @@ def _is_same(new: Any, value: Any) -> bool:
 
 
 def _field_values(node: Any) -> Iterator[Any]:
-    for field in dataclasses.fields(node):
-        yield getattr(node, field.name)
+    for name in _field_names(type(node)):
+        yield getattr(node, name)
+
+
+_names: dict[Any, tuple[str, ...]] = {}
+
+
+def _field_names(kind: Any) -> tuple[str, ...]:
+    found = _names.get(kind)
+    if found is None:
+        found = _names[kind] = tuple(field.name for field in dataclasses.fields(kind))
+    return found

@@ -22,6 +22,8 @@ def resolve(node: Node, schema: Schema, *, step: str) -> Node:
 
 def type_of(node: Node, schema: Schema, *, step: str = "expression") -> DataType:
     """The type of an expression over a schema."""
+    if isinstance(node, (Column, Literal)):  # most are, and a fold takes longer
+        return _resolved(node, [], schema, step)[1]
     return _resolve(node, schema, step)[1]
 
 

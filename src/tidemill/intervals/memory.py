@@ -14,6 +14,7 @@ from tidemill.intervals.loops.blocks import (
     CLOCK,
     FAN,
     HEAD,
+    LACK_NEW,
     LACK_NODES,
     LACK_ROWS,
     LACK_TOUCHED,
@@ -35,9 +36,11 @@ from tidemill.intervals.loops.blocks import (
     show_all,
 )
 from tidemill.intervals.loops.expire import expire_keys
+from tidemill.intervals.loops.find import CURSOR
 from tidemill.intervals.loops.insert import TOO_MANY, insert_groups
 from tidemill.intervals.loops.list_rows import list_all
 from tidemill.intervals.loops.summaries import SummaryKernel
+from tidemill.intervals.sharing import Publisher
 from tidemill.kernels.memory import empty
 
 _SWEEP = 4096
@@ -63,18 +66,37 @@ class View:
     """What must not be released as long as somebody reads."""
 
 
+SHARED = ("heads", "nodes", "rows", "clock", "limit")
+"""The arrays that readers need."""
+
+
+def entry_type(partial: list[tuple[str, str]]) -> np.dtype[Any]:
+    """Return the type of an entry (`loops.blocks`) with the fields of a partial."""
+    fields = [*((name, "i8") for name in ("first", "last", "at", "meta")), *partial]
+    found = np.dtype(fields, align=True)
+    assert found.itemsize % 8 == 0
+    assert all(found.fields[name][1] >= 8 * PARTIAL for name, _ in partial)  # type: ignore[index]
+    return found
+
+
+def view_of(
+    arrays: dict[str, Ints], rows: np.dtype[Any], entries: np.dtype[Any], texts: Ints = _NO_TEXTS,
+    kept: tuple[Any, ...] = (),
+) -> View:  # fmt: skip
+    """Return arrays as readers have them, given the types of the records in them."""
+    a = arrays
+    return View(
+        a["heads"], a["nodes"], a["rows"], _records(a["nodes"], entries), _records(a["rows"], rows),
+        a["clock"], a["limit"], texts, kept,
+    )  # fmt: skip
+
+
 class BlockMemory:
     """The blocks of an index (`loops.blocks`), and the one who writes them."""
 
     def __init__(self, rows: np.dtype[Any], partial: list[tuple[str, str]]) -> None:
         """Rows have a type whose first fields are their time, their place and their ties."""
-        self.row_type = rows
-        fields = [(name, "i8") for name in ("first", "last", "at", "meta")]
-        self.entry_type = np.dtype([*fields, *partial], align=True)
-        assert self.row_type.itemsize % 8 == 0
-        if self.entry_type.itemsize % 8 or len(partial) == 0:
-            self.entry_type = np.dtype([*fields, *partial, ("\0end", "i8")], align=True)
-        assert all(self.entry_type.fields[name][1] >= 8 * PARTIAL for name, _ in partial)  # type: ignore[index]
+        self.row_type, self.entry_type = rows, entry_type(partial)
         self._store = Store(
             rows=self._numbers(8 * LEAF, self.row_type), nodes=self._numbers(4 * FAN, self.entry_type),
             heads=np.zeros((64, HEAD), dtype=np.int64), clock=np.zeros(8, dtype=np.int64),
@@ -82,26 +104,29 @@ class BlockMemory:
             own=np.zeros(OWN, dtype=np.int64), row_stamps=np.zeros(8 * LEAF // UNIT, dtype=np.int64),
             row_next=np.zeros(8 * LEAF // UNIT, dtype=np.int64), node_stamps=np.zeros(4, dtype=np.int64),
             node_next=np.zeros(4, dtype=np.int64), touched=np.zeros((1024, 2), dtype=np.int64),
-            oldest=np.full(64, NEVER),
+            oldest=np.full(64, NEVER), new=self._new(64),
+            scratch=np.zeros(4 * LEVELS + CURSOR, dtype=np.int64),
         )  # fmt: skip
         self._store.own[BELOW] = -NEVER
         self._swept, self._since = 0, 0
         """The next key to look at when rows expire, and the rows that came since the last time."""
         self._failed: BaseException | None = None
         self._texts: tuple[Any, ...] = ()
+        self.publisher: Publisher | None = None
         self.view = self._view()
 
     def _numbers(self, n: int, kind: np.dtype[Any]) -> Ints:
         found: Ints = empty((n, kind.itemsize // 8))
         return found
 
+    def _new(self, n: int) -> Ints:
+        return np.zeros((3, n, self.entry_type.itemsize // 8), dtype=np.int64)
+
     def _view(self) -> View:
         s = self._store
-        entries, elements = (_records(a, t) for a, t in ((s.nodes, self.entry_type), (s.rows, self.row_type)))
         texts = np.array([[*(a.ctypes.data for a in self._texts), 8]]) if self._texts else _NO_TEXTS
-        return View(
-            s.heads, s.nodes, s.rows, entries, elements, s.clock, s.limit, texts, self._texts
-        )
+        shared = {name: getattr(s, name) for name in SHARED}
+        return view_of(shared, self.row_type, self.entry_type, texts, self._texts)
 
     @property
     def rows(self) -> int:
@@ -170,30 +195,52 @@ class BlockMemory:
         s, lacks = self._store, int(self._store.own[LACKS])
         if lacks & LACK_TOUCHED:
             self._store = s._replace(touched=np.zeros((2 * len(s.touched), 2), dtype=np.int64))
+        if lacks & LACK_NEW:
+            self._store = self._store._replace(new=self._new(2 * s.new.shape[1]))
         if lacks & (LACK_ROWS | LACK_NODES):
             rows = 2 * len(s.rows) if lacks & LACK_ROWS else 0
             self._replace(rows=rows, nodes=2 * len(s.nodes) if lacks & LACK_NODES else 0)
 
-    def _replace(self, *, rows: int = 0, nodes: int = 0, keys: int = 0) -> None:
+    def _replace(self, *, rows: int = 0, nodes: int = 0, keys: int = 0, clock: bool = False) -> None:
         """Use larger arrays from now on. Readers of the old heads have what is shown until now."""
         s = self._store
-        changed: dict[str, Ints] = {"heads": _longer(s.heads, max(keys, len(s.heads)))}
-        changed["limit"] = np.full(1, NEVER)
+        changed = {"heads": self._copied("heads", s.heads, max(keys, len(s.heads)), len(s.heads))}
+        changed["limit"] = self._array("limit", (1,))
+        changed["limit"][0] = NEVER
+        if clock:
+            changed["clock"] = self._copied("clock", s.clock, len(s.clock), len(s.clock))
         if rows:
-            changed["rows"] = self._numbers(rows, self.row_type)
-            changed["rows"][: s.own[ROWS_TOP]] = s.rows[: s.own[ROWS_TOP]]
+            changed["rows"] = self._copied("rows", s.rows, rows, int(s.own[ROWS_TOP]))
             for name in ("row_stamps", "row_next"):
                 changed[name] = _longer(getattr(s, name), rows // UNIT)
         if nodes:
-            changed["nodes"] = self._numbers(nodes, self.entry_type)
-            changed["nodes"][: s.own[NODES_TOP]] = s.nodes[: s.own[NODES_TOP]]
+            changed["nodes"] = self._copied("nodes", s.nodes, nodes, int(s.own[NODES_TOP]))
             for name in ("node_stamps", "node_next"):
                 changed[name] = _longer(getattr(s, name), nodes // FAN)
         if keys:
             changed["oldest"] = _longer(s.oldest, keys, NEVER)
         self._store = s._replace(**changed)
         self.view = self._view()
+        if self.publisher is not None:
+            self.publisher.publish({name: getattr(self._store, name) for name in SHARED})
         s.limit[0] = s.clock[CLOCK]  # before anything is released that the new heads do not refer to
+
+    def _array(self, name: str, shape: tuple[int, ...]) -> Ints:
+        """Return a new array, which readers in other processes can map if they need it."""
+        return empty(shape) if self.publisher is None else self.publisher.array(name, shape)
+
+    def _copied(self, name: str, array: Ints, n: int, used: int) -> Ints:
+        """Return a new array of `n` rows, of which the first ones are those that are used of the old one."""
+        found = self._array(name, (n, *array.shape[1:]))
+        found[:used] = array[:used]
+        if name == "heads":
+            found[used:] = 0
+        return found
+
+    def share(self, publisher: Publisher) -> None:
+        """Have the arrays that readers need where other processes can map them."""
+        self.publisher = publisher
+        self._replace(rows=len(self._store.rows), nodes=len(self._store.nodes), clock=True)
 
     def place_texts(self, arrays: tuple[Any, ...]) -> None:
         """Say where the texts are (`StringIndex.arrays`). Readers of the old heads have the old ones."""

@@ -13,7 +13,7 @@ from tidemill.aggregates.layout import Layout, StatePart
 from tidemill.codegen.algebra import numpy_type
 from tidemill.codegen.columns import Columns
 from tidemill.codegen.kernel_errors import raise_for
-from tidemill.codegen.lift_rows import lift_kernel
+from tidemill.codegen.lift_rows import LiftKernel, lift_kernel
 from tidemill.codegen.state_plan import refusal as not_compiled
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Column, Node
@@ -75,7 +75,7 @@ class Lifting:
         places = {node: Column(f"${j}") for j, node in enumerate(self.arguments)}
         types = {a: t for part in layout.parts for a, t in zip(part.part.args, part.types)}
         self._schema = Schema(tuple((places[node].name, types[node]) for node in self.arguments))
-        self._layout = layout
+        self._layout, self._kernels = layout, dict[frozenset[str], LiftKernel]()
         self._args = tuple(tuple(places[a] for a in part.part.args) for part in layout.parts)
         kinds = (field for part in layout.parts for field in part.columns)
         self.text_fields = [name for name, kind in kinds if kind.kind == "string"]
@@ -88,9 +88,10 @@ class Lifting:
             if (valid := validity(column)) is not None:
                 nullable.add(name)
                 given.append(valid)
-        columns = Columns(self._schema, frozenset(nullable))
-        kernel = lift_kernel(columns, self._layout, self._args)
-        err = kernel.run(len(records), *given, texts.table, records)
+        nulls = frozenset(nullable)
+        if nulls not in self._kernels:  # the cache of `lift_kernel` takes longer to look in
+            self._kernels[nulls] = lift_kernel(Columns(self._schema, nulls), self._layout, self._args)
+        err = self._kernels[nulls].run(len(records), *given, texts.table, records)
         raise_for(err, "interval join")
         if self.text_fields:
             texts.settle([records[name] for name in self.text_fields])

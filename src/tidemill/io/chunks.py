@@ -37,6 +37,8 @@ class ChunkSizes:
     """The maximum for a table in memory if no operator needs watermarks: fewer chunks mean less overhead."""
     small: int = BATCH_ROWS // 8
     """Smaller chunks are concatenated with their neighbours."""
+    ahead: int = 1 << 15
+    """Of files that are not large, so many rows are read when they are opened, to know how many there are."""
 
 
 SIZES = ChunkSizes()
@@ -116,6 +118,28 @@ class Reader:
         """
         rows = "" if self.total_rows is None else f", {self.total_rows:,} rows"
         return f"{self.source.name}: {self.about}{rows}"
+
+
+def read_ahead(
+    raw: Callable[[], Iterable[RawChunk]], rows: int
+) -> tuple[Callable[[], Iterable[RawChunk]], int | None]:
+    """Read up to so many rows now. Return what gives all chunks, and the number of rows if these were all.
+
+    >>> batch = pa.record_batch({"t": [1, 2]})
+    >>> three = lambda: iter([RawChunk(batch)] * 3)
+    >>> [(len(list(raw())), len(list(raw())), n) for raw, n in (read_ahead(three, 4), read_ahead(three, 100))]
+    [(3, 3, None), (3, 3, 6)]
+    """
+    rest, head, known = iter(raw()), [], 0
+    for chunk in rest:
+        head.append(chunk)
+        known += chunk.batch.num_rows
+        if known >= rows:
+            break
+    else:
+        return lambda: head, known
+    begun = [itertools.chain(head, rest)]
+    return lambda: begun.pop() if begun else raw(), None  # who asks again reads again
 
 
 def step_of(source: Source, place: str = "") -> str:

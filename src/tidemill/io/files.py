@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
-from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, readable, readable_at, step_of
+from tidemill.io.chunks import (
+    ChunkSizes,
+    RawChunk,
+    Reader,
+    read_ahead,
+    readable,
+    readable_at,
+    step_of,
+)
 from tidemill.io.parquet import open_parquet
 from tidemill.io.text import read_csv, read_json
 from tidemill.plan.nodes import Source
@@ -25,6 +33,8 @@ KINDS = {
 }  # fmt: skip
 _PACKED = {".gz", ".bz2", ".zst", ".xz", ".zip"}
 _TEXT = {"CSV", "JSON lines"}
+_SMALL = 8 << 20
+"""Files with no more bytes than this may have few rows."""
 
 
 def open_path(path: str | os.PathLike[str], source: Source, sizes: ChunkSizes) -> Reader:
@@ -37,7 +47,13 @@ def open_path(path: str | os.PathLike[str], source: Source, sizes: ChunkSizes) -
         _check_ipc(files, source)
     read: Callable[[Path, Source], Iterator[RawChunk]]
     read = {"CSV": read_csv, "JSON lines": read_json, "Arrow": _read_ipc}[kind]
-    return Reader(source, about, lambda: (raw for file in files for raw in read(file, source)), sizes=sizes)
+
+    def raw() -> Iterator[RawChunk]:
+        return (chunk for file in files for chunk in read(file, source))
+
+    if sum(file.stat().st_size for file in files) > _SMALL:
+        return Reader(source, about, raw, sizes=sizes)
+    return Reader(source, about, *read_ahead(raw, sizes.ahead), sizes=sizes)
 
 
 def described(files: Sequence[Path], kind: str) -> str:

@@ -28,12 +28,12 @@ class Kernel:
 
     def __init__(
         self, function: Callable[..., Any], *, python_errors: bool = False, any_order: bool = False,
-        of_user: bool = False,
+        of_user: bool = False, bare: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.py_func = function
         self.of_user = of_user
-        self._python_errors, self._any_order = python_errors, any_order
+        self._python_errors, self._any_order, self._bare = python_errors, any_order, bare
         self._ready: Any = None
         self.called = 0
         """How often it ran as plain Python."""
@@ -63,6 +63,8 @@ class Kernel:
         how: dict[str, Any] = {"error_model": "python" if self._python_errors else "numpy"}
         if self._any_order:
             how["fastmath"] = {"reassoc", "nsz"}
+        if self._bare:
+            how["_nrt"] = False
         made = numba.njit(nogil=True, **how)(self.py_func)
         if not self.of_user or GENERATED in self.py_func.__globals__:
             made = keep_on_disk(made)
@@ -141,6 +143,15 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     LLVM inlines small functions into the loops that call them.
     """
     return Kernel(function)
+
+
+def bare_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `kernel`, for functions that allocate nothing: references to arrays are not counted.
+
+    A kernel counts those of each array that it passes on: an atomic instruction, which takes longer than many
+    a function.
+    """
+    return Kernel(function, bare=True)
 
 
 def adding_kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from tidemill.core.floats import canonical_array
 from tidemill.jit.kernel import kernel
 from tidemill.kernels.functions import OVERFLOW, carry, wrap_add
 from tidemill.kernels.memory import empty
+from tidemill.kernels.order import float_key
 
 Ints = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]
@@ -355,9 +356,11 @@ class Lowered:
 
     def __init__(
         self, data: list[Column], valid: npt.NDArray[np.bool_] | None = None,
-        offsets: Ints | None = None, err: int = 0,
+        offsets: Ints | None = None, err: int = 0, there: list[Column] | None = None,
     ) -> None:  # fmt: skip
         self.data, self.valid, self.offsets, self.err = data, valid, offsets, err
+        self.there = there
+        """Whether the items of each column are not null; None if none is."""
 
 
 def lower(name: str, params: tuple[Any, ...], low: Ints, high: Ints, args: list[Column]) -> Lowered:
@@ -462,10 +465,57 @@ def _tops(low: Ints, high: Ints, args: list[Column], n: int) -> Lowered:
     return Lowered([keys[:m], out[:m]], offsets=offsets)
 
 
+_MOST_ROWS = 1 << 20
+"""Rows of windows that are ranked together; a window with more has its own turn."""
+
+
+def _top_rows(
+    low: Ints, high: Ints, args: list[Column], k: int, least: bool, ties: bool, names: tuple[str, ...]
+) -> Lowered:
+    """Rank rows by NumPy, many windows at a time: there is nothing to compile for each set of columns."""
+    ordered = [float_key(a) if a.dtype.kind == "f" else a.astype(np.int64, copy=False) for a in args]
+    offsets = np.zeros(len(low) + 1, dtype=np.int64)
+    ends = np.cumsum(high - low)
+    taken, first = [], 0
+    while first < len(low):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + _MOST_ROWS, side="right")))
+        rows, counts = _ranked(low[first:last], high[first:last], ordered, k, least, ties)
+        taken.append(rows)
+        offsets[first + 1 : last + 1] = counts
+        first = last
+    chosen = np.concatenate(taken) if taken else np.zeros(0, dtype=np.int64)
+    there = [args[2 + 2 * i][chosen].astype(np.bool_) for i in range(len(names))]
+    data = [args[3 + 2 * i][chosen] for i in range(len(names))]
+    return Lowered(data, offsets=np.cumsum(offsets), there=there)
+
+
+def _ranked(
+    low: Ints, high: Ints, keys: list[Column], k: int, least: bool, ties: bool
+) -> tuple[Ints, Ints]:
+    """Return the rows that are chosen, window by window, and how many each window has."""
+    sizes = high - low
+    starts = np.cumsum(sizes) - sizes
+    window = np.repeat(np.arange(len(low)), sizes)
+    rows = np.arange(len(window)) + np.repeat(low - starts, sizes)
+    by = keys[1][rows]
+    # Integers are turned round by ~, which never overflows; the last key of `lexsort` is the first.
+    best = [window, ~keys[0][rows], by if least else ~by]
+    order = np.lexsort([*(~key[rows] for key in keys[:1:-1]), *best[::-1]])
+    place = np.arange(len(order)) - np.repeat(starts, sizes)
+    if ties:
+        _, flag, value = (column[order] for column in best)
+        new = (place == 0) | (flag != np.roll(flag, 1)) | (value != np.roll(value, 1))
+        place = place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
+    chosen = place < k
+    return rows[order[chosen]], np.bincount(window[order[chosen]], minlength=len(low))
+
+
 _LOWER: dict[str, Callable[..., Lowered]] = {
     "quantile": _quantiles,
     "distinct_count": _distinct_counts,
     "entropy": _scalar(_entropy, np.float64),
+    "top_rows": _top_rows,
     "top_k": _k(True),
     "bottom_k": _k(False),
     "collect": _collected,

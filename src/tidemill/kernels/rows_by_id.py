@@ -106,7 +106,7 @@ def _matches(ids: Ints, places: Ints, keep: bool, rows: Ints, found: Ints) -> in
         if not direct and k >= 0:
             at = places[np.uint64(k)]
         rows[n] = i
-        found[n] = at
+        found[n] = max(at, -1)
         n += (at >= 0) | keep
     return n
 
@@ -116,6 +116,8 @@ def matches(ids: Ints, places: Ints, *, keep: bool) -> tuple[Ints, Ints]:
 
     >>> matches(np.array([0, -1, 1]), np.array([7, -1]), keep=False)
     (array([0]), array([7]))
+    >>> matches(np.array([-2]), np.array([7]), keep=True)
+    (array([0]), array([-1]))
     """
     rows, found = empty(len(ids) + 1), empty(len(ids) + 1)
     n = _matches(ids, places, keep, rows, found)

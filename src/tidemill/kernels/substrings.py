@@ -269,12 +269,12 @@ def _index_of(values: tuple[str, ...]) -> StringIndex:
 def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     """Return the strings of some rows, in this order; null for a row below 0.
 
-    >>> taken(pa.array(["ab", None, "b"]), np.array([2, 1, -1])).to_pylist()
-    ['b', None, None]
+    >>> taken(pa.array(["ab", None, "b"]), np.array([2, 1, -1, -9])).to_pylist()
+    ['b', None, None, None]
     """
     valid = validity(array)
     if valid is not None:
-        valid = valid[rows] & (rows >= 0).view(np.uint8)
+        valid = valid[np.maximum(rows, 0)] & (rows >= 0).view(np.uint8)
     elif some_below_zero(rows):
         valid = (rows >= 0).view(np.uint8)
     offsets, data = offsets_and_text(array)

@@ -11,9 +11,10 @@ from tidemill.core.time import FOREVER
 from tidemill.kernels.in_time import chained_up, last_before
 from tidemill.kernels.memory import empty
 from tidemill.local.join_operator import JoinOperator
+from tidemill.local.keyed_operator import KeyedOperator
 from tidemill.local.lifetimes import Ints
 from tidemill.local.matching import Matching, Pairs
-from tidemill.local.temporal_operator import Side, TemporalOperator
+from tidemill.local.temporal_operator import Side
 from tidemill.plan.as_of import as_of, inputs_of
 from tidemill.plan.nodes import Plan
 from tidemill.plan.temporal import Join
@@ -22,12 +23,14 @@ from tidemill.plan.temporal import Join
 class AsOfOperator(JoinOperator):
     """Keeps the last rows of each key. A point is complete when the watermark is above it."""
 
+    _keys_apart = False
+
     def __init__(self, plan: Join, *args: Any, **kwargs: Any) -> None:
         found = as_of(plan)
         assert found is not None
         self._tolerance = FOREVER if found.tolerance is None else found.tolerance
         self.state = ((), ())
-        TemporalOperator.__init__(self, plan, *args, **kwargs)
+        KeyedOperator.__init__(self, plan, *args, **kwargs)
 
     def _reads(self, plan: Any) -> tuple[Plan, ...]:
         return inputs_of(plan)

@@ -6,14 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.core.time import BEGINNING, FOREVER
+from tidemill.kernels.arrow import values
 from tidemill.kernels.in_time import joined_by_key, meet_parts, next_starts
 from tidemill.kernels.memory import empty
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import resolve_absence, resolve_presence
 from tidemill.kernels.row_batches import taken_rows
+from tidemill.local.keyed_operator import KeyedOperator
 from tidemill.local.lifetimes import Ints, Keyed, with_lifetimes
 from tidemill.local.matching import Matching, ranges
-from tidemill.local.temporal_operator import Side, TemporalOperator
+from tidemill.local.temporal_operator import Side
 from tidemill.plan.temporal import Cut
 
 FREE, SINCE, UNTIL = "\0state free", "\0state since", "\0state until"
@@ -24,7 +26,7 @@ _NONE = BEGINNING
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
-class CutOperator(TemporalOperator):
+class CutOperator(KeyedOperator):
     """Keeps the rows of both sides that hold at the watermark. `clip` keeps rows of the left side only."""
 
     plan: Cut
@@ -43,7 +45,7 @@ class CutOperator(TemporalOperator):
         found = self._met(matching) if self.plan.match.where is not None else self._covered(matching)
         out = [empty(len(found[0]) + left.rows.num_rows) for _ in range(3)]
         met = *found, below, self._order_of(left)
-        holds = left.ends > below
+        holds = left.ends > self._over(below)
         state: dict[str, Ints] = {}
         if self.plan.kind == "not_exists":
             free = np.where(left.is_new, left.starts, left.state(FREE))
@@ -60,7 +62,30 @@ class CutOperator(TemporalOperator):
         if len(pending):
             self._held = min(self._held, int(pending.min()))
         results = self._pieces(left, out[0][:count], out[1][:count], out[2][:count])
-        return [results], [left.keep(holds, **state), right.keep(right.ends > below)]
+        return [results], [left.keep(holds, **state), right.keep(right.ends > self._over(below))]
+
+    def _over(self, below: int) -> int:
+        return below
+
+    def _matters_at(self, port: int, rows: pa.RecordBatch) -> Ints:
+        ends = super()._matters_at(port, rows)
+        if port or self.plan.kind != "exists":
+            return ends
+        open_ = values(rows.column(SINCE)) != _NONE
+        return np.where(open_, np.minimum(ends, values(rows.column(UNTIL))), ends)
+
+    def _changes(self, port: int) -> bool:
+        return port == 0
+
+    def _held_back(self, port: int, rows: pa.RecordBatch) -> Ints | None:
+        if port:
+            return None
+        if self.plan.kind == "clip":
+            return values(rows.column(self.plan.left.time))
+        if self.plan.kind == "not_exists":
+            return values(rows.column(FREE))
+        since = values(rows.column(SINCE))
+        return np.where(since != _NONE, since, FOREVER)
 
     def _order_of(self, left: Side) -> Ints:
         """Return the order in which rows of the left side are met."""

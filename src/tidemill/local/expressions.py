@@ -35,6 +35,7 @@ from tidemill.expr.nodes import (
     udf_name,
 )  # fmt: skip
 from tidemill.expr.typing import type_of
+from tidemill.jit import modes
 from tidemill.jit.user_functions import refusal
 from tidemill.kernels.arrow import allocate, build, validity, values
 from tidemill.kernels.strings import call, cast
@@ -74,13 +75,10 @@ class Expressions:
 
     def __init__(self, nodes: Sequence[Node], schema: Schema, *, levels: int = LEVELS) -> None:
         self._source, self._levels = schema, levels
-        self._columns: dict[Node, str] = {}
-        self.nodes = tuple(self._divide(n) for n in nodes)
-        fields = []
-        for node, name in self._columns.items():
-            fields.append((name, type_of(node, schema)))
-        self.schema = Schema(tuple(fields))
-        self._texts = {name for name, kind in fields if kind.kind == "string"}
+        # For few rows, users' functions are not compiled, so they are apart from the loop.
+        self.nodes, self._columns = _divided(tuple(nodes), schema, levels, modes.undecided())
+        self.schema = Schema(tuple((name, type_of(node, schema)) for node, name in self._columns.items()))
+        self._texts = {name for name, kind in self.schema.fields if kind.kind == "string"}
         self._places = Places([node.name for node in self._columns if isinstance(node, Column)])
         self._numbers = not self._texts and self.plain is not None
         """Whether all columns are numbers of the batch."""
@@ -151,22 +149,29 @@ class Expressions:
             kind = to_arrow(type_of(node, self._source))
             return pa.array(found, type=kind), failed, failure
 
-    def _divide(self, root: Node) -> Node:
+
+@functools.lru_cache(maxsize=512)
+def _divided(
+    nodes: tuple[Node, ...], schema: Schema, levels: int, few: bool
+) -> tuple[tuple[Node, ...], dict[Node, str]]:
+    """Return what a loop computes of expressions, and the columns that are computed before it, by name."""
+    columns: dict[Node, str] = {}
+
+    def divided(root: Node) -> Node:
         def apart(node: Node) -> Node | None:
-            return self._apart(node, node is not root and node.levels % self._levels == 0)
+            """Return the literal or column that replaces a node in the loop; None if the loop computes it."""
+            alone = node is not root and node.levels % levels == 0
+            kind = type_of(node, schema)
+            if isinstance(node, Literal) and kind.is_fixed:
+                return node
+            before = alone or not kind.is_fixed or not compiles(node, schema)
+            if isinstance(node, Column) or before:
+                return Column(columns.setdefault(node, f"${len(columns)}"))
+            return None
 
         return root.fold(lambda node, children: node.with_children(children), apart)
 
-    def _apart(self, node: Node, alone: bool) -> Node | None:
-        """Return the literal or column that replaces a node in the loop; None if the loop computes it."""
-        kind = type_of(node, self._source)
-        if isinstance(node, Literal) and kind.is_fixed:
-            return node
-        before = alone or not kind.is_fixed or not compiles(node, self._source)
-        if isinstance(node, Column) or before:
-            name = self._columns.setdefault(node, f"${len(self._columns)}")
-            return Column(name)
-        return None
+    return tuple(divided(n) for n in nodes), columns
 
 
 def compiles(node: Node, schema: Schema) -> bool:

@@ -8,18 +8,20 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.core.types import to_arrow
+from tidemill.kernels.arrow import values
 from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import resolve_absence
+from tidemill.local.keyed_operator import KeyedOperator
 from tidemill.local.lifetimes import Ints, instants
 from tidemill.local.matching import Matching, Pairs
-from tidemill.local.temporal_operator import Side, TemporalOperator
+from tidemill.local.temporal_operator import Side
 from tidemill.plan.temporal import ALWAYS_START, LEFT, RIGHT, Join, start_alone
 
 FREE = "\0state free"
 """The instant up to which it is known where nothing matches a row."""
 
 
-class JoinOperator(TemporalOperator):
+class JoinOperator(KeyedOperator):
     """Keeps the rows that hold at the watermark, which rows to come may meet."""
 
     plan: Join
@@ -37,7 +39,7 @@ class JoinOperator(TemporalOperator):
         matching = Matching.of(self.plan.match, left, right, self._refusing(left))
         found = matching.overlapping(self._tuning.many_pairs)
         if not self._outer:  # pairs may be many more than rows, and nothing else depends on them
-            kept = [side.keep(side.ends > below) for side in sides]
+            kept = [side.keep(side.ends > self._over(below)) for side in sides]
             return (self._of_pairs(matching, pairs) for pairs in found), kept
         results: list[pa.RecordBatch] = []
         met: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -46,7 +48,7 @@ class JoinOperator(TemporalOperator):
             met.append((pairs.left, pairs.right, pairs.start, pairs.end))
         kept = []
         for port, side in enumerate(sides):
-            holds = side.ends > below
+            holds = side.ends > self._over(below)
             if port not in self._outer:
                 kept.append(side.keep(holds))
                 continue
@@ -58,6 +60,12 @@ class JoinOperator(TemporalOperator):
                 self._held = min(self._held, int(open_.min()))
             kept.append(side.keep(holds, **{FREE: free}))
         return results, kept
+
+    def _over(self, below: int) -> int:
+        return below
+
+    def _held_back(self, port: int, rows: pa.RecordBatch) -> Ints | None:
+        return values(rows.column(FREE)) if port in self._outer else None
 
     def _since(self, side: Side) -> Ints:
         """Return since when rows of a side are there alone, if nothing matches them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,8 +25,7 @@ class LateRows:
     ) -> None:
         """Without `keep`, late rows are found only: whoever drives the operator keeps them."""
         self._schema, self._attribute, self._keep = schema, attribute, keep
-        unchanged = tuple((n, Column(n)) for n in schema.names)
-        self._filters = StageRunner(predicates, unchanged, schema) if predicates else None
+        self._predicates = predicates
         self.schema = schema.select(tuple(n for n in schema.names if n != ROW))
         """The schema of the late rows, without the row number that the engine adds."""
         self._rows: list[pa.RecordBatch] = []
@@ -46,11 +47,16 @@ class LateRows:
         if not self._keep:
             return late
         rows = batch.filter(pa.array(late))
-        if self._filters is not None:
+        if self._predicates:
             rows = self._filters.run(rows)
         if rows.num_rows:
             self._rows.append(rows.select(list(self.schema.names)))
         return late
+
+    @functools.cached_property
+    def _filters(self) -> StageRunner:
+        unchanged = tuple((n, Column(n)) for n in self._schema.names)
+        return StageRunner(self._predicates, unchanged, self._schema)
 
     def table(self) -> pa.Table:
         """Return all late rows so far."""

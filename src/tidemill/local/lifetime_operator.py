@@ -13,6 +13,8 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column, Node
+from tidemill.kernels.arrow import values
+from tidemill.kernels.row_batches import taken_column
 from tidemill.local.lifetimes import check_lifetimes, ends_of, instants, starts_of
 from tidemill.local.limits import Limits
 from tidemill.local.operator import Operator, Snapshot
@@ -102,17 +104,20 @@ class UnnestOperator(RowOperator):
 
     @property
     def _outputs(self) -> tuple[tuple[str, Node], ...]:
-        same = (n for n in self.plan.schema.names if n != self.plan.element)
+        same = (n for n in self.plan.input.schema.names if n != self.plan.column)
         return tuple((n, Column(n)) for n in same)
 
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         if not batch.num_rows:
             return ()
         lists = batch.column(self.plan.column)
-        rows = pc.list_parent_indices(lists)
+        rows = values(pc.list_parent_indices(lists))
+        elements = pc.list_flatten(lists)
+        own = [elements] if self.plan.element else elements.flatten()
         arrays = [
-            pc.list_flatten(lists) if name == self.plan.column else batch.column(name).take(rows)
+            array
             for name in self.plan.input.schema.names
+            for array in (own if name == self.plan.column else [taken_column(batch.column(name), rows)])
         ]
         schema = self.plan.schema.to_arrow()
         out = pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, schema)], schema=schema)

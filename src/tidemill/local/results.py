@@ -104,7 +104,8 @@ class Results:
             return build(lowered.data[0], valid, to_arrow(result.type))
         item = result.type.of[0]
         inner = item.of if item.kind == "struct" else (item,)
-        columns = [_items(d, t, texts) for d, t in zip(lowered.data, inner)]
+        there = lowered.there or itertools.repeat(None)
+        columns = [_items(d, t, texts, valid) for d, t, valid in zip(lowered.data, inner, there)]
         items = columns[0]
         if item.kind == "struct":
             fields = [pa.field(n, to_arrow(t)) for n, t in zip(item.names, item.of)]
@@ -146,8 +147,9 @@ def _objects_of(part: StatePart, index: int, elements: Elements) -> list[Any]:
     return [fold_object(part, rows[a:b]) if a < b else None for a, b in itertools.pairwise(ends)]
 
 
-def _items(data: Any, kind: DataType, texts: Texts) -> pa.Array:
+def _items(data: Any, kind: DataType, texts: Texts, valid: Any) -> pa.Array:
     if kind.kind != "string":
-        return build(data, None, to_arrow(kind))
+        return build(data, valid, to_arrow(kind))
     by_rank = np.argsort(texts.pool.rank)  # strings in `Elements.rows` are ranks
-    return texts.decode(by_rank[data])
+    codes = by_rank[data]
+    return texts.decode(codes if valid is None else np.where(valid, codes, -1))

@@ -18,11 +18,13 @@ from tidemill.kernels.order import order_by
 from tidemill.kernels.overlaps import entered_and_left, merged_edges
 from tidemill.kernels.row_batches import taken_column
 from tidemill.local.edge_sweep import EdgeSweep, Values, sweeps
+from tidemill.local.kept_by_key import KeptByKey
+from tidemill.local.keyed_operator import KeyedOperator
 from tidemill.local.lifetimes import Ints, Keyed, Mask, instants
 from tidemill.local.operator import Snapshot
 from tidemill.local.same_rows import as_array, same_rows
 from tidemill.local.snapshot_values import Moments, SnapshotValues
-from tidemill.local.temporal_operator import Side, TemporalOperator
+from tidemill.local.temporal_operator import Side, one_batch
 from tidemill.plan.properties import properties
 from tidemill.plan.temporal import SnapshotAggregate
 
@@ -30,7 +32,7 @@ _SINCE = "\0state since"
 _OPEN = FOREVER
 
 
-class SnapshotOperator(TemporalOperator):
+class SnapshotOperator(KeyedOperator):
     """Keeps the rows that hold at the watermark, and the value of each key since it is what it is.
 
     Between two edges of a key, where one of its rows starts or ends, nothing changes. So there is a value
@@ -51,6 +53,8 @@ class SnapshotOperator(TemporalOperator):
         ])  # fmt: skip
         self._open = self._open_schema.empty_table()
         """The value that each key has at the watermark, and since when."""
+        self._open_apart: KeptByKey | None = None
+        """Those that lie apart, as rows do."""
         self._in_turn = properties(plan.input).in_turn
         """Whether ends need no order of their own."""
         ways = self._tuning.snapshots
@@ -61,7 +65,7 @@ class SnapshotOperator(TemporalOperator):
         self, sides: list[Side], below: int
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         [side] = sides
-        kept = side.keep(side.ends >= below)
+        kept = side.keep(side.ends > self._over(below))
         sweep = self._sweep
         found = self._key_by_key(side, below) if sweep is None else self._swept(sweep, side, below)
         if len(self._open):
@@ -173,18 +177,54 @@ class SnapshotOperator(TemporalOperator):
 
     # -- state
 
+    def _over(self, below: int) -> int:
+        return below - 1  # the value from `below` on may be the same: a row that ends there is looked at then
+
+    @property
+    def _recent(self) -> int:
+        return super()._recent + len(self._open)
+
+    def _put_apart(self) -> None:
+        super()._put_apart()
+        rows = one_batch(self._open)
+        never = np.full(rows.num_rows, FOREVER, dtype=np.int64)
+        self._open_apart = KeptByKey(rows, self._key_schema, never, values(rows.column(_SINCE)))
+        self._open = self._open_schema.empty_table()
+
+    def _gather(self) -> None:
+        super()._gather()
+        self._open, self._open_apart = self._all_open, None
+
+    @property
+    def _all_open(self) -> pa.Table:
+        if self._open_apart is None:
+            return self._open
+        return pa.concat_tables([pa.Table.from_batches([self._open_apart.rows]), self._open])
+
+    def _fetch(self, keys: Sequence[pa.Array]) -> None:
+        assert self._open_apart is not None
+        places = self._open_apart.of(keys)
+        if len(places):
+            found = pa.Table.from_batches([self._open_apart.rows_at(places)])
+            self._open = pa.concat_tables([self._open, found])
+            self._open_apart.leave(places)
+
+    def _put_back(self) -> None:
+        assert self._open_apart is not None
+        self._held = min(self._held, self._open_apart.first_held)
+
     def size(self) -> tuple[int, int]:
         rows, nbytes = super().size()
-        return rows + len(self._open), nbytes + self._open.nbytes
+        return rows + len(self._all_open), nbytes + self._all_open.nbytes
 
     def _extra_schemas(self) -> dict[str, pa.Schema]:
         return {"open": self._open_schema}
 
     def _extra(self) -> Snapshot:
-        return {"open": self._open}
+        return {"open": self._all_open}
 
     def _load_extra(self, found: Sequence[pa.Table]) -> None:
-        [self._open] = found
+        [self._open], self._open_apart = found, None
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class TemporalOperator(Operator):
         self._done = BEGINNING
         """All rows that start before this were worked on."""
         self._waiting = [WaitingRows(one) for one in self.inputs]
-        self._kept_rows = [_one_batch(self._kept_schema(port).empty_table()) for port in range(self.ports)]
+        self._kept_rows = [one_batch(self._kept_schema(port).empty_table()) for port in range(self.ports)]
         self._next = FOREVER
         """Before this instant nothing starts or ends."""
         self._enough = 0
@@ -167,9 +167,7 @@ class TemporalOperator(Operator):
             return
         if below < FOREVER and not prompt and self._few_due(below):
             return
-        sides = [self._due(port, below) for port in range(self.ports)]
-        self._wake = self._held = FOREVER
-        results, self._kept_rows = self._work(sides, below)
+        results = self._worked_on(below)
         self._done = below
         for limits, mark in zip(self._by_key, self._marks.ports):
             limits.forget(mark)
@@ -184,6 +182,15 @@ class TemporalOperator(Operator):
         few = _WAITING_OF_DUE * sum(rows.count_due(below) for rows in self._waiting) < self.waiting
         self._enough = self.waiting + self.waiting // 4 if few else 0
         return few
+
+    def _worked_on(self, below: int) -> Iterable[pa.RecordBatch]:
+        """Work on all rows up to a watermark, and return the results."""
+        return self._worked([self._due(port, below) for port in range(self.ports)], below)
+
+    def _worked(self, sides: list[Side], below: int) -> Iterable[pa.RecordBatch]:
+        self._wake = self._held = FOREVER
+        results, self._kept_rows = self._work(sides, below)
+        return results
 
     def _see_next(self) -> None:
         """Note before which instant there is nothing to do."""
@@ -239,9 +246,8 @@ class TemporalOperator(Operator):
             others.append(rest)
             sides.append(self._due(port, below, chosen))
         held, wake = self._held, self._wake
-        self._wake = self._held = FOREVER
-        results, left = self._work(sides, below)
-        self._kept_rows = [joined_rows(pair) for pair in zip(others, left)]
+        results = self._worked(sides, below)
+        self._kept_rows = [joined_rows(pair) for pair in zip(others, self._kept_rows)]
         # What other keys hold back is not known apart: it stays until the next watermark of all.
         self._held, self._wake = min(held, self._held), min(wake, self._wake)
         self._see_next()
@@ -261,23 +267,40 @@ class TemporalOperator(Operator):
 
     @property
     def wants_advance(self) -> bool:
-        kept = sum(b.num_rows for b in self._kept_rows)
-        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * kept, self._enough))
+        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * self._kept_count, self._enough))
+
+    @property
+    def _kept_count(self) -> int:
+        """The number of rows that are kept."""
+        return sum(rows.num_rows for rows in self._kept_rows)
+
+    def _all_kept(self, port: int) -> pa.RecordBatch:
+        """Return the rows of a port that are kept."""
+        return self._kept_rows[port]
 
     def _due(
         self, port: int, below: int, chosen: Callable[[pa.RecordBatch], Mask] | None = None
     ) -> Side:
         """Take the rows that start below a watermark from those that wait; of some keys, or of all."""
-        one, kept = self.inputs[port], self._kept_rows[port]
+        return self._side(port, self._kept_rows[port], self._taken(port, below, chosen))
+
+    def _taken(
+        self, port: int, below: int, chosen: Callable[[pa.RecordBatch], Mask] | None = None
+    ) -> list[pa.RecordBatch]:
+        """As `_due`, without the rows that are kept."""
         due = self._waiting[port].due(below, chosen)
-        if self.state[port]:
-            nothing = [pa.array(np.zeros(n, np.int64)) for n in (b.num_rows for b in due)]
-            due = [
-                pa.RecordBatch.from_arrays([*b.columns, *[none] * len(self.state[port])], schema=kept.schema)
-                for b, none in zip(due, nothing)
-            ]  # fmt: skip
-        rows = joined_rows([kept, *due])
-        return Side(one, rows, kept.num_rows, starts_of(one, rows), ends_of(one, rows))
+        if not self.state[port]:
+            return due
+        nothing = [pa.array(np.zeros(batch.num_rows, np.int64)) for batch in due]
+        schema = self._kept_rows[port].schema
+        return [
+            pa.RecordBatch.from_arrays([*b.columns, *[none] * len(self.state[port])], schema=schema)
+            for b, none in zip(due, nothing)
+        ]
+
+    def _side(self, port: int, kept: pa.RecordBatch, due: list[pa.RecordBatch]) -> Side:
+        rows, plan = joined_rows([kept, *due]), self.inputs[port]
+        return Side(plan, rows, kept.num_rows, starts_of(plan, rows), ends_of(plan, rows))
 
     def _ends(self, port: int, kept: pa.RecordBatch) -> int:
         """Return the first instant at which kept rows matter, because they end."""
@@ -335,7 +358,7 @@ class TemporalOperator(Operator):
         }
         for port, schema in enumerate(self._schemas):
             state[f"waiting{port}"] = pa.Table.from_batches(self._waiting[port].batches, schema=schema)
-            state[f"kept{port}"] = pa.Table.from_batches([self._kept_rows[port]])
+            state[f"kept{port}"] = pa.Table.from_batches([self._all_kept(port)])
             state[f"late{port}"] = self._late[port].table()
             state[f"refused{port}"] = self._refused[port].table()
             for number, limits in enumerate(self._by_key[port].tables(_BELOW)):
@@ -388,7 +411,7 @@ class TemporalOperator(Operator):
             self._marks.raise_to(port, ticks[2 + port])
             waiting, kept, late, bad = rows[4 * port : 4 * port + 4]
             self._refused[port].restore(bad, refused[port])
-            self._kept_rows[port] = _one_batch(kept)
+            self._kept_rows[port] = one_batch(kept)
             for batch in (*waiting.to_batches(), self._kept_rows[port]):
                 check_lifetimes(one, batch)
             self._waiting[port] = WaitingRows(one, waiting.to_batches())
@@ -400,6 +423,6 @@ class TemporalOperator(Operator):
 _BELOW = "\0below"
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
+def one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

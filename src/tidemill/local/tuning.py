@@ -60,6 +60,10 @@ class Tuning:
     """Operators on lifetimes let fewer rows than this wait, as long as nobody waits for their results."""
     few_arrived: int = 1 << 12
     """Joins that answer on arrival look for rows that nobody needs any more when at least so many came."""
+    few_kept: int = 1 << 14
+    """Operators on lifetimes that keep fewer rows look at all of them at each advance."""
+    many_due: int = 1 << 3
+    """If more of the rows than one in so many are new, an advance looks at all of them."""
     many_pairs: int = 1 << 21
     """Rows that find more rows of a table than this are divided, so that memory is bounded."""
     snapshots: tuple[str, ...] = ("edges", "moving", "copies")

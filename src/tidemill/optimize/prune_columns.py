@@ -63,7 +63,7 @@ def _asked_by_temporal(node: Temporal, port: int, names: frozenset[str]) -> froz
             asked |= {of.removeprefix(side) for of in read if of.startswith(side)}
         return asked | (names if isinstance(node, Cut) and port == 0 else frozenset())
     if isinstance(node, Unnest):
-        return (names - {node.element}) | {node.column}
+        return (names & frozenset(source.schema.names)) | {node.column}
     if isinstance(node, FromEdges):
         names |= columns_of(node.starts)
     keys = () if isinstance(node, (Unnest, Edges)) else getattr(node, "keys", ())

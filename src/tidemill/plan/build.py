@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -11,13 +11,13 @@ from typing import Any
 from tidemill.aggregates.algebra import EVENT_TIME, Aggregate
 from tidemill.aggregates.arguments import check_arguments, fitted
 from tidemill.core.errors import UserError
-from tidemill.core.schema import internal, users_name, users_part
+from tidemill.core.schema import internal, is_internal, users_name, users_part
 from tidemill.core.schema import schema as read_schema
 from tidemill.core.text_form import text_form
 from tidemill.core.time import Domain
 from tidemill.core.time_reading import reading
 from tidemill.core.types import BOOL, DURATION, FLOAT64, NULL, TIMESTAMP
-from tidemill.expr.fluent import computed, condition, traced
+from tidemill.expr.fluent import Expr, computed, condition, traced
 from tidemill.expr.nodes import Call, Column, Literal, Node, substitute
 from tidemill.expr.typing import resolve, type_of
 from tidemill.plan.asked import no_aggregate, split
@@ -253,6 +253,20 @@ def window_aggregate(
             raise UserError("agg", expected=f"a name not taken by {taken}", got=repr(name))
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     return asked.results_of(node if step is None else _in_floats(node, step))
+
+
+TOP = internal("top")
+"""The list of the best rows of a window, before each of them is a row."""
+
+
+def top_of_windows(
+    plan: Plan, keys: tuple[str, ...], windows: tuple[NamedWindow, ...], best: Callable[..., Aggregate],
+    ids: bool,
+) -> Plan:  # fmt: skip
+    """Return windows with a list of rows in `TOP`; `best` makes the aggregate of the columns."""
+    by_key = {*keys, *(name for window in windows for name in window.spec.partition or ())}
+    columns = [Expr(Column(n)) for n in plan.schema.names if n not in by_key and not is_internal(n)]
+    return window_aggregate(plan, keys, windows, {TOP: best(*columns)}, ids)
 
 
 def _with_attribute(

@@ -481,21 +481,32 @@ def neighbours(plan: Plan, keys: tuple[str, ...], named: Mapping[str, tuple[Any,
 # --- rows from lists, edges -------------------------------------------------------------------------
 
 
-def select_many(plan: Plan, named: Mapping[str, Any]) -> Plan:
+def select_many(plan: Plan, unnamed: Sequence[Any], named: Mapping[str, Any]) -> Plan:
     step = "select_many"
-    if len(named) != 1:
+    if len(unnamed) + len(named) != 1:
         raise UserError(
-            step, expected="one name=list", got=str(list(named)), hint="select_many(word=col.text.split(' '))"
-        )
-    [(name, given)] = named.items()
-    users_name(name, step=step)
+            step, expected="one list", got=f"{len(unnamed) + len(named)}",
+            hint="select_many(word=col.text.split(' '))",
+        )  # fmt: skip
+    asked_for: list[tuple[str | None, Any]] = [(None, one) for one in unnamed]
+    [(name, given)] = asked_for + [*named.items()]
+    if name is not None:
+        users_name(name, step=step)
     asked = Column(given) if isinstance(given, str) else traced(given, step=step)
     node = resolve(asked, plan.schema, step=step)
     kind = type_of(node, plan.schema, step=step)
     if kind.kind != "list":
         raise UserError(step, expected=f"a list in {node}", got=repr(kind))
-    if name in plan.schema and not (isinstance(node, Column) and node.name == name):
-        raise UserError(step, expected="a name that is not a column", got=repr(name))
+    inner = kind.of[0]
+    if name is None and inner.kind != "struct":
+        raise UserError(
+            step, expected=f"a list of structs in {node}, whose fields are columns", got=repr(kind),
+            hint=f"give the elements a name: select_many(x={node})",
+        )  # fmt: skip
+    own = node.name if isinstance(node, Column) else None
+    for one in inner.names if name is None else (name,):
+        if one in plan.schema and one != own:
+            raise UserError(step, expected="a name that is not a column", got=repr(one))
     if isinstance(node, Column):
         return Unnest(plan, node.name, name)
     hidden = f"\0{step} {node}"

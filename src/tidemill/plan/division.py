@@ -146,7 +146,8 @@ def _below(node: Plan, column: str) -> _Below | None:
         given = dict(node.outputs)[column]
         return [(below, given.name)] if isinstance(given, Column) else None
     if isinstance(node, Unnest):
-        return [(below, column)] if column != node.element else None
+        same = column in below.schema and column != node.column
+        return [(below, column)] if same and column != node.element else None
     if isinstance(node, Edges) and not node.changes:
         return [(below, column)] if column in payload(below) else None
     return [(below, column)] if column in (_keys(node) or ()) else None

@@ -48,6 +48,13 @@ def stage_of(plan: Plan, stop: Set[int] = frozenset()) -> Stage:
     >>> print(*stage_of(where(s, col.x > 1)).predicates)
     (col.x > 1)
     """
+    known: dict[Set[int], Stage] = plan.__dict__.setdefault("_stages", {})
+    if stop not in known:
+        known[stop] = _stage_of(plan, stop)
+    return known[stop]
+
+
+def _stage_of(plan: Plan, stop: Set[int]) -> Stage:
     if isinstance(plan, Filter) and id(plan) not in stop:
         below = stage_of(plan.input, stop)
         return Stage(below.base, (*below.predicates, below.rewrite(plan.predicate)), below.outputs)

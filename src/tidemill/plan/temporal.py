@@ -365,15 +365,16 @@ class Unnest(Temporal):
 
     input: Plan
     column: str
-    element: str
-    """The name of the column with the elements, in the place of the list."""
+    element: str | None
+    """The name of the column with the elements, in the place of the list; None if they are structs of which
+    the fields are columns."""
 
     @functools.cached_property
     def schema(self) -> Schema:
-        kind = self.input.schema[self.column]
-        inner = kind.of[0]
-        fields = self.input.schema
-        return Schema(tuple((self.element, inner) if n == self.column else (n, t) for n, t in fields))
+        inner = self.input.schema[self.column].of[0]
+        own = ((self.element, inner),) if self.element else tuple(zip(inner.names, inner.of))
+        fields = (own if n == self.column else ((n, t),) for n, t in self.input.schema)
+        return Schema(tuple(field for each in fields for field in each))
 
     @property
     def time(self) -> str:
@@ -384,7 +385,8 @@ class Unnest(Temporal):
         return self.input.end
 
     def __str__(self) -> str:
-        return f"select_many {self.element}={users_part(self.column).removeprefix('select_many ')}"
+        column = users_part(self.column).removeprefix("select_many ")
+        return f"select_many {self.element}={column}" if self.element else f"select_many {column}"
 
 
 @dataclass(frozen=True)

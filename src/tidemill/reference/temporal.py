@@ -281,8 +281,16 @@ def _neighbours(plan: Neighbours, rows: list[Row]) -> Iterator[Row]:
 def _unnest(plan: Unnest, rows: list[Row]) -> Iterator[Row]:
     for row in rows:
         for element in row[plan.column] or ():
-            more = {plan.column: element}
-            yield {plan.element if n == plan.column else n: more.get(n, v) for n, v in row.items()}
+            found: Row = {}
+            for name, value in row.items():
+                if name != plan.column:
+                    found[name] = value
+                elif plan.element:
+                    found[plan.element] = element
+                else:
+                    names = plan.input.schema[name].of[0].names
+                    found |= dict.fromkeys(names) if element is None else element
+            yield found
 
 
 def _edges(plan: Edges, rows: list[Row]) -> Iterator[Row]:

@@ -70,7 +70,7 @@ def answer_kernel(layout: Layout, sliding: tuple[str, ...], partial: bool = Fals
     parts = [PartCode(j, part) for j, part in enumerate(layout.parts)]
     by = {how: [p for p, s in zip(parts, sliding) if s == how] for how in set(sliding)}
     moving, stacks = by.get("subtract", []), by.get("two_stacks", [])
-    for array, size in (("head", "2 * LEVELS"), *((c, "CURSOR") for c in ("lo", "hi", "spare"))):
+    for array, size in (("head", "2 * LEVELS"), *((c, "CURSOR") for c in ("lo", "hi", "spare", "right"))):
         e.line(f"{array} = np.empty({size}, np.int64)")
     e.line("pieces = np.empty((PIECES, 3), np.int64)")
     for part in (*parts, *stacks):
@@ -152,7 +152,7 @@ def _one(
     with e.block("if not walked:"):
         e.line("find_interval(rows, nodes, head, low[i], high[i], prevailing and most >= 0, lo, hi)")
         with e.block("if most >= 0:"):
-            e.line("nearest(rows, nodes, head, lo, hi, at[i], most, spare)")
+            e.line("nearest(rows, nodes, head, lo, hi, at[i], most, spare, right)")
         if moving:
             _fold(e, moving, "s", "lo", "hi")
     e.line("known, last_low, last_high = most < 0, low[i], high[i]")
@@ -166,7 +166,7 @@ def _one(
     if "rows" in by:
         _all_rows(e, by["rows"])
     with e.block("if prevailing and most < 0:"):
-        e.line("spare[:] = lo")
+        e.line("copy_cursor(spare, lo)")
         with e.block("if retreat(rows, nodes, head, spare):"):
             e.line("r = spare[PLACE] + spare[ITEM]")
             _take(e, parts, "f", "r")
@@ -251,7 +251,7 @@ def _stacks(e: Emitter, parts: list[PartCode]) -> None:
 def _all_rows(e: Emitter, parts: list[PartCode]) -> None:
     """Emit code that folds the rows between the cursors one by one."""
     reset(e, parts, "f")
-    e.line("spare[:] = lo")
+    e.line("copy_cursor(spare, lo)")
     with e.block("while True:"):
         e.line("last = hi[ITEM] if spare[PLACE] == hi[PLACE] else spare[ITEMS]")
         with e.block("for r in range(spare[PLACE] + spare[ITEM], spare[PLACE] + last):"):

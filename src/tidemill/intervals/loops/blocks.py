@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.jit.intrinsics import address_of, in_order, publish
-from tidemill.jit.kernel import kernel
+from tidemill.jit.kernel import bare_kernel
 
 Ints = npt.NDArray[np.int64]
 
@@ -52,7 +52,7 @@ CLOCK, REUSED = range(2)
 TICK, ROWS_TOP, NODES_TOP, LIVE, TOUCHED, BELOW, SPARE, LACKS = range(8)
 """Numbers of the writer: the batch that is being written; the ends of used memory; the number of rows; that
 of entries whose partial is to be computed; what has expired; and which arrays are too small, as bits."""
-LACK_ROWS, LACK_NODES, LACK_TOUCHED = 1, 2, 4
+LACK_ROWS, LACK_NODES, LACK_TOUCHED, LACK_NEW = 1, 2, 4, 8
 QUEUES, QUEUE = 8, 4
 """Where the queues of released memory begin, one for each size; the numbers of a queue are below."""
 OLDEST, NEWEST, LENGTH, READY = range(4)
@@ -88,9 +88,13 @@ class Store(NamedTuple):
     """The level and the place of entries whose partial is to be computed."""
     oldest: Ints
     """By key an instant before which no leaf ends."""
+    new: Ints
+    """Space for three lists of entries; the third one has two."""
+    scratch: Ints
+    """Space for a path, a head and a cursor."""
 
 
-@kernel
+@bare_kernel
 def take(s: Store, c: int) -> Any:
     """Return the place of a leaf of a size, or of a node, in unused memory, which there must be."""
     own = s.own
@@ -117,7 +121,7 @@ def take(s: Store, c: int) -> Any:
     return u * unit
 
 
-@kernel
+@bare_kernel
 def take_leaf(s: Store, rows: int) -> Any:
     """Return the place of a leaf for so many rows, and its size: the smallest one, or a full one.
 
@@ -132,7 +136,7 @@ def take_leaf(s: Store, rows: int) -> Any:
     return take(s, c), c
 
 
-@kernel
+@bare_kernel
 def release(s: Store, c: int, at: int) -> None:
     """Release a leaf of a size, or a node, which readers may still see."""
     own = s.own
@@ -151,7 +155,7 @@ def release(s: Store, c: int, at: int) -> None:
     own[q + LENGTH] += 1
 
 
-@kernel
+@bare_kernel
 def begin(s: Store) -> None:
     """Begin a batch."""
     own = s.own
@@ -161,7 +165,7 @@ def begin(s: Store) -> None:
         own[QUEUES + QUEUE * c + READY] = own[QUEUES + QUEUE * c + LENGTH]
 
 
-@kernel
+@bare_kernel
 def new_version(heads: Ints, k: int) -> Any:
     """Return where the next version of a head is, after making it equal to the one that counts."""
     number = heads[k, 0]
@@ -172,13 +176,13 @@ def new_version(heads: Ints, k: int) -> Any:
     return to
 
 
-@kernel
+@bare_kernel
 def show(heads: Ints, k: int) -> None:
     """Make the next version of a head count."""
     publish(address_of(heads) + 8 * HEAD * k, heads[k, 0] + 1)
 
 
-@kernel
+@bare_kernel
 def show_all(s: Store, keys: Ints, order: Ints, first: int) -> None:
     """End a batch: show the rows of each of its keys, which are in order from `first` on."""
     before = NONE
@@ -190,20 +194,20 @@ def show_all(s: Store, keys: Ints, order: Ints, first: int) -> None:
     publish(address_of(s.clock) + 8 * CLOCK, s.own[TICK])
 
 
-@kernel
+@bare_kernel
 def begin_to_read(clock: Ints, limit: Ints) -> Any:
     """Return the last batch of which the heads have the rows."""
     now = in_order(address_of(clock) + 8 * CLOCK)
     return min(now, in_order(address_of(limit)))
 
 
-@kernel
+@bare_kernel
 def was_reused(clock: Ints, since: int) -> Any:
     """Return whether memory is used again that heads may have referred to when the reader began."""
     return in_order(address_of(clock) + 8 * REUSED) > since
 
 
-@kernel
+@bare_kernel
 def read_head(heads: Ints, k: int, head: Ints) -> None:
     """Copy the version of a head that counts; unknown keys have an empty one."""
     if k < 0 or k >= heads.shape[0]:

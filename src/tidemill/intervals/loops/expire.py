@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tidemill.intervals.loops.blocks import (
     AT,
     CLOCK,
@@ -25,20 +23,20 @@ from tidemill.intervals.loops.blocks import (
     release,
     show,
 )
-from tidemill.intervals.loops.find import CURSOR, read_head_of_writer, retreat, seek
+from tidemill.intervals.loops.find import read_head_of_writer, retreat, seek
 from tidemill.jit.intrinsics import address_of, publish
-from tidemill.jit.kernel import kernel
+from tidemill.jit.kernel import bare_kernel
 
 
-@kernel
+@bare_kernel
 def expire_keys(s: Store, first: int, last: int, below: int, spare: int) -> None:
     """Drop the leaves of the keys `[first, last)` that end before an instant.
 
     The last `spare` rows of each key before it stay.
     """
     begin(s)
-    head = np.empty(2 * LEVELS, dtype=np.int64)
-    cursor = np.empty(CURSOR, dtype=np.int64)
+    head = s.scratch[2 * LEVELS : 4 * LEVELS]
+    cursor = s.scratch[4 * LEVELS :]
     for k in range(first, last):
         if s.oldest[k] >= below:
             continue
@@ -54,7 +52,7 @@ def expire_keys(s: Store, first: int, last: int, below: int, spare: int) -> None
     publish(address_of(s.clock) + 8 * CLOCK, s.own[TICK])
 
 
-@kernel
+@bare_kernel
 def _expire_key(s: Store, k: int, below: int) -> None:
     v = new_version(s.heads, k)
     heads = s.heads
@@ -84,7 +82,7 @@ def _expire_key(s: Store, k: int, below: int) -> None:
     show(heads, k)
 
 
-@kernel
+@bare_kernel
 def _expire_node(s: Store, level: int, node: int, meta: int, below: int) -> Any:
     """Release what has expired of a node of a level; return its `META`."""
     skip = meta >> SKIP & COUNT
@@ -95,7 +93,7 @@ def _expire_node(s: Store, level: int, node: int, meta: int, below: int) -> Any:
     return meta + ((gone - skip) << SKIP)
 
 
-@kernel
+@bare_kernel
 def _expire_below(s: Store, level: int, node: int, meta: int, below: int) -> Any:
     """Release what has expired of the first entry of a node, which has not expired as a whole.
 
@@ -113,27 +111,27 @@ def _expire_below(s: Store, level: int, node: int, meta: int, below: int) -> Any
     return s.nodes[node + (meta >> SKIP & COUNT), LAST]
 
 
-@kernel
+@bare_kernel
 def _release_entry(s: Store, level: int, at: int) -> None:
     """Release the leaf or node of an entry in a node of a level, and all below it."""
-    path = np.empty((LEVELS, 2), dtype=np.int64)
-    path[level, 0] = at
-    path[level, 1] = at + 1
+    path = s.scratch[: 2 * LEVELS]
+    path[2 * level] = at
+    path[2 * level + 1] = at + 1
     bottom = level
     while level <= bottom:
-        at = path[level, 0]
-        if at == path[level, 1]:
+        at = path[2 * level]
+        if at == path[2 * level + 1]:
             level += 1
             if level <= bottom:
-                release(s, NODES, s.nodes[path[level, 0], AT])
-                path[level, 0] += 1
+                release(s, NODES, s.nodes[path[2 * level], AT])
+                path[2 * level] += 1
             continue
         meta = s.nodes[at, META]
         if level == 1:
             release(s, meta >> SIZE, s.nodes[at, AT])
             s.own[LIVE] -= meta & COUNT
-            path[level, 0] += 1
+            path[2 * level] += 1
             continue
         level -= 1
-        path[level, 0] = s.nodes[at, AT] + (meta >> SKIP & COUNT)
-        path[level, 1] = s.nodes[at, AT] + (meta & COUNT)
+        path[2 * level] = s.nodes[at, AT] + (meta >> SKIP & COUNT)
+        path[2 * level + 1] = s.nodes[at, AT] + (meta & COUNT)

@@ -26,7 +26,7 @@ from tidemill.intervals.loops.blocks import (
     SLOT,
     Ints,
 )
-from tidemill.jit.kernel import kernel
+from tidemill.jit.kernel import bare_kernel
 
 PLACE, ITEM, ITEMS, START = range(4)
 """The numbers of a level of a cursor."""
@@ -35,7 +35,7 @@ TOP = STEP * LEVELS
 CURSOR = TOP + 1
 
 
-@kernel
+@bare_kernel
 def read_head_of_writer(heads: Ints, k: int, head: Ints) -> None:
     """Copy the version of a head that counts; nobody writes."""
     now = 1 + SLOT * (heads[k, 0] & 1)
@@ -43,7 +43,7 @@ def read_head_of_writer(heads: Ints, k: int, head: Ints) -> None:
         head[j] = heads[k, now + j]
 
 
-@kernel
+@bare_kernel
 def _set(rows: Ints, nodes: Ints, cursor: Ints, level: int, place: int, meta: int, last: bool) -> None:
     """Go to the first or the last item of a leaf or node."""
     c = STEP * level
@@ -58,7 +58,7 @@ def _set(rows: Ints, nodes: Ints, cursor: Ints, level: int, place: int, meta: in
     cursor[c + ITEM] = max(cursor[c + ITEMS] - 1, 0) if last else cursor[c + START]
 
 
-@kernel
+@bare_kernel
 def _down(rows: Ints, nodes: Ints, cursor: Ints, level: int, last: bool) -> None:
     """Go from an entry of a level to the first or the last row below it."""
     while level > 0:
@@ -67,7 +67,7 @@ def _down(rows: Ints, nodes: Ints, cursor: Ints, level: int, last: bool) -> None
         _set(rows, nodes, cursor, level, nodes[e, AT], nodes[e, META], last)
 
 
-@kernel
+@bare_kernel
 def _open(rows: Ints, nodes: Ints, head: Ints, cursor: Ints, level: int, last: bool) -> None:
     """Go to the first or the last row of the open leaf or node of a level."""
     _set(rows, nodes, cursor, level, head[2 * level], head[2 * level + 1], last)
@@ -75,7 +75,7 @@ def _open(rows: Ints, nodes: Ints, head: Ints, cursor: Ints, level: int, last: b
     _down(rows, nodes, cursor, level, last)
 
 
-@kernel
+@bare_kernel
 def seek(rows: Ints, nodes: Ints, head: Ints, time: int, cursor: Ints) -> None:
     """Go to the first row of a time or later."""
     newer = -1
@@ -126,7 +126,7 @@ def seek(rows: Ints, nodes: Ints, head: Ints, time: int, cursor: Ints) -> None:
     cursor[ITEM] = cursor[ITEMS]
 
 
-@kernel
+@bare_kernel
 def advance(rows: Ints, nodes: Ints, head: Ints, cursor: Ints) -> None:
     """Go behind the next row; at the end, stay there."""
     if cursor[ITEM] < cursor[ITEMS]:
@@ -146,7 +146,7 @@ def advance(rows: Ints, nodes: Ints, head: Ints, cursor: Ints) -> None:
             return
 
 
-@kernel
+@bare_kernel
 def retreat(rows: Ints, nodes: Ints, head: Ints, cursor: Ints) -> Any:
     """Go before the previous row; return False, and stay, if there is none."""
     if cursor[ITEM] > 0:
@@ -166,17 +166,23 @@ def retreat(rows: Ints, nodes: Ints, head: Ints, cursor: Ints) -> Any:
     return False
 
 
-@kernel
+@bare_kernel
+def copy_cursor(to: Ints, cursor: Ints) -> None:
+    for j in range(CURSOR):
+        to[j] = cursor[j]
+
+
+@bare_kernel
 def same_place(a: Ints, b: Ints) -> Any:
     return a[PLACE] == b[PLACE] and a[ITEM] == b[ITEM]
 
 
-@kernel
+@bare_kernel
 def at_end(cursor: Ints) -> Any:
     return cursor[ITEM] >= cursor[ITEMS]
 
 
-@kernel
+@bare_kernel
 def pieces_between(nodes: Ints, head: Ints, low: Ints, high: Ints, pieces: Ints) -> Any:
     """Write what is between two cursors: ranges of rows (0) and of entries (1); return their number.
 
@@ -234,23 +240,22 @@ PIECES = 3 * LEVELS + 2
 """More pieces than there can be."""
 
 
-@kernel
+@bare_kernel
 def nearest(
-    rows: Ints, nodes: Ints, head: Ints, low: Ints, high: Ints, at: int, most: int, spare: Ints
+    rows: Ints, nodes: Ints, head: Ints, low: Ints, high: Ints, at: int, most: int, left: Ints, right: Ints
 ) -> None:
     """Draw two cursors together around the `most` rows nearest to an instant; of two as near, the earlier."""
     if same_place(low, high):
         return
-    left = spare
-    left[:] = high
+    copy_cursor(left, high)
     retreat(rows, nodes, head, left)
     if rows[left[PLACE] + left[ITEM], 0] <= at:
-        left[:] = high
+        copy_cursor(left, high)
     elif rows[low[PLACE] + low[ITEM], 0] > at:
-        left[:] = low
+        copy_cursor(left, low)
     else:
         seek(rows, nodes, head, at + 1, left)
-    right = left.copy()
+    copy_cursor(right, left)
     for _ in range(most):
         more = not same_place(right, high)
         if not same_place(left, low):
@@ -263,18 +268,18 @@ def nearest(
             advance(rows, nodes, head, right)
         else:
             break
-    low[:] = left
-    high[:] = right
+    copy_cursor(low, left)
+    copy_cursor(high, right)
 
 
-@kernel
+@bare_kernel
 def find_interval(
     rows: Ints, nodes: Ints, head: Ints, start: int, end: int, prevailing: bool, low: Ints, high: Ints
 ) -> None:
     """Go to both ends of an interval, and one row further back with `prevailing`."""
     seek(rows, nodes, head, start, low)
     if start > end:
-        high[:] = low
+        copy_cursor(high, low)
     elif end == NEVER:
         _open(rows, nodes, head, high, 0, False)
         high[ITEM] = high[ITEMS]

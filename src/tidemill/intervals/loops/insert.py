@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tidemill.intervals.loops.blocks import (
     AT,
     BELOW,
@@ -13,6 +11,7 @@ from tidemill.intervals.loops.blocks import (
     FAN,
     FIRST,
     FULL,
+    LACK_NEW,
     LACK_NODES,
     LACK_ROWS,
     LACK_TOUCHED,
@@ -42,19 +41,19 @@ from tidemill.intervals.loops.blocks import (
     take,
     take_leaf,
 )
-from tidemill.jit.kernel import kernel
+from tidemill.jit.kernel import bare_kernel
 
 TOO_MANY = -1
 
 
-@kernel
+@bare_kernel
 def insert_groups(s: Store, keys: Ints, words: Ints, order: Ints, ties: int, first: int) -> Any:
     """Insert the rows `order[first:]`, which are in order of key, time, ties and arrival.
 
     Returns where to go on when there is more room, or `TOO_MANY`. Readers see nothing of it before
     `show_all`.
     """
-    path = np.empty((LEVELS, 2), dtype=np.int64)
+    path = s.scratch[: 2 * LEVELS]
     j = first
     while j < order.size:
         k = keys[order[j]]
@@ -81,7 +80,7 @@ def insert_groups(s: Store, keys: Ints, words: Ints, order: Ints, ties: int, fir
     return j
 
 
-@kernel
+@bare_kernel
 def _has_room(s: Store, k: int, v: int, rows: int, late: int) -> Any:
     """Return whether there is room for the rows of a key, whatever leaves the late ones belong to."""
     leaves = 0
@@ -103,6 +102,9 @@ def _has_room(s: Store, k: int, v: int, rows: int, late: int) -> Any:
         own[LACKS] |= LACK_ROWS
     if own[NODES_TOP] + FAN * nodes > s.nodes.shape[0] + ready_nodes:
         own[LACKS] |= LACK_NODES
+    # A run is one leaf of new entries, or more; each level may divide what it gets once more.
+    if late // (LEAF // 2) + 2 * FAN + 4 > s.new.shape[1]:
+        own[LACKS] |= LACK_NEW
     if own[TOUCHED] + touched > s.touched.shape[0]:
         own[LACKS] |= LACK_TOUCHED
     return own[LACKS] == 0
@@ -111,7 +113,7 @@ def _has_room(s: Store, k: int, v: int, rows: int, late: int) -> Any:
 # -- the order of rows
 
 
-@kernel
+@bare_kernel
 def _before(words: Ints, i: int, rows: Ints, at: int, ties: int) -> Any:
     """Return whether a row is before another one, by time and ties."""
     if words[i, 0] != rows[at, 0]:
@@ -122,7 +124,7 @@ def _before(words: Ints, i: int, rows: Ints, at: int, ties: int) -> Any:
     return False
 
 
-@kernel
+@bare_kernel
 def _before_all(s: Store, words: Ints, i: int, level: int, at: int, ties: int) -> Any:
     """Return whether a row is before all of an entry in a node of a level; level 0 has rows."""
     if level == 0:
@@ -138,7 +140,12 @@ def _before_all(s: Store, words: Ints, i: int, level: int, at: int, ties: int) -
 # -- entries
 
 
-@kernel
+@bare_kernel
+def _entry_of(path: Ints, level: int) -> Any:
+    return path[2 * level] + path[2 * level + 1]
+
+
+@bare_kernel
 def _touch(s: Store, level: int, at: int) -> None:
     """Remember an entry at a place if its partial is to be computed."""
     if s.nodes[at, META] >> STALE & 1:
@@ -147,7 +154,7 @@ def _touch(s: Store, level: int, at: int) -> None:
         s.own[TOUCHED] += 1
 
 
-@kernel
+@bare_kernel
 def _put(s: Store, level: int, to: int, entries: Ints, at: int) -> None:
     """Copy an entry into a node of a level."""
     for w in range(s.nodes.shape[1]):
@@ -155,37 +162,39 @@ def _put(s: Store, level: int, to: int, entries: Ints, at: int) -> None:
     _touch(s, level, to)
 
 
-@kernel
+@bare_kernel
 def _append_entry(s: Store, k: int, v: int, level: int, entries: Ints, at: int) -> None:
     """Append an entry to the open node of a level. Full nodes get entries in the levels above."""
-    held = entries[at : at + 1].copy()
+    held = s.new[2]
+    for w in range(held.shape[1]):
+        held[1, w] = entries[at, w]
     while True:
         own = v + 2 * level
         node = s.heads[k, own]
         meta = s.heads[k, own + 1]
         count = meta & COUNT
         if 0 < count < FAN:
-            _put(s, level, node + count, held, 0)
+            _put(s, level, node + count, held, 1)
             s.heads[k, own + 1] = meta + 1
             return
         fresh = take(s, NODES)
-        _put(s, level, fresh, held, 0)
+        _put(s, level, fresh, held, 1)
         s.heads[k, own] = fresh
         s.heads[k, own + 1] = 1
         if count == 0:
             return
         skip = meta >> SKIP & COUNT
-        held[0, FIRST] = s.nodes[node + skip, FIRST]
-        held[0, LAST] = s.nodes[node + count - 1, LAST]
-        held[0, AT] = node
-        held[0, META] = meta | 1 << STALE
+        held[1, FIRST] = s.nodes[node + skip, FIRST]
+        held[1, LAST] = s.nodes[node + count - 1, LAST]
+        held[1, AT] = node
+        held[1, META] = meta | 1 << STALE
         level += 1
 
 
 # -- rows at the end
 
 
-@kernel
+@bare_kernel
 def _append_rows(s: Store, k: int, v: int, words: Ints, order: Ints, j: int, end: int) -> None:
     """Append rows to the open leaf, and open another one whenever it is full."""
     rows = s.rows
@@ -197,12 +206,8 @@ def _append_rows(s: Store, k: int, v: int, words: Ints, order: Ints, j: int, end
         if n == 0:
             leaf, size = take_leaf(s, min(end - j, LEAF))
         elif n == LEAF:
-            entry = np.zeros((1, s.nodes.shape[1]), dtype=np.int64)
-            entry[0, FIRST] = rows[leaf, 0]
-            entry[0, LAST] = rows[leaf + n - 1, 0]
-            entry[0, AT] = leaf
-            entry[0, META] = meta | 1 << STALE
-            _append_entry(s, k, v, 1, entry, 0)
+            _describe(s, s.new[2], 0, leaf, n, size)
+            _append_entry(s, k, v, 1, s.new[2], 0)
             leaf, size = take_leaf(s, LEAF)
             n = 0
         elif n == UNIT << size:
@@ -217,7 +222,7 @@ def _append_rows(s: Store, k: int, v: int, words: Ints, order: Ints, j: int, end
         j += m
 
 
-@kernel
+@bare_kernel
 def _larger(s: Store, leaf: int, n: int, size: int, more: int) -> Any:
     """Copy a leaf that is full to a larger one, without the rows that have expired."""
     rows = s.rows
@@ -237,7 +242,7 @@ def _larger(s: Store, leaf: int, n: int, size: int, more: int) -> Any:
 # -- rows before the end
 
 
-@kernel
+@bare_kernel
 def _insert_late(
     s: Store, k: int, v: int, words: Ints, order: Ints, j: int, late: int, end: int, ties: int, path: Ints
 ) -> Any:
@@ -246,16 +251,14 @@ def _insert_late(
     for level in range(1, LEVELS):
         older |= s.heads[k, v + 2 * level + 1] & COUNT > 0
     if older:
-        # A run is one leaf of new entries, or more; each level may divide what it gets once more.
-        new = np.empty((2, (late - j) // (LEAF // 2) + 2 * FAN + 4, s.nodes.shape[1]), dtype=np.int64)
         while j < late and _before(words, order[j], s.rows, s.heads[k, v], ties):
-            j = _insert_run(s, k, v, words, order, j, late, ties, path, new)
+            j = _insert_run(s, k, v, words, order, j, late, ties, path)
     if j < late:
         _into_open_leaf(s, k, v, words, order, j, late, end, ties)
     return late
 
 
-@kernel
+@bare_kernel
 def _merge(
     s: Store, to: int, want: int, words: Ints, order: Ints, j: int, stop: int, at: int, n: int, ties: int
 ) -> Any:
@@ -278,7 +281,7 @@ def _merge(
     return b - j
 
 
-@kernel
+@bare_kernel
 def _into_open_leaf(
     s: Store, k: int, v: int, words: Ints, order: Ints, j: int, late: int, end: int, ties: int
 ) -> None:
@@ -300,12 +303,11 @@ def _into_open_leaf(
             s.heads[k, v + 1] = want | size << SIZE
             release(s, meta >> SIZE, leaf)
             return
-        entry = np.zeros((1, s.nodes.shape[1]), dtype=np.int64)
-        _describe(s, entry, 0, to, want, size)
-        _append_entry(s, k, v, 1, entry, 0)
+        _describe(s, s.new[2], 0, to, want, size)
+        _append_entry(s, k, v, 1, s.new[2], 0)
 
 
-@kernel
+@bare_kernel
 def _describe(s: Store, entries: Ints, p: int, leaf: int, n: int, size: int) -> None:
     entries[p, FIRST] = s.rows[leaf, 0]
     entries[p, LAST] = s.rows[leaf + n - 1, 0]
@@ -313,9 +315,9 @@ def _describe(s: Store, entries: Ints, p: int, leaf: int, n: int, size: int) -> 
     entries[p, META] = n | 1 << STALE | size << SIZE
 
 
-@kernel
+@bare_kernel
 def _insert_run(
-    s: Store, k: int, v: int, words: Ints, order: Ints, j: int, late: int, ties: int, path: Ints, new: Ints
+    s: Store, k: int, v: int, words: Ints, order: Ints, j: int, late: int, ties: int, path: Ints
 ) -> Any:
     """Insert the rows from `j` on that belong to one leaf that is not open; return the first one after them.
 
@@ -326,13 +328,13 @@ def _insert_run(
     first = words[order[j], 0]
     last = words[order[stop - 1], 0]
     for level in range(top, 0, -1):
-        e = path[level, 0] + path[level, 1]
+        e = _entry_of(path, level)
         s.nodes[e, FIRST] = min(s.nodes[e, FIRST], first)
         s.nodes[e, LAST] = max(s.nodes[e, LAST], last)
         if not s.nodes[e, META] >> STALE & 1:
             s.nodes[e, META] |= 1 << STALE
             _touch(s, level, e)
-    e = path[1, 0] + path[1, 1]
+    e = _entry_of(path, 1)
     leaf = s.nodes[e, AT]
     meta = s.nodes[e, META]
     n = meta & COUNT
@@ -349,13 +351,13 @@ def _insert_run(
         if p == 0:
             _describe(s, s.nodes, e, to, want, size)
         else:
-            _describe(s, new[0], p - 1, to, want, size)
+            _describe(s, s.new[0], p - 1, to, want, size)
     release(s, meta >> SIZE, leaf)
-    _insert_entries(s, k, v, top, path, new, pieces - 1)
+    _insert_entries(s, k, v, top, path, pieces - 1)
     return stop
 
 
-@kernel
+@bare_kernel
 def _find_leaf(
     s: Store, k: int, v: int, words: Ints, order: Ints, j: int, late: int, ties: int, path: Ints
 ) -> Any:
@@ -390,8 +392,8 @@ def _find_leaf(
                 high = middle
             else:
                 low = middle
-        path[level, 0] = node
-        path[level, 1] = low
+        path[2 * level] = node
+        path[2 * level + 1] = low
         if low + 1 < count:
             next_level = level
             next_at = node + low + 1
@@ -406,15 +408,15 @@ def _find_leaf(
     return top, stop
 
 
-@kernel
+@bare_kernel
 def _own_path(s: Store, k: int, v: int, top: int, path: Ints) -> None:
     """Copy the nodes of a path that readers know, without the entries that have expired."""
     for level in range(top, 0, -1):
-        node = path[level, 0]
+        node = path[2 * level]
         if s.node_stamps[node // FAN] == s.own[TICK]:
             continue
         in_head = level == top
-        above = 0 if in_head else path[level + 1, 0] + path[level + 1, 1]
+        above = 0 if in_head else _entry_of(path, level + 1)
         meta = s.heads[k, v + 2 * top + 1] if in_head else s.nodes[above, META]
         skip = meta >> SKIP & COUNT
         to = take(s, NODES)
@@ -428,22 +430,23 @@ def _own_path(s: Store, k: int, v: int, top: int, path: Ints) -> None:
         else:
             s.nodes[above, AT] = to
             s.nodes[above, META] = meta
-        path[level, 0] = to
-        path[level, 1] -= skip
+        path[2 * level] = to
+        path[2 * level + 1] -= skip
 
 
-@kernel
-def _insert_entries(s: Store, k: int, v: int, top: int, path: Ints, new: Ints, more: int) -> None:
+@bare_kernel
+def _insert_entries(s: Store, k: int, v: int, top: int, path: Ints, more: int) -> None:
     """Insert entries behind that of a path in its lowest node. Nodes that are too full are divided."""
     level = 1
+    new = s.new
     while more > 0:
-        node = path[level, 0]
+        node = path[2 * level]
         in_head = level == top
-        above = 0 if in_head else path[level + 1, 0] + path[level + 1, 1]
+        above = 0 if in_head else _entry_of(path, level + 1)
         meta = s.heads[k, v + 2 * top + 1] if in_head else s.nodes[above, META]
         count = meta & COUNT
         total = count + more
-        behind = path[level, 1] + 1
+        behind = path[2 * level + 1] + 1
         if total <= FAN:
             for q in range(count - 1, behind - 1, -1):
                 _put(s, level, node + q + more, s.nodes, node + q)

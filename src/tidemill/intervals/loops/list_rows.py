@@ -43,14 +43,15 @@ def list_intervals(
     head = np.empty(2 * LEVELS, dtype=np.int64)
     lo = np.empty(CURSOR, dtype=np.int64)
     hi = np.empty(CURSOR, dtype=np.int64)
-    spare = np.empty(CURSOR, dtype=np.int64)
+    left = np.empty(CURSOR, dtype=np.int64)
+    right = np.empty(CURSOR, dtype=np.int64)
     i = first
     while i < keys.size:
         since = begin_to_read(clock, limit)
         read_head(heads, keys[i], head)
         find_interval(rows, nodes, head, low[i], high[i], prevailing, lo, hi)
         if most >= 0:
-            nearest(rows, nodes, head, lo, hi, at[i], most, spare)
+            nearest(rows, nodes, head, lo, hi, at[i], most, left, right)
         n = offsets[i]
         full = False
         while True:

@@ -22,7 +22,7 @@ from tidemill.plan.nodes import (
 )  # fmt: skip
 from tidemill.plan.stages import stage_of
 from tidemill.plan.temporal import Temporal
-from tidemill.spark.batch.hot_keys import Looks
+from tidemill.spark.batch.looks import Looks
 from tidemill.spark.batch.slice_choice import DEFAULT, SliceTuning
 from tidemill.spark.batch.temporal import temporal
 from tidemill.spark.batch.windows import window_aggregate

@@ -34,7 +34,8 @@ from tidemill.plan.temporal import (
     UntilSessionEnd,
     payload,
 )
-from tidemill.spark.batch.hot_keys import TASK, Looks, Margins, divided
+from tidemill.spark.batch.hot_keys import TASK
+from tidemill.spark.batch.interval_slices import Margins, interval_rows
 from tidemill.spark.batch.lifetimes import (
     checked_start,
     end_of,
@@ -44,9 +45,10 @@ from tidemill.spark.batch.lifetimes import (
     shown,
     start_of,
 )
+from tidemill.spark.batch.looks import Looks
 from tidemill.spark.batch.matching import spark_join, why_spark
 from tidemill.spark.batch.rows_together import Places, operate
-from tidemill.spark.batch.slices import SLICE, divided_side, sliced, slices
+from tidemill.spark.batch.slices import SLICE, divided_side, joined_rows, sliced, slices
 from tidemill.spark.exchange.group import colocated
 from tidemill.spark.expr.compile import SparkExpressions
 from tidemill.spark.expr.functions import floor_div
@@ -89,14 +91,17 @@ def way_of(plan: Temporal) -> Way:
             return Way("join", reason, shuffles)
         keys, met = _shown_keys(plan), "rows meet while they hold"
         if keys or divided_side(plan) is None:
-            return Way("together", met, (_to_tasks(keys, "rows of both sides"),))
+            shuffle = _to_tasks(keys, "rows of both sides")
+            if keys and divided_side(plan) is not None:
+                shuffle += f", or by slices of time {_FEW_KEYS}"
+            return Way("together", met, (shuffle,))
         side = ("left", "right")[divided_side(plan) or 0]
         shuffle = f"rows of the {side} side by slices of time, with the rows that hold there meanwhile"
         return Way("together", met, (shuffle,), (f"divide time, in two more passes over the {side} side",))
     if isinstance(plan, IntervalJoin):
         shuffle, margins = _to_tasks(_shown_keys(plan), "rows of both sides"), Margins.of(plan)
         if isinstance(margins, Margins):
-            few = "where few keys have most rows" if _shown_keys(plan) else "if there are many"
+            few = _FEW_KEYS if _shown_keys(plan) else "if there are many"
             shuffle += f", or by slices of time {few}"
         else:
             shuffle += f"; no key is divided by time: {margins}"
@@ -105,6 +110,7 @@ def way_of(plan: Temporal) -> Way:
     return Way("together", _WHY[type(plan)], (_to_tasks(by, "rows"),))
 
 
+_FEW_KEYS = "where few keys have most rows"
 _LATEST = "look for the last instant of the stream, in one more pass over it"
 _WHY: dict[type[Temporal], str] = {
     SnapshotAggregate: "rows of a key that hold together are aggregated",
@@ -157,6 +163,8 @@ def temporal(
     return _together(plan, [rows], [_partition(plan)], detect)
 
 
+_DIVIDED = (Join, Cut, IntervalJoin)
+
 # --- rows that meet by key --------------------------------------------------------------------------
 
 
@@ -170,12 +178,19 @@ def _together(
     own = [[where.key(port, n) for n in names] for port, names in enumerate(keys)]
     shared = dict.fromkeys(f"c{at[0]}" for at in zip(*own) if len(set(at)) == 1)
     by_time = None
-    if looks is not None and isinstance(plan, IntervalJoin) and len(shared) == len(keys[0]):
+    all_shared = len(shared) == len(keys[0])
+    if looks is not None and all_shared and isinstance(plan, _DIVIDED) and (
+        shared or isinstance(plan, IntervalJoin)  # other joins without keys are divided in any case
+    ):  # fmt: skip
         by_time = looks.slices(plan, keys)
     if by_time is not None:
-        assert isinstance(plan, IntervalJoin)
+        assert isinstance(plan, _DIVIDED)
         named = [[places(one, "c")[n] for n in names] for one, names in zip(inputs, keys)]
-        rows = where.together(divided(plan, frames, named, by_time), [TASK])
+        to_tasks = (
+            interval_rows(plan, frames, named, by_time) if isinstance(plan, IntervalJoin)
+            else joined_rows(plan, frames, named, by_time)
+        )  # fmt: skip
+        rows = where.together(to_tasks, [TASK])
         rows = rows.repartitionById(by_time.tasks, F.col(TASK)).drop(TASK)
     elif shared:
         rows = colocated("temporal", where.together(frames), list(shared), detect)
@@ -232,6 +247,11 @@ def _unnested(plan: Unnest, frame: DataFrame) -> DataFrame:
         F.explode(own[n]).alias(p) if n == plan.column else F.col(p) for n, p in own.items()
     ]
     rows = rows.select(*columns)
+    if plan.element is None:
+        names = plan.input.schema[plan.column].of[0].names
+        fields = [F.col(own[plan.column]).getField(n).alias(f"f{i}") for i, n in enumerate(names)]
+        spread = [fields if n == plan.column else [F.col(p)] for n, p in own.items()]
+        rows = rows.select(*(column for each in spread for column in each))
     return rows.select(*shown(plan, dict(zip(plan.schema.names, map(F.col, rows.columns)))))
 
 

@@ -39,6 +39,7 @@ from tidemill.core.files import (
     our_errors,
     read_plain,
 )
+from tidemill.core.shared_arrays import create_mapped, filled_mapping, map_array
 from tidemill.wheels.files.checks import require
 from tidemill.wheels.files.format import read_json
 from tidemill.wheels.files.mapped import as_it_must_be, corrupt, table_in
@@ -116,7 +117,7 @@ class Publisher:
         try:
             for name, array in store.arrays().items():
                 file = self._path / f"{self._name}-{generation}-{name}.bin"
-                mapped = _create(file, array.nbytes)
+                mapped = create_mapped(file, array.nbytes, step=_STEP)
                 made[name] = np.frombuffer(mapped, dtype=array.dtype)[: array.size].reshape(array.shape)
                 made[name][...] = array
             shapes = {n: list(a.shape) for n, a in made.items()}
@@ -153,7 +154,7 @@ class Publisher:
 
     def _new_root(self, generation: int) -> npt.NDArray[np.int64]:
         with appearing(self._path / ROOT, step=_STEP, durable=False) as file:
-            root = np.frombuffer(_mapped(file.fileno(), 8 * ROOT_NUMBERS), dtype=np.int64)
+            root = np.frombuffer(filled_mapping(file.fileno(), 8 * ROOT_NUMBERS), dtype=np.int64)
             root[[MARK, WRITER, STATE, GENERATION]] = MAGIC, self._id, WRITES, generation
         return root
 
@@ -242,7 +243,7 @@ class Subscriber:
     def _open_root(self) -> npt.NDArray[np.int64]:
         file = self.path / ROOT
         try:
-            root: npt.NDArray[np.int64] = _map(file, np.dtype(np.int64), ROOT_NUMBERS)
+            root: npt.NDArray[np.int64] = map_array(file, np.dtype(np.int64), ROOT_NUMBERS, step="open wheel")
         except FileNotFoundError as gone:
             raise corrupt(file, "no such file", _HINT) from gone
         ours = root[MARK] == MAGIC and root[WRITER] >= 0
@@ -307,7 +308,9 @@ class Subscriber:
             plain = plain and len(shape) == store.arrays()[name].ndim
             require(plain, f"the shape of {name} in {file}", shape)
             size = math.prod(shape)
-            array = _map(self.path / f"{self._name}-{generation}-{name}.bin", kind, size)
+            array = map_array(
+                self.path / f"{self._name}-{generation}-{name}.bin", kind, size, step="open wheel"
+            )
             found[name] = array.reshape(shape)
         file = self.path / f"{self._name}-{generation}-head.bin"
         require(found["head"].size > VERSION, f"a head in {file}", found["head"])
@@ -412,52 +415,3 @@ def _take_over(path: Path) -> None:
     finally:
         os.close(file)
     root[STATE] = REPLACED
-
-
-def _create(path: Path, size: int) -> mmap.mmap:
-    """Create a file of zeros, memory-mapped."""
-    with our_errors(_STEP, path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            return _mapped(descriptor, size)
-        except BaseException:
-            os.unlink(path)
-            raise
-        finally:
-            os.close(descriptor)
-
-
-def _mapped(descriptor: int, size: int) -> mmap.mmap:
-    """Fill an empty file with zeros and map it. Blocks are allocated: a full disk is an error here, not a
-    crash when memory is written."""
-    size = max(8, -(-size // 8) * 8)
-    os.posix_fallocate(descriptor, 0, size)
-    return mmap.mmap(descriptor, size)
-
-
-class _Mapped:
-    """A read-only file mapping, exposed as a writable array.
-
-    NumPy would mark the array as read-only, and every kernel would be compiled again for that type.
-    """
-
-    def __init__(self, memory: mmap.mmap, kind: np.dtype[Any], size: int) -> None:
-        self._memory = np.frombuffer(memory, dtype=np.uint8)
-        self.__array_interface__ = {
-            "shape": (size,), "typestr": kind.str, "descr": kind.descr, "version": 3,
-            "data": (self._memory.ctypes.data, False),
-        }  # fmt: skip
-
-
-def _map(path: Path, kind: np.dtype[Any], size: int) -> Any:
-    """Map `size` values of a file for reading. Raises `FileNotFoundError` if there is none."""
-    need = size * kind.itemsize
-    descriptor = open_plain(path, step="open wheel")
-    with our_errors("open wheel", path):
-        try:
-            held = os.fstat(descriptor).st_size
-            require(held >= max(8, need), f"at least {max(8, need)} bytes in {path}", held)
-            memory = mmap.mmap(descriptor, held, prot=mmap.PROT_READ)
-        finally:
-            os.close(descriptor)
-    return np.asarray(_Mapped(memory, np.dtype("u1"), need)).view(kind)
