@@ -61,6 +61,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("graph", "turns"),
         ("spray", "table_stages", "temporal"),
         ("keyed_lanes",),
+        ("indexed_exact",),
         ("indexed_operator",),
         ("arrival_operator", "as_of_operator"),
         (

@@ -38,7 +38,7 @@ class DataStream(Stream):
 
     @property
     def unread(self) -> dict[str, str]:
-        """Columns that were found and are of types that no stream has, with these types."""
+        """Columns that were left out, with their types: those that no stream has, and an index of pandas."""
         return dict(self._found.unread)
 
     def head(self, rows: int = 5) -> pa.Table:
@@ -83,13 +83,14 @@ class DataStream(Stream):
                 notes.append(f"null: {' '.join(self._found.seen[name])}")
             yield name, repr(kind), ", ".join(notes)
         for name, shown in self._found.unread.items():
-            yield name, shown, "left out: no type of streams"
+            yield name, shown, "left out"
 
 
 def read(
     source: Any, *, time: str | None = None, end: str | None = None, name: str | None = None,
     schema: Any = None, ordered: bool = False, unit: Any = None, tz: Any = None, format: Any = None,
     nulls: Any = None, delimiter: str | None = None, decimal: str = ".", columns: Sequence[str] | None = None,
+    filesystem: Any = None,
 ) -> DataStream:  # fmt: skip
     """A stream and its rows, from files or a frame: the schema is found, and runs need no argument.
 
@@ -99,6 +100,9 @@ def read(
     of a text file are not like the others. Spellings of null such as `NA` are null in numbers and times, or
     `nulls` says which and where. Of text in the time column the format is found, if only one fits. The other
     options are those of `tm.stream`.
+
+    A path may be a URI, such as `s3://bucket/clicks/`, or in a `filesystem` of Arrow's. Directories that are
+    named as Hive does, `year=2026/`, give columns.
 
     The stream has the name of the file, or `name`. Files are read when a query runs, on Spark by its tasks.
 
@@ -113,7 +117,7 @@ def read(
     """
     from tidemill.io.read import Asked, find
 
-    asked = Asked(time, end, schema, unit, format, nulls, delimiter, decimal, columns)
+    asked = Asked(time, end, schema, unit, format, nulls, delimiter, decimal, columns, filesystem)
     found = find(source, asked, step="read")
     if name is None:
         name = f"{found.name}_rows" if found.name in RESERVED else found.name

@@ -22,7 +22,7 @@ from tidemill.plan.asked import by_name
 from tidemill.plan.foresight import foresight
 from tidemill.plan.nodes import NamedWindow, Plan
 from tidemill.query import Query
-from tidemill.windows.spec import Window
+from tidemill.windows.spec import PerEvent, Window
 
 
 class Stream(KnowsBroughtNames, Query):
@@ -777,6 +777,9 @@ class Windowed(KnowsBroughtNames):
         [{'window_start': 10, 'window_end': 20, 'n': 1}]
         """
         named = by_name("agg", unnamed, aggregates)
+        only = self._windows[0].spec if len(self._windows) == 1 else None
+        if isinstance(only, PerEvent) and only.keep and not self._ids:
+            return Stream(intervals.beside(self._plan, self._keys, only, named), self._scope)
         node = build.window_aggregate(self._plan, self._keys, self._windows, named, self._ids)
         return Stream(node, self._scope)
 

@@ -112,7 +112,8 @@ class Driven:
     def __init__(self, query: Stream, inputs: Inputs, pick: random.Random) -> None:
         self.query, self.pick = query, pick
         self.tuning, self.threads = pick.choice(WAYS), pick.choice([1, 2])
-        self.graph = Graph(query.optimized, self.threads, self.tuning)
+        self.few = pick.random() < 0.5
+        self.graph = Graph(query.optimized, self.threads, self.tuning, few=self.few)
         self.left = {name: self._arriving(name, rows) for name, rows in inputs.items()}
         self.pushed: Inputs = {name: [] for name in inputs}
         self.rows: list[Row] = []
@@ -173,7 +174,7 @@ class Driven:
         state = from_bytes(to_bytes(self.graph.snapshot()))
         if self.pick.random() < 0.7:
             self.graph.close()
-            self.graph = Graph(self.query.optimized, self.threads, self.tuning)
+            self.graph = Graph(self.query.optimized, self.threads, self.tuning, few=self.few)
             self.graph.restore(state)
 
     def _took(self, batches: Any) -> None:

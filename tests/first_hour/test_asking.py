@@ -104,6 +104,14 @@ def test_ran_a_query_on_a_frame_of_spark(spark: Any) -> None:
     assert query.explain(frame).sections["Spark's plan"]
 
 
+def test_pushed_rows_without_a_name() -> None:
+    live = DAYS.agg(tm.count()).live()
+    pushed = [live.push(ROWS), live.push(ROWS[0]), live.flush()]
+    assert pa.concat_tables(pushed)["count"].to_pylist() == [7]
+    two = STREAM.union(tm.stream("web", time="t", schema=STREAM.schema)).live()
+    refused(lambda: two.push(ROWS), "for ['s', 'web']", "push(s=..., web=...)")
+
+
 def test_ran_a_query_of_two_streams_on_one_path() -> None:
     two = STREAM.union(tm.stream("web", time="t", schema=STREAM.schema))
     refused(lambda: two.run(ROWS), "for ['s', 'web']", "run(s=..., web=...)")

@@ -96,6 +96,8 @@ def test_read_a_file_with_a_column_that_no_stream_can_have(tmp_path: Path) -> No
     pq.write_table(table, tmp_path / "log.parquet")
     log = tm.read(tmp_path / "log.parquet", time="t")
     assert log.unread == {"at": "time32[ms]"} and "left out" in repr(log)
+    frame().iloc[[0, 3, 1]].to_parquet(tmp_path / "half.parquet")  # with its index, which has no name
+    assert set(tm.read(tmp_path / "half.parquet", time="ts").unread) == {"__index_level_0__"}
     assert log.run().to_pylist() == [{"t": 1}, {"t": 2}]
 
 

@@ -12,8 +12,10 @@ class Data:
     Parquet file clicks.parquet
     """
 
-    def __init__(self, value: Any, about: str) -> None:
+    def __init__(self, value: Any, about: str, system: Any = None) -> None:
         self.value, self.about = value, about
+        self.system = system
+        """The file system of Arrow's that a path is in, if it is not on the local disk and no URI."""
 
     def __repr__(self) -> str:
         return self.about

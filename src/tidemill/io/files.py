@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,8 +20,11 @@ from tidemill.io.chunks import (
     readable_at,
     step_of,
 )
-from tidemill.io.parquet import open_parquet
-from tidemill.io.text import read_csv, read_json
+from tidemill.io.parquet import open_parquet, with_keys
+from tidemill.io.stored_files import StoredFile, find_files
+from tidemill.io.text import csv_columns, found_json, read_csv, read_json
+from tidemill.io.text_columns import typed
+from tidemill.io.text_files import delimiter_of, is_blank
 from tidemill.plan.nodes import Source
 
 KINDS = {
@@ -37,33 +39,97 @@ _SMALL = 8 << 20
 """Files with no more bytes than this may have few rows."""
 
 
-def open_path(path: str | os.PathLike[str], source: Source, sizes: ChunkSizes) -> Reader:
-    """Open the files at a path in the order of their names; all must have one format."""
-    files, kind = files_at(os.fspath(path), step_of(source))
+@dataclass(frozen=True)
+class Part:
+    """A file of a format, or one row group of it, to be read alone."""
+
+    file: StoredFile
+    kind: str
+    group: int | None = None
+
+
+def open_path(
+    path: str | os.PathLike[str], source: Source, sizes: ChunkSizes, system: Any = None
+) -> Reader:
+    """Open the files at a path in the order of their names; all must have one format.
+
+    `system` is a file system of Arrow's, if the path is not on the local disk and no URI.
+    """
+    files, kind = files_at(os.fspath(path), step_of(source), system)
+    return _opened(files, kind, source, sizes)
+
+
+def open_part(part: Part, source: Source, sizes: ChunkSizes) -> Reader:
+    """Open one file, or a row group."""
+    return _opened([part.file], part.kind, source, sizes, part.group)
+
+
+def _opened(
+    files: Sequence[StoredFile], kind: str, source: Source, sizes: ChunkSizes, group: int | None = None
+) -> Reader:
     about = described(files, kind)
     if kind == "Parquet":
-        return open_parquet(files, source, about, sizes)
+        keys = [lambda names, file=file: _keys(file, names, source) for file in files]
+        return open_parquet(files, keys, source, about, sizes, group)
     if kind == "Arrow":
         _check_ipc(files, source)
-    read: Callable[[Path, Source], Iterator[RawChunk]]
+    read: Callable[[StoredFile, Source], Iterator[RawChunk]]
     read = {"CSV": read_csv, "JSON lines": read_json, "Arrow": _read_ipc}[kind]
 
-    def raw() -> Iterator[RawChunk]:
-        return (chunk for file in files for chunk in read(file, source))
+    def raw_chunks() -> Iterator[RawChunk]:
+        for file in files:
+            keys = _keys(file, _columns_in(file, kind, source), source)
+            if not keys:
+                yield from read(file, source)
+                continue
+            inner = tuple(name for name in source.schema.names if name not in keys)
+            if not inner:
+                raise UserError(
+                    step_of(source, f"file {file}"), expected="a query that reads a column of the file",
+                    got=f"one that reads its directories only: {list(keys)}",
+                )  # fmt: skip
+            for raw in read(file, replace(source, columns=inner)):
+                yield RawChunk(with_keys(raw.batch, keys), raw.place, raw.promise)
 
-    if sum(file.stat().st_size for file in files) > _SMALL:
-        return Reader(source, about, raw, sizes=sizes)
-    return Reader(source, about, *read_ahead(raw, sizes.ahead), sizes=sizes)
+    if sum(file.size for file in files) > _SMALL:
+        return Reader(source, about, raw_chunks, sizes=sizes)
+    return Reader(source, about, *read_ahead(raw_chunks, sizes.ahead), sizes=sizes)
 
 
-def described(files: Sequence[Path], kind: str) -> str:
+def _columns_in(file: StoredFile, kind: str, source: Source) -> Sequence[str]:
+    """Return the columns that a file itself has, if its directories give some that are needed."""
+    if not any(name in source.schema for name in file.keys):
+        return ()
+    with readable(source, f"file {file}"):
+        if kind == "CSV":
+            if is_blank(file):
+                return ()
+            return csv_columns(file, delimiter_of(file, source.text), source.text.columns)
+        if kind == "JSON lines":
+            return found_json(file).names  # type: ignore[no-any-return]
+        with file.open() as opened:
+            return _open_ipc(opened, pa.ipc.IpcReadOptions()).schema.names  # type: ignore[no-any-return]
+
+
+def _keys(file: StoredFile, inside: Sequence[str], source: Source) -> dict[str, pa.Scalar]:
+    """Return the needed columns that the directories of a file give, in their types, unless it has them."""
+    found = {}
+    for name, text in file.keys.items():
+        if name in source.schema and name not in inside:
+            kind, step = source.schema[name], step_of(source, f"file {file}")
+            found[name] = typed(pa.array([text], pa.string()), name, kind, source, step, 1)[0]
+    return found
+
+
+def described(files: Sequence[StoredFile], kind: str) -> str:
     """Return what files are, in a few words."""
     return f"{kind} file {files[0]}" if len(files) == 1 else f"{len(files)} {kind} files"
 
 
-def files_at(path: str, step: str) -> tuple[list[Path], str]:
+def files_at(path: str, step: str, system: Any = None) -> tuple[list[StoredFile], str]:
     """Return the files at a path in the order of their names, and their one format."""
-    files = _found(path, step)
+    with readable_at(f"{step}, path {path}"):
+        files = find_files(path, system, step)
     kinds = {_kind(file, step) for file in files}
     if len(kinds) > 1:
         raise UserError(
@@ -73,51 +139,8 @@ def files_at(path: str, step: str) -> tuple[list[Path], str]:
     return files, kinds.pop()
 
 
-def _found(pattern: str, step: str) -> list[Path]:
-    if os.path.isfile(pattern):
-        return [Path(pattern)]
-    files: set[Path] = set()
-    with readable_at(f"{step}, path {pattern}"):
-        there = os.path.lexists(pattern)
-        for match in map(Path, [pattern] if there else glob.glob(pattern, recursive=True)):
-            files.update(_inside(match) if match.is_dir() else [match])
-        for file in files:
-            _check_plain(file, step)
-    if not files:
-        raise UserError(
-            step, expected="a file, a directory with files, or a glob that matches",
-            got=f"nothing at {pattern!r}", hint=f"the working directory is {os.getcwd()}",
-        )  # fmt: skip
-    return sorted(files)
-
-
-def _check_plain(file: Path, step: str) -> None:
-    """Reject pipes, sockets and devices: reading a pipe might never end."""
-    if not stat.S_ISREG(os.stat(file).st_mode):
-        raise UserError(
-            step, expected=f"a file at {file}", got="a pipe, a socket or a device",
-            hint="open it yourself, and give a reader: pyarrow.ipc.open_stream(...)",
-        )  # fmt: skip
-
-
-def _inside(folder: Path) -> Iterator[Path]:
-    """Yield the files in a directory and below, except those whose names start with _ or a dot.
-
-    A directory that cannot be listed is an error, because its rows would be missing.
-    """
-    for path, inner, files in os.walk(folder, onerror=_raise):
-        inner[:] = sorted(name for name in inner if not name.startswith(("_", ".")))
-        for name in files:
-            if not name.startswith(("_", ".")) and (found := Path(path, name)).is_file():
-                yield found
-
-
-def _raise(failed: OSError) -> None:
-    raise failed
-
-
-def _kind(path: Path, step: str) -> str:
-    endings = [ending.lower() for ending in path.suffixes]
+def _kind(path: StoredFile, step: str) -> str:
+    endings = path.endings
     if endings and endings[-1] in _PACKED:
         kind = KINDS.get(endings[-2], "") if len(endings) > 1 else ""
         kind = kind if kind in _TEXT else ""
@@ -131,18 +154,18 @@ def _kind(path: Path, step: str) -> str:
     return kind
 
 
-def _check_ipc(files: Sequence[Path], source: Source) -> None:
+def _check_ipc(files: Sequence[StoredFile], source: Source) -> None:
     for path in files:
         place = f"file {path}"
-        with readable(source, place), pa.OSFile(str(path)) as mapped:
+        with readable(source, place), path.open() as mapped:
             found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
             check_schema(found, source.schema, source.reading, step=step_of(source, place))
 
 
-def _read_ipc(path: Path, source: Source) -> Iterator[RawChunk]:
+def _read_ipc(path: StoredFile, source: Source) -> Iterator[RawChunk]:
     place = f"file {path}"
     # Not memory-mapped: if the file were truncated while it is read, the system would kill the process.
-    with readable(source, place), pa.OSFile(str(path)) as mapped:
+    with readable(source, place), path.open() as mapped:
         found = _open_ipc(mapped, pa.ipc.IpcReadOptions()).schema
         fields = [found.get_field_index(name) for name in source.schema.names]
         reader = _open_ipc(mapped, pa.ipc.IpcReadOptions(included_fields=fields))

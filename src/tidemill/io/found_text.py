@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
 from tidemill.core.text_form import NULLS, PLAIN_TEXT, TextForm
 from tidemill.core.time_reading import PLAIN, iso_times
 from tidemill.core.types import TIMESTAMP, to_arrow
+from tidemill.io.stored_files import StoredFile
 from tidemill.io.text import found_json, found_types
 from tidemill.io.text_columns import with_nulls
 from tidemill.io.text_files import delimiter_of, is_blank
@@ -27,7 +27,7 @@ class FoundText:
 
 
 def find_csv(
-    path: Path, form: TextForm = PLAIN_TEXT, spelled: tuple[str, ...] = NULLS
+    path: StoredFile, form: TextForm = PLAIN_TEXT, spelled: tuple[str, ...] = NULLS
 ) -> FoundText:
     """Find the types of the columns of a CSV file; what is not spelled as another type is text."""
     first = None if is_blank(path) else found_types(path, delimiter_of(path, form), form.columns)
@@ -36,7 +36,7 @@ def find_csv(
     fields, nulls, texts = [], {}, {}
     for name, text in zip(first.schema.names, first.columns):
         known = with_nulls(text, spelled)
-        kind = _kind(known, form)
+        kind = type_of_text(known, form)
         fields.append(pa.field(name, kind))
         if pa.types.is_string(kind):
             texts[name] = known
@@ -46,7 +46,7 @@ def find_csv(
     return FoundText(pa.schema(fields), nulls, texts)
 
 
-def find_json(path: Path) -> FoundText:
+def find_json(path: StoredFile) -> FoundText:
     """Find the types of the columns of a file of JSON. Times of day, and what had no value, are text."""
     return FoundText(pa.schema([_known(one) for one in found_json(path)]))
 
@@ -56,7 +56,8 @@ def _known(one: pa.Field) -> pa.Field:
     return one.with_type(pa.string()) if unsure else one
 
 
-def _kind(text: pa.Array, form: TextForm) -> pa.DataType:
+def type_of_text(text: pa.Array, form: TextForm = PLAIN_TEXT) -> pa.DataType:
+    """Return the type that all texts can be read as: ints, floats, bools, ISO times, or else text."""
     import pyarrow.compute as pc
 
     text = pc.utf8_trim_whitespace(text.drop_null())

@@ -11,7 +11,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING
 from tidemill.core.time_reading import NANOS, PLAIN, UNITS, Reading
 from tidemill.io.chunks import ChunkSizes, RawChunk, Reader, promises, readable, step_of
+from tidemill.io.stored_files import StoredFile
 from tidemill.plan.nodes import Source
 
 # Column chunks are read through a buffer of this size. Otherwise each chunk is loaded whole, so a file
@@ -40,17 +40,39 @@ class _RowGroup:
     low: int
 
 
+Keys = Callable[[Sequence[str]], dict[str, pa.Scalar]]
+"""The values of columns that a file of these columns does not have."""
+
+
 @dataclass(frozen=True)
 class _File:
     place: str
     open: Callable[[], Any]
     groups: tuple[int, ...] | None = None
+    keys: Keys = lambda names: {}
 
 
-def open_parquet(paths: Sequence[Path], source: Source, about: str, sizes: ChunkSizes) -> Reader:
-    """Open Parquet files, to be read one after another. All schemas are checked now."""
-    files = [_File(f"file {p}", lambda p=p: str(p)) for p in paths]  # type: ignore[misc]
-    return _reader(files, source, about, sizes)
+def open_parquet(
+    files: Sequence[StoredFile], keys: Sequence[Keys], source: Source, about: str, sizes: ChunkSizes,
+    group: int | None = None,
+) -> Reader:  # fmt: skip
+    """Open Parquet files, to be read one after another, or one row group. All schemas are checked now.
+
+    `keys` give the columns that are not in a file, but in the names of its directories.
+    """
+    groups = None if group is None else (group,)
+    opened = [
+        _File(f"file {file}", lambda file=file: file.path if file.system is None else file.open(), groups, of)  # type: ignore[misc]
+        for file, of in zip(files, keys)
+    ]
+    return _reader(opened, source, about, sizes)
+
+
+def with_keys(batch: pa.RecordBatch, keys: dict[str, pa.Scalar]) -> pa.RecordBatch:
+    """Return a batch with a column for each key, which has one value."""
+    for name, value in keys.items():
+        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+    return batch
 
 
 def open_dataset(dataset: Any, source: Source, sizes: ChunkSizes) -> Reader:
@@ -117,7 +139,10 @@ def _survey(position: int, file: _File, source: Source) -> Iterator[_RowGroup]:
 
     step = step_of(source, file.place)
     with readable(source, file.place), pq.ParquetFile(file.open(), pre_buffer=True) as opened:
-        check_schema(opened.schema_arrow, source.schema, source.reading, step=step)
+        found = opened.schema_arrow
+        for name, value in file.keys(found.names).items():
+            found = found.append(pa.field(name, value.type))
+        check_schema(found, source.schema, source.reading, step=step)
         metadata = opened.metadata
         if source.time in opened.schema_arrow.names:
             # Arrow aborts the process when it reads the metadata of a damaged column, but reading the column
@@ -142,14 +167,17 @@ def _read(
             readable(source, file.place),
             pq.ParquetFile(file.open(), pre_buffer=False, buffer_size=_BUFFER) as opened,
         ):
+            keys = file.keys(opened.schema_arrow.names)
+            names = [name for name in source.schema.names if name not in keys]
             for group in wanted:
                 after = next(bounds)
                 left = group.rows
                 for batch in opened.iter_batches(
-                    most, row_groups=[group.number], columns=list(source.schema.names)
+                    most, row_groups=[group.number], columns=names
                 ):
                     left -= batch.num_rows
-                    yield RawChunk(batch, file.place, min(group.low, after) if left else after)
+                    least = min(group.low, after) if left else after
+                    yield RawChunk(with_keys(batch, keys), file.place, least)
 
 
 def _plain_parquet(dataset: Any, source: Source) -> list[_File] | None:

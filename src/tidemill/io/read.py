@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from tidemill.io.chunks import readable_at
 from tidemill.io.data import Data, is_spark
 from tidemill.io.files import described, files_at
 from tidemill.io.found_text import FoundText, find_csv
-from tidemill.io.schemas import file_schema, schema_of_frame, usable
+from tidemill.io.schemas import file_schema, schema_of_frame, usable, with_key_columns
 from tidemill.io.sources import is_instance, open_source
 from tidemill.plan.nodes import Source
 
@@ -39,6 +39,7 @@ class Asked:
     delimiter: str | None = None
     decimal: str = "."
     columns: Any = None
+    filesystem: Any = None
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,16 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     form = text_form(Schema(()), None, asked.delimiter, asked.decimal, asked.columns, step=step)
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
-        files, kind = files_at(path, step)
-        name, data = (
-            _name_of(files[0] if len(files) == 1 else Path(path)),
-            Data(path, described(files, kind)),
-        )
+        files, kind = files_at(path, step, asked.filesystem)
+        name = _name_of(str(files[0]) if len(files) == 1 else path)
+        data = Data(path, described(files, kind), asked.filesystem)
         with readable_at(f"{step}, file {files[0]}"):
             if kind == "CSV":
                 text = find_csv(files[0], form, (*NULLS, *_spelled(asked.nulls)))
                 held = text.schema
             else:
                 held = file_schema(files[0], kind)
+            held = with_key_columns(held, files)
     else:
         about = _about(value)
         value = _kept(value, step)
@@ -163,7 +163,7 @@ def _sample(name: str, kind: DataType, data: Data, form: TextForm, step: str) ->
     """Return the first values of a column that are not null."""
     source = Source(step, Schema(((name, kind),)), name, step=step, text=form)
     value = data.value.select(f"`{name}`").limit(_FEW) if is_spark(data.value) else data.value
-    first = next(iter(open_source(Data(value, data.about), source, promises=False)), None)
+    first = next(iter(open_source(Data(value, data.about, data.system), source, promises=False)), None)
     return pa.array([], pa.string()) if first is None else first.batch.column(0).drop_null()
 
 
@@ -225,12 +225,12 @@ def _with_index(frame: Any) -> Any:
     return frame.reset_index(named) if named else frame
 
 
-def _name_of(path: Path) -> str:
+def _name_of(path: str) -> str:
     """Return a name for a stream that is like that of its file.
 
-    >>> _name_of(Path("data/Flights 2013.csv.gz")), _name_of(Path("2013/*.parquet"))
+    >>> _name_of("data/Flights 2013.csv.gz"), _name_of("2013/*.parquet")
     ('Flights_2013', 'rows')
     """
-    stem = path.name.split(".")[0]
+    stem = PurePosixPath(path).name.split(".")[0]
     name = "".join(letter if letter.isalnum() else "_" for letter in stem).strip("_")
     return name if name.isidentifier() else "rows"

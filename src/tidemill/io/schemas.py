@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +17,9 @@ from tidemill.core.types import from_arrow
 from tidemill.io.chunks import readable_at
 from tidemill.io.data import is_spark
 from tidemill.io.files import files_at
-from tidemill.io.found_text import find_csv, find_json
+from tidemill.io.found_text import find_csv, find_json, type_of_text
 from tidemill.io.sources import is_instance
+from tidemill.io.stored_files import StoredFile
 
 
 def declared(value: Any, *, step: str) -> Any:
@@ -64,22 +65,35 @@ def schema_of_path(path: str, *, step: str) -> pa.Schema:
     """Return the Arrow schema of the first file at a path; text is looked at to find its types."""
     files, kind = files_at(path, step)
     with readable_at(f"{step}, file {files[0]}"):
-        return file_schema(files[0], kind)
+        return with_key_columns(file_schema(files[0], kind), files)
 
 
-def file_schema(file: Path, kind: str) -> pa.Schema:
+def with_key_columns(found: pa.Schema, files: Sequence[StoredFile]) -> pa.Schema:
+    """Return the schema of files with the columns that their directories give; their types are found."""
+    values: dict[str, list[str | None]] = {}
+    for file in files:
+        for name, value in file.keys.items():
+            values.setdefault(name, []).append(value)
+    for name, texts in values.items():
+        if name not in found.names:
+            found = found.append(pa.field(name, type_of_text(pa.array(texts, pa.string()))))
+    return found
+
+
+def file_schema(file: StoredFile, kind: str) -> pa.Schema:
     """Return the Arrow schema of a file of a format; the types of text are those of its first values."""
     return _OF_KIND[kind](file)
 
 
-def _parquet(file: Path) -> pa.Schema:
+def _parquet(file: StoredFile) -> pa.Schema:
     import pyarrow.parquet as pq
 
-    return pq.read_schema(file).remove_metadata()
+    with file.open() as opened:
+        return pq.read_schema(opened).remove_metadata()
 
 
-def _ipc(file: Path) -> pa.Schema:
-    with pa.OSFile(str(file)) as opened:
+def _ipc(file: StoredFile) -> pa.Schema:
+    with file.open() as opened:
         try:
             return pa.ipc.open_file(opened).schema.remove_metadata()
         except pa.ArrowInvalid:
@@ -87,10 +101,14 @@ def _ipc(file: Path) -> pa.Schema:
             return pa.ipc.open_stream(opened).schema.remove_metadata()
 
 
-_OF_KIND: dict[str, Callable[[Path], pa.Schema]] = {
+_OF_KIND: dict[str, Callable[[StoredFile], pa.Schema]] = {
     "Parquet": _parquet, "Arrow": _ipc,
     "CSV": lambda file: find_csv(file).schema, "JSON lines": lambda file: find_json(file).schema,
 }  # fmt: skip
+
+
+_INDEX = re.compile(r"__index_level_[0-9]+__")
+"""What pandas calls an index without a name in files."""
 
 
 def usable(found: Any, *, step: str) -> tuple[Schema, dict[str, str]]:
@@ -107,6 +125,9 @@ def usable(found: Any, *, step: str) -> tuple[Schema, dict[str, str]]:
         read = functools.partial(from_arrow, step=step)
     kept, others = [], {}
     for name, kind, shown in fields:
+        if _INDEX.fullmatch(name):
+            others[name] = f"{shown}, an index of pandas"
+            continue
         try:
             kept.append((name, read(kind)))
         except UserError:

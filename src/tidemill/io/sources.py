@@ -31,7 +31,7 @@ from tidemill.io.chunks import (
 )
 from tidemill.io.data import Data, is_spark
 from tidemill.io.dicts import column_of, read_rows
-from tidemill.io.files import open_path
+from tidemill.io.files import Part, open_part, open_path
 from tidemill.io.parquet import open_dataset
 from tidemill.plan.nodes import Source
 
@@ -53,7 +53,11 @@ def open_source(
     >>> chunk.batch.to_pylist()
     [{'t': 1}, {'t': 2}]
     """
+    if isinstance(value, Part):
+        return open_part(value, source, sizes)
     if isinstance(value, Data):
+        if value.system is not None:
+            return open_path(value.value, source, sizes, value.system)
         value = value.value
         if is_spark(value):  # the user made the stream of it: its rows are fetched
             value = _from_spark(value, source)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
 from tidemill.core.types import DURATION, TIMESTAMP, DataType, to_arrow
 from tidemill.io.chunks import RawChunk, readable, step_of
+from tidemill.io.stored_files import StoredFile
 from tidemill.io.text_columns import is_converted, typed
 from tidemill.io.text_files import delimiter_of, found_delimiter, is_blank, open_text
 from tidemill.plan.nodes import Source
@@ -27,7 +27,7 @@ _BLOCK = 4 << 20
 _ROWS = 1 << 14
 
 
-def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
+def read_csv(path: StoredFile, source: Source) -> Iterator[RawChunk]:
     """Read a CSV file with a header, on one thread so that errors can name the row.
 
     Arrow converts what it can. From the first block with a value that it cannot convert, all columns are
@@ -57,7 +57,7 @@ def read_csv(path: Path, source: Source) -> Iterator[RawChunk]:
 
 
 def _csv_batches(
-    path: Path, delimiter: str, columns: tuple[str, ...] | None, options: Any
+    path: StoredFile, delimiter: str, columns: tuple[str, ...] | None, options: Any
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as csv
 
@@ -68,7 +68,7 @@ def _csv_batches(
         yield from reader
 
 
-def csv_columns(path: Path, delimiter: str, named: tuple[str, ...] | None = None) -> list[str]:
+def csv_columns(path: StoredFile, delimiter: str, named: tuple[str, ...] | None = None) -> list[str]:
     """Return the columns that are named, or that the header of a CSV file names."""
     import pyarrow.csv as csv
 
@@ -82,7 +82,7 @@ def csv_columns(path: Path, delimiter: str, named: tuple[str, ...] | None = None
         return list(reader.schema.names)
 
 
-def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
+def read_json(path: StoredFile, source: Source) -> Iterator[RawChunk]:
     """Read a file with one JSON object on each line, or one array of objects.
 
     An array is loaded whole; lines are read in blocks.
@@ -117,7 +117,7 @@ def read_json(path: Path, source: Source) -> Iterator[RawChunk]:
             raise
 
 
-def is_array(path: Path) -> bool:
+def is_array(path: StoredFile) -> bool:
     """Return whether a file of JSON holds an array, not lines of objects."""
     with open_text(path) as file:
         while block := file.read(1 << 12):
@@ -126,7 +126,7 @@ def is_array(path: Path) -> bool:
     return False
 
 
-def array_lines(path: Path) -> Iterator[tuple[bytes, int]]:
+def array_lines(path: StoredFile) -> Iterator[tuple[bytes, int]]:
     """Yield the items of a JSON array as lines, each piece with the number of its first item."""
     with open_text(path) as file:
         items = json.loads(file.read())
@@ -140,7 +140,7 @@ def array_lines(path: Path) -> Iterator[tuple[bytes, int]]:
         yield b"".join(json.dumps(item).encode() + b"\n" for item in block), start + 1
 
 
-def _blocks_of_lines(path: Path) -> Iterator[tuple[bytes, int]]:
+def _blocks_of_lines(path: StoredFile) -> Iterator[tuple[bytes, int]]:
     first_row = 1
     with open_text(path) as file:
         rest = b""
@@ -326,7 +326,7 @@ def _column(
 
 
 def found_types(
-    path: Path, delimiter: str, columns: tuple[str, ...] | None = None
+    path: StoredFile, delimiter: str, columns: tuple[str, ...] | None = None
 ) -> pa.RecordBatch | None:
     """Return the first rows of a CSV file, all as text, to find out what they are."""
     import pyarrow.csv as csv
@@ -339,7 +339,7 @@ def found_types(
     return next(itertools.chain(_csv_batches(path, delimiter, columns, options), [None]))
 
 
-def found_json(path: Path) -> pa.Schema:
+def found_json(path: StoredFile) -> pa.Schema:
     """Return the columns of a file of JSON with the types of their first values."""
     import pyarrow.json as pj
 

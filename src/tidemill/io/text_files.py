@@ -6,36 +6,36 @@ import csv as fields
 import lzma
 import zipfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 
 from tidemill.core.text_form import DELIMITERS, TextForm
+from tidemill.io.stored_files import StoredFile
 
 SAMPLE = 64 << 10
 """The bytes that are looked at to find the delimiter."""
 
 
-def open_text(path: Path) -> Any:
+def open_text(path: StoredFile) -> Any:
     """Open a file, packed or not, for reading of bytes."""
-    ending = path.suffix.lower()
+    ending = path.endings[-1] if path.endings else ""
     if ending == ".xz":
-        return pa.PythonFile(lzma.open(path), mode="r")
+        return pa.PythonFile(lzma.open(path.open()), mode="r")
     if ending == ".zip":
         return pa.PythonFile(_only_member(path), mode="r")
-    return pa.input_stream(str(path))
+    return pa.input_stream(path.path) if path.system is None else path.system.open_input_stream(path.path)
 
 
-def _only_member(path: Path) -> IO[bytes]:
-    packed = zipfile.ZipFile(path)
+def _only_member(path: StoredFile) -> IO[bytes]:
+    packed = zipfile.ZipFile(path.open())
     names = [one.filename for one in packed.infolist() if not one.is_dir()]
     if len(names) != 1:
         raise ValueError(f"one file inside was expected, got {len(names)}: {names[:5]}")
     return packed.open(names[0])
 
 
-def is_blank(path: Path) -> bool:
+def is_blank(path: StoredFile) -> bool:
     """Return whether a file has nothing but white space."""
     with open_text(path) as stream:
         while block := stream.read(1 << 16):
@@ -44,11 +44,11 @@ def is_blank(path: Path) -> bool:
     return True
 
 
-def delimiter_of(path: Path, form: TextForm, needed: Iterable[str] = ()) -> str:
+def delimiter_of(path: StoredFile, form: TextForm, needed: Iterable[str] = ()) -> str:
     """Return what separates the fields of a file of CSV: what is said, or what is found."""
     if form.delimiter is not None:
         return form.delimiter
-    if {".tsv", ".tab"} & {ending.lower() for ending in path.suffixes}:
+    if {".tsv", ".tab"} & {*path.endings}:
         return "\t"
     with open_text(path) as stream:
         return found_delimiter(stream.read(SAMPLE), needed)

@@ -40,23 +40,28 @@ class ArrivalOperator(IntervalOperator):
         self._came += batch.num_rows
         if port == 0:
             return [found for rows in self._in_turn(batch) for found in self._answered(rows)]
+        self._probe_came(batch)
+        return ()
+
+    def _probe_came(self, batch: pa.RecordBatch) -> None:
+        """Take probe rows; those without a key belong to no base row."""
         null = self._null_keys(batch, 1)
-        if null.any():
+        if null is not None:
             if self._lenient:
                 self._refuse_null_keys(batch.filter(pa.array(null)), 1)
             batch = batch.filter(pa.array(~null))
         if batch.num_rows:
             self._arrived(batch)
-        return ()
 
     def _arrived(self, batch: pa.RecordBatch) -> None:
         """Keep probe rows, which have keys."""
         self._waiting[1].add(batch)
 
-    def _null_keys(self, batch: pa.RecordBatch, port: int) -> Mask:
-        """Return which rows of a port have a null among their keys: nothing is equal to it."""
-        match = self.plan.match
-        names = self._key_columns[port][len(match.scope) :]
+    def _null_keys(self, batch: pa.RecordBatch, port: int) -> Mask | None:
+        """Return which rows of a port have a null among their keys; None if there are none."""
+        names = self._key_columns[port][len(self.plan.match.scope) :]
+        if not any(batch.column(n).null_count for n in names):
+            return None
         return without_nulls(np.zeros(batch.num_rows, np.int64), batch, names, -1) < 0
 
     def _in_turn(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -101,7 +106,7 @@ class ArrivalOperator(IntervalOperator):
         """Keep copies of base rows that have nothing to do with another one because something is missing."""
         if not self._lenient:
             return
-        if (null := self._null_keys(rows, 0)).any():
+        if (null := self._null_keys(rows, 0)) is not None:
             self._refuse_null_keys(rows.filter(pa.array(null)), 0)
         if bad is not None and bad.any():
             self._refuse_no_interval(rows.filter(pa.array(bad)))
@@ -110,12 +115,17 @@ class ArrivalOperator(IntervalOperator):
 
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterator[pa.RecordBatch]:
         self._marks.raise_to(port, below)
-        if self.wants_advance or self._reached == FOREVER:
+        if self.wants_forget or self._reached == FOREVER:
             self._forget()
         return iter(())
 
     @property
     def wants_advance(self) -> bool:
+        return self.wants_forget
+
+    @property
+    def wants_forget(self) -> bool:
+        """Whether it pays to look for rows that nobody needs any more."""
         return self._came >= max(self._left, self._tuning.few_arrived)
 
     @property

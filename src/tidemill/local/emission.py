@@ -83,12 +83,15 @@ class Once:
     """Each row comes once, when it can no longer change, or on arrival of its base row."""
 
     def __init__(
-        self, plan: Plan, threads: int, pool: Executor | None, on_arrival: int | None = None
+        self, plan: Plan, threads: int, pool: Executor | None, on_arrival: int | None, *, few: bool
     ) -> None:
-        """With `on_arrival`, a lateness, rows of interval joins come when base rows do."""
+        """With `on_arrival`, a lateness, rows of interval joins come when base rows do.
+
+        `few` says that rows come a few at a time, and their results soon.
+        """
         self.schema = plan.schema.to_arrow()
         self.graph = self._graph = Graph(
-            plan, threads, LIVE, keep_late=False, pool=pool, lenient=True, on_arrival=on_arrival
+            plan, threads, LIVE, keep_late=False, pool=pool, lenient=True, on_arrival=on_arrival, few=few
         )
         self.close, self.snapshot = self._graph.close, self._graph.snapshot
         self.refused = self._graph.refused

@@ -93,17 +93,18 @@ class Graph:
     def __init__(
         self, plan: Plan, threads: int = 1, tuning: Tuning = DEFAULT, *, watch: bool = True,
         keep_late: bool = True, pool: Executor | None = None, lenient: bool = False, ahead: bool = False,
-        on_arrival: int | None = None,
+        on_arrival: int | None = None, few: bool = False,
     ) -> None:  # fmt: skip
         """Pass `watch=False` where promises follow from the rows themselves, so that none can be late.
 
         Pass `keep_late=False` where late rows are kept before they come here, and a `pool` whose threads work
         in place of the package's own. With `lenient`, rows that an operator cannot use are kept apart. With
         `ahead`, results may come later than they are complete, and nobody asks for the state. With
-        `on_arrival`, a lateness in ticks, interval joins answer base rows when they come.
+        `on_arrival`, a lateness in ticks, interval joins answer base rows when they come. `few` says that
+        rows come a few at a time, and their results soon.
         """
         self._lenient, self._go_ahead, self._threads = lenient, ahead, threads
-        self._on_arrival = on_arrival
+        self._on_arrival, self._few = on_arrival, few
         self._row_by_row = frozenset[str]()
         """The streams whose rows are base rows and probe rows of joins that answer on arrival."""
         if on_arrival is not None:
@@ -153,6 +154,7 @@ class Graph:
             made = temporal_operator(
                 plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
                 lenient=self._lenient, ahead=self._go_ahead, on_arrival=self._on_arrival,
+                few=self._few,
             )  # fmt: skip
             return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):
@@ -311,7 +313,7 @@ class Graph:
             return (batch,)
         found: list[pa.RecordBatch] = []
         for reader, port in step.readers:
-            if port == 0 and isinstance(reader.operator, ArrivalOperator):
+            if port == 0 and self._on_arrival is not None and isinstance(reader.operator, ArrivalOperator):
                 self._asking[self._number[id(reader)]].append(batch)
                 continue
             if self._spray is not None and (chain := _chain(reader, port)) is not None:

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.aggregates.ordered import first
-from tidemill.core.errors import UserError
 from tidemill.core.schema import internal
 from tidemill.core.time import BEGINNING, FOREVER
 from tidemill.expr.fluent import Expr
@@ -23,7 +22,7 @@ from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.order import float_key, order_by
 from tidemill.local.arrival_operator import ArrivalOperator
 from tidemill.local.expressions import evaluate
-from tidemill.local.interval_ranges import FAR, reach
+from tidemill.local.interval_ranges import FAR, Reach, reach
 from tidemill.local.lifetimes import Ints, ends_of, starts_of, without_nulls
 from tidemill.local.ranking import rank
 from tidemill.local.snapshot import column
@@ -32,6 +31,8 @@ from tidemill.plan.build import bind
 from tidemill.plan.intervals import Interval, IntervalAggregate, IntervalJoin, IntervalPairs
 from tidemill.plan.temporal import payload
 
+_KEY = "\0"
+"""Before the names of key columns in a saved index."""
 _NULL = np.iinfo(np.int64).min
 """The place of null in the order of a column of ties: below all values."""
 
@@ -109,6 +110,7 @@ class IndexedOperator(ArrivalOperator):
         super().__init__(plan, *args, **kwargs)
         self._kept = kept
         self._key_names = plan.match.right_keys
+        self._schema = plan.schema.to_arrow()
         self._looks = 0
         self._new_index()
 
@@ -138,6 +140,8 @@ class IndexedOperator(ArrivalOperator):
             return np.zeros(batch.num_rows, dtype=np.int64)
         columns = [batch.column(n) for n in names]
         ids = self.keys.encode(columns) if add else self.keys.find(columns)
+        if not any(c.null_count for c in columns):
+            return ids
         return without_nulls(ids, batch, names[len(self.plan.match.scope) :], -1)
 
     def id_of(self, key: Any) -> int:
@@ -190,21 +194,30 @@ class IndexedOperator(ArrivalOperator):
         yield self._found(rows, keep=False)
 
     def _found(self, rows: pa.RecordBatch, *, keep: bool) -> pa.RecordBatch:
-        plan, asked = self.plan, self.plan.interval
-        side = Side(plan.base, rows, 0, starts_of(plan.base, rows), ends_of(plan.base, rows))
-        ids = self.key_ids(rows, plan.match.left_keys, add=False)
-        own = reach(asked, side, None)
+        asked = self._asked_of(rows)
         if keep:
-            self._refuse_base(rows, own.bad)
+            self._refuse_base(rows, asked.bad)
+        return self._answer(rows, asked)
+
+    def _asked_of(self, rows: pa.RecordBatch) -> Reach:
+        """Return the intervals of base rows."""
+        base = self.plan.base
+        side = Side(base, rows, 0, starts_of(base, rows), ends_of(base, rows))
+        return reach(self.plan.interval, side, None)
+
+    def _answer(self, rows: pa.RecordBatch, own: Reach) -> pa.RecordBatch:
+        """Return base rows with the answers to their intervals."""
+        plan, asked = self.plan, self.plan.interval
+        ids = self.key_ids(rows, plan.match.left_keys, add=False)
         if own.bad is not None:
             ids = np.where(own.bad, -1, ids)
         columns = self.index.answers(
             ids, np.asarray(own.low), np.asarray(own.high), prevailing=asked.prevailing,
             max_rows=asked.max_rows, at=np.asarray(own.at) if asked.max_rows is not None else None,
         )  # fmt: skip
-        names = list(plan.base.schema.names)
-        arrays = [*rows.select(names).columns, *columns[: self._kept.results]]
-        return pa.RecordBatch.from_arrays(arrays, schema=plan.schema.to_arrow())
+        own_columns = rows.columns[: len(plan.base.schema.names)]
+        arrays = [*own_columns, *columns[: self._kept.results]]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     # -- what is kept
 
@@ -214,6 +227,10 @@ class IndexedOperator(ArrivalOperator):
             self._new_index()
         elif below > BEGINNING:
             self._expire(expiry(self.plan.interval, below))
+        self._forgot()
+
+    def _forgot(self) -> None:
+        """Note what is left, and forget keys that have no rows, if there are many."""
         self._came, self._left = 0, self.index.rows
         if self.keys is not None and self.keys.count > max(self._tuning.few_keys, 2 * self._left):
             self._load_extra(list(self._extra().values()))  # with ids for keys that have rows
@@ -228,30 +245,28 @@ class IndexedOperator(ArrivalOperator):
     def size(self) -> tuple[int, int]:
         return self.index.size()
 
+    def key_of_table(self, name: str, keys: Sequence[str]) -> str | None:
+        return f"{_KEY}{keys[1]}" if name == "index" else super().key_of_table(name, keys)
+
     def _extra_schemas(self) -> dict[str, pa.Schema]:
-        keys = self.plan.probe.schema.select(self._key_names).to_arrow()
-        return {"keys": keys, "index": self.index.snapshot().schema}
+        kinds = self.plan.probe.schema.select(self._key_names).to_arrow()
+        keys = [pa.field(f"{_KEY}{field.name}", field.type) for field in kinds]
+        return {"index": pa.schema([*keys, *list(self.index.snapshot().schema)[1:]])}
 
     def _extra(self) -> dict[str, pa.Table]:
-        saved = self.index.snapshot()
-        if self.keys is None:
-            return {"keys": pa.table({}), "index": saved}
-        there, ids = np.unique(column(saved, "key"), return_inverse=True)
-        saved = saved.set_column(0, "key", pa.array(ids.astype(np.int64)))
-        columns = self.keys.decode(there)
-        keys = pa.Table.from_arrays(columns, schema=self._extra_schemas()["keys"])
-        return {"keys": keys, "index": saved}
+        saved, schema = self.index.snapshot(), self._extra_schemas()["index"]
+        keys = [] if self.keys is None else self.keys.decode(column(saved, "key"))
+        return {"index": pa.Table.from_arrays([*keys, *saved.columns[1:]], schema=schema)}
 
     def _load_extra(self, found: Sequence[pa.Table]) -> None:
-        keys, saved = found
-        ids = column(saved, "key")
-        if len(ids) and not 0 <= ids.min() <= ids.max() < max(len(keys), 1):
-            raise UserError("restore", expected=f"rows of {len(keys)} keys", got=f"ids up to {ids.max()}")
+        [saved] = found
         self._new_index()
-        if self.keys is not None and len(keys):
-            now = self.keys.encode([keys.column(n).combine_chunks() for n in self._key_names])
-            saved = saved.set_column(0, "key", pa.array(now[ids]))
-        self.index.restore(saved)
+        ids, columns = np.zeros(len(saved), dtype=np.int64), saved.columns
+        if self.keys is not None:
+            ids = self.keys.encode([c.combine_chunks() for c in columns[: len(self._key_names)]])
+            columns = columns[len(self._key_names) :]
+        names = self.index.snapshot().column_names
+        self.index.restore(pa.table([pa.array(ids), *columns], names=names))
         self._left = self.index.rows
 
 

@@ -13,6 +13,7 @@ from tidemill.local.arrival_operator import ArrivalOperator
 from tidemill.local.as_of_operator import AsOfOperator
 from tidemill.local.cut_operator import CutOperator
 from tidemill.local.expressions import row_by_row
+from tidemill.local.indexed_exact import IndexedExactOperator, indexed_exactly
 from tidemill.local.indexed_operator import IndexedOperator, indexed
 from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.join_operator import JoinOperator
@@ -64,12 +65,13 @@ _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
 
 def temporal_operator(
     plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None,
-    ahead: bool = False, on_arrival: int | None = None, **options: Any,
+    ahead: bool = False, on_arrival: int | None = None, few: bool = False, **options: Any,
 ) -> Operator:  # fmt: skip
     """Return the operator of a node. With several `lanes`, each has a thread, where there are keys.
 
     Where results may come later than they are complete (`ahead`), threads may take turns in place of keys.
-    With `on_arrival`, the lateness in ticks, interval joins answer base rows when they come.
+    With `on_arrival`, the lateness in ticks, interval joins answer base rows when they come. `few` says that
+    rows come a few at a time, and their results soon.
     """
     if on_arrival is not None and isinstance(plan, IntervalJoin):
         if (kept := indexed(plan)) is not None:
@@ -92,6 +94,8 @@ def temporal_operator(
         kind = NextOperator
     elif as_of(plan) is not None:
         kind = AsOfOperator
+    elif few and isinstance(plan, IntervalJoin) and (kept := indexed_exactly(plan)) is not None:
+        kind, options = IndexedExactOperator, {**options, "kept": kept}
     make = partial(kind, plan, tuning, **options)
     keys = _keys(plan) if lanes > 1 else None
     if keys is None or not threadsafe(plan):

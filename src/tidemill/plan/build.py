@@ -239,6 +239,12 @@ def window_aggregate(
         )  # fmt: skip
     asked = split("agg", aggregates)
     for window in windows:
+        if isinstance(window.spec, PerEvent) and window.spec.keep:
+            raise UserError(
+                f"window {window.spec}", expected="keep=True alone, and .agg(...) after it",
+                got="; ".join(map(str, windows)) if len(windows) > 1 else "something else",
+                hint="leave keep=True out, or use one query for each",
+            )  # fmt: skip
         _check_window(plan, window.spec)
     _check_together(windows, ids)
     plan, windows, step = _with_attribute(plan, windows)

@@ -3,8 +3,8 @@
 Both ends of an interval are cursors (`find`). What is between them is folded, by part of the layout:
 
 - `subtract`: the rows that come in are combined, those that go are subtracted;
-- `two_stacks`: suffixes of the leaf at the low end, a running partial of that at the high end, and the
-  partials of the leaves and nodes between them, which change only with one of the two leaves;
+- `two_stacks`: while cursors walk, suffixes of the leaf at the low end, a running partial of that at the high
+  end, and the partials of the leaves and nodes between them, which change only with one of the two leaves;
 - `tree`: the rows of both leaves, and the partials of the leaves and nodes between them;
 - `rows`: all rows.
 
@@ -27,8 +27,8 @@ from tidemill.core.schema import Schema
 from tidemill.intervals.loops.summaries import BLOCKS
 from tidemill.jit.kernel import any_kernel
 
-WALK = 2 * 32
-"""Cursors that would have to move by more rows are sought."""
+WALK = 24
+"""Cursors that would have to move by more rows are sought, which takes about as long."""
 AT_ONCE = 256
 """So many answers are made from one version of a key."""
 FIND = "from tidemill.intervals.loops.find import *"
@@ -215,11 +215,10 @@ def _fold(
 
 def _stacks(e: Emitter, parts: list[PartCode]) -> None:
     """Emit code that folds the interval from suffixes, a middle, and a running partial."""
-    reset(e, parts, "f")
-    rows = e.block("for r in range(lo[PLACE] + lo[ITEM], hi[PLACE] + hi[ITEM]):")
-    with e.block("if lo[PLACE] == hi[PLACE]:"), rows:
-        _take(e, parts, "f", "r")
+    with e.block("if not walked or lo[PLACE] == hi[PLACE]:"):
+        _fold(e, parts, "f", "lo", "hi")
     with e.block("else:"):
+        reset(e, parts, "f")
         with e.block("if front != lo[PLACE] or lo[ITEM] < front_from:"):
             reset(e, parts, "m")
             e.line("t = lo[ITEMS] - 1")

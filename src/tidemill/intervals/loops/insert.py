@@ -41,6 +41,7 @@ from tidemill.intervals.loops.blocks import (
     take,
     take_leaf,
 )
+from tidemill.jit.intrinsics import address_of, copy_bytes
 from tidemill.jit.kernel import bare_kernel
 
 TOO_MANY = -1
@@ -108,6 +109,13 @@ def _has_room(s: Store, k: int, v: int, rows: int, late: int) -> Any:
     if own[TOUCHED] + touched > s.touched.shape[0]:
         own[LACKS] |= LACK_TOUCHED
     return own[LACKS] == 0
+
+
+@bare_kernel
+def _copy_rows(s: Store, to: int, words: Ints, at: int, n: int) -> None:
+    """Copy rows, of the index or new ones."""
+    size = 8 * words.shape[1]
+    copy_bytes(address_of(s.rows) + size * to, address_of(words) + size * at, size * n)
 
 
 # -- the order of rows
@@ -197,7 +205,6 @@ def _append_entry(s: Store, k: int, v: int, level: int, entries: Ints, at: int) 
 @bare_kernel
 def _append_rows(s: Store, k: int, v: int, words: Ints, order: Ints, j: int, end: int) -> None:
     """Append rows to the open leaf, and open another one whenever it is full."""
-    rows = s.rows
     while j < end:
         leaf = s.heads[k, v]
         meta = s.heads[k, v + 1]
@@ -214,9 +221,7 @@ def _append_rows(s: Store, k: int, v: int, words: Ints, order: Ints, j: int, end
             leaf, n, size = _larger(s, leaf, n, size, end - j)
         m = min((UNIT << size) - n, end - j)
         for q in range(m):
-            i = order[j + q]
-            for w in range(rows.shape[1]):
-                rows[leaf + n + q, w] = words[i, w]
+            _copy_rows(s, leaf + n + q, words, order[j + q], 1)
         s.heads[k, v] = leaf
         s.heads[k, v + 1] = (n + m) | size << SIZE
         j += m
@@ -231,9 +236,7 @@ def _larger(s: Store, leaf: int, n: int, size: int, more: int) -> Any:
         gone += 1
     gone = max(gone - s.own[SPARE], 0)
     to, c = take_leaf(s, min(n - gone + more, LEAF))
-    for q in range(n - gone):
-        for w in range(rows.shape[1]):
-            rows[to + q, w] = rows[leaf + gone + q, w]
+    _copy_rows(s, to, rows, leaf + gone, n - gone)
     release(s, size, leaf)
     s.own[LIVE] -= gone
     return to, n - gone, c
@@ -266,18 +269,26 @@ def _merge(
 
     Of equal ones, those that were there are first.
     """
-    rows = s.rows
     b = j
-    for q in range(want):
-        if b < stop and (n == 0 or _before(words, order[b], rows, at, ties)):
-            for w in range(rows.shape[1]):
-                rows[to + q, w] = words[order[b], w]
+    done = 0
+    while done < want:
+        low = 0
+        high = min(n, want - done)
+        if b < stop:  # how many rows that were there come before the next new one
+            while low < high:
+                middle = (low + high) >> 1
+                if _before(words, order[b], s.rows, at + middle, ties):
+                    high = middle
+                else:
+                    low = middle + 1
+        _copy_rows(s, to + done, s.rows, at, high)
+        at += high
+        n -= high
+        done += high
+        if done < want:
+            _copy_rows(s, to + done, words, order[b], 1)
             b += 1
-        else:
-            for w in range(rows.shape[1]):
-                rows[to + q, w] = rows[at, w]
-            at += 1
-            n -= 1
+            done += 1
     return b - j
 
 
@@ -420,8 +431,12 @@ def _own_path(s: Store, k: int, v: int, top: int, path: Ints) -> None:
         meta = s.heads[k, v + 2 * top + 1] if in_head else s.nodes[above, META]
         skip = meta >> SKIP & COUNT
         to = take(s, NODES)
-        for q in range(skip, meta & COUNT):
-            _put(s, level, to + q - skip, s.nodes, node + q)
+        count = (meta & COUNT) - skip
+        size = 8 * s.nodes.shape[1]
+        begin = address_of(s.nodes)
+        copy_bytes(begin + size * to, begin + size * (node + skip), size * count)
+        for q in range(count):
+            _touch(s, level, to + q)
         release(s, NODES, node)
         meta -= skip | skip << SKIP
         if in_head:
