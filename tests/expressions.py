@@ -146,6 +146,7 @@ def _signatures() -> list[Signature]:
     add("lower upper strip", (STRING,), STRING)
     add("contains starts_with ends_with", (STRING, _PART), BOOL)
     add("matches", (STRING, _text(*PATTERNS)), BOOL)
+    add("extract", (STRING, _text("(?P<g>a+)", "(?P<g>.)b?", "a(?:x)?(?P<g>b)?$")), STRING)
     add("replace", (STRING, _SOME, _text("", "z", "é", "aa", "$1", "\\")), STRING)
     add("substring", (STRING, _AT, _AT), STRING)
     add("find", (STRING, _PART), INT64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import inspect
 import re
 import subprocess
@@ -76,9 +75,3 @@ def test_every_public_name_is_in_the_reference() -> None:
     methods = [n for n in dir(tm.Expr) if not n.startswith("_") and n != "node"]
     listed = set(re.findall(r"`(?:tm)?\.?(\w+)", text))
     assert {*tm.__all__, *methods} <= listed
-
-
-def test_the_examples_of_the_reference_run() -> None:
-    path = Path(__file__).parent.parent / "docs" / "reference.md"
-    failed, tried = doctest.testfile(str(path), module_relative=False, globs={"tm": tm})
-    assert (failed, tried) == (0, 14)

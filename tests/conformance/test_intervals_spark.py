@@ -161,7 +161,7 @@ def test_others(engine: Engine, which: str) -> None:
 
 
 DIVIDED_OTHERS = ("nearest, close", "without a key, last", "two probes")
-DIVIDED = ("around", "a few around", "prevailing, after", "a condition")
+DIVIDED = ("around", "a few around", "prevailing, after", "a condition", "both computed", "since previous")
 
 
 @pytest.mark.parametrize("kind", ["few", *later("in order", "pairs")])

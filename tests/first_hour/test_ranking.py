@@ -51,3 +51,15 @@ def test_exploded_a_list() -> None:
         STREAM.select_many("tags")
     with pytest.raises(tm.UserError, match="one list, got 2"):
         STREAM.select_many("tags", x="tags")
+
+
+def test_took_a_number_out_of_a_text() -> None:
+    found = STREAM.select(letter=col.who.extract("^(.)"), rest=col.who.extract("(.)(?P<rest>.*)", "rest"))
+    assert rows(found, "letter", "rest")[:2] == [("a", "nn"), (None, None)]
+    for ask, message in (
+        (lambda: col.who.extract("(a"), "extract: expected a regular expression that RE2 reads"),
+        (lambda: col.who.extract("(a)", 2), r"one of \[0, 1\], got 2"),
+        (lambda: col.who.extract("(?P<x>a)", "y"), r"one of \[0, 1, 'x'\], got 'y'"),
+    ):
+        with pytest.raises(tm.UserError, match=message):
+            ask()

@@ -17,7 +17,7 @@ from tidemill.local.snapshot_operator import SnapshotOperator
 from tidemill.local.tuning import Tuning
 from tidemill.plan.temporal import Cut, Join, Temporal
 
-KEYS, ROWS = 100, 2_000
+KEYS, ROWS = 50, 800
 A, B = (
     tm.stream(n, time="t", end="u", schema={"t": "int64", "u": "int64", "k": "int64"}) for n in "ab"
 )

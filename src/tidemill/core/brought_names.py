@@ -31,6 +31,7 @@ EXPRESSION = _table(
         "rlike regexp_like match fullmatch": ".matches('pattern'), found anywhere; ^ and $ for all of it",
         "like ilike": ".contains('a'), .starts_with('a') or .matches('pattern')",
         "substr slice": ".substring(start, length), from 0",
+        "regexp_extract str_extract": ".extract(r'id=(\\d+)'), with a group by number or name",
         "regexp_replace str_replace replace_all": ".replace('old', 'new'), which is plain text",
         "to_lowercase": ".lower()",
         "to_uppercase": ".upper()",

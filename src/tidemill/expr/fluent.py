@@ -26,7 +26,9 @@ from tidemill.core.types import (
     parse_type,
 )  # fmt: skip
 from tidemill.core.zones import UTC, known_zone
+from tidemill.expr.functions import check_pattern
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
+from tidemill.expr.patterns import extracting
 
 Scalar = Union[None, bool, int, float, str, date, timedelta]
 Operand = Union["Arithmetic", Scalar]
@@ -350,6 +352,17 @@ class Expr(KnowsBroughtNames, Arithmetic):
     def matches(self, pattern: str) -> Expr:
         """Whether a regular expression (RE2 syntax) is found anywhere in the string."""
         return call("matches", self, pattern)
+
+    def extract(self, pattern: str, group: int | str | None = None) -> Expr:
+        """What a group of a regular expression (RE2 syntax) captures in a string; null without a match.
+
+        Without a group it is the first one in parentheses, or all that matches where there is none. Group 0
+        is all that matches. A group that takes no part in the match is empty text.
+        """
+        if not isinstance(pattern, str):
+            raise UserError("extract", expected="a regular expression", got=repr(pattern))
+        check_pattern(pattern, "extract")
+        return call("extract", self, extracting(pattern, group))
 
     def replace(self, old: str, new: str) -> Expr:
         """Replace every occurrence of a text by another."""

@@ -47,6 +47,7 @@ from tidemill.core.types import (
     list_of,
 )  # fmt: skip
 from tidemill.core.zones import known_zone
+from tidemill.expr.patterns import OURS
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 EXACT_FLOAT = float(1 << 52)
@@ -683,6 +684,15 @@ def _(a: str, pattern: str) -> bool:
     return bool(pc.match_substring_regex(pa.scalar(a), check_pattern(pattern)).as_py())
 
 
+@_define("extract", _all_strings(STRING), literal_from=1, check=lambda p: check_extraction(p))
+def _(a: str, pattern: str) -> str | None:
+    # The pattern has one group that captures, `expr.patterns.extracting`.
+    import pyarrow.compute as pc  # slow to import, seldom needed
+
+    found = pc.extract_regex(pa.scalar(a), pattern).as_py()
+    return None if found is None else str(found[OURS])
+
+
 @_define("replace", _all_strings(STRING), literal_from=1)
 def _(a: str, old: str, new: str) -> str:
     return a.replace(old, new)
@@ -718,7 +728,21 @@ def _(a: list[Any], index: int) -> Any:
     return a[index] if 0 <= index < len(a) else None
 
 
-def check_pattern(pattern: str) -> str:
+def check_extraction(pattern: str) -> str:
+    """Check that a pattern has the one group that captures what is extracted (`expr.patterns`)."""
+    import pyarrow.compute as pc  # slow to import, seldom needed
+
+    check_pattern(pattern, "extract")
+    try:
+        groups = [field.name for field in pc.extract_regex(pa.scalar(""), pattern).type]
+    except pa.ArrowInvalid:  # groups without a name
+        groups = []
+    if groups != [OURS]:
+        raise UserError("extract", expected=f"one group, named {OURS}", got=repr(pattern))
+    return pattern
+
+
+def check_pattern(pattern: str, step: str = "matches") -> str:
     """Check that RE2 accepts a pattern; every engine uses RE2's dialect.
 
     >>> check_pattern("(a")
@@ -732,7 +756,7 @@ def check_pattern(pattern: str) -> str:
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid as bad:
         raise UserError(
-            "matches", expected="a regular expression that RE2 reads", got=repr(pattern),
+            step, expected="a regular expression that RE2 reads", got=repr(pattern),
             hint=str(bad),
         ) from bad  # fmt: skip
     return pattern

@@ -101,6 +101,11 @@ def _matches(a: pa.Array, pattern: str) -> pa.Array:
     return pc.replace_with_mask(found, some, pc.match_substring_regex(a.filter(some), pattern))
 
 
+def _extract(a: pa.Array, pattern: str) -> pa.Array:
+    found = pc.extract_regex(a, pattern)
+    return pc.if_else(found.is_valid(), found.field(0), pa.scalar(None, pa.string()))
+
+
 _LITERAL = re.compile(r"[A-Za-z0-9 _-]+(?![A-Za-z0-9 _*?{-])")
 """Characters at the start of a pattern that stand for themselves, none of which may be left out."""
 
@@ -230,7 +235,7 @@ _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "strip": lambda a: pc.utf8_trim(a, " "),
     "contains": _searched(contains, pc.match_substring),
     "starts_with": _searched(begins, pc.starts_with), "ends_with": _searched(ends, pc.ends_with),
-    "matches": _matches, "replace": _replace, "substring": _substring, "find": _find,
+    "matches": _matches, "extract": _extract, "replace": _replace, "substring": _substring, "find": _find,
     "split": _split, "concat": _concat,
     "local_time": local_times,
     "from_local_time": _strict("from_local_time", instants_of), "try_from_local_time": instants_of,

@@ -17,6 +17,8 @@ from tidemill.local.lifetimes import Ints, ends_of
 from tidemill.local.temporal_operator import TemporalOperator
 
 _Arrays = list[pa.Array]
+_FEW_ADVANCES = 64
+"""To put rows apart takes longer than to look at all of them, so it must be for many advances."""
 
 
 class KeyedOperator(TemporalOperator):
@@ -31,6 +33,8 @@ class KeyedOperator(TemporalOperator):
         super().__init__(*args, **kwargs)
         self._apart: list[KeptByKey] = []
         """The rows of each port that lie apart; nothing if none do."""
+        self._until_apart = 0
+        """So many small advances look at all rows before these are put apart again."""
 
     _keys_apart = True
     """Whether that is so."""
@@ -53,35 +57,37 @@ class KeyedOperator(TemporalOperator):
 
     def _worked_on(self, below: int) -> Iterable[pa.RecordBatch]:
         due = [self._taken(port, below) for port in range(self.ports)]
-        if not self._are_few(due, below):
+        if self._are_few(due, below):
+            if not self._apart or self._recent > self._most_recent:
+                self._gather()
+                self._put_apart()
+            keys = self._keys_touched(due, self._over(below))
+            places = [rows.of(keys) for rows in self._apart] if keys else []
+            if sum(map(len, places)) * self._tuning.many_touched <= self._kept_count:
+                return self._worked_on_keys(due, keys, places, below) if keys else ()
+        if self._apart:
             self._gather()
-            return self._worked(
-                [self._side(p, self._kept_rows[p], rows) for p, rows in enumerate(due)], below
-            )
-        if not self._apart or self._recent > self._most_recent:
-            self._gather()
-            self._put_apart()
-        return self._worked_on_keys(due, below)
+            self._until_apart = _FEW_ADVANCES if self._tuning.many_due else 0
+        sides = [self._side(port, self._kept_rows[port], rows) for port, rows in enumerate(due)]
+        return self._worked(sides, below)
 
     def _are_few(self, due: Sequence[Sequence[pa.RecordBatch]], below: int) -> bool:
         """Return whether it pays to look for the rows of some keys."""
-        kept, few = self._kept_count, self._tuning.few_kept
-        if not self._keys_apart or below == FOREVER or kept < few or not all(self._key_columns):
+        if not self._keys_apart or below == FOREVER or not all(self._key_columns):
             return False
         if any(self._by_key):  # promises about keys need all rows together, and more of them are to come
             return False
         new: int = sum(batch.num_rows for batches in due for batch in batches)
-        return new * self._tuning.many_due <= kept
+        if self._kept_count < self._tuning.few_kept or new * self._tuning.many_due > self._most_recent:
+            return False
+        self._until_apart = max(0, self._until_apart - 1)
+        return not self._until_apart
 
     def _worked_on_keys(
-        self, due: Sequence[list[pa.RecordBatch]], below: int
-    ) -> Iterable[pa.RecordBatch]:
-        """Work on the rows of keys of which something starts or ends."""
+        self, due: Sequence[list[pa.RecordBatch]], keys: _Arrays, places: Sequence[Ints], below: int
+    ) -> Iterable[pa.RecordBatch]:  # fmt: skip
+        """Work on the rows of some keys, which have these places among those that lie apart."""
         last, apart = self._over(below), self._apart
-        keys = self._keys_touched(due, last)
-        if not keys:
-            return ()
-        places = [rows.of(keys) for rows in apart]
         self._fetch(keys)
         kept = [
             joined_rows([apart[p].rows_at(places[p]), recent]) if len(places[p]) else recent

@@ -157,16 +157,18 @@ class Live:
     # -- rows and time
 
     @_in_turn
-    def push(self, /, *, position: Any = None, **batches: Any) -> pa.Table:
+    def push(self, data: Any = None, /, *, position: Any = None, **batches: Any) -> pa.Table:
         """Take rows of some inputs, by name, and return the rows of the result that are now complete.
 
-        A batch is Arrow data, a pandas or Polars frame, a list of dicts, or one dict. If one batch cannot be
-        read, none is taken. `position` says up to where the input was read: a checkpoint keeps it, for the
-        one who goes on. With several inputs it is a dict by name.
+        A batch is Arrow data, a pandas or Polars frame, a list of dicts, or one dict; that of a query of one
+        input needs no name. If one batch cannot be read, none is taken. `position` says up to where the input
+        was read: a checkpoint keeps it, for the one who goes on. With several inputs it is a dict by name.
         """
         if self._ended or self._broken:
             self._require_open("push")
         inputs = self._inputs
+        if data is not None:
+            batches = self._named(data, batches)
         tables: list[tuple[LiveTable, list[pa.RecordBatch]]] = []
         if not batches.keys() <= inputs.keys():
             self._require_names("push", batches, tables=True)
@@ -634,6 +636,17 @@ class Live:
                 timeless = name in self._tables
                 hint = "a table has no time: push its rows before the first event" if timeless else ""
                 raise UserError(step, expected=f"inputs {known}", got=repr(name), hint=hint)
+
+    def _named(self, data: Any, batches: Mapping[str, Any]) -> dict[str, Any]:
+        """Rows without a name, which are those of the one input."""
+        names = sorted([*self._inputs, *self._tables])
+        if batches or len(names) > 1:
+            raise UserError(
+                "push", expected="rows without a name for a query of one input only",
+                got=f"{type(data).__name__} without a name, for {names}",
+                hint=f"write push({', '.join(f'{n}=...' for n in names)})",
+            )  # fmt: skip
+        return {names[0]: data}
 
     def _positions(self, position: Any, batches: Mapping[str, Any]) -> dict[str, Any]:
         if position is None:

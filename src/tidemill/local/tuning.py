@@ -63,7 +63,9 @@ class Tuning:
     few_kept: int = 1 << 14
     """Operators on lifetimes that keep fewer rows look at all of them at each advance."""
     many_due: int = 1 << 3
-    """If more of the rows than one in so many are new, an advance looks at all of them."""
+    """If so many advances with as many new rows lead to putting rows apart again, all are looked at."""
+    many_touched: int = 1 << 4
+    """If the keys of new rows have more of the kept rows than one in so many, an advance looks at all."""
     many_pairs: int = 1 << 21
     """Rows that find more rows of a table than this are divided, so that memory is bounded."""
     snapshots: tuple[str, ...] = ("edges", "moving", "copies")

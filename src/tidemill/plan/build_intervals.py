@@ -16,10 +16,11 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Cast, Column, Node
 from tidemill.plan.asked import split
 from tidemill.plan.build import bind, union
-from tidemill.plan.build_temporal import is_table, or_length
+from tidemill.plan.build_temporal import is_table, match, or_length
 from tidemill.plan.intervals import Bound, Interval, IntervalAggregate, IntervalPairs
 from tidemill.plan.nodes import Plan, Project, sources
 from tidemill.plan.temporal import Lifetime, Match, Move
+from tidemill.windows.spec import PerEvent
 
 CLOSED = ("both", "left", "right", "neither")
 DIRECTIONS = ("backward", "forward", "nearest")
@@ -124,6 +125,24 @@ def aggregate(asked: Asked, aggregates: Mapping[str, Any]) -> Plan:
     node.schema  # noqa: B018  (types of all results are checked here, at plan time)
     sources(node)
     return what.results_of(node)
+
+
+def beside(plan: Plan, keys: tuple[str, ...], window: PerEvent, named: Mapping[str, Any]) -> Plan:
+    """Return each row with aggregates of the rows with the same keys in its window, `(t - range, t]`.
+
+    Keys are equal as they are in groups, where null is a key like any other.
+    """
+    step = f"window {window}"
+    require_times(plan, plan, step)
+    for name in window.partition or ():
+        plan.schema.type_of(name, step=step)
+    keys = (*keys, *(name for name in window.partition or () if name not in keys))
+    own = interval(
+        plan, step, preceding=window.range, following=None, closed="right", max_rows=None, prevailing=False,
+        exclude_current_time=False, since_previous=False,
+    )  # fmt: skip
+    matching = match(plan, plan, None, None, keys, step)
+    return aggregate(Asked(plan, plan, matching, own, lateness(plan, None, step), step), named)
 
 
 def pairs(asked: Asked, kind: Any, suffix: str) -> Plan:

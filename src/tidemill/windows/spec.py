@@ -364,6 +364,8 @@ class PerEvent(Window):
     by: str = "arrival"
     partition_by: tuple[str, ...] | None = None
     order_by: str | None = None
+    keep: bool = field(default=False, kw_only=True)
+    """Whether the result is each row with its columns, and the aggregates of its window beside them."""
 
     @property
     def context(self) -> str:
@@ -385,7 +387,7 @@ class PerEvent(Window):
     def __str__(self) -> str:
         every = f", every={self.every}" if self.every != 1 else ""
         by = f", by={self.by!r}" if self.by != "arrival" else ""
-        return f"per_event({self.range}{every}{by}{_options(self)})"
+        return f"per_event({self.range}{every}{by}{_options(self)}{', keep=True' if self.keep else ''})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -587,13 +589,26 @@ def per_event(
     partition_by: PartitionBy = None,
     order_by: str | None = None,
     on: Attribute = None,
+    keep: bool = False,
 ) -> PerEvent:
     """A window `(w - range, w]` for each row, or each n-th by arrival or by rank of the attribute.
 
     With `group_by`, each group makes its own windows, as in SQL's `OVER (PARTITION BY …)`;
     `partition_by=[]` lets the rows of the whole stream make them for every group. Rows of one
     attribute value make one window.
+
+    With `keep=True` the result is each row with all of its columns, and the aggregates of its window beside
+    them: `s.group_by("user").window(tm.per_event("1h", keep=True)).agg(before=tm.count())`.
     """
+    if keep is not False:
+        usual = {"every": (every, 1), "by": (by, "arrival"), "order_by": (order_by, None), "on": (on, None)}
+        other = [f"{n}={v!r}" for n, (v, plain) in usual.items() if v is not plain and v != plain]
+        if keep is not True or other:
+            raise UserError(
+                "per_event", expected="keep=True, and no other option than partition_by=",
+                got=", ".join([f"keep={keep!r}", *other]),
+                hint="each row has the window that ends at its time",
+            )  # fmt: skip
     if by not in ("arrival", "rank"):
         raise UserError("per_event", expected="by='arrival' or by='rank'", got=repr(by))
     return PerEvent(
@@ -603,6 +618,7 @@ def per_event(
         _columns("per_event", partition_by),
         order_by,
         on=_attribute("per_event", on),
+        keep=keep,
     )
 
 

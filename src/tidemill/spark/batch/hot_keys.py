@@ -15,7 +15,7 @@ from tidemill.spark.expr.values import integer
 
 TASK, HASH = "task", "h"
 """Columns of rows: the task that gets it, and the hash of its keys."""
-_PLACE = "place"
+_PLACE, _HOME = "place", "home"
 
 
 def key_hash(rows: DataFrame, keys: Sequence[str]) -> SparkColumn:
@@ -53,13 +53,23 @@ def of_one_slice(
     return rows.select(*columns, task.alias(TASK))
 
 
-def copied_to(rows: DataFrame, columns: Sequence[str], slices: Slices, places: SparkColumn) -> DataFrame:
-    """Return columns of rows with their task, once for each of their places; a key without has null."""
-    one = F.array(-F.lit(1) - task_of_key(slices))
-    rows = rows.select(*columns, F.explode(F.coalesce(places, one)).alias(_PLACE))
+def copied_to(
+    rows: DataFrame, columns: Sequence[str], slices: Slices, places: SparkColumn, *,
+    home: SparkColumn | None = None,
+) -> DataFrame:  # fmt: skip
+    """Return columns of rows with their task, once for each of their places; a key without has null.
+
+    With the place that is the `home` of a row, a column before the task says whether a copy is there.
+    """
+    one, kept = F.array(-F.lit(1) - task_of_key(slices)), [*columns]
     place = F.col(_PLACE)
+    beside = [] if home is None else [home.alias(_HOME)]
+    rows = rows.select(*columns, *beside, F.explode(F.coalesce(places, one)).alias(_PLACE))
+    if home is not None:
+        there = (place < 0) | (place == F.col(_HOME))
+        rows, kept = rows.withColumn(f"c{len(columns)}", there), [*columns, f"c{len(columns)}"]
     by_key = F.when(place < 0, -F.lit(1) - place)
-    return rows.select(*columns, by_key.otherwise(task_of(slices, place)).alias(TASK))
+    return rows.select(*kept, by_key.otherwise(task_of(slices, place)).alias(TASK))
 
 
 def place_of(slices: Slices, at: SparkColumn) -> SparkColumn:

@@ -8,16 +8,17 @@ is found however old it is. A sample of both inputs says which keys have so many
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill.core.time import FOREVER
-from tidemill.expr.nodes import Node
-from tidemill.plan.intervals import Interval, IntervalJoin
+from tidemill.core.schema import Schema
+from tidemill.core.time import FARTHEST, FOREVER
+from tidemill.expr.nodes import Node, Udf
+from tidemill.plan.intervals import Bound, IntervalJoin
 from tidemill.spark.batch.hot_keys import (
     HASH,
     copied_to,
@@ -27,21 +28,25 @@ from tidemill.spark.batch.hot_keys import (
     of_one_slice,
     place_of,
 )
-from tidemill.spark.batch.lifetimes import start_of
+from tidemill.spark.batch.lifetimes import places, start_of
+from tidemill.spark.batch.previous_rows import latest_turn, next_turn, turns_of, with_turns
 from tidemill.spark.batch.slice_choice import Slices
-from tidemill.spark.expr.values import integer
+from tidemill.spark.expr.compile import SparkExpressions
+from tidemill.spark.expr.functions import outside_java
+from tidemill.spark.expr.values import integer, spark_type
 
 _AT, _IN, _LOW, _HIGH, _LAST, _FIRST = "at", "in_slice", "low", "high", "last", "first"
+_BOUND = "bound"
 
 
 @dataclass(frozen=True)
 class Margins:
     """Which slices need a probe row, besides that of its own instant."""
 
-    before: int
-    """Those of base rows that are up to so many ticks later …"""
-    after: int
-    """… and earlier."""
+    before: int | Node
+    """Those of base rows that are up to so many ticks later; an expression is the greatest of base rows."""
+    after: int | Node
+    """Those of base rows that are so many ticks earlier."""
     last: int = 0
     """So many rows of a slice, the last ones, are needed in later slices, if these are not too far."""
     first: int = 0
@@ -51,31 +56,44 @@ class Margins:
     last_reach: int = 0
     """How much later base rows may be that need one of the last rows."""
     first_reach: int = 0
+    since_previous: bool = False
+    """Rows after the last base row of a slice are needed in the next one that has base rows of the key."""
 
     @staticmethod
     def of(plan: IntervalJoin) -> Margins | str:
         """Return the margins of an interval join, or why it has none."""
         asked = plan.interval
-        if asked.since_previous:
-            return "an interval that begins with the base row before may be of any length"
-        before, after = (FOREVER if isinstance(b, Node) else b for b in asked.bounds)
+        before, after = asked.bounds
         if plan.match.where is None and asked.max_rows is not None:
-            far = FOREVER if asked.prevailing else before
-            most = asked.max_rows
-            return Margins(0, 0, most if far else 0, most if after else 0, 0, far, after)
-        if plan.match.where is None and asked.prevailing and before < FOREVER:
+            most, far = asked.max_rows, FOREVER if asked.prevailing else _at_most(before)
+            return Margins(0, 0, most if far else 0, most if after != 0 else 0, 0, far, _at_most(after))
+        if any(isinstance(n, Udf) or outside_java(n) for bound in asked.computed for n in bound.walk()):
+            return "Python computes bounds"
+        endless = FOREVER in (before, after)
+        if asked.since_previous and asked.prevailing:
+            return "rows of any age may prevail"
+        if plan.match.where is None and asked.prevailing and isinstance(before, int) and not endless:
             return Margins(before, after, 1, 0, before, FOREVER)
-        if asked.computed or FOREVER in asked.bounds or asked.prevailing:
-            return f"rows of any age may belong to {_named(asked)}"
+        if asked.since_previous and after != FOREVER and not asked.prevailing and not asked.offset:
+            return Margins(0, after, since_previous=True)
+        if endless or asked.prevailing:
+            return "rows of any age may belong to the interval"
         return Margins(before, after)
 
     @property
     def carries(self) -> bool:
-        return bool(self.last or self.first)
+        return bool(self.last or self.first or self.since_previous)
 
 
-def _named(asked: Interval) -> str:
-    return "intervals of computed bounds" if asked.computed else "the interval"
+def _at_most(bound: Bound) -> int:
+    return FOREVER if isinstance(bound, Node) else bound
+
+
+def bound_column(schema: Schema, names: Mapping[str, str], bound: Node) -> SparkColumn:
+    """Compile a bound over base rows in the internal form, whose columns have other names; 0 for bad ones."""
+    raw = {name: spark_type(schema[name]) for name in names}
+    ticks = SparkExpressions(schema, raw, names).column(bound)
+    return F.when(ticks >= 0, F.least(ticks, integer(FARTHEST))).otherwise(integer(0))
 
 
 def interval_rows(
@@ -85,13 +103,33 @@ def interval_rows(
     margins = Margins.of(plan)
     assert isinstance(margins, Margins)
     base, probe = (rows.withColumn(HASH, key_hash(rows, own)) for rows, own in zip(frames, keys))
-    rows = of_one_slice(base, frames[0].columns, slices, start_of(plan.base))
-    return [rows, _copied(plan, margins, probe, frames[1].columns, keys[1], slices)]
+    rows, turns = of_one_slice(base, frames[0].columns, slices, start_of(plan.base)), None
+    if plan.interval.since_previous:
+        at = near(start_of(plan.base))
+        turns = turns_of(base, keys[0], at, place_of(slices, at))
+        rows = _with_previous(base.withColumn(_AT, at), frames[0].columns, keys[0], slices, turns)
+    if computed := [b for b in (margins.before, margins.after) if isinstance(b, Node)]:
+        own = places(plan.base, "c")
+        greatest = [F.max(bound_column(plan.base.schema, own, b)) for b in computed]
+        named = [F.coalesce(g, integer(0)).alias(f"{_BOUND}{at}") for at, g in enumerate(greatest)]
+        probe = probe.crossJoin(F.broadcast(frames[0].agg(*named)))
+    return [rows, _copied(plan, margins, probe, frames[1].columns, keys[1], slices, turns)]
+
+
+def _with_previous(
+    base: DataFrame, columns: Sequence[str], keys: Sequence[str], slices: Slices, turns: DataFrame
+) -> DataFrame:
+    """Return base rows with their task and whether it is that of their own slice; the last ones go on."""
+    rows = with_turns(base.withColumn(_IN, place_of(slices, F.col(_AT))), keys, turns)
+    own, following = F.col(_IN), next_turn(F.col(_IN))
+    goes_on = (F.col(_AT) == latest_turn(own)) & following.isNotNull()
+    to = F.when(goes_on, F.array(own, following)).otherwise(F.when(own.isNotNull(), F.array(own)))
+    return copied_to(rows, columns, slices, to, home=own)
 
 
 def _copied(
     plan: IntervalJoin, margins: Margins, probe: DataFrame, columns: Sequence[str], keys: Sequence[str],
-    slices: Slices,
+    slices: Slices, turns: DataFrame | None,
 ) -> DataFrame:  # fmt: skip
     own = near(start_of(plan.probe))
     if plan.interval.offset:
@@ -101,8 +139,12 @@ def _copied(
     def place(ticks: int) -> SparkColumn:
         return place_of(slices, moved(F.col(_AT), ticks))
 
-    beside = {_LOW: -margins.after, _HIGH: margins.before, _IN: margins.shift}
-    rows = rows.select("*", *(place(ticks).alias(name) for name, ticks in beside.items()))
+    computed = (F.col(f"{_BOUND}{at}") for at in range(2))
+    high = place_of(slices, F.col(_AT) + next(computed)) if isinstance(margins.before, Node) else (
+        place(margins.before))  # fmt: skip
+    low = place_of(slices, F.col(_AT) - next(computed)) if isinstance(margins.after, Node) else (
+        place(-margins.after))  # fmt: skip
+    rows = rows.select("*", low.alias(_LOW), high.alias(_HIGH), place(margins.shift).alias(_IN))
     low, high, found = F.col(_LOW), F.col(_HIGH), rows
     if margins.last:
         found = _with_bounds(found, rows, keys, margins.last, last=True)
@@ -112,7 +154,14 @@ def _copied(
         found = _with_bounds(found, rows, keys, margins.first, last=False)
         reach = F.least(low, place(-margins.first_reach))
         low = F.when(F.col(_AT) <= F.col(_FIRST), reach).otherwise(low)
-    return copied_to(found, columns, slices, F.sequence(low, high))
+    to = F.sequence(low, high)
+    if margins.since_previous:
+        assert turns is not None
+        found = with_turns(found, keys, turns)
+        following, latest = next_turn(F.col(_IN)), latest_turn(F.col(_IN))
+        goes_on = (latest.isNull() | (F.col(_AT) > latest)) & following.isNotNull()
+        to = F.when(goes_on, F.array_append(to, following)).otherwise(to)
+    return copied_to(found, columns, slices, to)
 
 
 def _with_bounds(

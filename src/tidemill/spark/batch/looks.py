@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.core.time import FARTHEST, FOREVER
-from tidemill.expr.nodes import Column
+from tidemill.expr.nodes import Column, Node, columns_of
 from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, IntervalPairs
 from tidemill.plan.nodes import Filter, Plan, Project
 from tidemill.plan.properties import properties
 from tidemill.plan.temporal import Cut, Join
 from tidemill.spark.batch.hot_keys import HASH, key_hash
-from tidemill.spark.batch.interval_slices import Margins
+from tidemill.spark.batch.interval_slices import Margins, bound_column
 from tidemill.spark.batch.lifetimes import internal_rows, places
 from tidemill.spark.batch.slice_choice import Ints, Sample, Slices, SliceTuning, choose, within
 from tidemill.spark.batch.slices import divided_side
@@ -27,8 +28,11 @@ from tidemill.spark.exchange.keys import why_no_hash
 from tidemill.spark.expr.values import integer
 from tidemill.spark.private import is_connect
 
-_PORT, _START, _END = "port", "start", "end"
+_PORT, _START, _END, _BOUND = "port", "start", "end", "bound"
 _SEED = 7
+_TASKS = 200
+_UNKNOWN = 1e15
+"""Spark takes an input of which it knows nothing for larger than this."""
 _MOSTLY = 0.99
 """Of lifetimes that are not all alike, those longer than this part of them do not count."""
 
@@ -80,38 +84,49 @@ class Looks:
             return None, "rows of both sides may be alone in the result"
         sides = list[_Rows]()
         for one, names in zip(plan.children(), keys):
-            side = self._readable(one, names, ends=margins is None)
+            computed = plan.interval.computed if isinstance(plan, IntervalJoin) and not sides else ()
+            side = self._readable(one, names, computed, ends=margins is None)
             if isinstance(side, str):
                 return None, side
             sides.append(side)
         rows = sum(row_count(side.frame) for side in sides)
         if rows < self._tuning.few_rows:
             return None, "there are few rows"
+        if rows > _UNKNOWN:
+            return None, "nobody knows how large an input is; cache it first to allow a sample"
         self._sample(sides, rows)
         seen = [self._seen[side.name] for side in sides]
         if isinstance(plan, IntervalJoin):
             assert margins is not None
-            asked = [_of_one_slice(seen[0]), _within_reach(seen[1], margins, plan.interval.offset)]
+            probe = _within_reach(seen[1], margins, seen[0].furthest, plan.interval.offset)
+            asked = [_of_one_slice(seen[0]), probe]
         else:
             port = divided_side(plan) or 0
             own, other = seen[port], seen[1 - port]
             asked = [_of_one_slice(own), _while_holding(other, plan.children()[port], own)]
         spark = sides[0].frame.sparkSession
-        tasks = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+        given = str(spark.conf.get("spark.sql.shuffle.partitions"))
+        tasks = int(given) if given.isdecimal() else _TASKS  # some platforms choose
         cores = tasks if is_connect(spark) else spark.sparkContext.defaultParallelism
         costly = margins is not None and margins.carries
         chosen = choose(asked, tasks, cores, self._tuning, costly=costly)
         return chosen, "else few tasks have most rows" if chosen else "rows are spread well"
 
-    def _readable(self, plan: Plan, keys: Sequence[str], *, ends: bool) -> _Rows | str:
+    def _readable(
+        self, plan: Plan, keys: Sequence[str], bounds: Sequence[Node], *, ends: bool
+    ) -> _Rows | str:
         """Return rows with the keys and times of a plan that are cheap to read, or why there are none."""
         times = [plan.time] if plan.end is None or not ends else [plan.time, plan.end]
-        for one, names in _rows_below(plan, (*keys, *times)):
+        read = sorted(frozenset().union(*map(columns_of, bounds)))
+        for one, names in _rows_below(plan, (*keys, *times, *read)):
             frame = self._frame(one)
             if reads_only(frame):
                 own = places(one, "c")
                 columns = [own[name] for name in names]
-                found = _Rows(one, frame, tuple(columns[: len(keys)]), tuple(columns[len(keys) :]))
+                first, last = len(keys), len(keys) + len(times)
+                where = dict(zip(read, columns[last:]))
+                computed = {str(b): bound_column(plan.schema, where, b) for b in bounds}
+                found = _Rows(one, frame, tuple(columns[:first]), tuple(columns[first:last]), computed)
                 why = why_no_hash(internal_rows(one, frame, checked=False), found.keys)
                 if why is None and not is_read_twice_alike(frame):
                     why = "a second reading of the input might give other rows"
@@ -129,14 +144,17 @@ class Looks:
             start = F.col(side.times[0])
             end = start + integer(1) if len(side.times) == 1 else F.col(side.times[1])
             columns = [F.lit(port).alias(_PORT), key_hash(some, side.keys).alias(HASH), start.alias(_START)]
-            end = F.coalesce(end, integer(FOREVER)).alias(_END)
-            asked.append(some.filter(start.isNotNull()).select(*columns, end))
+            columns += [F.coalesce(end, integer(FOREVER)).alias(_END)]
+            furthest = F.greatest(integer(0), integer(0), *side.bounds.values())
+            columns += [furthest.alias(_BOUND)]
+            asked.append(some.filter(start.isNotNull()).select(*columns))
         table = reduce(DataFrame.union, asked).toArrow()
-        ports, hashes, starts, ends = (table.column(i).to_numpy() for i in range(4))
+        ports, hashes, starts, ends, bounds = (table.column(i).to_numpy() for i in range(5))
         for port, (name, side) in enumerate(new.items()):
             mine = ports == port
             times = within(starts[mine]), within(ends[mine])
-            self._seen[name] = _Seen(side.plan, hashes[mine], *times, 1 / share)
+            greatest = int(bounds[mine].max(initial=0))
+            self._seen[name] = _Seen(side.plan, hashes[mine], *times, greatest, 1 / share)
 
 
 @dataclass(frozen=True)
@@ -149,10 +167,12 @@ class _Rows:
     """The internal names of their keys …"""
     times: tuple[str, ...]
     """… and of their start, and their end if that matters."""
+    bounds: Mapping[str, SparkColumn]
+    """Bounds of intervals that are computed, by their text."""
 
     @property
     def name(self) -> tuple[int, tuple[str, ...]]:
-        return id(self.plan), (*self.keys, *self.times)
+        return id(self.plan), (*self.keys, *self.times, *self.bounds)
 
 
 @dataclass(frozen=True)
@@ -164,6 +184,8 @@ class _Seen:
     hashes: Ints
     starts: Ints
     ends: Ints
+    furthest: int
+    """The greatest bound of an interval, of those that are computed."""
     each: float
     """So many rows does each stand for."""
 
@@ -197,11 +219,12 @@ def _of_one_slice(seen: _Seen) -> Sample:
     return Sample(seen.hashes, seen.starts, seen.starts, seen.starts, seen.each)
 
 
-def _within_reach(seen: _Seen, margins: Margins, offset: int) -> Sample:
+def _within_reach(seen: _Seen, margins: Margins, furthest: int, offset: int) -> Sample:
     """Return probe rows, which are needed in slices within reach of intervals."""
     own = within(seen.starts + offset)
-    low, high = own - min(margins.after, FARTHEST), own + min(margins.before, FARTHEST)
-    return Sample(seen.hashes, own, low, high, seen.each)
+    margin = margins.before, margins.after
+    before, after = (furthest if isinstance(m, Node) else min(m, FARTHEST) for m in margin)
+    return Sample(seen.hashes, own, own - after, own + before, seen.each)
 
 
 def _while_holding(seen: _Seen, plan: Plan, others: _Seen) -> Sample:

@@ -47,7 +47,9 @@ from tidemill.spark.batch.lifetimes import (
 )
 from tidemill.spark.batch.looks import Looks
 from tidemill.spark.batch.matching import spark_join, why_spark
+from tidemill.spark.batch.previous_rows import marked, own_only
 from tidemill.spark.batch.rows_together import Places, operate
+from tidemill.spark.batch.slice_choice import Slices
 from tidemill.spark.batch.slices import SLICE, divided_side, joined_rows, sliced, slices
 from tidemill.spark.exchange.group import colocated
 from tidemill.spark.expr.compile import SparkExpressions
@@ -55,7 +57,7 @@ from tidemill.spark.expr.functions import floor_div
 from tidemill.spark.expr.schemas import user_schema
 from tidemill.spark.expr.values import integer
 from tidemill.spark.names import apart
-from tidemill.spark.workers import map_batches
+from tidemill.spark.workers import Task, map_batches
 
 
 @dataclass(frozen=True)
@@ -177,22 +179,15 @@ def _together(
     where = Places.of(inputs, keys)
     own = [[where.key(port, n) for n in names] for port, names in enumerate(keys)]
     shared = dict.fromkeys(f"c{at[0]}" for at in zip(*own) if len(set(at)) == 1)
-    by_time = None
     all_shared = len(shared) == len(keys[0])
     if looks is not None and all_shared and isinstance(plan, _DIVIDED) and (
         shared or isinstance(plan, IntervalJoin)  # other joins without keys are divided in any case
     ):  # fmt: skip
         by_time = looks.slices(plan, keys)
-    if by_time is not None:
-        assert isinstance(plan, _DIVIDED)
-        named = [[places(one, "c")[n] for n in names] for one, names in zip(inputs, keys)]
-        to_tasks = (
-            interval_rows(plan, frames, named, by_time) if isinstance(plan, IntervalJoin)
-            else joined_rows(plan, frames, named, by_time)
-        )  # fmt: skip
-        rows = where.together(to_tasks, [TASK])
-        rows = rows.repartitionById(by_time.tasks, F.col(TASK)).drop(TASK)
-    elif shared:
+        if by_time is not None:
+            rows, task = _in_slices(plan, frames, keys, by_time)
+            return map_batches(rows, task, user_schema(plan.schema))
+    if shared:
         rows = colocated("temporal", where.together(frames), list(shared), detect)
     elif isinstance(plan, (Join, Cut)) and divided_side(plan) is not None:
         count = slices(frames[0].sparkSession)
@@ -201,6 +196,24 @@ def _together(
     else:
         rows = where.together(frames).repartition(1)
     return map_batches(rows, operate(plan, where), user_schema(plan.schema))
+
+
+def _in_slices(
+    plan: Join | Cut | IntervalJoin, frames: Sequence[DataFrame], keys: Sequence[Sequence[str]],
+    by_time: Slices,
+) -> tuple[DataFrame, Task]:  # fmt: skip
+    """Return the rows of each task where tasks share the rows of hot keys, and what runs on them."""
+    named = [[places(one, "c")[n] for n in names] for one, names in zip(plan.children(), keys)]
+    run: Temporal = plan
+    if isinstance(plan, IntervalJoin):
+        given = interval_rows(plan, frames, named, by_time)
+        run = marked(plan) if plan.interval.since_previous else plan
+    else:
+        given = joined_rows(plan, frames, named, by_time)
+    where = Places.of(run.children(), keys)
+    task = operate(run, where)
+    rows = where.together(given, [TASK]).repartitionById(by_time.tasks, F.col(TASK)).drop(TASK)
+    return rows, task if run is plan else own_only(task)
 
 
 _ALONE = {"left": (0,), "right": (1,), "outer": (0, 1), "not_exists": (0,), "clip": (0,)}

@@ -259,8 +259,8 @@ def _matches(a: Term, pattern: Term) -> SparkColumn:
     return arrow_function(_matching(pattern.constant), T.BooleanType(), [a.column])
 
 
-def _of_zone(name: str, returns: T.DataType) -> Callable[..., SparkColumn]:
-    """Compute a function of times in Python, as in process: Java's zones are of another release."""
+def _in_python(name: str, returns: T.DataType) -> Callable[..., SparkColumn]:
+    """Compute a function in Python, as in process: Java's zones and patterns are others."""
 
     def apply(a: Term, *others: Term) -> SparkColumn:
         constants = [t.constant for t in others]
@@ -281,7 +281,7 @@ def _in_worker(name: str, kind: DataType, constants: list[Any]) -> Callable[[pa.
 
 def _strict(name: str) -> Callable[..., SparkColumn]:
     def apply(a: Term, *others: Term) -> SparkColumn:
-        found = _of_zone(f"try_{name}", T.LongType())(a, *others)
+        found = _in_python(f"try_{name}", T.LongType())(a, *others)
         said = "', '".join(str(t.constant) for t in others)
         message = F.concat(
             F.lit(f"{name}: expected a value that fits '{said}', got '"), a.column.cast("string"),
@@ -296,6 +296,8 @@ def outside_java(node: Node) -> str | None:
     """The reason why Python computes a built-in function; None if the JVM does."""
     if isinstance(node, Call) and node.function in OF_ZONES:
         return "clocks of zones and formats of times are Tidemill's own"
+    if isinstance(node, Call) and node.function == "extract":
+        return "groups of Java's patterns are others"
     if isinstance(node, Call) and node.function == "matches" and isinstance(node.args[1], Literal):
         pattern = node.args[1].value
         return None if pattern is None else why_not_java(pattern)
@@ -392,12 +394,12 @@ SPARK_FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "lower": _case(F.lower), "upper": _case(F.upper), "strip": _on_columns(F.trim),
     "contains": _on_columns(F.contains), "starts_with": _on_columns(F.startswith),
     "ends_with": _on_columns(F.endswith),
-    "local_time": _of_zone("local_time", T.LongType()),
+    "local_time": _in_python("local_time", T.LongType()),
     "from_local_time": _strict("from_local_time"),
-    "try_from_local_time": _of_zone("try_from_local_time", T.LongType()),
-    "strptime": _strict("strptime"), "try_strptime": _of_zone("try_strptime", T.LongType()),
-    "strftime": _of_zone("strftime", T.StringType()),
-    "matches": _matches,
+    "try_from_local_time": _in_python("try_from_local_time", T.LongType()),
+    "strptime": _strict("strptime"), "try_strptime": _in_python("try_strptime", T.LongType()),
+    "strftime": _in_python("strftime", T.StringType()),
+    "matches": _matches, "extract": _in_python("extract", T.StringType()),
     "replace": _on_columns(F.replace), "substring": _substring, "find": _find, "split": _split,
     "concat": _on_columns(F.concat),
     "list_length": _on_columns(lambda a: F.array_size(a).cast("bigint")), "list_get": _list_get,
