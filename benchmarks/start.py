@@ -132,7 +132,7 @@ def case_of(group: str, question: str, rows: int, quick: bool = False) -> Case:
     part = "repeated" if group == "again" else "first"
     again = float(group == "again")
     # What few rows ran as plain Python is compiled in the background, which takes some seconds.
-    seconds = dict.fromkeys(SYSTEMS, 0.5 * again) | ({HOME: 10.0 * again} if rows < MANY else {})
+    seconds = dict.fromkeys(SYSTEMS, 0.5 * again) | ({HOME: 8.0 * again} if rows < MANY else {})
     systems = {
         name: Asked(text, _process(name, text, part, cold=group == "cold", seconds=seconds[name]))
         for name, text in QUERIES[question].items()

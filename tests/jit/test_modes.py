@@ -44,8 +44,9 @@ print(json.dumps([answer, doubled, read, "numba" in sys.modules]))
 def answered(tmp_path: Path, how: str) -> Any:
     env = {**os.environ, "TIDEMILL_CACHE": str(tmp_path), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "file.csv")], env={**env, "TIDEMILL_KERNELS": how}, capture_output=True, text=True
-    )
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "file.csv")],
+        env={**env, "TIDEMILL_KERNELS": how}, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -105,6 +106,13 @@ def test_what_runs_again_and_again_is_compiled_in_the_background() -> None:
                 background.wait()
         called = run.called
         assert list(modes.on_few_rows(run(x) for _ in range(1))) == [199_990_000]
+        assert run.called == called
+        # What is not contiguous has a type of its own, which is compiled as well.
+        for _ in range(3):
+            assert list(modes.on_few_rows(run(x[::2]) for _ in range(1))) == [99_990_000]
+        background.wait()
+        called = run.called
+        assert list(modes.on_few_rows(run(x[::2]) for _ in range(1))) == [99_990_000]
         assert run.called == called
         # Other types are not compiled yet.
         assert list(modes.on_few_rows(run(np.ones(3, np.int32)) for _ in range(1))) == [3]
