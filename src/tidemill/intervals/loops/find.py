@@ -76,6 +76,21 @@ def _open(rows: Ints, nodes: Ints, head: Ints, cursor: Ints, level: int, last: b
 
 
 @bare_kernel
+def _within(rows: Ints, cursor: Ints, time: int) -> None:
+    """Go to the first row of a time or later, in a leaf that has one, from its row on."""
+    at = cursor[PLACE]
+    low = cursor[ITEM]
+    high = cursor[ITEMS] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if rows[at + middle, 0] < time:
+            low = middle + 1
+        else:
+            high = middle
+    cursor[ITEM] = max(low, 0)
+
+
+@bare_kernel
 def seek(rows: Ints, nodes: Ints, head: Ints, time: int, cursor: Ints) -> None:
     """Go to the first row of a time or later."""
     newer = -1
@@ -108,16 +123,7 @@ def seek(rows: Ints, nodes: Ints, head: Ints, time: int, cursor: Ints) -> None:
             cursor[c + ITEM] = low
             level -= 1
             _set(rows, nodes, cursor, level, nodes[at + low, AT], nodes[at + low, META], False)
-        at = cursor[PLACE]
-        low = 0
-        high = cursor[ITEMS]
-        while low < high:
-            middle = (low + high) >> 1
-            if rows[at + middle, 0] < time:
-                low = middle + 1
-            else:
-                high = middle
-        cursor[ITEM] = min(low, cursor[ITEMS] - 1)
+        _within(rows, cursor, time)
         return
     if newer >= 0:
         _open(rows, nodes, head, cursor, newer, False)
@@ -280,6 +286,9 @@ def find_interval(
     seek(rows, nodes, head, start, low)
     if start > end:
         copy_cursor(high, low)
+    elif rows[low[PLACE] + max(low[ITEMS] - 1, 0), 0] > end:  # mostly, both are in one leaf
+        copy_cursor(high, low)
+        _within(rows, high, end + 1)
     elif end == NEVER:
         _open(rows, nodes, head, high, 0, False)
         high[ITEM] = high[ITEMS]
