@@ -813,7 +813,7 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 def stream(
     name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
     tz: Any = None, format: Any = None, nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None, encoding: str | None = None,
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
@@ -832,6 +832,8 @@ def stream(
     `delimiter` that is not given is found, `decimal=","` reads numbers such as 3,5, and `columns` names
     those of files without a header.
 
+    Files in another encoding than UTF-8 need `encoding="latin-1"`.
+
     Rows may come in any order. `ordered=True` promises that none comes with an earlier time than the
     row before it, and a row that does is an error: windows over files and iterators of any length
     then close as time goes on. (On Spark, rows have no order of arrival, and nothing changes.)
@@ -844,7 +846,7 @@ def stream(
     return Stream(
         build.source(
             name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz, format=format, nulls=nulls,
-            delimiter=delimiter, decimal=decimal, columns=columns,
+            delimiter=delimiter, decimal=decimal, columns=columns, encoding=encoding,
         )
     )  # fmt: skip
 

@@ -185,3 +185,46 @@ def test_got_the_same_times_from_text_and_numbers_on_spark(spark: Any, tmp_path:
         tm.stream("log", time="at", schema={"at": "timestamp"}).on_spark(spark).run(
             log=frame.select("at")
         )
+
+
+def test_had_text_that_is_not_utf_8(tmp_path: Path) -> None:
+    for encoding in ("latin-1", "utf-16"):
+        (tmp_path / "x.csv").write_bytes("t;Größe\n1;Zürich\n".encode(encoding))
+        towns = tm.read(tmp_path / "x.csv", time="t", encoding=encoding)
+        assert towns.run().to_pylist() == [{"t": 1, "Größe": "Zürich"}]
+    (tmp_path / "x.csv").write_bytes("t,v\n1,Zürich\n".encode("latin-1"))
+    declared = tm.stream("x", time="t", schema={"t": "int64", "v": "string"})
+    for read in (
+        lambda: tm.read(tmp_path / "x.csv", time="t"),
+        lambda: declared.run(tmp_path / "x.csv"),
+    ):
+        with pytest.raises(
+            tm.UserError, match=r"file .*x\.csv: cannot be read: .*encoding='latin-1'"
+        ):
+            read()
+    with pytest.raises(
+        tm.UserError, match="encoding= such as 'latin-1' or 'utf-16', got 'klingon'"
+    ):
+        tm.read(tmp_path / "x.csv", time="t", encoding="klingon")
+
+
+def test_had_a_file_with_nothing_in_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        tm.UserError, match=r"expected columns, got none in CSV file .* is it empty\?"
+    ):
+        tm.read(written(tmp_path, "empty.csv", "\n"), time="t")
+    header = written(tmp_path, "header.csv", "t,v\n")
+    with pytest.raises(tm.UserError, match=r"schema={'t': 'timestamp'} declares them"):
+        tm.read(header, time="t")
+    assert tm.read(header, time="t", schema={"t": "timestamp"}).run().num_rows == 0
+    with pytest.raises(
+        tm.UserError, match=r"'30.2.2026' .*it looks like '%d.%m.%Y', but there is no such time"
+    ):
+        tm.read(written(tmp_path, "x.csv", "t,v\n30.2.2026,1\n"), time="t")
+
+
+def test_had_a_frame_with_objects_in_it() -> None:
+    rows = pd.DataFrame({"t": [1, 2], "odd": [[1, "a"], None], "z": [1 + 2j, 0j], "v": ["x", None]})
+    found = tm.read(rows, time="t")
+    assert found.unread == {"odd": "object", "z": "complex128"}
+    assert found.run().to_pylist() == [{"t": 1, "v": "x"}, {"t": 2, "v": None}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from tidemill.core.schema import Schema
 
 NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "nil", "?", "-", ".", "\\N")
 """Spellings of null that are found in numbers and times; text may mean them, and NaN is a number."""
+UTF8 = "utf-8"
 DELIMITERS = (",", ";", "\t", "|")
 """What may separate the fields of a CSV file, if nothing is said: the one that splits its first lines."""
 
@@ -26,6 +28,8 @@ class TextForm:
     decimal: str = "."
     columns: tuple[str, ...] | None = None
     """The columns of CSV files without a header; None if their first line names them."""
+    encoding: str = UTF8
+    """The encoding of CSV files, by its name in `codecs`."""
 
     @property
     def first_row(self) -> int:
@@ -41,8 +45,9 @@ PLAIN_TEXT = TextForm()
 
 
 def text_form(
-    schema: Schema, nulls: Any, delimiter: Any, decimal: Any, columns: Any = None, *, step: str
-) -> TextForm:
+    schema: Schema, nulls: Any, delimiter: Any, decimal: Any, columns: Any = None, encoding: Any = None,
+    *, step: str,
+) -> TextForm:  # fmt: skip
     """Read the options of a stream. `nulls` are spellings for all columns, or a dict of some columns'.
 
     >>> from tidemill.core.schema import schema
@@ -53,6 +58,11 @@ def text_form(
         raise UserError(step, expected="delimiter= one character", got=repr(delimiter))
     if decimal not in (".", ","):
         raise UserError(step, expected="decimal= '.' or ','", got=repr(decimal))
+    try:
+        code = codecs.lookup(encoding or UTF8).name
+    except (LookupError, TypeError) as unknown:
+        wanted = "encoding= such as 'latin-1' or 'utf-16'"
+        raise UserError(step, expected=wanted, got=repr(encoding)) from unknown
     names = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
     if names is not None and (not all(isinstance(n, str) for n in names) or len(set(names)) < len(names)):
         raise UserError(step, expected="columns= the names of the columns, each once", got=f"{columns!r:.80}")
@@ -74,4 +84,4 @@ def text_form(
         kept = tuple(dict.fromkeys(one.strip() for one in several if one.strip()))
         if kept:
             found.append((column, kept))
-    return TextForm(tuple(found), delimiter, decimal, names)
+    return TextForm(tuple(found), delimiter, decimal, names, code)

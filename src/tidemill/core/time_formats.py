@@ -312,6 +312,16 @@ def guesses(texts: pa.Array, tz: str) -> list[str]:
     return list(found)
 
 
+def near_guess(text: str) -> str | None:
+    """Return a common format of which a text has the form, though it may be no time.
+
+    >>> near_guess("31.02.2026 10:00")
+    '%d.%m.%Y %H:%M'
+    """
+    several = (given for given in _guesses() if not given.text.startswith("%Y%m%d"))
+    return next((given.text for given in several if given.compiled.fullmatch(text)), None)
+
+
 def _parsed(texts: pa.Array, given: TimeFormat, tz: str) -> pa.Array:
     import pyarrow.compute as pc
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.text_form import NULLS
-from tidemill.core.time_formats import guesses, parse_times, time_format
+from tidemill.core.time_formats import guesses, near_guess, parse_times, time_format
 from tidemill.core.types import TIMESTAMP, to_arrow
 from tidemill.core.zones import UTC, known_zone
 
@@ -258,6 +258,8 @@ def option_for(text: str, tz: str) -> str:
     if formats:
         several = " or ".join(f"format={one!r}" for one in formats)
         return f"{several} reads it" + (": say which" if len(formats) > 1 else "")
+    if nearly := near_guess(text.strip()):
+        return f"it looks like {nearly!r}, but there is no such time; nulls=[{text.strip()!r}] makes it null"
     try:
         unit = likely_unit(float(text))
     except ValueError:

@@ -104,7 +104,7 @@ def _columns_in(file: StoredFile, kind: str, source: Source) -> Sequence[str]:
         if kind == "CSV":
             if is_blank(file):
                 return ()
-            return csv_columns(file, delimiter_of(file, source.text), source.text.columns)
+            return csv_columns(file, delimiter_of(file, source.text), source.text)
         if kind == "JSON lines":
             return found_json(file).names  # type: ignore[no-any-return]
         with file.open() as opened:

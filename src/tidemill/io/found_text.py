@@ -30,7 +30,7 @@ def find_csv(
     path: StoredFile, form: TextForm = PLAIN_TEXT, spelled: tuple[str, ...] = NULLS
 ) -> FoundText:
     """Find the types of the columns of a CSV file; what is not spelled as another type is text."""
-    first = None if is_blank(path) else found_types(path, delimiter_of(path, form), form.columns)
+    first = None if is_blank(path) else found_types(path, delimiter_of(path, form), form)
     if first is None:
         return FoundText(pa.schema([]))
     fields, nulls, texts = [], {}, {}

@@ -39,6 +39,7 @@ class Asked:
     delimiter: str | None = None
     decimal: str = "."
     columns: Any = None
+    encoding: Any = None
     filesystem: Any = None
 
 
@@ -70,7 +71,8 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     (Schema(t: int64, v: string), list of 1 dict)
     """
     name, text = "rows", FoundText(pa.schema([]))
-    form = text_form(Schema(()), None, asked.delimiter, asked.decimal, asked.columns, step=step)
+    said = asked.delimiter, asked.decimal, asked.columns, asked.encoding
+    form = text_form(Schema(()), None, *said, step=step)
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         files, kind = files_at(path, step, asked.filesystem)
@@ -88,6 +90,8 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
         value = _kept(value, step)
         data, held = Data(value, about), schema_of_frame(value)
     found, others = usable(held, step=step)
+    if not found.names:
+        raise UserError(step, expected="columns", got=f"none in {data!r}", hint="is it empty?")
     found = _with_given(found, asked.schema, step)
     nulls = asked.nulls
     if nulls is None and text.schema:
@@ -143,10 +147,15 @@ def _found_format(name: str, data: Data, form: TextForm, step: str) -> str:
     texts = _sample(name, STRING, data, form, step).unique()
     if len(texts) and not PLAIN.from_text(texts, name).null_count:
         return ISO
-    formats = guesses(texts, UTC) if len(texts) else []
+    formats = guesses(texts, UTC)
     if len(formats) == 1:
         return formats[0]
-    shown = repr(texts[0].as_py()) if len(texts) else "no values"
+    if not len(texts):
+        raise UserError(
+            step, expected=f"times in column {name!r}, to find out how they are written",
+            got="no value in the first rows", hint=f"schema={{{name!r}: 'timestamp'}} declares them",
+        )  # fmt: skip
+    shown = repr(texts[0].as_py())
     if formats:
         raise UserError(
             step, expected=f"format= of the times in column {name!r}", got=f"text such as {shown}",

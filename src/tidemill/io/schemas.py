@@ -49,7 +49,7 @@ def schema_of_frame(value: Any) -> Any:
     if is_instance(value, "pyarrow.dataset", "Dataset"):
         return value.schema
     if is_instance(value, "pandas", "DataFrame"):
-        return pa.Schema.from_pandas(value, preserve_index=False).remove_metadata()
+        return _of_pandas(value)
     if is_instance(value, "polars", "DataFrame"):
         return value.clear().to_arrow().schema
     if is_instance(value, "polars", "LazyFrame"):
@@ -107,6 +107,8 @@ _OF_KIND: dict[str, Callable[[StoredFile], pa.Schema]] = {
 }  # fmt: skip
 
 
+_SHOWN = b"tidemill.shown"
+"""What to show as the type of a field."""
 _INDEX = re.compile(r"__index_level_[0-9]+__")
 """What pandas calls an index without a name in files."""
 
@@ -121,7 +123,7 @@ def usable(found: Any, *, step: str) -> tuple[Schema, dict[str, str]]:
         fields = [(f.name, type(found)([f]), f.dataType.simpleString()) for f in found.fields]
         read: Callable[[Any], Any] = functools.partial(_one, step=step)
     else:
-        fields = [(f.name, f.type, str(f.type)) for f in found]
+        fields = [(f.name, f.type, _shown(f)) for f in found]
         read = functools.partial(from_arrow, step=step)
     kept, others = [], {}
     for name, kind, shown in fields:
@@ -133,6 +135,11 @@ def usable(found: Any, *, step: str) -> tuple[Schema, dict[str, str]]:
         except UserError:
             others[name] = shown
     return read_schema(Schema(tuple(_once(kept, step))), step=step), others
+
+
+def _shown(field: pa.Field) -> str:
+    known: bytes | None = (field.metadata or {}).get(_SHOWN)
+    return str(field.type) if known is None else known.decode()
 
 
 def _one(one: Any, step: str) -> Any:
@@ -152,6 +159,22 @@ def _once(fields: Iterable[tuple[str, Any]], step: str) -> list[tuple[str, Any]]
             hint="rename columns first",
         )
     return listed
+
+
+def _of_pandas(frame: Any) -> pa.Schema:
+    """Return the schema of a frame. Columns that Arrow cannot hold have a type that no stream has."""
+    try:
+        return pa.Schema.from_pandas(frame, preserve_index=False).remove_metadata()
+    except (pa.ArrowException, TypeError, ValueError):
+        fields = []
+        for at, name in enumerate(frame.columns):
+            try:
+                [field] = pa.Schema.from_pandas(frame.iloc[:, at : at + 1], preserve_index=False)
+            except (pa.ArrowException, TypeError, ValueError):
+                shown = {_SHOWN: str(frame.dtypes.iloc[at])}
+                field = pa.field(str(name), pa.month_day_nano_interval(), metadata=shown)  # no stream has it
+            fields.append(field)
+        return pa.schema(fields)
 
 
 def _from_dtypes(dtypes: Mapping[Any, Any], step: str) -> pa.Schema:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from tidemill.core.batch import check_schema
 from tidemill.core.errors import UserError
+from tidemill.core.text_form import PLAIN_TEXT, TextForm
 from tidemill.core.types import DURATION, TIMESTAMP, DataType, to_arrow
 from tidemill.io.chunks import RawChunk, readable, step_of
 from tidemill.io.stored_files import StoredFile
@@ -35,20 +37,22 @@ def read_csv(path: StoredFile, source: Source) -> Iterator[RawChunk]:
     """
     place = f"file {path}"
     step, done = step_of(source, place), 0
-    with readable(source, place):
+    with readable(source, place), in_utf8():
         if is_blank(path):
             return
         delimiter = delimiter_of(path, source.text, source.schema.names)
-        names = csv_columns(path, delimiter, source.text.columns)
+        names = csv_columns(path, delimiter, source.text)
         header = pa.schema([pa.field(name, pa.null()) for name in names])
         check_schema(header, source.schema, source.reading, step=step)
         try:
-            for batch in _csv_batches(path, delimiter, source.text.columns, _csv_options(source)):
+            for batch in _csv_batches(path, delimiter, source.text, _csv_options(source)):
                 yield RawChunk(_typed(batch, source, step, done + source.text.first_row), place)
                 done += batch.num_rows
         except pa.ArrowInvalid:
             read = 0
-            for batch in _csv_batches(path, delimiter, source.text.columns, _csv_options(source, texts=True)):
+            for batch in _csv_batches(
+                path, delimiter, source.text, _csv_options(source, texts=True)
+            ):
                 rest = batch.slice(max(0, min(done - read, batch.num_rows)))
                 read += batch.num_rows
                 if rest.num_rows:
@@ -56,27 +60,40 @@ def read_csv(path: StoredFile, source: Source) -> Iterator[RawChunk]:
                     yield RawChunk(_typed(rest, source, step, first_row, texts=True), place)
 
 
+@contextmanager
+def in_utf8() -> Iterator[None]:
+    """Say which option reads text that is not UTF-8."""
+    try:
+        yield
+    except pa.ArrowInvalid as broken:
+        if "UTF8" not in str(broken):
+            raise
+        raise pa.ArrowInvalid(
+            f"{broken} — encoding='latin-1', or another, reads other text than UTF-8"
+        ) from broken
+
+
 def _csv_batches(
-    path: StoredFile, delimiter: str, columns: tuple[str, ...] | None, options: Any
+    path: StoredFile, delimiter: str, form: TextForm, options: Any
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as csv
 
-    with open_text(path) as file, csv.open_csv(
-        file, read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=columns),
+    with open_text(path, form.encoding) as file, csv.open_csv(
+        file, read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=form.columns),
         parse_options=csv.ParseOptions(delimiter=delimiter), convert_options=options,
     ) as reader:  # fmt: skip
         yield from reader
 
 
-def csv_columns(path: StoredFile, delimiter: str, named: tuple[str, ...] | None = None) -> list[str]:
+def csv_columns(path: StoredFile, delimiter: str, form: TextForm = PLAIN_TEXT) -> list[str]:
     """Return the columns that are named, or that the header of a CSV file names."""
     import pyarrow.csv as csv
 
-    if named is not None:
-        return list(named)
+    if form.columns is not None:
+        return list(form.columns)
     read, split = csv.ReadOptions(use_threads=False), csv.ParseOptions(delimiter=delimiter)
     with (
-        open_text(path) as file,
+        open_text(path, form.encoding) as file,
         csv.open_csv(file, read_options=read, parse_options=split) as reader,
     ):
         return list(reader.schema.names)
@@ -326,17 +343,21 @@ def _column(
 
 
 def found_types(
-    path: StoredFile, delimiter: str, columns: tuple[str, ...] | None = None
+    path: StoredFile, delimiter: str, form: TextForm = PLAIN_TEXT
 ) -> pa.RecordBatch | None:
     """Return the first rows of a CSV file, all as text, to find out what they are."""
     import pyarrow.csv as csv
 
-    names = csv_columns(path, delimiter, columns)
+    names = csv_columns(path, delimiter, form)
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )  # fmt: skip
-    return next(itertools.chain(_csv_batches(path, delimiter, columns, options), [None]))
+    nothing = pa.RecordBatch.from_pylist(
+        [], pa.schema([pa.field(name, pa.string()) for name in names])
+    )
+    with in_utf8():
+        return next(itertools.chain(_csv_batches(path, delimiter, form, options), [nothing]))
 
 
 def found_json(path: StoredFile) -> pa.Schema:

@@ -10,15 +10,20 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from tidemill.core.text_form import DELIMITERS, TextForm
+from tidemill.core.text_form import DELIMITERS, UTF8, TextForm
 from tidemill.io.stored_files import StoredFile
 
 SAMPLE = 64 << 10
 """The bytes that are looked at to find the delimiter."""
 
 
-def open_text(path: StoredFile) -> Any:
-    """Open a file, packed or not, for reading of bytes."""
+def open_text(path: StoredFile, encoding: str = UTF8) -> Any:
+    """Open a file, packed or not, for reading of bytes; text in another encoding becomes UTF-8."""
+    opened = _unpacked(path)
+    return opened if encoding == UTF8 else pa.transcoding_input_stream(opened, encoding, UTF8)
+
+
+def _unpacked(path: StoredFile) -> pa.NativeFile:
     ending = path.endings[-1] if path.endings else ""
     if ending == ".xz":
         return pa.PythonFile(lzma.open(path.open()), mode="r")
@@ -28,7 +33,7 @@ def open_text(path: StoredFile) -> Any:
 
 
 def _only_member(path: StoredFile) -> IO[bytes]:
-    packed = zipfile.ZipFile(path.open())
+    packed = zipfile.ZipFile(path.path if path.system is None else path.open())
     names = [one.filename for one in packed.infolist() if not one.is_dir()]
     if len(names) != 1:
         raise ValueError(f"one file inside was expected, got {len(names)}: {names[:5]}")
@@ -50,7 +55,7 @@ def delimiter_of(path: StoredFile, form: TextForm, needed: Iterable[str] = ()) -
         return form.delimiter
     if {".tsv", ".tab"} & {*path.endings}:
         return "\t"
-    with open_text(path) as stream:
+    with open_text(path, form.encoding) as stream:
         return found_delimiter(stream.read(SAMPLE), needed)
 
 
