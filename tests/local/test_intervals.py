@@ -136,7 +136,6 @@ def test_leaks_and_waits() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.compiled
 def test_a_live_join_goes_on_with_another_number_of_threads(tmp_path: Path) -> None:
     a, b = (tm.stream(n, time="t", schema={"t": "int64", "s": "string", "v": "int64"}) for n in "ab")
     joined = a.interval_join(b, on="s", preceding=9, following=2).agg(most=tm.max("v"), n=tm.count())
@@ -144,12 +143,12 @@ def test_a_live_join_goes_on_with_another_number_of_threads(tmp_path: Path) -> N
     pick = random.Random(3)
     texts = ["a", "b", "", "c", None, "a text that is longer than others"]
     rows = {
-        name: [{"t": i // 4, "s": pick.choice(texts), "v": pick.randrange(9)} for i in range(240)]
+        name: [{"t": i // 4, "s": pick.choice(texts), "v": pick.randrange(9)} for i in range(120)]
         for name in ("a", "b")
     }
     live, found = query.live(tm.Disorder(slack=0)), []
     for part in range(6):
-        some = {name: of[40 * part : 40 * part + 40] for name, of in rows.items()}
+        some = {name: of[20 * part : 20 * part + 20] for name, of in rows.items()}
         found += live.push(**some).to_pylist()
         live.checkpoint(tmp_path / "saved")
         live.close()

@@ -56,11 +56,10 @@ def some(pick: random.Random, count: int, *names: str) -> list[Row]:
     return [{n: columns[n]() for n in names} for _ in range(count)]
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_lookup_is_what_a_push_would_give(name: str) -> None:
     live, pick = QUERIES[name]().live(answers="on arrival"), random.Random(7)
-    for _ in range(4):
+    for _ in range(2):
         for each in (some(pick, 12, *BUY.schema.names), some(pick, 1, *BUY.schema.names)):
             live.push(buy=each)
         asked = some(pick, 12, *ASK.schema.names)
