@@ -524,7 +524,7 @@ def _one_for_all_rows(value: Any, *, step: str, expected: str = "a condition on 
         hint = f"write col.{value} for the column of that name"
     elif isinstance(value, str):
         hint = "conditions are expressions of Python: .where(col.v > 5)"
-    elif step in ("&", "|"):
+    elif step in ("&", "|") and type(value).__name__ not in _BOOLS:  # `5 & col.k` of `col.v > 5 & col.k > 1`
         hint = f"write parentheses on both sides: (col.a > 1) {step} (col.b < 5)"
     else:
         hint = (
