@@ -8,11 +8,11 @@ Orders and their lines were written together, so they are on one host, whatever 
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from examples.session import needed, session
 from tidemill.spark.exchange import join, report
 
 QUARTER = "o_orderdate >= DATE'1993-07-01' AND o_orderdate < DATE'1993-10-01'"
@@ -36,9 +36,8 @@ def priorities(orders: Any, lines: Any, detect: str = "auto") -> Any:
 
 def generate(folder: Path, scale: float, parts: int) -> None:
     """Write `orders` and `lineitem` as `tpchgen-cli` makes them; part i of both is about the same orders."""
-    tool = Path(sys.executable).with_name("tpchgen-cli")
     command = [
-        str(tool if tool.exists() else tool.name), "parquet", "--quiet", "--scale-factor", str(scale),
+        needed("tpchgen-cli", "pip install tpchgen-cli"), "parquet", "--quiet", "--scale-factor", str(scale),
         "--tables", "orders,lineitem", "--parts", str(parts), "--output-dir", str(folder),
     ]  # fmt: skip
     subprocess.run(command, check=True)
@@ -51,8 +50,7 @@ def tables(spark: Any, folder: Path, scale: float = 0.01) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    from examples.session import session
-
+    needed("tpchgen-cli", "pip install tpchgen-cli")
     with session() as spark, tempfile.TemporaryDirectory() as folder:
         orders, lines = tables(spark, Path(folder))
         with report(spark) as seen:

@@ -11,7 +11,6 @@ Both keep orders in columns, apart by key, and drop those that have expired from
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -66,9 +65,32 @@ def _store(
     return end
 
 
+@kernel
+def _in_window(times: Ints, values: Floats, low: int, high: int) -> tuple[int, float]:
+    """Return count and sum of orders in a window."""
+    n, s = 0, 0.0
+    for j in range(times.size):  # without branches, which nobody could predict
+        inside = (low <= times[j]) & (times[j] <= high)
+        n += 1 if inside else 0
+        s += values[j] if inside else 0.0
+    return n, s
+
+
+@adding_kernel
+def _in_window_simd(times: Ints, values: Floats, low: int, high: int) -> tuple[int, float]:
+    """As `_in_window`; the flags of a compiled loop are those of its own function."""
+    n, s = 0, 0.0
+    for j in range(times.size):
+        inside = (low <= times[j]) & (times[j] <= high)
+        n += 1 if inside else 0
+        s += values[j] if inside else 0.0
+    return n, s
+
+
+@kernel
 def _scan(
     keys: Ints, times: Ints, begin: int, end: int, window: int, joiner: int, joiners: int, by_key: bool,
-    heads: Ints, kept_times: Ints, kept_values: Floats, counts: Ints, sums: Floats,
+    simd: bool, heads: Ints, kept_times: Ints, kept_values: Floats, counts: Ints, sums: Floats,
 ) -> None:  # fmt: skip
     """Write count and sum of the orders in the window of each request that a joiner answers."""
     for i in range(begin, end):
@@ -78,22 +100,12 @@ def _scan(
         high = times[i]
         low = high - window
         first = heads[k, 0] + heads[k, 2]
-        own_times = kept_times[first : first + heads[k, 3]]  # without a check for places below 0
+        own_times = kept_times[first : first + heads[k, 3]]
         own_values = kept_values[first : first + heads[k, 3]]
-        n = 0
-        s = 0.0
-        for j in range(own_times.size):  # without branches, which nobody could predict
-            inside = (low <= own_times[j]) & (own_times[j] <= high)
-            n += 1 if inside else 0
-            s += own_values[j] if inside else 0.0
-        counts[i] = n
-        sums[i] = s
-
-
-_scan_as_ours = kernel(_scan)
-_simd = FunctionType(_scan.__code__, globals(), "_scan_with_simd")  # compiled code is cached by name
-_simd.__qualname__ = _simd.__name__
-_scan_with_simd = adding_kernel(_simd)
+        if simd:
+            counts[i], sums[i] = _in_window_simd(own_times, own_values, low, high)
+        else:
+            counts[i], sums[i] = _in_window(own_times, own_values, low, high)
 
 
 class Joiner:
@@ -102,7 +114,7 @@ class Joiner:
     def __init__(self, given: Traffic, number: int, joiners: int, *, by_key: bool, simd: bool) -> None:
         self._given, self._window = given, given.workload.window
         self._share = number, joiners, by_key
-        self._scan = _scan_with_simd if simd else _scan_as_ours
+        self._simd = simd
         self._heads = np.zeros((given.workload.keys + 1, 4), dtype=np.int64)
         self._times = np.empty(_ROOM * (given.workload.keys + 1), dtype=np.int64)
         self._values = np.empty(len(self._times))
@@ -122,9 +134,9 @@ class Joiner:
             if at < last:
                 self._times, self._values = (np.concatenate([a, a]) for a in (self._times, self._values))
         first, last = (int(requests.before[p]) for p in (begin, end))
-        self._scan(
-            requests.keys, requests.times, first, last, self._window, *self._share, self._heads, self._times,
-            self._values, self.counts, self.sums,
+        _scan(
+            requests.keys, requests.times, first, last, self._window, *self._share, self._simd, self._heads,
+            self._times, self._values, self.counts, self.sums,
         )  # fmt: skip
 
 

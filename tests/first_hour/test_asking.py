@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +116,12 @@ def test_ran_a_query_of_two_streams_on_one_path() -> None:
     two = STREAM.union(tm.stream("web", time="t", schema=STREAM.schema))
     refused(lambda: two.run(ROWS), "for ['s', 'web']", "run(s=..., web=...)")
     refused(lambda: STREAM.run(ROWS, s=ROWS), "run(s=...)")
+
+
+def test_asked_for_the_median_of_durations() -> None:
+    waits = tm.stream("s", time="t", schema={"t": "timestamp", "wait": "duration"}).window(tm.tumbling("1d"))
+    refused(lambda: waits.agg(tm.median("wait")), "duration in", ".cast('int64') for its microseconds")
+    query = waits.agg(half=tm.median(col.wait.cast("int64")), mean=tm.mean("wait"))
+    rows = [{"t": datetime(2026, 1, 1), "wait": timedelta(seconds=s)} for s in (1, 2, 6)]
+    [row] = query.run(rows).to_pylist()
+    assert (row["half"], row["mean"]) == (2e6, timedelta(seconds=3))

@@ -131,3 +131,16 @@ def test_took_the_answer_of_spark_where_the_local_one_goes(spark: Any, tmp_path:
     with pytest.raises(tm.UserError, match=r"expected a path where nothing is.*overwrite=True"):
         there.to_parquet(tmp_path / "answer")
     assert there.to_parquet(tmp_path / "answer", overwrite=True) == 4
+
+
+def test_gave_spark_a_path_or_a_frame_that_is_not_its_own(spark: Any, tmp_path: Path) -> None:
+    frame().to_parquet(tmp_path / "bikes.parquet")
+    declared = tm.stream("bikes", time="ts", schema=frame())
+    wanted = hourly(declared).sort("window_start").run(frame()).to_pylist()
+    for rows in (tmp_path / "bikes.parquet", pl.from_pandas(frame())):
+        assert hourly(declared).sort("window_start").on_spark(spark).run(rows).toArrow().to_pylist() == wanted
+    bikes = hourly(tm.read(tmp_path / "bikes.parquet", time="ts")).on_spark(spark)
+    late = bikes.late(tm.Disorder(slack="0s", consistent=True), arrival="bikes")
+    assert late.columns[:3] == ["ts", "station", "bikes"] and late.count() == 0
+    with pytest.raises(tm.UserError, match="expected a Spark DataFrame, got int"):
+        hourly(declared).on_spark(spark).run(5)

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tidemill as tm
-from tests.examples import later
+from tests.examples import examples, later
 from tidemill import col
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.schema import schema
@@ -171,3 +173,42 @@ def test_growing_while_released_memory_waits() -> None:
         kept += 3000
     known.add(*map(np.concatenate, zip(*all_batches)))
     check(index, known, questions(rng, known, 100, 100, since=int(known.times.max()) - 10_000))
+
+
+steps = st.tuples(st.integers(1, 300), st.sampled_from([0, 5, 60, 2000]), st.sampled_from([None, 0, 2]))
+
+
+@examples(25, of=400)
+@given(st.lists(steps, max_size=14), st.integers(1, 4), st.integers(0, 1 << 32), st.booleans())
+def test_rows_are_in_order_of_time_ties_and_arrival(
+    steps: list[tuple[int, int, int | None]], keys: int, seed: int, by_ties: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    index, now, below = TimeTravelIndex(small_layout(), ties=int(by_ties)), 0, -(1 << 40)
+    known = np.empty((4, 0), dtype=np.int64)  # key, time, tie, place
+    for n, disorder, expires in steps:
+        now += n
+        place = known.shape[1] + np.arange(n)
+        late = rng.integers(0, disorder + 1, n)
+        times = now - rng.integers(0, n, n) - late
+        batch = np.array([rng.integers(0, keys, n), times, rng.integers(0, 3, n), place])
+        batch[2] *= by_ties
+        index.insert(batch[0], batch[1], [pa.array(place)], places=place, ties=[batch[2]] * by_ties)
+        known = np.concatenate((known, batch), axis=1)
+        if expires is not None:
+            below = max(below, now - 400)
+            index.expire(below, spare=expires)
+    known = known[:, np.lexsort((known[3], known[2], known[1], known[0]))]
+    low = rng.integers(max(below, -2500), now + 2, 30)
+    key, high = rng.integers(0, keys, 30), low + rng.integers(-3, 900, 30)
+    offsets, places = index.rows_in(key, low, high)
+    sums = index.answers(key, low, high)[1].to_pylist()
+    for i in range(30):
+        own = (known[0] == key[i]) & (known[1] >= low[i]) & (known[1] <= high[i])
+        assert places[offsets[i] : offsets[i + 1]].tolist() == known[3][own].tolist()
+        assert sums[i] == (int(known[3][own].sum()) if own.any() else None)
+    if 0 not in {expires for _, _, expires in steps} and below > -(1 << 40):
+        none = np.full(keys, below), np.full(keys, below - 1)
+        _, places = index.rows_in(np.arange(keys), *none, prevailing=True)
+        before = [known[3][(known[0] == k) & (known[1] < below)] for k in range(keys)]
+        assert places.tolist() == [int(rows[-1]) for rows in before if len(rows)]

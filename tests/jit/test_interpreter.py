@@ -12,6 +12,7 @@ import pytest
 from tests import compiling, interpreter
 from tests.conformance.harness import same
 from tidemill.codegen.modules import load
+from tidemill.jit.kernel import kernel
 from tidemill.kernels import functions
 
 INTS = (0, 1, -1, 2, 7, -8, 1 << 31, 3_037_000_500, -(1 << 62), 1 << 62, (1 << 63) - 1, -(1 << 63))
@@ -83,3 +84,21 @@ def test_what_a_user_s_function_raises_is_told() -> None:
             assert run(4) == 0.25
             with pytest.raises(UserError, match="inverse: raised ZeroDivisionError"):
                 run(0)
+
+
+@kernel
+def _noted(part: Any, at: int, what: int) -> None:
+    part[at, 1] = what
+
+
+@kernel
+def _note(parts: Any, what: int) -> None:
+    _noted(parts[1], 0, what)
+
+
+def test_a_part_of_an_array_of_three_dimensions_is_an_argument() -> None:
+    for on in (True, False):
+        parts = np.zeros((2, 3, 2), dtype=np.int64)
+        with interpreter.interpreted(on=on):
+            _note(parts, 7)
+        assert parts[1, 0].tolist() == [0, 7] and parts.sum() == 7

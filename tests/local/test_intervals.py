@@ -6,11 +6,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import tidemill as tm
 from tidemill import col
 from tidemill.core.errors import UserError
+from tidemill.io.chunks import ChunkSizes
+from tidemill.local.interval_operator import IntervalOperator
+from tidemill.local.run import run
+from tidemill.local.tuning import Tuning
 
 ASK = tm.stream("ask", time="t", schema={"t": "int64", "k": "int64", "far": "int64"})
 BUY = tm.stream("buy", time="t", schema={"t": "int64", "k": "int64", "paid": "int64"})
@@ -126,3 +132,23 @@ def test_leaks_and_waits() -> None:
         "before": (False, 0), "ahead": (True, 7), "all ahead": (True, tm.FOREVER), "of the row": (True, None),
         "of the clock": (True, timedelta(seconds=90)),
     }  # fmt: skip
+
+
+def test_rows_in_any_order_wait_until_many_are_due_and_are_then_answered(monkeypatch: Any) -> None:
+    """Each chunk raises the watermark by little: to take a few rows away from all that wait does not pay."""
+    rng = np.random.default_rng(5)
+    ask = pa.table({"t": rng.permutation(400), "k": rng.integers(0, 3, 400), "far": np.zeros(400, np.int64)})
+    buy = pa.table({"t": rng.permutation(400), "k": rng.integers(0, 3, 400), "paid": rng.permutation(400)})
+    worked = []
+    work = IntervalOperator._work
+
+    def counted(self: IntervalOperator, sides: Any, below: int) -> Any:
+        worked.append(below)
+        return work(self, sides, below)
+
+    monkeypatch.setattr(IntervalOperator, "_work", counted)
+    query = ASK.last_join(BUY, on="k")
+    sizes, tuning = ChunkSizes(most=20, held=20, most_held=20, small=1), Tuning(few_waiting=10)
+    found = pa.Table.from_batches(run(query.plan, {"ask": ask, "buy": buy}, sizes=sizes, tuning=tuning))
+    assert 1 <= len(worked) <= 20, "of 40 chunks"
+    assert found.sort_by("t").equals(query.run(ask=ask, buy=buy).sort_by("t"))

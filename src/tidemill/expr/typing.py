@@ -28,6 +28,12 @@ def type_of(node: Node, schema: Schema, *, step: str = "expression") -> DataType
 
 
 Typed = tuple[Node, DataType]
+_HINTS = {
+    "float64": "format numbers outside the query",
+    "duration": "write .cast('int64') for its microseconds",
+    "timestamp": "write .cast('int64') for its microseconds since the epoch",
+}
+"""What to do about a type that cannot become another one."""
 
 
 def _resolve(root: Node, schema: Schema, step: str) -> Typed:
@@ -64,7 +70,7 @@ def _cast(
     if not castable(have, want):
         raise UserError(
             step, expected=f"something that can become {want!r}", got=f"{have!r} in {shown}",
-            hint="format numbers outside the query" if have.kind == "float64" else "",
+            hint=_HINTS.get(have.kind, ""),
         )  # fmt: skip
     strict = shown.strict if isinstance(shown, Cast) else True
     return Cast(arg, want, strict), want

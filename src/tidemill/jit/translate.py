@@ -241,9 +241,17 @@ class _Rewriting(ast.NodeTransformer):
             keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
             method = ast.Attribute(_call("_array", self.visit(node.func.value)), node.func.attr, ast.Load())
             return ast.Call(_name("_by_numpy"), [method, *map(self.visit, node.args)], keywords)
-        node.args = [self.visit(a) for a in node.args]
+        node.args = [self._argument(a) for a in node.args]
         node.keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
         return node
+
+    def _argument(self, node: ast.expr) -> ast.expr:
+        """An argument of another kernel; `array[2]` may be a part with dimensions of its own."""
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            return _call("_row", self.visit(node.value), self._index(node.slice))
+        found = self.visit(node)
+        assert isinstance(found, ast.expr)
+        return found
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         wraps = self._can_wrap(node.op, node.left, node.right)

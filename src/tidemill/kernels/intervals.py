@@ -128,6 +128,22 @@ def last_in_time(
 
 
 @kernel
+def put_places(numbers: Ints, places: Ints, to: Ints, out: Ints) -> None:
+    """Write `places[numbers[i]]`, -1 for -1, at `out[to[i]]`. If there are no places, numbers are places.
+
+    >>> out = np.empty(2, np.int64)
+    >>> put_places(np.array([1, -1]), np.array([7, 8]), np.array([1, 0]), out)
+    >>> out
+    array([-1,  8])
+    """
+    for i in range(numbers.size):
+        at = numbers[i]
+        if at >= 0 and places.size > 0:
+            at = places[at]
+        out[to[i] if to.size > 0 else i] = at
+
+
+@kernel
 def last_needed(
     keys: Ints, times: Ints, from_low: int, from_at: int, latest: Ints, needed: npt.NDArray[np.bool_]
 ) -> None:

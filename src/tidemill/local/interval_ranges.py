@@ -17,12 +17,13 @@ from tidemill.kernels.intervals import (
     last_needed,
     nearest_rows,
     only_rows,
+    put_places,
     ranges_by_key,
     ranges_in_time,
     rows_by_key,
     spelled_pairs,
 )
-from tidemill.kernels.memory import empty
+from tidemill.kernels.memory import empty, taken
 from tidemill.kernels.order import in_places, order_by, places_in_order, refine
 from tidemill.kernels.row_batches import taken_rows
 from tidemill.local.expressions import evaluate
@@ -35,6 +36,7 @@ from tidemill.plan.temporal import payload
 
 FAR = 1 << 62
 """Further away than the time of any row."""
+_AS_THEY_ARE = np.empty(0, dtype=np.int64)
 _FIRST_LOOK = 4
 """So many rows are looked at first to find one that fulfils a condition; then twice as many, and so on."""
 
@@ -107,8 +109,8 @@ class InTime:
         return InTime(in_places(keys, places), in_places(times, places), places)
 
     def place(self, rows: Ints) -> Ints:
-        """Return the places of rows that are given by their numbers in this order; -1 for -1."""
-        return rows if self.places is None else np.where(rows < 0, -1, self.places[rows])
+        """Return the places of rows that are given by their numbers in this order."""
+        return rows if self.places is None else taken(self.places, rows)
 
 
 @dataclass(frozen=True)
@@ -271,11 +273,10 @@ class Question:
         latest = empty((self.matching.count, 2))
         if not last_in_time(keys, low, high, probe.keys, probe.times, latest, found):
             return None
-        found = probe.place(found)
-        if self.in_order is None:
+        if self.in_order is None and probe.places is None:
             return found
         others = empty(len(keys))
-        others[self.in_order] = found
+        put_places(found, *(_AS_THEY_ARE if p is None else p for p in (probe.places, self.in_order)), others)
         return others
 
 

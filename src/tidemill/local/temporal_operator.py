@@ -36,6 +36,8 @@ from tidemill.plan.temporal import Cut, Join, Temporal
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _FORMAT = 1
+_WAITING_OF_DUE = 8
+"""If more rows wait than this times those that are due, these wait, too."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class TemporalOperator(Operator):
         self._kept_rows = [one_batch(self._kept_schema(port).empty_table()) for port in range(self.ports)]
         self._next = FOREVER
         """Before this instant nothing starts or ends."""
+        self._enough = 0
+        """While fewer rows wait, nobody looks for those that are due, unless results are wanted at once."""
         self._wake = FOREVER
         """Results may be complete above this instant, although nothing starts or ends; `_work` sets it."""
         self._held = FOREVER
@@ -161,12 +165,23 @@ class TemporalOperator(Operator):
         if below <= self._next and below < FOREVER:
             self._done = below
             return
+        if below < FOREVER and not prompt and self._few_due(below):
+            return
         results = self._worked_on(below)
         self._done = below
         for limits, mark in zip(self._by_key, self._marks.ports):
             limits.forget(mark)
         self._see_next()
         yield from (batch for batch in results if batch.num_rows)
+
+    def _few_due(self, below: int) -> bool:
+        """Return whether it does not pay to take rows away from those that wait, as they come in any order.
+
+        Then nobody looks again before some more wait.
+        """
+        few = _WAITING_OF_DUE * sum(rows.count_due(below) for rows in self._waiting) < self.waiting
+        self._enough = self.waiting + self.waiting // 4 if few else 0
+        return few
 
     def _worked_on(self, below: int) -> Iterable[pa.RecordBatch]:
         """Work on all rows up to a watermark, and return the results."""
@@ -252,7 +267,7 @@ class TemporalOperator(Operator):
 
     @property
     def wants_advance(self) -> bool:
-        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * self._kept_count))
+        return bool(self.waiting >= max(self._tuning.few_waiting, 4 * self._kept_count, self._enough))
 
     @property
     def _kept_count(self) -> int:

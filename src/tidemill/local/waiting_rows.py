@@ -38,6 +38,13 @@ class _Piece:
         low, high = min_max(self.starts)
         return int(low), int(high)
 
+    def count_due(self, below: int) -> int:
+        """Return how many rows start below a watermark."""
+        first, last = self.bounds
+        if first >= below or last < below:
+            return len(self.starts) if last < below else 0
+        return int(np.count_nonzero(self.starts < below))
+
     def divided(self, below: int) -> tuple[pa.RecordBatch, _Piece]:
         """Return the rows that start below a watermark, and the others."""
         if not self.level:
@@ -62,6 +69,8 @@ class WaitingRows:
     ...     waiting.add(pa.record_batch({"t": [t]}))
     >>> waiting.first, [b["t"].to_pylist() for b in waiting.due(5)], waiting.first, waiting.count
     (3, [[3], [4]], 5, 1)
+    >>> waiting.count_due(6), waiting.count_due(5)
+    (1, 0)
     """
 
     def __init__(self, plan: Plan, batches: Iterable[pa.RecordBatch] = ()) -> None:
@@ -109,6 +118,10 @@ class WaitingRows:
         """Take all rows away."""
         found, self._pieces, self.count = self.batches, [], 0
         return found
+
+    def count_due(self, below: int) -> int:
+        """Return how many rows start below a watermark."""
+        return sum(piece.count_due(below) for piece in self._pieces)
 
     def due(
         self, below: int, chosen: Callable[[pa.RecordBatch], Mask] | None = None

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemill.io.chunks import SIZES
-from tidemill.io.data import Data
+from tidemill.io.data import Data, is_spark
 from tidemill.io.files import Part, files_at, open_part, open_path
+from tidemill.io.schemas import schema_of_frame
 from tidemill.io.sources import open_source
 from tidemill.io.stored_files import StoredFile
 from tidemill.plan.nodes import Source
@@ -22,6 +23,15 @@ from tidemill.spark.workers import Batches, map_batches
 _PART = "part"
 _MOST = 1000
 """Tasks that read the files of an input."""
+
+
+def data_of(value: Any) -> Data | None:
+    """Return the data of an input that is no frame of Spark's: a path, or data in memory; None for others."""
+    if isinstance(value, Data):
+        return value
+    if isinstance(value, (str, os.PathLike)) or (not is_spark(value) and schema_of_frame(value) is not None):
+        return Data(value, type(value).__name__)
+    return None
 
 
 def frame_of_data(spark: SparkSession, data: Data, source: Source) -> DataFrame:

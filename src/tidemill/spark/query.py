@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemill.core.errors import UserError
 from tidemill.core.explanation import Explanation
 from tidemill.core.schema import schema as read_schema
-from tidemill.io.data import Data
 from tidemill.io.sinks import write_ipc
 from tidemill.local.explain import from_wheel
 from tidemill.local.order import ordered as in_order
@@ -35,7 +34,7 @@ from tidemill.spark.batch.slice_choice import DEFAULT, SliceTuning
 from tidemill.spark.exchange.decision import Decision, outlook, watched
 from tidemill.spark.expr.zones import as_declared
 from tidemill.spark.frames import printed_plan, require_batch
-from tidemill.spark.inputs import frame_of_data
+from tidemill.spark.inputs import data_of, frame_of_data
 from tidemill.spark.private import require_classic
 from tidemill.spark.settings import ansi
 from tidemill.spark.sinks import as_table, write_csv, write_parquet
@@ -67,7 +66,8 @@ class SparkQuery:
         Only with `detect="auto"` some rows of large inputs are read before: see `Query.on_spark`.
 
         There is one input for each stream, by name; a query of one stream also takes it without a name.
-        Streams that `tm.read` made need none: tasks read their files, and frames in memory are sent.
+        An input is a DataFrame, the path of files, which tasks read, or data in memory, which is sent: a
+        frame of pandas or Polars, Arrow data. Streams that `tm.read` made need none.
 
         A wheel in place of rows answers windows that lie between its slots. One that Spark built is read
         by tasks, a bucket each; another one by the driver, at once.
@@ -123,7 +123,7 @@ class SparkQuery:
         self, disorder: Disorder, *, arrival: str, input: str | None = None, **inputs: DataFrame
     ) -> DataFrame:
         """The rows of an input that are late or have no place, and why (`late_reason`); see `run`."""
-        inputs = self._frames(inputs)
+        inputs = self._frames(inputs, whole=True)
         _check(self._plan, inputs)
         streams = [source for source in sources(self._plan) if not source.table]
         names = [source.name for source in streams]
@@ -197,15 +197,20 @@ class SparkQuery:
             sections["exchanges"] = "\n".join(f"exchange {d}" for d in decisions)
         return Explanation({**sections, "Spark's plan": executed})
 
-    def _frames(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The inputs of a run: those given, and frames of the rows that streams were made of."""
+    def _frames(self, inputs: dict[str, Any], *, whole: bool = False) -> dict[str, Any]:
+        """The inputs of a run: those given, and those that streams hold; files and local data as frames.
+
+        With `whole`, frames have all columns of their streams, also those that the query does not read.
+        """
         given = {**self._held, **inputs}
         check_inputs(self._plan, given)
-        leaves = {source.name: source for source in sources(self._plan)}
-        return {
-            name: frame_of_data(self._spark, one, leaves[name]) if isinstance(one, Data) else one
-            for name, one in given.items()
-        }
+        found = {}
+        for source in sources(self._plan):
+            leaf = replace(source, columns=None) if whole else source
+            one = given[source.name]
+            data = data_of(one)
+            found[source.name] = one if data is None else frame_of_data(self._spark, data, leaf)
+        return found
 
     def _with_wheels(self, inputs: dict[str, Any]) -> Plan:
         """The plan for these inputs, of which some may be wheels."""

@@ -147,10 +147,15 @@ def _one(
 ) -> None:  # fmt: skip
     """Emit code that aggregates interval `i` into the partials `f`."""
     e.line("walked = known and most < 0 and last_low <= low[i] <= high[i] and last_high <= high[i]")
+    with e.block("if walked and (is_far(rows, hi, high[i]) or is_far(rows, lo, low[i] - 1)):"):
+        e.line("walked = False")
     with e.block("if walked:"):
         _walk(e, moving)
     with e.block("if not walked:"):
-        e.line("find_interval(rows, nodes, head, low[i], high[i], prevailing and most >= 0, lo, hi)")
+        e.line("on = known and last_low <= low[i]")
+        e.line("high_on = known and last_low <= last_high <= high[i]")
+        e.line("back_too = prevailing and most >= 0")
+        e.line("find_interval(rows, nodes, head, low[i], high[i], back_too, lo, hi, on, high_on)")
         with e.block("if most >= 0:"):
             e.line("nearest(rows, nodes, head, lo, hi, at[i], most, spare, right)")
         if moving:

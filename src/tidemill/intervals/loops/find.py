@@ -33,6 +33,10 @@ PLACE, ITEM, ITEMS, START = range(4)
 STEP = 4
 TOP = STEP * LEVELS
 CURSOR = TOP + 1
+_NEAR = 4
+"""So many leaves ahead are looked at before a row is sought from the top."""
+_WALK = 12
+"""A walk over more rows takes longer than a search."""
 
 
 @bare_kernel
@@ -76,6 +80,21 @@ def _open(rows: Ints, nodes: Ints, head: Ints, cursor: Ints, level: int, last: b
 
 
 @bare_kernel
+def _within(rows: Ints, cursor: Ints, time: int) -> None:
+    """Go to the first row of a time or later, in a leaf that has one, from its row on."""
+    at = cursor[PLACE]
+    low = cursor[ITEM]
+    high = cursor[ITEMS] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if rows[at + middle, 0] < time:
+            low = middle + 1
+        else:
+            high = middle
+    cursor[ITEM] = max(low, 0)
+
+
+@bare_kernel
 def seek(rows: Ints, nodes: Ints, head: Ints, time: int, cursor: Ints) -> None:
     """Go to the first row of a time or later."""
     newer = -1
@@ -108,16 +127,7 @@ def seek(rows: Ints, nodes: Ints, head: Ints, time: int, cursor: Ints) -> None:
             cursor[c + ITEM] = low
             level -= 1
             _set(rows, nodes, cursor, level, nodes[at + low, AT], nodes[at + low, META], False)
-        at = cursor[PLACE]
-        low = 0
-        high = cursor[ITEMS]
-        while low < high:
-            middle = (low + high) >> 1
-            if rows[at + middle, 0] < time:
-                low = middle + 1
-            else:
-                high = middle
-        cursor[ITEM] = min(low, cursor[ITEMS] - 1)
+        _within(rows, cursor, time)
         return
     if newer >= 0:
         _open(rows, nodes, head, cursor, newer, False)
@@ -274,16 +284,55 @@ def nearest(
 
 @bare_kernel
 def find_interval(
-    rows: Ints, nodes: Ints, head: Ints, start: int, end: int, prevailing: bool, low: Ints, high: Ints
-) -> None:
-    """Go to both ends of an interval, and one row further back with `prevailing`."""
-    seek(rows, nodes, head, start, low)
+    rows: Ints, nodes: Ints, head: Ints, start: int, end: int, prevailing: bool, low: Ints, high: Ints,
+    on: bool, high_on: bool,
+) -> None:  # fmt: skip
+    """Go to both ends of an interval, and one row further back with `prevailing`.
+
+    `on` and `high_on` say that the cursors are at ends which are not later.
+    """
+    if on:
+        seek_on(rows, nodes, head, start, low)
+    else:
+        seek(rows, nodes, head, start, low)
     if start > end:
         copy_cursor(high, low)
+    elif rows[low[PLACE] + max(low[ITEMS] - 1, 0), 0] > end:  # mostly, both are in one leaf
+        copy_cursor(high, low)
+        _within(rows, high, end + 1)
     elif end == NEVER:
         _open(rows, nodes, head, high, 0, False)
         high[ITEM] = high[ITEMS]
+    elif high_on:
+        seek_on(rows, nodes, head, end + 1, high)
     else:
         seek(rows, nodes, head, end + 1, high)
     if prevailing:
         retreat(rows, nodes, head, low)
+
+
+@bare_kernel
+def seek_on(rows: Ints, nodes: Ints, head: Ints, time: int, cursor: Ints) -> None:
+    """As `seek`, from a place that is not behind that row, and is mostly near."""
+    if at_end(cursor):
+        return
+    if rows[cursor[PLACE] + cursor[ITEMS] - 1, 0] >= time:
+        _within(rows, cursor, time)
+        return
+    if cursor[TOP] > 0:
+        at = cursor[STEP + PLACE]
+        following = cursor[STEP + ITEM] + 1
+        for q in range(following, min(following + _NEAR, cursor[STEP + ITEMS])):
+            if nodes[at + q, LAST] >= time:
+                cursor[STEP + ITEM] = q
+                _set(rows, nodes, cursor, 0, nodes[at + q, AT], nodes[at + q, META], False)
+                _within(rows, cursor, time)
+                return
+    seek(rows, nodes, head, time, cursor)
+
+
+@bare_kernel
+def is_far(rows: Ints, cursor: Ints, time: int) -> Any:
+    """Return whether a walk to the first row after an instant is known to be long."""
+    ahead = cursor[ITEM] + _WALK
+    return ahead < cursor[ITEMS] and rows[cursor[PLACE] + ahead, 0] <= time

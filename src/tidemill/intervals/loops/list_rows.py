@@ -49,7 +49,7 @@ def list_intervals(
     while i < keys.size:
         since = begin_to_read(clock, limit)
         read_head(heads, keys[i], head)
-        find_interval(rows, nodes, head, low[i], high[i], prevailing, lo, hi)
+        find_interval(rows, nodes, head, low[i], high[i], prevailing, lo, hi, False, False)
         if most >= 0:
             nearest(rows, nodes, head, lo, hi, at[i], most, left, right)
         n = offsets[i]
