@@ -113,6 +113,10 @@ SYSTEMS = {
 }
 
 
+MANY = 100_000
+"""So many rows are not few: kernels are compiled at once."""
+
+
 def cases(quick: bool) -> list[Case]:
     sizes = (10_000,) if quick else (10_000, 1_000_000)
     return [
@@ -126,14 +130,16 @@ def cases(quick: bool) -> list[Case]:
 def case_of(group: str, question: str, rows: int, quick: bool = False) -> Case:
     """A question about so many rows: `cold` and `warm` compare first answers, `again` the best later ones."""
     part = "repeated" if group == "again" else "first"
-    seconds = (0.2 if quick else 1.0) * (group == "again")
+    again = float(group == "again")
+    # What few rows ran as plain Python is compiled in the background, which takes some seconds.
+    seconds = dict.fromkeys(SYSTEMS, 0.5 * again) | ({HOME: 8.0 * again} if rows < MANY else {})
     systems = {
-        name: Asked(text, _process(name, text, part, cold=group == "cold", seconds=seconds))
+        name: Asked(text, _process(name, text, part, cold=group == "cold", seconds=seconds[name]))
         for name, text in QUERIES[question].items()
     }
     return Case(
         f"{group}/{question}, {rows:,} rows", {"rows": rows}, systems, same_numbers(),
-        functools.partial(file_of, rows), repeats=1 if quick else 3, fresh=True,
+        functools.partial(file_of, rows), repeats=1 if quick or rows >= MANY else 2, fresh=True,
     )  # fmt: skip
 
 

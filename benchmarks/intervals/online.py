@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 import tidemill as tm
-from benchmarks.answers import same_rows
+from benchmarks.answers import same_rows, unchecked
 from benchmarks.harness import HOME, Answers, Case, Check, Measured
 from benchmarks.intervals.rivals import Rival
 from benchmarks.intervals.traffic import Traffic, Workload, traffic
@@ -29,6 +29,7 @@ EACH = 10_000
 """Tuples of a push where tuples a second are measured."""
 SHOWN = (1, 10, 25, 50, 75, 90, 95, 99, 99.9)
 """The percentiles of latencies that are kept."""
+LOOKUPS = 2_000
 SECOND = 1_000_000
 KEY_OIJ, SPLIT_JOIN, SIMD = "key-oij", "splitjoin", "key-oij, simd"
 RIVALS = (KEY_OIJ, f"{KEY_OIJ}, two joiners", f"{SPLIT_JOIN}, two joiners", SIMD)
@@ -69,6 +70,10 @@ class Live:
         found = self._live.push(**rows)
         if found.num_rows:
             self._found.append(found)
+
+    def lookup(self, row: dict[str, Any]) -> Any:
+        """Return what a request would get now."""
+        return self._live.lookup(row)
 
     def end(self) -> None:
         self._found.append(self._live.flush())
@@ -203,6 +208,7 @@ def compared(tuples: int, seconds: float, *, quick: bool) -> list[Case]:
     parts = [(f"workload {one.name}", one.workload) for one in workloads] + sweep[:2]
     found += [_throughput("ablation", name, workload, ABLATION) for name, workload in parts]
     found += [_exact(one) for one in workloads]
+    found += [_lookups(one) for one in workloads]
     return found + [_latency(one, seconds) for one in workloads]
 
 
@@ -226,6 +232,27 @@ def _exact(asked: Named) -> Case:
     """Requests are answered when no order can come any more that belongs to them."""
     make: dict[str, Make] = {HOME: lambda given, pool: Live(given)}
     return _throughput("exact", f"workload {asked.name}", asked.workload, make, _as_on_history)
+
+
+def _lookups(asked: Named) -> Case:
+    """How long it takes to ask for the features of one row, which is not kept."""
+
+    def run(given: Traffic) -> Measured:
+        system = Live(given, answers="on arrival")
+        for begin, end in given.cuts(EACH):
+            system.push(begin, end)
+        now = given.requests.rows["ts"][len(given.requests.rows) - 1].as_py()
+        times = []
+        for i in range(min(LOOKUPS, given.workload.tuples)):
+            row = {"ts": now, "k": i % given.workload.keys, "i": i}
+            begin = time.perf_counter()
+            system.lookup(row)
+            times.append(time.perf_counter() - begin)
+        p50, p99 = np.percentile(times, [50, 99]).tolist()
+        return Measured(None, p50, {"p99 µs": 1e6 * p99})
+
+    name, workload = f"lookup/workload {asked.name}", asked.workload
+    return Case(name, _params(workload), {HOME: run}, unchecked, lambda: traffic(workload), repeats=2)
 
 
 def _as_on_history(answers: Answers) -> None:

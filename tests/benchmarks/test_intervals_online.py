@@ -76,8 +76,9 @@ def test_what_waits_because_a_push_takes_long_is_counted() -> None:
 
 def test_cases_measure_tuples_a_second_and_latencies() -> None:
     cases = {case.name: case for case in online.compared(400, 0.02, quick=True)}
-    assert {name.split("/")[0] for name in cases} == {"online", "sweep", "ablation", "exact", "latency"}
-    asked = "sweep/adverse", "latency/workload D", "exact/workload D"
+    groups = {"online", "sweep", "ablation", "exact", "lookup", "latency"}
+    assert {name.split("/")[0] for name in cases} == groups
+    asked = "sweep/adverse", "latency/workload D", "exact/workload D", "lookup/workload D"
     results = [run_case(cases[name], ONCE) for name in asked]
     assert set(results[0].measured["million tuples/s"]) == set(online.SYSTEMS)
     assert results[1].measured["p99 ms"][HOME] == pytest.approx(1e3 * results[1].seconds[HOME])

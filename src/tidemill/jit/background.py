@@ -46,11 +46,11 @@ def ran(kernel: Any, args: tuple[Any, ...], seconds: float) -> None:
 def _like(value: Any) -> Any:
     """A value of the same type as an argument that keeps no memory alive."""
     if isinstance(value, np.ndarray):
-        empty = np.empty((0,) * value.ndim, value.dtype)
-        if not value.flags.c_contiguous:
-            return value[:0]
-        empty.flags.writeable = value.flags.writeable
-        return empty
+        # An array without elements is contiguous, whatever it was sliced from.
+        whole = np.empty((4,) * value.ndim, value.dtype)
+        like = whole if value.flags.c_contiguous else whole[(slice(None, None, 2),) * value.ndim]
+        like.flags.writeable = value.flags.writeable
+        return like
     return each(_like, value) if isinstance(value, tuple) else value
 
 

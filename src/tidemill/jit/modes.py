@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -76,17 +76,21 @@ def on_few_rows(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the same items; while they are made, kernels may run as plain Python."""
     left = SECONDS
     iterator = iter(items)
-    while True:
-        before = _here.few, _here.seconds
-        _here.few, _here.seconds = True, left
-        try:
-            item = next(iterator)
-        except StopIteration:
-            return
-        finally:
-            left = _here.seconds
-            _here.few, _here.seconds = before
-        yield item
+    try:
+        while True:
+            before = _here.few, _here.seconds
+            _here.few, _here.seconds = True, left
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                left = _here.seconds
+                _here.few, _here.seconds = before
+            yield item
+    finally:
+        if isinstance(iterator, Generator):
+            iterator.close()
 
 
 def now() -> float:

@@ -11,7 +11,7 @@ class Tuning:
 
     few_rows: int = 1 << 17
     """Inputs that are known to have fewer rows run on one thread."""
-    plain_rows: int = 1 << 15
+    plain_rows: int = 1 << 16
     """Queries on fewer rows do not wait for the compiler: what is not compiled runs as plain Python."""
     few_partials: int = 1 << 18
     """Complete windows may stay open while fewer partials wait: sorting few partials is inefficient."""
