@@ -125,7 +125,9 @@ class Query:
         live = self.live(disorder, emit=emit, latency=latency)
         return run_live(self.optimized, inputs, live, progress=progress)
 
-    def sort(self, /, *columns: Any, descending: bool | list[bool] = False) -> Ordered:
+    def sort(
+        self, /, *columns: Any, descending: bool | list[bool] = False, **brought: Any
+    ) -> Ordered:
         """The rows of the result in the order of some columns: the last step of a query.
 
         Rows that are equal in these are in the order of the other columns, from left to right: the order is
@@ -137,7 +139,7 @@ class Query:
         >>> s.sort("v", descending=True).limit(2).run([{"t": t, "v": t % 3} for t in range(5)]).to_pylist()
         [{'t': 2, 'v': 2}, {'t': 1, 'v': 1}]
         """
-        return Ordered(self, sorted_by((), self.schema, columns, descending))
+        return Ordered(self, sorted_by((), self.schema, columns, descending, brought))
 
     def limit(self, count: int, /) -> Ordered:
         """The first rows of the result, in the order of `sort`, or of the columns from left to right.
@@ -283,9 +285,11 @@ class Ordered(KnowsBroughtNames, Query):
     def _arrow_schema(self) -> pa.Schema:
         return self._query._arrow_schema
 
-    def sort(self, /, *columns: Any, descending: bool | list[bool] = False) -> Ordered:
+    def sort(
+        self, /, *columns: Any, descending: bool | list[bool] = False, **brought: Any
+    ) -> Ordered:
         """The rows in another order; equal ones stay in the order that they have."""
-        return Ordered(self._query, sorted_by(self._orders, self.schema, columns, descending))
+        return Ordered(self._query, sorted_by(self._orders, self.schema, columns, descending, brought))
 
     def limit(self, count: int, /) -> Ordered:
         """The first rows of this order."""

@@ -61,7 +61,7 @@ class Stream(KnowsBroughtNames, Query):
 
     # -- rows
 
-    def where(self, predicate: Any) -> Stream:
+    def where(self, predicate: Any = None, /, **brought: Any) -> Stream:
         """Rows for which a condition is true; rows where it is false or null go.
 
         >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
@@ -69,6 +69,12 @@ class Stream(KnowsBroughtNames, Query):
         >>> s.where(lambda e: e.v > 5).run(s=rows).to_pylist()
         [{'t': 2, 'v': 6}]
         """
+        if brought:
+            asked = " & ".join(f"(col.{name} == {value!r:.80})" for name, value in brought.items())
+            raise UserError(
+                "where", expected="a condition", got=f"arguments {sorted(brought)}",
+                hint=f"write .where({asked})",
+            )  # fmt: skip
         return self._like(build.where(self.plan, predicate))
 
     def select(self, /, *columns: Any, **named: Any) -> Stream:
@@ -82,13 +88,19 @@ class Stream(KnowsBroughtNames, Query):
         """
         return self._like(build.select(self.plan, columns, named, keep=False, scope=self._scope))
 
-    def with_columns(self, /, **named: Any) -> Stream:
+    def with_columns(self, /, *unnamed: Any, **named: Any) -> Stream:
         """The columns there are, and computed ones besides.
 
         >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
         >>> s.with_columns(double=lambda e: 2 * e.v).run(s=[{"t": 1, "v": 5}]).to_pylist()
         [{'t': 1, 'v': 5, 'double': 10}]
         """
+        if unnamed:
+            given = unnamed[0].node if isinstance(unnamed[0], Arithmetic) else repr(unnamed[0])
+            raise UserError(
+                "with_columns", expected="a name for each column", got=f"{given!s:.80}",
+                hint=f"write .with_columns(name={given!s:.80})",
+            )  # fmt: skip
         return self._like(build.select(self.plan, (), named, keep=True, scope=self._scope))
 
     def select_many(self, /, *lists: Any, **named: Any) -> Stream:
@@ -685,6 +697,7 @@ class Grouped(KnowsBroughtNames):
                 raise UserError(
                     "window", expected="a window such as tm.hopping('1h', every='1m')",
                     got=f"{spec!r} ({type(spec).__name__})",
+                    hint=f"write tm.tumbling({spec!r})" if isinstance(spec, (str, int, timedelta)) else "",
                 )  # fmt: skip
         several = len(windows) + len(named) > 1
         listed = [NamedWindow(str(w) if several else None, w) for w in windows]

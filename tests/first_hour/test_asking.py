@@ -125,3 +125,36 @@ def test_asked_for_the_median_of_durations() -> None:
     rows = [{"t": datetime(2026, 1, 1), "wait": timedelta(seconds=s)} for s in (1, 2, 6)]
     [row] = query.run(rows).to_pylist()
     assert (row["half"], row["mean"]) == (2e6, timedelta(seconds=3))
+
+
+def test_asked_with_a_lambda() -> None:
+    found = DAYS.agg(high=lambda e: tm.max(e.v), mean=lambda e: tm.sum(e.v) / tm.count()).run(ROWS)
+    assert found.select(["high", "mean"]).to_pylist() == [{"high": 5, "mean": 2.5}]
+
+
+def test_forgot_the_parentheses_of_an_aggregate() -> None:
+    refused(lambda: DAYS.agg(n=tm.count), "agg n", "write the parentheses: count()")
+    refused(lambda: DAYS.agg(tm.count), "write the parentheses: count()")
+
+
+@pytest.mark.parametrize(
+    ("ask", "hint"),
+    [
+        (lambda: STREAM.window("1h"), "write tm.tumbling('1h')"),
+        (lambda: STREAM.where("v > 5"), "conditions are expressions of Python: .where(col.v > 5)"),
+        (lambda: STREAM.where(v=5), "write .where((col.v == 5))"),
+        (lambda: STREAM.where(col.v > 5 & col.k > 1), "(col.a > 1) & (col.b < 5)"),
+        (lambda: STREAM.with_columns(col.v * 2), "write .with_columns(name=(col.v * 2))"),
+        (lambda: STREAM.sort("v", ascending=False), "descending=[True, False]"),
+        (lambda: STREAM.limit(3).sort(by="v"), "descending=[True, False]"),
+        (lambda: STREAM.select(x=len(col.v)), "write .len() for text"),
+        (lambda: DAYS.agg(x=sum(col.v)), "write tm.sum(...)"),
+        (lambda: STREAM.where("a" in col.v), "write .contains('a')"),
+    ],
+)
+def test_wrote_it_as_elsewhere(ask: Any, hint: str) -> None:
+    refused(ask, hint)
+
+
+def test_rounded_with_the_function_of_python() -> None:
+    assert str(round(col.v / 3, 1)) == str((col.v / 3).round(1))

@@ -242,6 +242,23 @@ class Expr(KnowsBroughtNames, Arithmetic):
             )  # fmt: skip
         return str(self.node)
 
+    def __round__(self, digits: int = 0) -> Expr:
+        return self.round(digits)
+
+    def __len__(self) -> int:
+        raise self._one_value("len(...)", ".len() for text, .list_len() for a list")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise self._one_value("sum(...) and the like", "tm.sum(...), tm.max(...) in .agg(...)")
+
+    def __contains__(self, item: object) -> bool:
+        raise self._one_value("in", f".contains({item!r}), or .is_in([...]) the other way round")
+
+    def _one_value(self, how: str, ours: str) -> UserError:
+        return UserError(
+            "expression", f"{how} of Python cannot see the values of {self.node}", hint=f"write {ours}"
+        )
+
     def __hash__(self) -> int:
         if _RECORDING.get():  # `table.get(x, 0)` and `x in a_set` would find nothing, and say so
             raise UserError(
@@ -505,6 +522,10 @@ _BOOLS = ("bool", "bool_")
 def _one_for_all_rows(value: Any, *, step: str, expected: str = "a condition on each row") -> UserError:
     if isinstance(value, str) and value.isidentifier():
         hint = f"write col.{value} for the column of that name"
+    elif isinstance(value, str):
+        hint = "conditions are expressions of Python: .where(col.v > 5)"
+    elif step in ("&", "|") and type(value).__name__ not in _BOOLS:  # `5 & col.k` of `col.v > 5 & col.k > 1`
+        hint = f"write parentheses on both sides: (col.a > 1) {step} (col.b < 5)"
     else:
         hint = (
             "write the parentheses of methods, col.t.hour() == 13, and col.v.is_not_null() in place of "

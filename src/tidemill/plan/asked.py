@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.aggregates.algebra import Aggregate
+from tidemill.aggregates.registry import AGGREGATES
 from tidemill.core.errors import UserError
 from tidemill.core.schema import internal, users_name
-from tidemill.expr.fluent import Arithmetic, Expr
+from tidemill.expr.fluent import Arithmetic, Expr, traced
 from tidemill.expr.nodes import Column, Node, ResultOf, columns_of
 from tidemill.expr.typing import resolve
 from tidemill.plan.nodes import Plan, Project
@@ -35,9 +36,21 @@ def by_name(step: str, given: Sequence[Any], named: Mapping[str, Any]) -> dict[s
                 hint=f"give it another name: agg(other={one})",
             )  # fmt: skip
         found[name] = one
-    for name in named:
-        users_name(name, step=step)
-    return {**found, **named}
+    for name, one in named.items():
+        found[users_name(name, step=step)] = _traced(f"{step} {name}", one)
+    return found
+
+
+def _traced(step: str, given: Any) -> Any:
+    """What a lambda over a row proxy asks for: `lambda e: tm.sum(e.a) / tm.count()`."""
+    if not callable(given) or isinstance(given, (type, Arithmetic)) or _makes_aggregates(given):
+        return given
+    node = traced(given, step=step)
+    return node.aggregate if isinstance(node, ResultOf) else Expr(node)
+
+
+def _makes_aggregates(given: Any) -> bool:
+    return hasattr(given, "algebra") or any(given is entry.make for entry in AGGREGATES.values())
 
 
 def _own_name(step: str, one: Any) -> str:
@@ -59,6 +72,8 @@ def no_aggregate(step: str, given: Any) -> UserError:
         hint = "wrap it: tm.sum(...), tm.last(...)"
     elif isinstance(given, Mapping):
         hint = "names are arguments: agg(n=tm.count(), spend=tm.sum(col.price)), or agg(**names)"
+    elif callable(given) and _makes_aggregates(given):
+        hint = f"write the parentheses: {given.__name__}()"
     elif isinstance(given, str):
         hint = "aggregates are functions: agg(tm.count(), tm.sum(col.price))"
     got = f"{given!r:.200} ({type(given).__name__})"

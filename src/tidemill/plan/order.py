@@ -8,7 +8,7 @@ lists, structs, decimals and binary data do not count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,9 +39,18 @@ class Order:
 
 
 def sorted_by(
-    orders: tuple[Order, ...], schema: Schema, names: Sequence[Any], descending: Any
-) -> tuple[Order, ...]:
-    """Return the orders that are applied one after another, with one more."""
+    orders: tuple[Order, ...], schema: Schema, names: Sequence[Any], descending: Any,
+    brought: Mapping[str, Any],
+) -> tuple[Order, ...]:  # fmt: skip
+    """Return the orders that are applied one after another, with one more.
+
+    `brought` are arguments that others have for the same.
+    """
+    if brought:
+        raise UserError(
+            "sort", expected="columns, and descending= True or False", got=f"arguments {sorted(brought)}",
+            hint="write .sort('a', 'b', descending=[True, False]); null is below all values",
+        )  # fmt: skip
     keys = [_key(name, schema) for name in flat(names)]
     if not keys:
         raise UserError("sort", expected="at least one column", got="none", hint="sort('n', descending=True)")

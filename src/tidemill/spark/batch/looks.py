@@ -64,6 +64,8 @@ class Looks:
     def __init__(self, frame: Callable[[Plan], DataFrame], tuning: SliceTuning) -> None:
         self._frame, self._tuning = frame, tuning
         self._seen: dict[tuple[int, tuple[str, ...]], _Seen] = {}
+        self._counts: dict[int, tuple[float, Plan]] = {}
+        """About how many rows there are of plans, by their `id`; the plans are held so that they keep it."""
 
     def slices(
         self, plan: IntervalJoin | Join | Cut, keys: Sequence[Sequence[str]]
@@ -89,7 +91,7 @@ class Looks:
             if isinstance(side, str):
                 return None, side
             sides.append(side)
-        rows = sum(row_count(side.frame) for side in sides)
+        rows = sum(map(self._count, sides))
         if rows < self._tuning.few_rows:
             return None, "there are few rows"
         if rows > _UNKNOWN:
@@ -132,6 +134,11 @@ class Looks:
                     why = "a second reading of the input might give other rows"
                 return why or found
         return "an input would be computed twice; cache it first to allow a sample"
+
+    def _count(self, side: _Rows) -> float:
+        if id(side.plan) not in self._counts:
+            self._counts[id(side.plan)] = row_count(side.frame), side.plan
+        return self._counts[id(side.plan)][0]
 
     def _sample(self, sides: Sequence[_Rows], rows: float) -> None:
         """Read hashes of keys and times of some rows, where that was not done."""
