@@ -126,7 +126,8 @@ def test_units_that_are_none(unit: Any) -> None:
 @pytest.mark.parametrize("value", [Decimal(1_700_000_000), Fraction(17), np.array(17), 1.5, "17"], ids=repr)
 def test_numbers_in_other_clothes_are_no_instants(value: Any) -> None:
     waits = tm.stream("w", time="t", schema={"t": "int64", "wait": "duration"})
-    for query in (clock(), clock(unit="s")):
+    refusing = [clock()] if isinstance(value, float) else [clock(), clock(unit="s")]  # floats have units, too
+    for query in refusing:
         with pytest.raises(tm.UserError, match="row 1"):
             query.run(c=[{"ts": value, "v": 1}])
     with pytest.raises(tm.UserError, match="row 1"):
