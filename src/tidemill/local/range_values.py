@@ -122,14 +122,13 @@ class RangeValues:
             batches = pa.concat_batches(found)
             owner = np.asarray(batches.column("window_start").cast(pa.int64())) // _PLACES
             place[owner] = np.arange(batches.num_rows)
-        empty = self._of_nothing()
         columns = []
-        for number, name in enumerate(names):
-            values = pa.concat_arrays([batches.column(name), empty[number]]) if found else empty[number]
+        for name, nothing in zip(names, self._of_nothing):
+            values = pa.concat_arrays([batches.column(name), nothing]) if found else nothing
             columns.append(values.take(pa.array(np.where(place < 0, len(values) - 1, place))))
         return columns
 
-    @functools.lru_cache(maxsize=1)  # noqa: B019  (an operator has one of these)
+    @functools.cached_property
     def _of_nothing(self) -> list[pa.Array]:
         """Return the aggregates of no rows."""
         rows = pa.RecordBatch.from_pylist([], schema=pa.schema([f for f in self._schema if f.name != PLACE]))
