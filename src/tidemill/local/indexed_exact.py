@@ -179,6 +179,7 @@ class IndexedExactOperator(IndexedOperator):
 
     def restore(self, state: Snapshot) -> None:
         super().restore(state)
+        self._asking, self._sure = [], FOREVER
         for rows in self._waiting[0].all():
             self._ask(rows)
 

@@ -154,6 +154,8 @@ class IndexedOperator(ArrivalOperator):
             rows = pa.RecordBatch.from_arrays(arrays, schema=kinds) if arrays else _NO_KEYS
             found = int(self.key_ids(rows, self.plan.match.left_keys, add=False)[0])
             if found >= 0:
+                if self.keys is not None and len(self._ids) > self.keys.count:
+                    self._ids.clear()  # NaN is equal to no key of a dict, and would be there many times
                 self._ids[key] = found
         return found
 
