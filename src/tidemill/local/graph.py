@@ -217,7 +217,8 @@ class Graph:
                 if not isinstance(reader.operator, (StageOperator, RowOperator, UnionOperator)):
                     raise UserError(
                         "lookup", expected="interval joins, and steps that look at each row alone",
-                        got=f"the step {reader.name}, which keeps rows", hint="push the row: its answer comes when it is complete",
+                        got=f"the step {reader.name}, which keeps rows",
+                        hint="push the row: its answer comes when it is complete",
                     )  # fmt: skip
                 for out in reader.operator.push(port, rows):
                     passed_on(reader, out)
