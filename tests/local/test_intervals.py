@@ -18,6 +18,7 @@ from tidemill.core.errors import UserError
 from tidemill.io.chunks import ChunkSizes
 from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.run import run
+from tidemill.local.temporal import temporal_operator
 from tidemill.local.tuning import Tuning
 
 ASK = tm.stream("ask", time="t", schema={"t": "int64", "k": "int64", "far": "int64"})
@@ -175,3 +176,22 @@ def test_rows_in_any_order_wait_until_many_are_due_and_are_then_answered(monkeyp
     found = pa.Table.from_batches(run(query.plan, {"ask": ask, "buy": buy}, sizes=sizes, tuning=tuning))
     assert 1 <= len(worked) <= 20, "of 40 chunks"
     assert found.sort_by("t").equals(query.run(ask=ask, buy=buy).sort_by("t"))
+
+
+@pytest.mark.parametrize("options", [{"on_arrival": 0}, {"few": True}])
+@pytest.mark.parametrize("last", [False, True])
+def test_texts_of_rows_that_are_gone_take_no_room(options: dict[str, Any], last: bool) -> None:
+    asked = tm.stream("asked", time="t", schema={"t": "int64"})
+    named = tm.stream("named", time="t", schema={"t": "int64", "name": "string"})
+    query = asked.last_join(named) if last else asked.interval_join(named, preceding=5).agg(n=tm.max("name"))
+    operator: Any = temporal_operator(query.optimized, Tuning(few_strings=16, few_arrived=4), **options)
+    for t in range(300):
+        operator.push(1, pa.record_batch({"t": [t], "name": [f"name {t}"]}))
+        found = [*operator.push(0, pa.record_batch({"t": [t]}))]
+        for port in (0, 1):
+            found += operator.advance(port, t + 1)
+        held = range(t if last else max(0, t - 5), t + 1)
+        assert [row["name" if last else "n"] for b in found for row in b.to_pylist()] == [
+            max(f"name {i}" for i in held)
+        ]
+        assert operator.index.texts <= 100  # rows go a leaf at a time

@@ -150,9 +150,14 @@ class TimeTravelIndex(IndexReader):
         """The number of rows that are kept."""
         return self._memory.rows
 
+    @property
+    def texts(self) -> int:
+        """The number of texts that are kept: those of rows that were dropped stay."""
+        return self._records.text_count
+
     def size(self) -> tuple[int, int]:
         """Return the number of rows, and the bytes that hold them."""
-        return self.rows, self._memory.bytes
+        return self.rows, self._memory.bytes + sum(int(a.nbytes) for a in self._records.texts)
 
     def _view(self) -> View:
         return self._memory.view
