@@ -195,3 +195,28 @@ def test_texts_of_rows_that_are_gone_take_no_room(options: dict[str, Any], last:
             max(f"name {i}" for i in held)
         ]
         assert operator.index.texts <= 100  # rows go a leaf at a time
+
+
+@pytest.mark.parametrize("following", [0, 7, col.far])
+def test_base_rows_that_come_one_by_one_wait_in_few_pieces(following: Any) -> None:
+    pick = random.Random(3)
+    query = ASK.interval_join(BUY, on="k", preceding=20, following=following).agg(n=tm.count())
+    operator: Any = temporal_operator(query.optimized, few=True)
+    asked = [{"t": t + pick.randrange(9), "k": pick.randrange(3), "far": pick.randrange(-1, 30)}
+             for t in range(600)]  # fmt: skip
+    bought = [{"t": row["t"], "k": row["k"], "paid": 1} for row in asked]
+    found, most = list[dict[str, int]](), 0
+    for number, rows in enumerate(zip(asked, bought)):
+        for port, row in enumerate(rows):
+            operator.push(port, pa.RecordBatch.from_pylist([row], (ASK, BUY)[port].schema.to_arrow()))
+        if number % 5 == 0:
+            for port in (0, 1):
+                found += [r for b in operator.advance(port, number - 400) for r in b.to_pylist()]
+        most = max(most, len(operator._asking))
+    assert 250 < sum(len(one.sure) for one in operator._asking) < 600 and most < 64
+    again: Any = temporal_operator(query.optimized, few=True)
+    again.restore(operator.snapshot())
+    for one in (operator, again):
+        rest = [r for port in (0, 1) for b in one.advance(port, tm.FOREVER) for r in b.to_pylist()]
+        whole = query.run(ask=asked, buy=bought).to_pylist()
+        assert sorted(map(str, [*found, *rest])) == sorted(map(str, whole))
