@@ -18,7 +18,7 @@ from tidemill.core.time_reading import ISO, PLAIN, likely_option
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.core.zones import UTC
 from tidemill.io.chunks import readable_at
-from tidemill.io.data import Data, is_spark
+from tidemill.io.data import Data, is_spark, quoted
 from tidemill.io.files import described, files_at
 from tidemill.io.found_text import FoundText, find_csv
 from tidemill.io.schemas import file_schema, schema_of_frame, usable, with_key_columns
@@ -171,7 +171,7 @@ def _found_format(name: str, data: Data, form: TextForm, step: str) -> str:
 def _sample(name: str, kind: DataType, data: Data, form: TextForm, step: str) -> pa.Array:
     """Return the first values of a column that are not null."""
     source = Source(step, Schema(((name, kind),)), name, step=step, text=form)
-    value = data.value.select(f"`{name}`").limit(_FEW) if is_spark(data.value) else data.value
+    value = data.value.select(quoted(name)).limit(_FEW) if is_spark(data.value) else data.value
     first = next(iter(open_source(Data(value, data.about, data.system), source, promises=False)), None)
     return pa.array([], pa.string()) if first is None else first.batch.column(0).drop_null()
 
