@@ -49,6 +49,8 @@ class DataStream(Stream):
         """
         import pyarrow as pa
 
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+            raise UserError("head", expected="a number of rows", got=repr(rows))
         found: list[pa.RecordBatch] = []
         for batch in self.batches():
             found.append(batch.slice(0, rows - sum(b.num_rows for b in found)))

@@ -281,9 +281,9 @@ class FeatureSet(Query):
         from tidemill.features.verify import verify
         from tidemill.plan.faults import check_inputs
 
-        for name, given in (("runs", runs), ("seed", seed)):
-            if isinstance(given, bool) or not isinstance(given, int) or given < (name == "runs"):
-                raise UserError("verify", expected=f"{name}= a number of at least 0", got=repr(given))
+        for name, given, least in (("runs", runs, 1), ("seed", seed, 0)):
+            if isinstance(given, bool) or not isinstance(given, int) or given < least:
+                raise UserError("verify", expected=f"{name}= a number of at least {least}", got=repr(given))
         given_inputs = with_held(self.plan, {**(sample or {}), **inputs})
         check_inputs(self.plan, given_inputs, step="verify")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -115,4 +116,10 @@ def test_a_time_that_a_clock_skips_is_none_and_one_that_it_shows_twice_is_the_ea
 ])  # fmt: skip
 def test_formats_that_say_no_time_are_refused(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
+        time_format(text, "strptime", parsed=True)
+
+
+@pytest.mark.parametrize("text", [["%Y"], 7, None, ""])
+def test_what_is_no_text_is_refused(text: Any) -> None:
+    with pytest.raises(UserError, match=r"expected a format such as '%m/%d/%Y %H:%M', got"):
         time_format(text, "strptime", parsed=True)

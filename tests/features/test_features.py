@@ -192,7 +192,7 @@ REFUSED: list[tuple[str, Callable[[], Any]]] = [
     ("not taken by", lambda: known().with_labels(n="int64")),
     ("not taken by", lambda: known().with_labels(user="int64")),
     ("inputs named 'ask', 'buy', 'look'", lambda: known().verify(ask=ASKED)),
-    ("runs= a number", lambda: known().verify(runs=0, ask=ASKED, buy=BOUGHT, look=LOOKED)),
+    ("runs= a number of at least 1", lambda: known().verify(runs=0, ask=ASKED, buy=BOUGHT, look=LOOKED)),
 ]
 
 

@@ -71,15 +71,17 @@ def _read(features: tm.FeatureSet) -> set[str]:
 ROWS = [{"t": t, "k": t % 3, "v": t, "s": "x", "x": t / 7} for t in range(12)]
 
 
-def _changed(change: Callable[[pa.Table], pa.Table]) -> Verification:
-    """Verify a set against an answer of history in which something is wrong."""
+def _changed(
+    change: Callable[[pa.Table], pa.Table], server: Callable[[Any], Any] = lambda live: live
+) -> Verification:
+    """Verify a set against an answer of history, or with a server, in which something is wrong."""
     features = tm.features("f", entity=A, features=[MEMBERS["several"](), MEMBERS["last"]()])
 
     def offline(definition: Definition, tables: dict[str, pa.Table]) -> pa.Table:
         return change(tm.FeatureSet(definition).run(**tables).sort_by("t"))
 
     def online(definition: Definition, disorder: tm.Disorder) -> Any:
-        return tm.FeatureSet(definition).online(disorder)
+        return server(tm.FeatureSet(definition).online(disorder))
 
     inputs = {"a": ROWS, "b": ROWS, "c": ROWS}
     return verify(features.definition, inputs, runs=2, seed=7, offline=offline, online=online)
@@ -114,7 +116,22 @@ def test_rows_that_are_missing_or_come_twice_are_found() -> None:
         rows.slice(0, 1), "__row_number", lambda n: pa.array([99]))]))  # fmt: skip
     assert more.differing["why"].to_pylist() == ["missing"] * 2 and "missing: 2 rows" in repr(more)
     fewer = _changed(lambda rows: rows.slice(1))
-    assert fewer.differing["why"].to_pylist() == ["came twice"] * 2 and "came twice: 2 rows" in repr(fewer)
+    assert fewer.differing["why"].to_pylist() == ["not in history"] * 2
+    assert "not in history: 2 rows" in repr(fewer)
+
+    class Twice:
+        def __init__(self, live: Any) -> None:
+            self.live = live
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.live, name)
+
+        def flush(self) -> pa.Table:
+            found = self.live.flush()
+            return pa.concat_tables([found, found])
+
+    twice = _changed(lambda rows: rows, Twice)
+    assert {*twice.differing["why"].to_pylist()} == {"came twice"} and not twice.by_feature
 
 
 def test_the_last_bits_of_floats_do_not_matter() -> None:

@@ -144,3 +144,19 @@ def test_gave_spark_a_path_or_a_frame_that_is_not_its_own(spark: Any, tmp_path: 
     assert late.columns[:3] == ["ts", "station", "bikes"] and late.count() == 0
     with pytest.raises(tm.UserError, match="expected a Spark DataFrame, got int"):
         hourly(declared).on_spark(spark).run(5)
+
+
+def test_gave_dicts_that_do_not_all_have_the_same_names() -> None:
+    rides = tm.read([{"t": 1, "v": 5}, {"t": 2, "city": "Oslo"}], time="t")
+    assert rides.run().to_pylist() == [{"t": 1, "v": 5, "city": None}, {"t": 2, "v": None, "city": "Oslo"}]
+    with pytest.raises(tm.UserError, match="read: expected values of one type in column 'v'"):
+        tm.read([{"t": 1, "v": 5}, {"t": 2, "v": "five"}], time="t")
+
+
+def test_looked_at_the_first_rows() -> None:
+    batch = pa.record_batch({"t": [1, 2], "v": [5, 6]})
+    rides = tm.read([batch, batch], time="t")
+    assert repr(rides).startswith("stream rows: list of 2 batches\n")
+    assert rides.head(3)["t"].to_pylist() == [1, 2, 1] and rides.head(0).num_rows == 0
+    with pytest.raises(tm.UserError, match="head: expected a number of rows, got -1"):
+        rides.head(-1)

@@ -107,12 +107,25 @@ def test_gave_the_address_of_an_object_store(tmp_path: Path, name: str) -> None:
             ("/**/day=2026-01-31/*", [1, 2]),
             ("/city=[NO]*/*/r*", [1, 2, 3]),
             ("/city=Oslo", [3]),
+            ("/city=[!NO]*", [4]),
+            ("/*", [1, 2, 3, 4]),  # not `_SUCCESS`, nor what is below `_*`
+            ("/city=__HIVE*/**/r*", [4]),
         ):
             some = tm.read(path + pattern, time="ts", name="rides", filesystem=system)
             assert sorted(some.run()["v"].to_pylist()) == found
         with pytest.raises(tm.UserError, match=r"nothing at '.*rides/\*\.none'"):
             tm.read(f"{path}/*.none", time="ts", filesystem=system)
     assert [f.name for f in find_files(f"file://{folder}/**/{name}", None, "t")] == [name] * 3
+
+
+def test_hidden_files_are_read_where_a_glob_names_them(tmp_path: Path) -> None:
+    ROWS.to_parquet(tmp_path / "_old.parquet")
+    below = fs.SubTreeFileSystem(str(tmp_path.parent), fs.LocalFileSystem())
+    for path, system in ((tmp_path, None), (tmp_path.name, below)):
+        old = tm.read(f"{path}/_o*.parquet", time="ts", name="old", filesystem=system)
+        assert len(old.run()) == 4
+        with pytest.raises(tm.UserError, match="nothing at"):
+            tm.read(f"{path}/*", time="ts", filesystem=system)
 
 
 def test_an_unknown_store_is_an_error_that_names_it() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -125,3 +127,40 @@ def test_what_cannot_be_shared_or_opened(tmp_path: Path) -> None:
     texts = layout((("last", tm.max(col.w)),), schema({"w": "string"}))
     with pytest.raises(UnsupportedError, match="codes"):
         TimeTravelIndex(texts).share(tmp_path / "texts")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("rows", lambda file, shape: [file, [shape[0] // 2]]),
+        ("rows", lambda file, shape: [file, [shape[0] * 2, shape[1]]]),
+        ("nodes", lambda file, shape: [file, [shape[0], shape[1] + 1]]),
+        ("nodes", lambda file, shape: [file, [0, shape[1]]]),
+        ("heads", lambda file, shape: [file, [-1, shape[1]]]),
+        ("heads", lambda file, shape: ["../" + file, shape]),
+        ("clock", lambda file, shape: 7),
+        ("limit", lambda file, shape: None),
+    ],
+)
+def test_a_damaged_description_is_an_error(tmp_path: Path, name: str, change: Any) -> None:
+    index = TimeTravelIndex(small_layout())
+    index.share(tmp_path)
+    [file] = tmp_path.glob("*.json")
+    said = json.loads(file.read_text())
+    said["arrays"][name] = change(*said["arrays"][name])
+    file.write_text(json.dumps(said))
+    with pytest.raises(UserError, match="open shared index: expected"):
+        SharedIndex(tmp_path, small_layout()).answer(0, 1, 2)
+
+
+def test_a_description_that_is_broken_or_gone_is_an_error(tmp_path: Path) -> None:
+    index = TimeTravelIndex(small_layout())
+    index.share(tmp_path)
+    [file] = tmp_path.glob("*.json")
+    for broken in ("[1]", "{"):
+        file.write_text(broken)
+        with pytest.raises(UserError, match="expected the arrays of an index"):
+            SharedIndex(tmp_path, small_layout()).answer(0, 1, 2)
+    file.unlink()
+    with pytest.raises(UserError, match="expected the files of generation 1"):
+        SharedIndex(tmp_path, small_layout()).answer(0, 1, 2)

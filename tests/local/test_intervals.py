@@ -18,6 +18,7 @@ from tidemill.core.errors import UserError
 from tidemill.io.chunks import ChunkSizes
 from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.run import run
+from tidemill.local.temporal import temporal_operator
 from tidemill.local.tuning import Tuning
 
 ASK = tm.stream("ask", time="t", schema={"t": "int64", "k": "int64", "far": "int64"})
@@ -175,3 +176,47 @@ def test_rows_in_any_order_wait_until_many_are_due_and_are_then_answered(monkeyp
     found = pa.Table.from_batches(run(query.plan, {"ask": ask, "buy": buy}, sizes=sizes, tuning=tuning))
     assert 1 <= len(worked) <= 20, "of 40 chunks"
     assert found.sort_by("t").equals(query.run(ask=ask, buy=buy).sort_by("t"))
+
+
+@pytest.mark.parametrize("options", [{"on_arrival": 0}, {"few": True}])
+@pytest.mark.parametrize("last", [False, True])
+def test_texts_of_rows_that_are_gone_take_no_room(options: dict[str, Any], last: bool) -> None:
+    asked = tm.stream("asked", time="t", schema={"t": "int64"})
+    named = tm.stream("named", time="t", schema={"t": "int64", "name": "string"})
+    query = asked.last_join(named) if last else asked.interval_join(named, preceding=5).agg(n=tm.max("name"))
+    operator: Any = temporal_operator(query.optimized, Tuning(few_strings=16, few_arrived=4), **options)
+    for t in range(300):
+        operator.push(1, pa.record_batch({"t": [t], "name": [f"name {t}"]}))
+        found = [*operator.push(0, pa.record_batch({"t": [t]}))]
+        for port in (0, 1):
+            found += operator.advance(port, t + 1)
+        held = range(t if last else max(0, t - 5), t + 1)
+        assert [row["name" if last else "n"] for b in found for row in b.to_pylist()] == [
+            max(f"name {i}" for i in held)
+        ]
+        assert operator.index.texts <= 100  # rows go a leaf at a time
+
+
+@pytest.mark.parametrize("following", [0, 7, col.far])
+def test_base_rows_that_come_one_by_one_wait_in_few_pieces(following: Any) -> None:
+    pick = random.Random(3)
+    query = ASK.interval_join(BUY, on="k", preceding=20, following=following).agg(n=tm.count())
+    operator: Any = temporal_operator(query.optimized, few=True)
+    asked = [{"t": t + pick.randrange(9), "k": pick.randrange(3), "far": pick.randrange(-1, 30)}
+             for t in range(600)]  # fmt: skip
+    bought = [{"t": row["t"], "k": row["k"], "paid": 1} for row in asked]
+    found, most = list[dict[str, int]](), 0
+    for number, rows in enumerate(zip(asked, bought)):
+        for port, row in enumerate(rows):
+            operator.push(port, pa.RecordBatch.from_pylist([row], (ASK, BUY)[port].schema.to_arrow()))
+        if number % 5 == 0:
+            for port in (0, 1):
+                found += [r for b in operator.advance(port, number - 400) for r in b.to_pylist()]
+        most = max(most, len(operator._asking))
+    assert 250 < sum(len(one.sure) for one in operator._asking) < 600 and most < 64
+    again: Any = temporal_operator(query.optimized, few=True)
+    again.restore(operator.snapshot())
+    for one in (operator, again):
+        rest = [r for port in (0, 1) for b in one.advance(port, tm.FOREVER) for r in b.to_pylist()]
+        whole = query.run(ask=asked, buy=bought).to_pylist()
+        assert sorted(map(str, [*found, *rest])) == sorted(map(str, whole))

@@ -41,6 +41,8 @@ QUERIES: dict[str, Callable[[], Stream]] = {
         BUY, on="user", preceding="1h", where=lambda a, b: a.n < b.n).agg(c=tm.count()),
     "since previous": lambda: ASK.interval_join(BUY, on="user", since_previous=True).agg(c=tm.count()),
     "pairs": lambda: ASK.interval_join(BUY, on="user", preceding="2m").pairs(),
+    "lifetimes": lambda: ASK.shift("1m").interval_join(BUY, on="user", preceding="1h").agg(
+        c=tm.count()).lasting("5m"),
 }  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def test_a_lookup_is_what_a_push_would_give(name: str) -> None:
         asked = some(pick, 12, *ASK.schema.names)
         before = live.stats().inputs["ask"]
         table = live.lookup(asked)
-        found = [live.lookup(row) for row in asked]
+        found = [] if name == "pairs" else [live.lookup(row) for row in asked]
         assert live.stats().inputs["ask"] == before
         assert live.refused().get("ask", []) == []
         if name != "pairs":
@@ -120,3 +122,34 @@ def test_who_can_be_asked() -> None:
     joined = both.last_join(BUY, on="user").live(answers="on arrival")
     with pytest.raises(tm.UserError, match=r"base rows of one stream, got base rows of \['ask', 'buy'\]"):
         joined.lookup({})
+
+
+def test_several_answers_to_one_row_are_not_cut_to_one() -> None:
+    live = QUERIES["pairs"]().live(answers="on arrival")
+    [row] = some(random.Random(1), 1, *ASK.schema.names)
+    row["user"] = "ann"
+    live.push(buy=[row | {"item": item} for item in ("tea", "cup")])
+    assert live.lookup([row]).num_rows == 2
+    with pytest.raises(tm.UserError, match="expected one answer to one row, got 2 rows"):
+        live.lookup(row)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda: ASK.lag("user", before=col.n).last_join(BUY, on="user"),
+        lambda: ASK.last_join(BUY, on="user").group_by("user").window(tm.tumbling("1h")).agg(c=tm.count()),
+    ],
+)
+def test_a_step_that_keeps_rows_has_no_answer_for_one_that_is_not_kept(query: Callable[[], Stream]) -> None:
+    live, [row] = query().live(answers="on arrival"), some(random.Random(1), 1, *ASK.schema.names)
+    for asked in (row, [row]):
+        with pytest.raises(tm.UserError, match=r"lookup: expected interval joins, .* which keeps rows"):
+            live.lookup(asked)
+
+
+def test_a_step_before_probe_rows_may_keep_rows() -> None:
+    hours = ASK.group_by("user").window(tm.tumbling("1h")).agg(c=tm.count()).shift("1h")
+    live = ASK.last_join(hours.select("user", "c"), on="user").live(answers="on arrival")
+    [row] = some(random.Random(1), 1, *ASK.schema.names)
+    assert live.lookup(row)["c"] is None

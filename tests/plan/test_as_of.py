@@ -50,6 +50,13 @@ def test_what_is_not_the_pattern(query: Callable[[], Stream]) -> None:
     assert as_of(query().optimized) is None
 
 
+def test_a_clip_of_rows_without_ends_is_not_the_pattern() -> None:
+    held = QUOTES.lasting(5)
+    starts = held.at_start().clip(held)
+    rows = [{"t": t, "sym": "a", "v": t} for t in (1, 2)]
+    assert starts.explain() and starts.run(quotes=rows)["v"].to_pylist() == [1, 2]
+
+
 def test_no_row_waits_until_an_end_is_known() -> None:
     live = TRADES.join(LAST, on="sym").live()
     live.push(quotes=[{"t": 1, "sym": "X", "v": 7}, {"t": 1, "sym": "Y", "v": 8}])

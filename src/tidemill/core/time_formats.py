@@ -101,7 +101,6 @@ class TimeFormat:
         return re.compile(self.pattern)
 
 
-@functools.lru_cache(maxsize=256)
 def time_format(text: Any, step: str, *, parsed: bool) -> TimeFormat:
     """Check a format; one that is parsed must say which time it is.
 
@@ -110,6 +109,11 @@ def time_format(text: Any, step: str, *, parsed: bool) -> TimeFormat:
     """
     if not isinstance(text, str) or not text:
         raise UserError(step, expected="a format such as '%m/%d/%Y %H:%M'", got=repr(text))
+    return _checked(text, step, parsed)
+
+
+@functools.lru_cache(maxsize=256)
+def _checked(text: str, step: str, parsed: bool) -> TimeFormat:
     long = re.sub("%([FTRD])", lambda found: _SHORT[found[1]], text.replace("%%", "%\0"))
     parts = tuple(part.replace("%\0", "%%") for part in re.findall("%.?|[^%]+", long, re.DOTALL))
     found = TimeFormat(text, parts)

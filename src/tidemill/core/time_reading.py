@@ -111,8 +111,8 @@ class Reading:
 
         there = np.asarray(array.is_valid()).astype(bool)
         numbers = np.asarray(pc.fill_null(array.cast(pa.float64()), 0.0))
-        ticks = np.rint(numbers * UNITS[unit] if unit != "ns" else numbers / NANOS)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            ticks = np.rint(numbers * UNITS[unit] if unit != "ns" else numbers / NANOS)
             if not (np.abs(ticks) < float(1 << 63)).all():
                 raise _far(column, unit, f"{numbers[~(np.abs(ticks) < float(1 << 63))][0]}", step)
         return pa.array(ticks.astype(np.int64), mask=~there).cast(to_arrow(TIMESTAMP))

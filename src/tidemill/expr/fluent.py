@@ -378,6 +378,8 @@ class Expr(KnowsBroughtNames, Arithmetic):
         """
         if not isinstance(pattern, str):
             raise UserError("extract", expected="a regular expression", got=repr(pattern))
+        if not isinstance(group, (int, str, type(None))):
+            raise UserError("extract", expected="group= a number or a name", got=repr(group))
         check_pattern(pattern, "extract")
         return call("extract", self, extracting(pattern, group))
 

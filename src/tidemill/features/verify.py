@@ -39,9 +39,9 @@ MOST_PUSHES = 60
 class Verification:
     """What came of replays: a bool that is true if the online engine gave the features that history has.
 
-    `differing` has a row for each difference: `why` (`differs`, `missing`, or `came twice`), the seed of the
-    replay, the row of the entity, and for each feature that differs somewhere its value from history and, as
-    `online_...`, the one that the replay gave.
+    `differing` has a row for each difference: `why` (`differs`, `missing` from the replay, `came twice`, or
+    `not in history`), the seed of the replay, the row of the entity, and for each feature that differs
+    somewhere its value from history and, as `online_...`, the one that the replay gave.
     """
 
     about: str
@@ -65,7 +65,7 @@ class Verification:
             f"{self.about}: {self.rows:,} rows compared in {len(self.seeds)} replays (seeds {seeds}), {said}"
         ]
         lines += [f"  {name}: {n:,} rows" for name, n in self.by_feature.items()]
-        for why in ("missing", "came twice"):
+        for why in ("missing", "came twice", "not in history"):
             if found and (n := self.differing[WHY].to_pylist().count(why)):
                 lines.append(f"  {why}: {n:,} rows")
         lines += [f"  {name}: {n:,} rows without a time are left out" for name, n in self.left_out.items()]
@@ -128,7 +128,7 @@ def _has_time(table: pa.Table, source: Source) -> npt.NDArray[np.bool_]:
     if not table.num_rows:
         return np.ones(0, dtype=np.bool_)
     ticks, valid = _times(table, source)
-    near: npt.NDArray[np.bool_] = np.abs(ticks) <= FARTHEST
+    near: npt.NDArray[np.bool_] = (ticks >= -FARTHEST) & (ticks <= FARTHEST)
     return near if valid is None else near & (valid != 0)
 
 
@@ -225,6 +225,7 @@ class _Compared:
     """For each feature, in which of them it differs."""
     missing: pa.Table
     twice: pa.Table
+    unknown: pa.Table
 
     def table(self, columns: list[str], features: list[str]) -> pa.Table:
         differs = np.zeros(self.both[0].num_rows, dtype=np.bool_)
@@ -236,6 +237,7 @@ class _Compared:
             self._shown("differs", expected, expected, given, columns, features),
             self._shown("missing", self.missing, self.missing, None, columns, features),
             self._shown("came twice", self.twice, None, self.twice, columns, features),
+            self._shown("not in history", self.unknown, None, self.unknown, columns, features),
         ]
         return pa.concat_tables(parts)
 
@@ -259,9 +261,11 @@ def _compared(definition: Definition, expected: pa.Table, given: pa.Table, seed:
     numbers = [table.column(ROW).to_numpy() for table in (expected, given)]
     first = np.ones(len(numbers[1]), dtype=np.bool_)
     first[1:] = numbers[1][1:] != numbers[1][:-1]
-    twice = given.filter(pa.array(~first | ~np.isin(numbers[1], numbers[0])))
-    once = first & np.isin(numbers[1], numbers[0])
-    there = np.isin(numbers[0], numbers[1])
-    both = expected.filter(pa.array(there)).combine_chunks(), given.filter(pa.array(once)).combine_chunks()
+    known, there = np.isin(numbers[1], numbers[0]), np.isin(numbers[0], numbers[1])
+    both = (
+        expected.filter(pa.array(there)).combine_chunks(),
+        given.filter(pa.array(first & known)).combine_chunks(),
+    )
     off = {f.name: ~same_values(*both, f.name, f.type) for f in definition.features}
-    return _Compared(seed, both, off, expected.filter(pa.array(~there)), twice)
+    others = (given.filter(pa.array(mask)) for mask in (~first & known, ~known))
+    return _Compared(seed, both, off, expected.filter(pa.array(~there)), *others)

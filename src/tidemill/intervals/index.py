@@ -19,7 +19,7 @@ from tidemill.intervals.loops.answer import answer_kernel
 from tidemill.intervals.loops.blocks import LEAF
 from tidemill.intervals.loops.list_rows import list_intervals
 from tidemill.intervals.loops.summaries import summary_kernel
-from tidemill.intervals.memory import BlockMemory, View, entry_type, view_of
+from tidemill.intervals.memory import BlockMemory, View, entry_type, shapes_of, view_of
 from tidemill.intervals.partials import folding
 from tidemill.intervals.records import Records
 from tidemill.intervals.sharing import Publisher, Subscriber
@@ -150,9 +150,14 @@ class TimeTravelIndex(IndexReader):
         """The number of rows that are kept."""
         return self._memory.rows
 
+    @property
+    def texts(self) -> int:
+        """The number of texts that are kept: those of rows that were dropped stay."""
+        return self._records.text_count
+
     def size(self) -> tuple[int, int]:
         """Return the number of rows, and the bytes that hold them."""
-        return self.rows, self._memory.bytes
+        return self.rows, self._memory.bytes + sum(int(a.nbytes) for a in self._records.texts)
 
     def _view(self) -> View:
         return self._memory.view
@@ -215,7 +220,9 @@ class SharedIndex(IndexReader):
         self, path: str | os.PathLike[str], layout: Layout, *, ties: int = 0, fold: str = "incremental"
     ) -> None:
         super().__init__(layout, ties, fold)
-        self._source = Subscriber(Path(path), self._described)
+        self._entry_type = entry_type(self._records.partial)
+        shapes = shapes_of(self._records.type, self._entry_type)
+        self._source = Subscriber(Path(path), self._described, shapes)
         self._attached: View | None = None
 
     @property
@@ -225,8 +232,7 @@ class SharedIndex(IndexReader):
 
     def _view(self) -> View:
         if self._attached is None or self._source.is_stale():
-            records = self._records
-            self._attached = view_of(self._source.arrays(), records.type, entry_type(records.partial))
+            self._attached = view_of(self._source.arrays(), self._records.type, self._entry_type)
         return self._attached
 
 

@@ -26,6 +26,7 @@ from tidemill.intervals.loops.blocks import (
     NODES_TOP,
     OWN,
     PARTIAL,
+    REUSED,
     ROWS_TOP,
     SPARE,
     TOUCHED,
@@ -68,6 +69,14 @@ class View:
 
 SHARED = ("heads", "nodes", "rows", "clock", "limit")
 """The arrays that readers need."""
+
+
+def shapes_of(rows: np.dtype[Any], entries: np.dtype[Any]) -> dict[str, tuple[int, ...]]:
+    """Return the least length of each of these arrays, and its other dimensions."""
+    return {
+        "heads": (0, HEAD), "nodes": (FAN, entries.itemsize // 8), "rows": (LEAF, rows.itemsize // 8),
+        "clock": (REUSED + 1,), "limit": (1,),
+    }  # fmt: skip
 
 
 def entry_type(partial: list[tuple[str, str]]) -> np.dtype[Any]:

@@ -39,6 +39,11 @@ class Records:
         """The arrays with the texts that records refer to (`StringIndex.arrays`); empty if there are none."""
         return self._texts.pool.arrays if self.lifting.text_fields else ()
 
+    @property
+    def text_count(self) -> int:
+        """The number of these texts."""
+        return self._texts.pool.count
+
     def of(
         self, times: Ints, arguments: Sequence[pa.Array], places: Ints | None, ties: Sequence[Ints]
     ) -> npt.NDArray[Any]:

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from tidemill.core.files import (
 from tidemill.core.shared_arrays import create_mapped, map_array
 
 Ints = npt.NDArray[np.int64]
+Shape = tuple[int, ...]
+_INT: np.dtype[Any] = np.dtype(np.int64)
 ROOT, LOCK = "index.bin", "writer.lock"
 MARK, STATE, GENERATION = range(3)
 """Numbers of the root: a magic number, the state of the writer, and the newest generation."""
@@ -141,8 +144,10 @@ def _root_of(file: Path, step: str) -> Ints:
 class Subscriber:
     """A reader's side of a directory."""
 
-    def __init__(self, path: Path, described: dict[str, Any]) -> None:
-        self._path, self._described, self._step = path, described, "open shared index"
+    def __init__(self, path: Path, described: dict[str, Any], shapes: Mapping[str, Shape]) -> None:
+        """`shapes` are those of the arrays: the least length, and the other dimensions."""
+        self._path, self._described, self._shapes = path, described, shapes
+        self._step = "open shared index"
         try:
             self._root: Ints = map_array(path / ROOT, np.dtype(np.int64), _ROOT_NUMBERS, step=self._step)
         except FileNotFoundError as gone:
@@ -184,17 +189,20 @@ class Subscriber:
                 found = self._arrays(generation)
                 self.generation = generation
                 return found
-            except FileNotFoundError:
+            except FileNotFoundError as gone:
                 # The writer has made a newer generation, and removed the files of this one.
                 if time.monotonic() - since > _PATIENCE:
-                    raise
+                    raise UserError(
+                        self._step, expected=f"the files of generation {generation} in {self._path}",
+                        got=f"{gone}", hint="share the index again",
+                    ) from gone  # fmt: skip
                 time.sleep(0)
 
     def _arrays(self, generation: int) -> dict[str, Ints]:
         files = sorted(self._path.glob(f"*-{generation}.json"))
         if not files:
             raise FileNotFoundError(f"generation {generation} of an index in {self._path}")
-        said = json.loads(read_plain(files[0], step=self._step))
+        said = self._said(files[0])
         for name, value in self._described.items():
             if said.get(name) != value:
                 raise UserError(
@@ -202,11 +210,28 @@ class Subscriber:
                     got=f"{said.get(name)}", hint="open it with the aggregates of its writer",
                 )  # fmt: skip
         found = {}
-        for name, (file, shape) in said["arrays"].items():
-            plain = all(type(n) is int and 0 <= n < 1 << 40 for n in shape)
-            if _OURS.fullmatch(file) is None or not plain:
-                expected = f"files of an index in {files[0]}"
-                raise UserError(self._step, expected=expected, got=f"{file} {shape}")
-            kind, size = np.dtype(np.int64), math.prod(shape)
-            found[name] = map_array(self._path / file, kind, size, step=self._step).reshape(shape)
+        for name, (least, *others) in self._shapes.items():
+            match said["arrays"].get(name):
+                case [str(file), [int(n), *inner]] if least <= n < 1 << 40 and inner == others:
+                    if _OURS.fullmatch(file) is not None:
+                        array = map_array(self._path / file, _INT, math.prod((n, *others)), step=self._step)
+                        found[name] = array.reshape((n, *others))
+                        continue
+            raise UserError(
+                self._step, expected=f"the file and the shape of {name} in {files[0]}",
+                got=f"{said['arrays'].get(name)!r:.200}", hint="the file is damaged: share the index again",
+            )  # fmt: skip
         return found
+
+    def _said(self, file: Path) -> dict[str, Any]:
+        """Return what the writer says of a generation."""
+        try:
+            match json.loads(read_plain(file, step=self._step)):
+                case {"arrays": dict()} as said:
+                    return dict(said)
+        except ValueError:
+            pass
+        raise UserError(
+            self._step, expected=f"the arrays of an index in {file}", got="something else",
+            hint="the file is damaged: share the index again",
+        )  # fmt: skip

@@ -24,3 +24,12 @@ class Data:
 def is_spark(value: Any) -> bool:
     """Return whether a value is a Spark DataFrame, without importing Spark."""
     return type(value).__module__.startswith("pyspark.") and hasattr(value, "mapInArrow")
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column of a Spark DataFrame, with any characters in it.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return f"`{name.replace('`', '``')}`"

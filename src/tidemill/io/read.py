@@ -18,7 +18,7 @@ from tidemill.core.time_reading import ISO, PLAIN, likely_option
 from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
 from tidemill.core.zones import UTC
 from tidemill.io.chunks import readable_at
-from tidemill.io.data import Data, is_spark
+from tidemill.io.data import Data, is_spark, quoted
 from tidemill.io.files import described, files_at
 from tidemill.io.found_text import FoundText, find_csv
 from tidemill.io.schemas import file_schema, schema_of_frame, usable, with_key_columns
@@ -171,7 +171,7 @@ def _found_format(name: str, data: Data, form: TextForm, step: str) -> str:
 def _sample(name: str, kind: DataType, data: Data, form: TextForm, step: str) -> pa.Array:
     """Return the first values of a column that are not null."""
     source = Source(step, Schema(((name, kind),)), name, step=step, text=form)
-    value = data.value.select(f"`{name}`").limit(_FEW) if is_spark(data.value) else data.value
+    value = data.value.select(quoted(name)).limit(_FEW) if is_spark(data.value) else data.value
     first = next(iter(open_source(Data(value, data.about, data.system), source, promises=False)), None)
     return pa.array([], pa.string()) if first is None else first.batch.column(0).drop_null()
 
@@ -195,7 +195,9 @@ def _about(value: Any) -> str:
     kind = type(value)
     library = kind.__module__.split(".")[0]
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"list of {len(value)} dict{'s' * (len(value) != 1)}"
+        dicts = isinstance(next(iter(value), {}), Mapping)
+        one, several = ("dict", "dicts") if dicts else ("batch", "batches")
+        return f"list of {len(value)} {one if len(value) == 1 else several}"
     rows = "" if not hasattr(value, "__len__") else f", {len(value):,} rows"
     return f"{library} {kind.__name__}{rows}"
 
@@ -218,7 +220,7 @@ def _kept(value: Any, step: str) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
         items = list(value)
         if items and all(isinstance(item, Mapping) for item in items):
-            return pa.Table.from_pylist([dict(item) for item in items])
+            return _table_of_dicts(items, step)
         if items and all(isinstance(item, (pa.RecordBatch, pa.Table)) for item in items):
             return pa.concat_tables([pa.table(item) for item in items])
     raise UserError(
@@ -226,6 +228,20 @@ def _kept(value: Any, step: str) -> Any:
         got=f"{value!r:.80} ({type(value).__name__})",
         hint="pyarrow.table(...) makes a table of a dict of columns" if isinstance(value, Mapping) else "",
     )  # fmt: skip
+
+
+def _table_of_dicts(items: Sequence[Mapping[str, Any]], step: str) -> pa.Table:
+    """Return dicts as rows, with the columns of all of them: one that a dict lacks is null there."""
+    columns = {}
+    for name in dict.fromkeys(name for item in items for name in item):
+        try:
+            columns[name] = pa.array([item.get(name) for item in items])
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as mixed:
+            raise UserError(
+                step, expected=f"values of one type in column {name!r}", got=f"{mixed}",
+                hint="declare the types with tm.stream(...), and give the rows to run()",
+            ) from mixed  # fmt: skip
+    return pa.table(columns)
 
 
 def _with_index(frame: Any) -> Any:

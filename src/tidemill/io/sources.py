@@ -29,7 +29,7 @@ from tidemill.io.chunks import (
     read_stream,
     step_of,
 )
-from tidemill.io.data import Data, is_spark
+from tidemill.io.data import Data, is_spark, quoted
 from tidemill.io.dicts import column_of, read_rows
 from tidemill.io.files import Part, open_part, open_path
 from tidemill.io.parquet import open_dataset
@@ -164,8 +164,7 @@ def _by_name(source: Source) -> Any:
 def _from_spark(frame: Any, source: Source) -> pa.Table:
     """Fetch the columns of a Spark frame that a query needs."""
     _require(frame.columns, source)
-    quoted = [f"`{name.replace('`', '``')}`" for name in source.schema.names]
-    found: pa.Table = frame.select(*quoted).toArrow()
+    found: pa.Table = frame.select(*map(quoted, source.schema.names)).toArrow()
     return found
 
 

@@ -74,7 +74,8 @@ class StoredFile:
 def find_files(pattern: str, system: Any, step: str) -> list[StoredFile]:
     """Return the files at a path, below a directory or of a glob, in the order of their names.
 
-    Files and directories whose names start with `_` or a dot are left out, unless they are named.
+    Files and directories whose names start with `_` or a dot are left out, unless they are named, or the glob
+    has a part that starts so.
     """
     tail = ""
     if system is None and _SCHEME.match(pattern):
@@ -104,13 +105,22 @@ def _of_uri(uri: str) -> tuple[Any, str, str]:
 def _on_disk(pattern: str, step: str) -> set[StoredFile]:
     if os.path.isfile(pattern):
         return {StoredFile(str(Path(pattern)))}
-    there = os.path.lexists(pattern)
     files: set[Path] = set()
-    for match in map(Path, [pattern] if there else glob.glob(pattern, recursive=True)):
+    for match in [Path(pattern)] if os.path.lexists(pattern) else _matches(pattern):
         files.update(_inside(match) if match.is_dir() else [match])
     for file in files:
         _check_plain(file, step)
     return {StoredFile(str(file)) for file in files}
+
+
+def _matches(pattern: str) -> Iterator[Path]:
+    """Yield the files and directories of a glob."""
+    parts = Path(pattern).parts
+    plain = next((at for at, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    hidden = any(map(_is_hidden, parts[plain:]))
+    for match in map(Path, glob.glob(pattern, recursive=True)):
+        if hidden or not any(map(_is_hidden, match.parts[plain:])):
+            yield match
 
 
 def _check_plain(file: Path, step: str) -> None:
@@ -155,18 +165,31 @@ def _in_store(pattern: str, tail: str, system: Any) -> set[StoredFile]:
     if info.type == fs.FileType.NotFound and pattern:
         return set()
     fits = re.compile(_translated(tail) + "(/.*)?") if tail else None
+    named = any(map(_is_hidden, filter(None, tail.split("/"))))
     found = set()
     for one in system.get_file_info(fs.FileSelector(pattern, recursive=True)):
         below = one.path.removeprefix(pattern).strip("/")
         said = fits is not None and fits.fullmatch("/" + below)
-        hidden = any(map(_is_hidden, below.split("/")))
+        hidden = not named and any(map(_is_hidden, below.split("/")))
         if one.type == fs.FileType.File and (said if fits else True) and not hidden:
             found.add(StoredFile(one.path, system))
     return found
 
 
 def _translated(pattern: str) -> str:
-    """Return a glob as a regular expression: `*` and `?` are within a name, `**` is any directories."""
-    found = re.split(r"(/\*\*(?=/|$)|\*|\?|\[[^]]*\])", pattern)
+    """Return a glob as a regular expression: `*` and `?` are within a name, `**` is any directories.
+
+    >>> re.fullmatch(_translated("/**/[!a]?.csv"), "/2026/bc.csv") is not None
+    True
+    """
+    found = re.split(r"(/\*\*(?=/|$)|\*|\?|\[!?]?[^]]*\])", pattern)
     known = {"/**": "(?:/.*)?", "*": "[^/]*", "?": "[^/]"}
-    return "".join(known.get(part, part if part.startswith("[") else re.escape(part)) for part in found)
+    return "".join(
+        known.get(part) or (_letters(part) if at % 2 else re.escape(part)) for at, part in enumerate(found)
+    )
+
+
+def _letters(part: str) -> str:
+    """Return some letters of a glob, `[a-c]` or `[!a-c]`, as a regular expression."""
+    inside = re.sub(r"([\\^\[\]])", r"\\\1", part[1:-1])
+    return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"

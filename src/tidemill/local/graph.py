@@ -20,6 +20,7 @@ from tidemill.local.arrival_operator import ArrivalOperator
 from tidemill.local.attributes import Attribute
 from tidemill.local.group_operator import GroupOperator
 from tidemill.local.last_range import LastRangeOperator, slides_over_another
+from tidemill.local.lifetime_operator import RowOperator
 from tidemill.local.lookup_operator import looks_up
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.spray import Chain, Spray, Stateless
@@ -198,19 +199,29 @@ class Graph:
         return step.operator
 
     def looked_up(self, stream: str, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Return the answers that base rows of a stream would have if they came now. Nothing is kept."""
+        """Return the answers that base rows of a stream would have if they came now. Nothing is kept.
+
+        Raises an error if a step on the way to the result would have to keep rows.
+        """
         found, waiting = list[pa.RecordBatch](), dict[int, list[pa.RecordBatch]]()
 
         def passed_on(step: Step, rows: pa.RecordBatch) -> None:
             if step is self._last:
                 found.append(rows)
             for reader, port in step.readers:
+                if not self._gives_results(reader, port):
+                    continue
                 if isinstance(reader.operator, ArrivalOperator):
-                    if port == 0:
-                        waiting.setdefault(id(reader), []).append(rows)
-                elif isinstance(reader.operator, (StageOperator, UnionOperator)):
-                    for out in reader.operator.push(port, rows):
-                        passed_on(reader, out)
+                    waiting.setdefault(id(reader), []).append(rows)
+                    continue
+                if not isinstance(reader.operator, (StageOperator, RowOperator, UnionOperator)):
+                    raise UserError(
+                        "lookup", expected="interval joins, and steps that look at each row alone",
+                        got=f"the step {reader.name}, which keeps rows",
+                        hint="push the row: its answer comes when it is complete",
+                    )  # fmt: skip
+                for out in reader.operator.push(port, rows):
+                    passed_on(reader, out)
 
         passed_on(self._from[stream], batch)
         for step in self.steps:  # a join that reads another one comes after it
@@ -219,6 +230,12 @@ class Graph:
                 for out in step.operator.looked_up(rows):
                     passed_on(step, out)
         return found
+
+    def _gives_results(self, step: OperatorStep, port: int) -> bool:
+        """Return whether rows that come to a port become rows of the result; probe rows do not."""
+        if port == 1 and isinstance(step.operator, ArrivalOperator):
+            return False
+        return step is self._last or any(self._gives_results(*reader) for reader in step.readers)
 
     def expect_late(self, late: bool) -> None:
         """Say whether rows to come may be below their watermarks; if not, operators do not look for them."""

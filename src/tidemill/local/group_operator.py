@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -59,6 +59,8 @@ class GroupOperator(Operator):
         self._way: _Way | None = None
         self._ended = False
         self._pool: Threads | None = None
+        self._coming: deque[Future[pa.RecordBatch | None]] = deque()
+        """Calls for results that are not read yet."""
 
     @property
     def kind(self) -> str:
@@ -154,6 +156,21 @@ class GroupOperator(Operator):
             self._pool = borrowed(self._count)
         return self._pool
 
+    def interleaved(self, results: Sequence[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of several results, each computed by one call at a time."""
+        if self._count == 1:
+            yield from itertools.chain.from_iterable(results)
+            return
+        waiting = deque(map(iter, results))
+        self._coming.extend(self.pool.submit(next, one, None) for one in waiting)
+        while waiting:
+            one, batch = waiting.popleft(), self._coming[0].result()
+            self._coming.popleft()
+            if batch is not None:
+                waiting.append(one)
+                self._coming.append(self.pool.submit(next, one, None))
+                yield batch
+
     def advance(self, port: int, below: int, *, prompt: bool = False) -> Iterable[pa.RecordBatch]:
         if below != FOREVER or self._ended:
             return ()
@@ -166,10 +183,9 @@ class GroupOperator(Operator):
         yield from self._way.results()
 
     def close(self) -> None:
-        if self._way is not None:
-            self._way.close()
+        calls = [] if self._way is None else self._way.close()
         if self._pool is not None:
-            returned(self._pool, ())
+            returned(self._pool, [*calls, *self._coming])
             self._pool = None
 
     @property
@@ -202,8 +218,9 @@ class _Way:
         """Return all groups."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Stop threads."""
+    def close(self) -> list[Future[Any]]:
+        """Stop threads of its own, and return the calls on those of the group that are not read yet."""
+        return []
 
 
 class _Rows(_Way):
@@ -229,8 +246,9 @@ class _Rows(_Way):
     def results(self) -> Iterator[pa.RecordBatch]:
         yield from self._operator.advance(0, FOREVER)
 
-    def close(self) -> None:
+    def close(self) -> list[Future[Any]]:
         self._operator.close()
+        return []
 
 
 class _Sorted(_Way):
@@ -298,12 +316,10 @@ class _Sorted(_Way):
 
     def results(self) -> Iterator[pa.RecordBatch]:
         self._settle()
-        yield from _interleaved([s.advance(0, FOREVER) for s in self._shares], self._group)
+        yield from self._group.interleaved([share.advance(0, FOREVER) for share in self._shares])
 
-    def close(self) -> None:
-        for calls in self._running:
-            for call in calls:
-                call.cancel()
+    def close(self) -> list[Future[Any]]:
+        return [call for calls in self._running for call in calls]
 
 
 class _Hashed(_Way):
@@ -396,28 +412,9 @@ class _Hashed(_Way):
         order, first = partitioned(keys.decode(np.arange(keys.count)), self._parts)
         return order, first.tolist()
 
-    def close(self) -> None:
-        for call in self._running:
-            call.cancel()
+    def close(self) -> list[Future[Any]]:
+        return list(self._running)
 
 
 def _lanes(threads: int) -> int:
     return 1 << (threads.bit_length() - 1)
-
-
-def _interleaved(
-    results: Sequence[Iterable[pa.RecordBatch]], group: GroupOperator
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of several results, each computed on one thread."""
-    if group.threads == 1:
-        yield from itertools.chain.from_iterable(results)
-        return
-    waiting = deque((iter(one), None) for one in results)
-    coming: deque[tuple[Iterator[pa.RecordBatch], Future[pa.RecordBatch | None]]] = deque()
-    start: Callable[[Iterator[pa.RecordBatch]], Any] = lambda one: group.pool.submit(next, one, None)
-    coming.extend((one, start(one)) for one, _ in waiting)
-    while coming:
-        one, call = coming.popleft()
-        if (batch := call.result()) is not None:
-            coming.append((one, start(one)))
-            yield batch

@@ -6,6 +6,7 @@ rows at once; this one looks at what comes and at what is answered, which suits 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.kernels.row_batches import joined_rows
+from tidemill.kernels.order import places_in_order
+from tidemill.kernels.row_batches import divided, joined_rows, taken_rows
 from tidemill.local.indexed_operator import Indexed, IndexedOperator, expiry, indexed
 from tidemill.local.interval_ranges import Reach
 from tidemill.local.lifetimes import Ints, Mask, check_lifetimes, starts_of
@@ -22,6 +24,11 @@ from tidemill.local.limits import Limits
 from tidemill.local.operator import Snapshot
 from tidemill.local.waiting_rows import WaitingRows
 from tidemill.plan.intervals import IntervalJoin
+
+_EACH = 16
+"""So many pieces of about one length become one: rows may wait that came one at a time."""
+_LONG = 1 << 15
+"""Pieces with more rows stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +40,56 @@ class _Asking:
     starts: Ints
     sure: Ints
     """The instant up to which rows may come that belong to a base row, too."""
+    level: int = 0
+    """How often it was made of shorter pieces; those of which it was are in order of `sure`."""
 
-    @property
+    @functools.cached_property
     def first(self) -> int:
-        return int(self.sure.min())
+        return int(self.sure[0] if self.level else self.sure.min())
 
-    def only(self, mask: Mask) -> _Asking:
+    @functools.cached_property
+    def begins(self) -> int:
+        return int(self.starts.min())
+
+    def below(self, mark: int) -> _Parts:
+        """Return the rows whose answers are certain at a watermark, and the others."""
+        if self.first >= mark:
+            return None, self
+        if not self.level:
+            return self.parts(self.sure < mark)
+        end = int(np.searchsorted(self.sure, mark))
+        if end == len(self.sure):
+            return self, None
+        due, rest = self.rows.slice(0, end), self.rows.slice(end)
+        return self._some(slice(end), due), self._some(slice(end, None), rest)
+
+    def parts(self, mask: Mask) -> _Parts:
+        """Return the rows for which a mask is true, and the others."""
+        if mask.all():
+            return self, None
+        if not mask.any():
+            return None, self
+        one, other = divided(self.rows, mask)
+        return self._some(mask, one), self._some(~mask, other)
+
+    def _some(self, places: Any, rows: pa.RecordBatch) -> _Asking:
         own = self.own
-        arrays = {n: np.asarray(getattr(own, n))[mask] for n in ("at", "low", "high")}
-        bad = None if own.bad is None else own.bad[mask]
-        rows = self.rows.filter(pa.array(mask))
-        return _Asking(rows, Reach(**arrays, bad=bad), self.starts[mask], self.sure[mask])
+        arrays = {n: np.asarray(getattr(own, n))[places] for n in ("at", "low", "high")}
+        bad = None if own.bad is None else own.bad[places]
+        return _Asking(rows, Reach(**arrays, bad=bad), self.starts[places], self.sure[places], self.level)
+
+
+_Parts = tuple[_Asking | None, _Asking | None]
+"""Rows that are ready, and those that go on waiting."""
+
+
+def _one(several: Sequence[_Asking]) -> _Asking:
+    """Return pieces as one, in order of `sure`."""
+    starts, sure = (np.concatenate([getattr(one, n) for one in several]) for n in ("starts", "sure"))
+    rows, own = joined_rows([one.rows for one in several]), _joined([one.own for one in several])
+    found = _Asking(rows, own, starts, sure, several[0].level + 1)
+    order = places_in_order(sure)
+    return found if order is None else found._some(order, taken_rows(rows, order))
 
 
 def indexed_exactly(plan: IntervalJoin) -> Indexed | None:
@@ -87,6 +133,8 @@ class IndexedExactOperator(IndexedOperator):
         asking = _Asking(rows, own, starts, np.maximum(own.high, starts))
         self._asking.append(asking)
         self._sure = min(self._sure, asking.first)
+        while len(some := self._asking[-_EACH:]) == _EACH and _are_few(some):
+            self._asking[-_EACH:] = [_one(some)]
         return asking
 
     # -- time
@@ -95,7 +143,7 @@ class IndexedExactOperator(IndexedOperator):
         self._marks.raise_to(port, below)
         lowest = self._marks.lowest
         if lowest > self._sure or lowest == FOREVER:
-            yield from self._certain(lambda one: one.sure < lowest)
+            yield from self._certain(lambda one: one.below(lowest))
         for limits, mark in zip(self._by_key, self._marks.ports):
             limits.forget(mark)
         if self.wants_forget or lowest == FOREVER:
@@ -107,7 +155,7 @@ class IndexedExactOperator(IndexedOperator):
         if not keys or not keys.keys() <= set(self._key_columns[port]):
             return
         self._by_key[port].raise_to(keys, below)
-        yield from self._certain(lambda one: one.sure < self._limit_of(one.rows))
+        yield from self._certain(lambda one: one.parts(one.sure < self._limit_of(one.rows)))
 
     def _limit_of(self, rows: pa.RecordBatch) -> Ints:
         """Return the watermark of the keys of base rows."""
@@ -117,18 +165,10 @@ class IndexedExactOperator(IndexedOperator):
             found = np.minimum(found, np.maximum(mark, limits.of_keys(own)))
         return found
 
-    def _certain(self, ready: Callable[[_Asking], Mask]) -> Iterator[pa.RecordBatch]:
+    def _certain(self, parts: Callable[[_Asking], _Parts]) -> Iterator[pa.RecordBatch]:
         """Yield the answers to base rows that are ready; the others go on waiting."""
-        due, left = list[_Asking](), list[_Asking]()
-        for one in self._asking:
-            mask = ready(one)
-            if mask.all():
-                due.append(one)
-            elif mask.any():
-                due.append(one.only(mask))
-                left.append(one.only(~mask))
-            else:
-                left.append(one)
+        ready, waiting = zip(*map(parts, self._asking)) if self._asking else ((), ())
+        due, left = ([one for one in some if one is not None] for some in (ready, waiting))
         self._asking = left
         self._sure = min((one.first for one in left), default=FOREVER)
         if due:
@@ -136,7 +176,7 @@ class IndexedExactOperator(IndexedOperator):
 
     @property
     def promise(self) -> Limits:
-        waiting = (int(one.starts.min()) for one in self._asking)
+        waiting = (one.begins for one in self._asking)
         return Limits(min(self._marks.lowest, *waiting, FOREVER))
 
     @property
@@ -179,8 +219,14 @@ class IndexedExactOperator(IndexedOperator):
 
     def restore(self, state: Snapshot) -> None:
         super().restore(state)
+        self._asking, self._sure = [], FOREVER
         for rows in self._waiting[0].all():
             self._ask(rows)
+
+
+def _are_few(some: Sequence[_Asking]) -> bool:
+    """Return whether pieces are of one length and short, so that they become one."""
+    return len({one.level for one in some}) == 1 and sum(len(one.sure) for one in some) <= _LONG
 
 
 def _joined(several: Sequence[Reach]) -> Reach:

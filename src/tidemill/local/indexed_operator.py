@@ -154,6 +154,8 @@ class IndexedOperator(ArrivalOperator):
             rows = pa.RecordBatch.from_arrays(arrays, schema=kinds) if arrays else _NO_KEYS
             found = int(self.key_ids(rows, self.plan.match.left_keys, add=False)[0])
             if found >= 0:
+                if self.keys is not None and len(self._ids) > self.keys.count:
+                    self._ids.clear()  # NaN is equal to no key of a dict, and would be there many times
                 self._ids[key] = found
         return found
 
@@ -230,10 +232,12 @@ class IndexedOperator(ArrivalOperator):
         self._forgot()
 
     def _forgot(self) -> None:
-        """Note what is left, and forget keys that have no rows, if there are many."""
+        """Note what is left, and forget keys and texts that no row has, if there are many."""
         self._came, self._left = 0, self.index.rows
-        if self.keys is not None and self.keys.count > max(self._tuning.few_keys, 2 * self._left):
-            self._load_extra(list(self._extra().values()))  # with ids for keys that have rows
+        fields = len(self._kept.layout.results)
+        keys = self.keys is not None and self.keys.count > max(self._tuning.few_keys, 2 * self._left)
+        if keys or self.index.texts > max(self._tuning.few_strings, 2 * fields * self._left):
+            self._load_extra(list(self._extra().values()))  # with ids for what rows have
 
     def _expire(self, ways: Sequence[tuple[int, int]]) -> None:
         """Drop rows in one of several ways: in turns, as a call looks at some of the keys only."""

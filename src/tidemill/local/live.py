@@ -226,8 +226,9 @@ class Live:
 
         The query must have `answers="on arrival"`. A dict is one row, and its answer is a dict; None if a
         filter leaves it out. Other rows are as for `push`, each is looked up alone, and the answers are a
-        table in their order. A row that cannot be answered is an error. A row that is looked up does not
-        count as one that came: it is no probe row, and does not raise the watermark.
+        table in their order. A row that cannot be answered is an error, and so is a dict with several
+        answers. A row that is looked up does not count as one that came: it is no probe row, and does not
+        raise the watermark.
         """
         if self._ended or self._broken:
             self._require_open("lookup")

@@ -34,8 +34,13 @@ class Lookups:
                 return self._row(rows, least)
             except Unlike:  # whoever reads a batch converts it, or says what is wrong
                 pass
-        found = self._table(rows, least).to_pylist()
-        return found[0] if found else None
+        found = self._table(rows, least)
+        if found.num_rows > 1:
+            raise UserError(
+                "lookup", expected="one answer to one row", got=f"{found.num_rows} rows",
+                hint="a list of rows gives a table: lookup([row])",
+            )  # fmt: skip
+        return found.to_pylist()[0] if found.num_rows else None
 
     def _table(self, rows: Any, least: int) -> pa.Table:
         given, found, before = self._given, list[pa.RecordBatch](), 0

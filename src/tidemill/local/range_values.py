@@ -30,8 +30,8 @@ from tidemill.windows.spec import Window, tumbling
 
 PLACE = internal("place")
 """The column with the places of rows, or of copies of rows."""
-_PLACES = 1 << 31
-"""Places of the copies for one result."""
+PLACES = 1 << 31
+"""Places of the copies for one result, or at one instant."""
 
 
 class RangeValues:
@@ -58,7 +58,7 @@ class RangeValues:
 
     def shown_parts(self, *, jumping: bool) -> list[str]:
         """Describe how each part of the aggregates follows the ranges."""
-        how = _at_once if jumping else _sliding
+        how = _at_once if jumping else sliding
         return [f"{part.part}   [{_SHOWN[how(part)]}]" for part in self.layout.parts]
 
     @functools.cached_property
@@ -68,7 +68,7 @@ class RangeValues:
 
     @functools.cached_property
     def _moving(self) -> Results:
-        return self._results(tuple(map(_sliding, self.layout.parts)))
+        return self._results(tuple(map(sliding, self.layout.parts)))
 
     @functools.cached_property
     def _jumping(self) -> Results:
@@ -111,25 +111,24 @@ class RangeValues:
 
         `rank` says how rows are ordered; equal ranks are decided by values. What has no rows is that of none.
         """
-        operator = WindowOperator(self._windows(tumbling(_PLACES, on=PLACE)), watch=False)
+        operator = WindowOperator(self._windows(tumbling(PLACES, on=PLACE)), watch=False)
         for owners, rows in copies:
-            operator.push(0, self._placed(batch, rows, owners * _PLACES + rank[rows]))
+            operator.push(0, self._placed(batch, rows, owners * PLACES + rank[rows]))
             operator.settle()
-        found = list(operator.advance(0, n * _PLACES, prompt=True))
+        found = list(operator.advance(0, n * PLACES, prompt=True))
         names = [r.name for r in self.layout.results]
         place = np.full(n, -1, dtype=np.int64)
         if found:
             batches = pa.concat_batches(found)
-            owner = np.asarray(batches.column("window_start").cast(pa.int64())) // _PLACES
+            owner = np.asarray(batches.column("window_start").cast(pa.int64())) // PLACES
             place[owner] = np.arange(batches.num_rows)
-        empty = self._of_nothing()
         columns = []
-        for number, name in enumerate(names):
-            values = pa.concat_arrays([batches.column(name), empty[number]]) if found else empty[number]
+        for name, nothing in zip(names, self._of_nothing):
+            values = pa.concat_arrays([batches.column(name), nothing]) if found else nothing
             columns.append(values.take(pa.array(np.where(place < 0, len(values) - 1, place))))
         return columns
 
-    @functools.lru_cache(maxsize=1)  # noqa: B019  (an operator has one of these)
+    @functools.cached_property
     def _of_nothing(self) -> list[pa.Array]:
         """Return the aggregates of no rows."""
         rows = pa.RecordBatch.from_pylist([], schema=pa.schema([f for f in self._schema if f.name != PLACE]))
@@ -149,8 +148,8 @@ _SHOWN = {
 }
 
 
-def _sliding(part: StatePart) -> str:
-    """Return how a part moves on, in a moving range of rows."""
+def sliding(part: StatePart) -> str:
+    """Return how a part moves on from range to range, where ranges of rows only move forward."""
     if not isinstance(part.part.algebra, Algebra):
         return "recompute"
     assert part.form is not None

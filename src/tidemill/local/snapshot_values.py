@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidemill.aggregates.algebra import Algebra
-from tidemill.aggregates.layout import StatePart
 from tidemill.codegen.state_plan import plan_states
-from tidemill.core.schema import Schema, internal
+from tidemill.core.schema import Schema
 from tidemill.core.types import INT64
 from tidemill.expr.nodes import columns_of
 from tidemill.kernels.arrow import values
 from tidemill.kernels.window_ranges import Ranges
 from tidemill.local.lifetimes import Ints, Keyed
 from tidemill.local.matching import ranges
+from tidemill.local.range_values import PLACE, PLACES, sliding
 from tidemill.local.results import Results
 from tidemill.local.window_operator import WindowOperator
 from tidemill.plan.nodes import NamedWindow, Source, WindowAggregate
@@ -30,10 +29,6 @@ from tidemill.plan.properties import properties
 from tidemill.plan.temporal import SnapshotAggregate
 from tidemill.windows.spec import Window, tumbling
 
-PLACE = internal("place")
-"""The column with the places of rows, or of copies of rows."""
-_PLACES = 1 << 31
-"""Places of the copies at one instant."""
 _MOST_INSTANTS = 1 << 29
 """One operator numbers so many instants, whose places are below all instants that are too far."""
 
@@ -66,8 +61,8 @@ class SnapshotValues:
         self._rows = WindowOperator(self._windows(tumbling(1, on=PLACE)), watch=False)
         """Gives each row a partial of its own; it is made once, as that takes longer than an advance."""
         layout = self._rows.plan.layout
-        sliding = tuple(map(_sliding, layout.parts))
-        self._results = Results(layout, plan_states(layout, sliding), sliding)
+        how = tuple(map(sliding, layout.parts))
+        self._results = Results(layout, plan_states(layout, how), how)
         self._copies: WindowOperator | None = None
         """A window for each instant, numbered on from call to call: one that was asked for is closed."""
         self._instants = 0
@@ -79,7 +74,7 @@ class SnapshotValues:
     def not_exact(self) -> tuple[str, ...]:
         """The parts that cannot be taken out of a partial again, exactly."""
         parts = self._rows.plan.layout.parts
-        return tuple(str(p.part) for p in parts if _sliding(p) != "subtract")
+        return tuple(str(p.part) for p in parts if sliding(p) != "subtract")
 
     def at(self, batch: pa.RecordBatch, rows: Keyed, moments: Moments) -> pa.Table:
         """Return the values at some instants; where nothing holds, any values."""
@@ -108,14 +103,14 @@ class SnapshotValues:
     def _of_copies(self, batch: pa.RecordBatch, rows: Keyed, moments: Moments) -> pa.Table:
         n, first, operator = len(moments.at), self._instants, self._copies
         if operator is None or first + n > _MOST_INSTANTS:
-            first, operator = 0, WindowOperator(self._windows(tumbling(_PLACES, on=PLACE)), watch=False)
+            first, operator = 0, WindowOperator(self._windows(tumbling(PLACES, on=PLACE)), watch=False)
         self._copies = None  # if it fails half-way, the next call makes another one
         _, rank = np.unique(rows.starts, return_inverse=True)
         at = Keyed(moments.at, moments.keys, moments.at, moments.at)
         for own, others in ranges(rows, at, 0):
-            operator.push(0, self._placed(batch, rows.order[own], (first + others) * _PLACES + rank[own]))
+            operator.push(0, self._placed(batch, rows.order[own], (first + others) * PLACES + rank[own]))
             operator.settle()
-        found = list(operator.advance(0, (first + n) * _PLACES, prompt=True))
+        found = list(operator.advance(0, (first + n) * PLACES, prompt=True))
         self._instants, self._copies = first + n, operator
         if not found:
             return pa.Table.from_arrays(
@@ -123,13 +118,5 @@ class SnapshotValues:
             )
         batches = pa.concat_batches(found)
         place = np.zeros(n, dtype=np.int64)
-        place[values(batches.column("window_start")) // _PLACES - first] = np.arange(batches.num_rows)
+        place[values(batches.column("window_start")) // PLACES - first] = np.arange(batches.num_rows)
         return pa.Table.from_batches([batches]).select(self._values.names).take(pa.array(place))
-
-
-def _sliding(part: StatePart) -> str:
-    """Return how a part moves on to the next instant, in a moving range of rows."""
-    if not isinstance(part.part.algebra, Algebra):
-        return "recompute"
-    assert part.form is not None
-    return "subtract" if part.form.subtracts else "two_stacks"

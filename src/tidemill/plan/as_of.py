@@ -48,7 +48,7 @@ def until_next(plan: Plan) -> UntilNext | None:
     lasting = plan.left
     if not isinstance(lasting, Lifetime) or lasting.input is not plan.right or not _only_end(lasting):
         return None
-    end = dict(lasting.outputs)[lasting.end_column or ""]
+    end = dict(lasting.outputs).get(lasting.end_column or "")
     if not isinstance(end, Literal) or end.value is not None:
         return None
     return UntilNext(plan.right, plan.match.scope)

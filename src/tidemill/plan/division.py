@@ -64,7 +64,7 @@ def division(plan: Plan) -> Division | None:
     while isinstance(root, (Filter, Project, Lifetime, Unnest)):
         root = root.input
     for keys in _choices(root):
-        if (columns := _traced(root, keys)) is not None:
+        if (columns := _traced(keys)) is not None:
             return Division(plan, columns)
     return None
 
@@ -104,7 +104,7 @@ def _hashed(schema: Schema, name: str) -> bool:
     return schema[name].is_fixed or schema[name].kind in ("string", "binary")
 
 
-def _traced(root: Plan, first: _Below) -> dict[str, str] | None:
+def _traced(first: _Below) -> dict[str, str] | None:
     """Follow the columns that divide the inputs of an operator down to the streams."""
     found: dict[str, str | None] = {}
     chosen: dict[int, str | None] = {}

@@ -38,10 +38,6 @@ class Foresight:
     ends: frozenset[str] = frozenset()
     """The columns with ends of lifetimes, which later events decide; they are not meant above."""
 
-    @property
-    def is_none(self) -> bool:
-        return self.ticks == 0
-
 
 def foresight(plan: Plan) -> Foresight:
     """Return what the rows of a plan know of events after their time.

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemill.core.errors import UserError
+from tidemill.io.data import quoted
 from tidemill.spark.private import require_classic
 
 
@@ -38,7 +39,7 @@ def with_metadata(df: DataFrame, columns: Mapping[str, Mapping[str, str]]) -> Da
     """Return the frame with metadata at some columns: `df.schema["n"].metadata` is what is said of `n`."""
     shown = []
     for name in df.columns:
-        column = F.col(f"`{name.replace('`', '``')}`")
+        column = F.col(quoted(name))
         shown.append(column.alias(name, metadata=dict(columns[name])) if name in columns else column)
     return df.select(*shown)
 
