@@ -67,6 +67,20 @@ WRONG: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "nulls that are skipped ahead": (
         lambda: ASK.last_join(BUY, on="k", direction="forward", skip_nulls=True), ["skip_nulls", "filter"],
     ),
+    "a text for yes or no": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1, include_base="no"),
+        ["interval_join:", "include_base= True or False", "'no'"],
+    ),
+    "a number for yes or no": (
+        lambda: ASK.last_join(BUY, on="k", skip_nulls=1), ["last_join:", "skip_nulls= True or False", "1"],
+    ),
+    "an int for a duration": (
+        lambda: CLOCK.interval_join(CLOCK, on="k", preceding=col.k), ["duration", "col.us.cast('duration')"],
+    ),
+    "a bound that fails": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=col.far * 2).agg(n=tm.count()).run(
+            ask=[{"t": 1, "k": 1, "far": 2**62}], buy=[]), ["the bound", "col.far", "overflow", ".where("],
+    ),
     "a negative lateness": (
         lambda: ASK.interval_join(BUY, on="k", preceding=1, lateness=-1), ["lateness=", "at least 0"],
     ),
@@ -102,9 +116,28 @@ def test_bounds_that_are_null_or_negative_are_no_interval_and_counted() -> None:
     assert "interval" in name
     assert refused["far"].to_pylist() == [-2, None]
     assert set(refused.column(refused.num_columns - 1).to_pylist()) == {
-        "no interval: a bound is null or negative"
+        "no interval: a bound is null or negative, or fails"
     }
     assert live.stats().refused == {name: 2}
+
+
+@pytest.mark.parametrize("answers", ["exact", "on arrival"])
+@pytest.mark.parametrize("what", [tm.max("paid"), tm.median("paid")], ids=["indexed", "listed"])
+def test_a_bound_that_fails_is_no_interval_and_ends_no_live_query(answers: Any, what: Any) -> None:
+    query = ASK.interval_join(BUY, on="k", preceding=col.far * 2).agg(n=what)
+    live = query.live(answers=answers)
+    live.push(buy=[{"t": t, "k": 1, "paid": t} for t in (7, 8, 9)])
+    asked = [{"t": 9, "k": 1, "far": far} for far in (0, 2**62, 1)]
+    found = [*live.push(ask=asked).to_pylist()]
+    if answers == "on arrival":
+        assert [live.lookup(row)["n"] for row in asked] == [row["n"] for row in found]
+    found += live.flush().to_pylist()
+    assert sorted((row["far"], row["n"]) for row in found) == [
+        (0, 9), (1, 9 if what.name == "max" else 8), (2**62, None)
+    ]  # fmt: skip
+    [(name, refused)] = live.refused().items()
+    assert refused["far"].to_pylist() == [2**62]
+    assert live.stats().refused == {name: 1}
 
 
 def test_rows_come_when_no_probe_row_can_change_them() -> None:

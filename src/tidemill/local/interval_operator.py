@@ -47,7 +47,7 @@ class IntervalOperator(TemporalOperator):
         matching = Matching.of(self.plan.match, base, probe, self._refusing(base))
         answered, previous = self._since(base, matching.keys[0])
         waiting = None if answered is None else np.flatnonzero(~answered)
-        own = reach(self.plan.interval, base, previous)
+        own = reach(self.plan.interval, base, previous, lenient=self._lenient)
         if self._lenient:
             self._refuse_bad(base, probe, matching, own)
         asked = Question.of(self.plan, matching, base, probe, own, waiting)
@@ -111,7 +111,7 @@ class IntervalOperator(TemporalOperator):
         self._refuse(rows, "null key: nothing is equal to it", port)
 
     def _refuse_no_interval(self, rows: pa.RecordBatch) -> None:
-        self._refuse(rows, "no interval: a bound is null or negative")
+        self._refuse(rows, "no interval: a bound is null or negative, or fails")
 
     # -- what is kept
 
