@@ -389,7 +389,7 @@ class Stream(KnowsBroughtNames, Query):
     @property
     def leaks(self) -> bool:
         """Whether rows know of events after their time: a model must not be trained on them as they are."""
-        return self.waits != 0
+        return not foresight(self.plan).is_none
 
     @property
     def waits(self) -> timedelta | int | None:

@@ -169,6 +169,17 @@ def test_leaks_and_waits() -> None:
     }  # fmt: skip
 
 
+def test_what_is_made_of_a_join_leaks_if_it_does_on_any_clock() -> None:
+    before, after = (
+        CLOCK.interval_join(CLOCK, on="k", **asked).agg(n=tm.count())
+        for asked in ({"preceding": "1h"}, {"following": "1h"})
+    )
+    assert (before.leaks, before.waits) == (False, timedelta(0))
+    assert (after.leaks, after.waits) == (True, timedelta(hours=1))
+    assert (CLOCK.leaks, CLOCK.last_join(CLOCK, on="k").leaks) == (False, False)
+    assert ASK.interval_join(BUY, on="k", following=col.far).agg(n=tm.count()).leaks
+
+
 def test_a_live_join_goes_on_with_another_number_of_threads(tmp_path: Path) -> None:
     a, b = (tm.stream(n, time="t", schema={"t": "int64", "s": "string", "v": "int64"}) for n in "ab")
     joined = a.interval_join(b, on="s", preceding=9, following=2).agg(most=tm.max("v"), n=tm.count())
