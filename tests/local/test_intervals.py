@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from tests.conformance.temporal import EAGER
 from tidemill import col
+from tidemill.core.batch import conform, from_rows
 from tidemill.core.errors import UserError
 from tidemill.io.chunks import ChunkSizes
+from tidemill.local.graph import Graph
 from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.run import run
 from tidemill.local.tuning import Tuning
@@ -150,6 +154,29 @@ def test_rows_come_when_no_probe_row_can_change_them() -> None:
     assert live.punctuate(14)["n"].to_pylist() == [2]
     live.push(ask=[{"t": 9, "k": 1, "far": 0}])
     assert live.late("ask")["t"].to_pylist() == [9]
+
+
+@pytest.mark.parametrize("answers", ["exact", "on arrival"])
+@pytest.mark.parametrize(("preceding", "most"), [(None, 30), (40, 60)])
+def test_what_is_kept_of_rows_before_the_previous_base_row_is_bounded(
+    answers: Any, preceding: int | None, most: int
+) -> None:
+    """Without a length, the last base row of each of three keys stays; with one, no key for longer."""
+    query = ASK.interval_join(BUY, on="k", preceding=preceding, since_previous=True).agg(n=tm.count())
+    eager = replace(EAGER, few_arrived=1)
+    graph = Graph(query.optimized, 1, eager, on_arrival=None if answers == "exact" else 0)
+    found: list[Any] = []
+    for part in range(100):
+        t, k = 10 * part, part if preceding else part % 3
+        buy = [{"t": t + i, "k": k, "paid": 1} for i in range(4)]
+        ask = [{"t": t + i, "k": k, "far": 0} for i in (1, 3)]
+        for name, rows in (("buy", buy), ("ask", ask)):
+            source = graph.sources[name]
+            [batch] = from_rows(rows, source.declared).to_batches()
+            found += graph.push(name, conform(batch, source.schema, step="test"))
+            found += graph.advance(name, t + 4, prompt=True)
+    assert pa.Table.from_batches(found)["n"].to_pylist()[2:4] == [2, 2]
+    assert sum(step.operator.size()[0] for step in graph.steps) < most
 
 
 def test_leaks_and_waits() -> None:

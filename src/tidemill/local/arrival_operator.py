@@ -166,6 +166,6 @@ class ArrivalOperator(IntervalOperator):
         last = np.ones(len(order), dtype=np.bool_)  # of those of its key that are below
         last[:-1] = (own[1:] != own[:-1]) | (starts[1:] >= below)
         keep = np.zeros(len(order), dtype=np.bool_)
-        keep[order] = (own >= 0) & ((starts >= below) | last)
+        keep[order] = (own >= 0) & ((starts >= below) | (last & self._may_be_previous(starts, below)))
         done = np.ones(len(order), np.int64)
         return base.keep(keep, **{ANSWERED: done, PREVIOUS: base.starts})
